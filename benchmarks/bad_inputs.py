@@ -181,7 +181,7 @@ def by_name() -> dict[str, Argument]:
         },
         **{name: Argument("flag", False) for name in ["symmetric", "causal", "everything", "tied"]},
         **{name: Argument("flag", False) for name in ["gradient", "orthogonal", "each_step"]},
-        **{name: Argument("flag", False) for name in ["each_unit", "per_layer", "layer_norm"]},
+        **{name: Argument("flag", False) for name in ["each_unit", "layer_norm"]},
         "a": positive(),
         "b": positive(),
         "bins": count(),

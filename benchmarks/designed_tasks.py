@@ -102,7 +102,7 @@ def examine(case: Case, size: float, seed: int) -> dict[str, Any]:
     made = design(first, second, scored, log_prior=prior, seed=seed)
     designed = identify(model, fitted, made.tasks, **options)
     halves = [jax.tree.map(lambda leaf: leaf[half::2], made.tasks) for half in (0, 1)]  # noqa: B023
-    path = predictions(program_of(first), first.log_rows, halves[0])
+    path = predictions(program_of(first), first.logs, halves[0])
     again = fit_candidate(second.candidate, "linear", halves[0], path, 8)
     row = {"model": case.model, "error": size, "seed": seed}
     for where, found in (("drawn", drawn), ("designed", designed)):

@@ -21,10 +21,8 @@ from benchmarks.subjects_tables import subjects_figure
 from icl_krr.bench import Row
 from icl_krr.experiments.explorer import ExplorerConfig, explore
 from icl_krr.experiments.finetune.comparison import Comparison
-from icl_krr.experiments.identify.confusion import matrix
 from icl_krr.files import replace
 from icl_krr.plots import (
-    confusion_figure,
     explorer_figure,
     finetune_depth_figure,
     finetune_path_figure,
@@ -120,14 +118,13 @@ def main() -> None:
     asked = parser.parse_args()
     read = lambda name: json.loads((RESULTS / f"{name}.json").read_text())  # noqa: E731
     comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
-    confused, timed, subjects = read("confusion"), read("bench"), read("subjects")
+    timed, subjects = read("bench"), read("subjects")
     with jax.enable_x64(True):
         found = explore(ExplorerConfig())
     start = {"temperature": 2, "ridge": 3, "width": 4, "depth": 8}
     drawn = {
         "design": design(),
         "explorer": explorer_figure(found, start),
-        "confusion": confusion_figure(matrix(confused["rows"]), confused["meta"]["seed"]),
         "learning": finetune_depth_figure(comparison),
         "learning-path": finetune_path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),

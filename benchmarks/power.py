@@ -20,15 +20,9 @@ from icl_krr.catalogue import candidate
 from icl_krr.experiments.shared.rows import Rows
 from icl_krr.experiments.solverbench.disguise import perturbed, rotated
 from icl_krr.experiments.solverbench.known import KERNELS, exact
-from icl_krr.experiments.solverbench.models import (
-    LINEAR,
-    PROCESS,
-    QUICK,
-    BenchConfig,
-    answers_of,
-    setting,
-)
+from icl_krr.experiments.solverbench.models import answers_of
 from icl_krr.experiments.solverbench.score import Share, outcome
+from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
 from icl_krr.experiments.solverbench.verdicts import identify_answers, row_of, verdict_of
 from icl_krr.files import Lines, replace as replace_file, to_markdown
 from icl_krr.plots import images

@@ -39,7 +39,7 @@ from benchmarks.streams_tables import markdown
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import load
-from icl_krr.experiments.solverbench.models import PROCESS, QUICK, BenchConfig, Setting
+from icl_krr.experiments.solverbench.settings import PROCESS, QUICK, BenchConfig, Setting
 from icl_krr.experiments.solverbench.verdicts import Verdict, verdict_of
 from icl_krr.probes.naming.identification import Identification, Suspect
 from icl_krr.probes.naming.stream_identify import identify_streams

@@ -23,7 +23,7 @@ from benchmarks.streams_models import (
 )
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.solverbench.known import CHANGED, FEWER, KERNELS, kernels_of
-from icl_krr.experiments.solverbench.models import LINEAR, PROCESS, BenchConfig, Setting, setting
+from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, BenchConfig, Setting, setting
 
 ENCODER = "trained encoder"
 ENCODERS = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")

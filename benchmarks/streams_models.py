@@ -13,8 +13,8 @@ import numpy as np
 
 from icl_krr.experiments.solverbench.disguise import perturbed, rotated, superposed
 from icl_krr.experiments.solverbench.known import exact, fine_tuned, first
-from icl_krr.experiments.solverbench.models import LINEAR, Setting
 from icl_krr.experiments.solverbench.open_set import functions_of, weights_of
+from icl_krr.experiments.solverbench.settings import LINEAR, Setting
 from icl_krr.probes import layerwise
 from icl_krr.probes.reading.readouts import streams_at
 from icl_krr.tasks import Task, map_tasks, system

@@ -13,7 +13,8 @@ from scipy.stats import qmc
 
 from benchmarks.streams_models import Reader
 from icl_krr.catalogue import candidate, taken
-from icl_krr.experiments.solverbench.models import Answers, Setting, answers_and_hats
+from icl_krr.experiments.solverbench.models import Answers, answers_and_hats
+from icl_krr.experiments.solverbench.settings import Setting
 from icl_krr.experiments.solverbench.verdicts import NONE, Verdict, identify_answers, verdict_of
 from icl_krr.probes import fit_probe, layerwise
 from icl_krr.probes.naming.candidates import absolute, parameters, solve

@@ -17,7 +17,6 @@ from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
-from icl_krr.experiments.identify.confusion import ConfusionConfig
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.shared.recipe import TaskRecipe
 from icl_krr.experiments.sweep.config import SweepConfig
@@ -126,7 +125,7 @@ def names():
             "PROBES": ik.probes,
         },
         "TRAINING": ik.training.Training,
-        **{"AblateConfig": AblateConfig, "ConfusionConfig": ConfusionConfig},
+        "AblateConfig": AblateConfig,
         **{"DepthConfig": DepthConfig, "ExplorerConfig": ExplorerConfig, "FitConfig": FitConfig},
         **{"IdentifyConfig": IdentifyConfig, "SweepConfig": SweepConfig, "TaskRecipe": TaskRecipe},
     }

@@ -360,8 +360,6 @@ def test_what_is_missing_is_named(capsys):
         ("sweep ridge --ridge 3", "--ridge must not be given along the axis 'ridge'"),
         ("sweep width --temperature 2", "--temperature must not be given along the axis 'width'"),
         ("sweep depth --seeds 1000000000", "seeds must be <= 100000"),
-        ("identify constructions --tasks 3", "--tasks must not be given for constructions"),
-        ("identify gp-encoder --quick", "--quick must not be given for a trained model"),
         ("identify gp-encoder --seeds 0", "seeds must be >= 1, got 0"),
         ("identify a.npz --tasks 9", "--tasks must not be given for a file"),
         ("identify a.npz", "a.npz does not exist; write tasks to it with --tasks-of RUN"),

@@ -94,14 +94,6 @@ def test_separation_is_the_distance_of_two_oracles(x64, tasks):
     assert found.by_layer[0] < 1e-12 < found.interval[0] < found.mean < found.interval[1]
 
 
-def test_parameters_of_each_layer_are_used(x64, tasks):
-    """A fit with the same parameters for every layer is the shared fit."""
-    own = GRADIENT._replace(per_layer=(VALUES,) * 3)
-    assert separation(own, GRADIENT, tasks).mean < 1e-12
-    other = GRADIENT._replace(per_layer=(VALUES, VALUES, {**VALUES, "step_size": 2 / TOP}))
-    assert [gap > 0.01 for gap in separation(other, GRADIENT, tasks).by_layer] == [0, 0, 1]
-
-
 @pytest.mark.slow
 def test_a_noisy_model_is_identified_more_clearly_on_designed_tasks(x64, tasks):
     """Heavy ball with errors of a few percent: Chebyshev is near on drawn tasks only."""

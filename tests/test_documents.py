@@ -32,7 +32,6 @@ from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.result import Result, markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
-from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, SEEDS, STUDIES, weights_file
 from icl_krr.experiments.solverbench import score as bench_score
@@ -244,19 +243,6 @@ def test_the_table_of_claims_is_the_one_that_was_measured():
     assert f"{counts['holds']} hold, {corrected} and {counts['false as stated']} are" in readme
     false = [result.id for result in found if result.status == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
-
-
-def test_the_confusion_matrix_is_the_one_that_was_measured():
-    """Of every solver on every kernel it takes, at both conditions, three seeds each."""
-    shown = (RESULTS / "confusion.md").read_text()
-    record = json.loads((RESULTS / "confusion.json").read_text())
-    assert shown == confusion.markdown(record["rows"])
-    config = confusion.ConfusionConfig()
-    assert (config.conditions, config.seeds) == ((1e2, 1e4), 3)
-    names = ("solver", "kernel", "condition", "seed")
-    assert [tuple(row[name] for name in names) for row in record["rows"]] == confusion.cells(config)
-    assert all(row["right"] for row in record["rows"])
-    assert {"device", "versions", "seed"} <= set(record["meta"])
 
 
 def test_the_identification_is_the_one_that_was_measured():

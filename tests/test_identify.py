@@ -1,8 +1,9 @@
 """Identification: right on models whose solver is known, and modest where none is told apart."""
 
-import dataclasses
 import json
+from collections.abc import Callable
 from functools import cache, partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,7 @@ from helpers import cut_off, draw as one_task, numpy, often, one
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
 from icl_krr.cli import main
-from icl_krr.cli.confusion_matrix import finished_rows
-from icl_krr.experiments.identify import confusion, trained_model
-from icl_krr.experiments.identify.confusion import ConfusionConfig
+from icl_krr.experiments.identify import trained_model
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.identify.trained_model import (
     distance_rows,
@@ -25,29 +24,51 @@ from icl_krr.experiments.identify.trained_model import (
     markdown,
 )
 from icl_krr.experiments.shared.runs import load
+from icl_krr.experiments.solverbench.known import exact
+from icl_krr.experiments.solverbench.settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import identify, layerwise
 from icl_krr.probes.naming import ruling
 from icl_krr.probes.naming.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
-SMALL = ConfusionConfig(
-    conditions=(1e2,), seeds=1, steps=4, tasks=8, num_features=16, num_supports=20, num_queries=6
-)
+SETTING = cache(lambda: setting("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
+
+
+class Made(NamedTuple):
+    """A construction of four steps and its answers, its parameters, and tasks to fit and score."""
+
+    model: ik.Transformer
+    answers: Callable
+    truth: dict[str, float]
+    fitted: ik.Task
+    scored: ik.Task
 
 
 @cache
 def made_of(solver, kernel):
-    """A model and tasks, in float64."""
-    return confusion.construct((solver, kernel, 1e2, 0), SMALL)
+    """A known model of SolverBench, in float64."""
+    model = exact(solver, kernel, SETTING())
+    halves = (
+        jax.tree.map(lambda leaf, s=s: leaf[s], SETTING().tasks) for s in (slice(8), slice(8, None))
+    )
+    at = model.layers or tuple(range(5))
+
+    def answers(task):
+        return layerwise(model.weights, task)[jnp.array(at)]
+
+    width = SETTING().kernel(kernel).bandwidth
+    truth = {width: getattr(SETTING().kernel(kernel), width)} if width else {}
+    fitted = SOLVERS[solver].fitted or {}
+    truth |= {name: value for name, value in model.truth.known.items() if name in fitted}
+    return Made(model.weights, answers, truth, *halves)
 
 
 def found_of(solver, kernel, candidates, **options):
     made = made_of(solver, kernel)
-    layer_answers = confusion.answers_of(solver, made.model)
     kernels = (kernel,)
     return made, identify(
-        layer_answers, made.fitted, made.scored, candidates=candidates, kernels=kernels, **options
+        made.answers, made.fitted, made.scored, candidates=candidates, kernels=kernels, **options
     )
 
 
@@ -91,7 +112,7 @@ CAUSAL = ("gradient_descent", "delta_rule", "prefix_conjugate_gradient")
 @pytest.mark.parametrize(
     ("solver", "alignment"),
     [
-        ("delta_rule", (1,)),
+        ("delta_rule", (1, 1, 1, 1)),
         pytest.param("prefix_conjugate_gradient", (1, 2, 3, 4), marks=pytest.mark.slow),
     ],
 )
@@ -108,10 +129,9 @@ def test_causal_solvers_are_identified(x64, solver, alignment):
 def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
     """A model that learns the supports from the last to the first is not close to it."""
     made = made_of("delta_rule", "linear")
-    answers = confusion.answers_of("delta_rule", made.model)
 
     def backwards(task):
-        return answers(task.replace(x=task.x[::-1], y=task.y[::-1]))
+        return made.answers(task.replace(x=task.x[::-1], y=task.y[::-1]))
 
     options = {"candidates": ("delta_rule",), "kernels": ("linear",)}
     found = identify(backwards, made.fitted, made.scored, **options)
@@ -124,7 +144,7 @@ def test_solvers_that_are_the_same_are_not_told_apart(x64):
     """Jacobi's preconditioner of a kernel whose diagonal is constant does nothing."""
     made = made_of("conjugate_gradient", "linear")
     kernel = ik.Gaussian(4.0)
-    model = ik.constructions.conjugate_gradient(kernel, num_features=16, ridge=0.3, steps=3)
+    model = ik.constructions.conjugate_gradient(kernel, num_features=8, ridge=0.3, steps=3)
     both = ("conjugate_gradient", "jacobi_conjugate_gradient")
     found = identify(
         partial(layerwise, model), made.fitted, made.scored, candidates=both, kernels=("gaussian",)
@@ -160,7 +180,7 @@ def mean(task):
 
 def stuck(task):
     """A gradient step before the first layer, and nothing in the layers."""
-    return jnp.stack([0.02 * (task.x_query @ task.x.T @ task.y)] * 3)
+    return jnp.stack([0.005 * (task.x_query @ task.x.T @ task.y)] * 3)
 
 
 def half_stuck(task):
@@ -212,23 +232,6 @@ def test_a_solver_that_starts_in_a_later_layer_is_named(x64):
     assert found.verdict.startswith("identified: gradient_descent; every other candidate is")
 
 
-def test_parameters_of_each_layer_are_found_where_they_differ(x64):
-    """The second layer is the first again, with a larger step: no one step size has both."""
-    made = made_of("gradient_descent", "linear")
-
-    def layer_answers(task):
-        first = 0.025 * (task.x_query @ task.x.T @ task.y)
-        return jnp.stack([0 * first, first, 2.5 * first])
-
-    options = {"candidates": ("gradient_descent",), "kernels": ("linear",), "steps": 2}
-    shared = identify(layer_answers, made.fitted, made.scored, **options)
-    own = identify(layer_answers, made.fitted, made.scored, per_layer=True, **options)
-    assert shared.best.distances["prediction"].mean > 0.1
-    assert own.best.distances["prediction"].mean < 1e-3
-    first, second = (values["step_size"] for values in own.best.fit.per_layer)
-    assert abs(second / first - 2.5) < 0.01
-
-
 @often("name", ("chebyshev", "delta_rule", "nadaraya_watson", "newton_schulz"), [*candidates()])
 def test_a_candidate_is_the_solver_of_its_name(x64, name):
     """So that what is fitted is what is claimed: the oracle's own parameters fit at once."""
@@ -253,29 +256,6 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
     else:
         assert not np.any(path[0])
         assert np.allclose(path[1:], expected[-1] if row.iterates else expected, atol=1e-8)
-
-
-def test_the_confusion_matrix_counts_what_remains():
-    config = dataclasses.replace(SMALL, conditions=(1e2, 1e4), seeds=2)
-    kernels = {(solver, kernel) for solver, kernel, _, _ in confusion.cells(config)}
-    assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 15
-    added = dataclasses.replace(config, solvers=("preconditioned_chebyshev", "delta_rule"))
-    assert ("preconditioned_chebyshev", "gaussian", 1e2, 0) in confusion.cells(added)
-    assert ("delta_rule", "exponential", 1e4, 1) in confusion.cells(added)
-    rows = [
-        {"solver": "richardson", "kernel": "exponential", "remain": "richardson", "distance": 0.0,
-         "its distance": 0.2, "hat distance": 0.0, "its hat distance": 0.1},
-        {"solver": "richardson", "kernel": "exponential", "remain": "richardson chebyshev",
-         "distance": 0.0, "its distance": 0.3, "hat distance": 0.0, "its hat distance": 0.4},
-    ]  # fmt: skip
-    counts = confusion.matrix(rows)["richardson", "exponential"]
-    assert (counts["richardson"], counts["chebyshev"], counts["runs"]) == (2, 1, 2)
-    line = confusion.markdown(rows).splitlines()[-1]
-    assert "2/2" in line
-    assert "1/2" in line
-    assert line.endswith("| 0.2 |")
-    with pytest.raises(ValueError, match="solver must be one of"):
-        ConfusionConfig(solvers=("magic",))
 
 
 def test_identify_refuses_what_it_cannot_compare(x64):
@@ -311,19 +291,6 @@ def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
     assert programs == []
     if "array" in got or "shape" in got:
         assert "[layers + 1, queries] with layers >= 1 and queries = 6" in str(caught.value)
-
-
-def test_a_matrix_is_taken_up_where_it_was(tmp_path):
-    path, config = tmp_path / "confusion.json", {"seeds": 3, "conditions": [100.0]}
-    assert finished_rows(path, config) == []
-    rows = [{"solver": "richardson"}]
-    path.write_text(json.dumps({"meta": {"config": config}, "rows": rows}))
-    assert finished_rows(path, config) == rows
-    with pytest.raises(ValueError, match="with other settings: seeds: stored 3, given 4"):
-        finished_rows(path, {**config, "seeds": 4})
-    path.write_text("[]")
-    with pytest.raises(ValueError, match="must be a confusion matrix written by"):
-        finished_rows(path, config)
 
 
 @pytest.mark.slow

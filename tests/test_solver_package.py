@@ -154,7 +154,7 @@ def test_commands_conformance_suite_readme_and_identify_have_it(package, tmp_pat
 import helpers, test_keystone
 from benchmarks.solvers import solver_table
 from icl_krr.cli import main
-from icl_krr.experiments.identify.confusion import ConfusionConfig, construct
+from test_identify import made_of
 from icl_krr.probes import identify, layerwise
 
 for words in {[*commands]}:
@@ -163,8 +163,7 @@ cases = [case for case in helpers.CONSTRUCTIONS if case.solver == "steepest_desc
 print("cases:", *(case.name for case in cases))
 test_keystone.test_slots_equal_the_oracle_after_every_step(None, cases[1], 4, 7, 3)
 print("table:", [line[:2] for line in solver_table()[1] if "steepest" in line[0]])
-sizes = dict(conditions=(1e2,), seeds=1, steps=4, tasks=8, num_features=16, num_supports=20)
-made = construct(("steepest_descent", "linear", 1e2, 0), ConfusionConfig(**sizes, num_queries=6))
+made = made_of("steepest_descent", "linear")
 found = identify(
     lambda task: layerwise(made.model, task), made.fitted, made.scored, kernels=("linear",),
     candidates=("steepest_descent", "gradient_descent"),

@@ -14,17 +14,10 @@ from icl_krr import cli
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.solverbench import disguise, foreign, rivals, verdicts
 from icl_krr.experiments.solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
-from icl_krr.experiments.solverbench.models import (
-    OPEN,
-    QUICK,
-    BenchConfig,
-    Model,
-    Truth,
-    answers_of,
-    setting,
-)
+from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
 from icl_krr.experiments.solverbench.reading import read_labels, read_models
 from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome, score
+from icl_krr.experiments.solverbench.settings import QUICK, BenchConfig, setting
 from icl_krr.experiments.solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
 from icl_krr.probes import layerwise
 

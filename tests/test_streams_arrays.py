@@ -127,5 +127,3 @@ def test_a_file_of_both_is_identified_twice(tmp_path, capsys, x64):
     said = capsys.readouterr().out
     assert 0 < said.index("answers: ") < said.index("streams: ")
     assert (out / "streams-heatmaps.csv").exists()
-    assert main([*run, "--per-layer"]) == 2
-    assert "per_layer must not be given with streams" in capsys.readouterr().err

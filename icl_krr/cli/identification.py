@@ -40,7 +40,6 @@ def identification_record(found: Identification) -> dict[str, Any]:
                 "candidate": suspect.fit.candidate,
                 "kernel": suspect.fit.kernel,
                 "values": suspect.fit.values,
-                "values of each layer": suspect.fit.per_layer,
                 "alignment": suspect.fit.alignment,
                 "regular": suspect.regular,
                 "limit of steps": suspect.limit,

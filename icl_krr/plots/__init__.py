@@ -5,7 +5,6 @@ from .depth import depth_figure, finetune_depth_figure, finetune_path_figure, sc
 from .explorer import explorer_figure
 from .models import (
     ablation_figure,
-    confusion_figure,
     filter_figure,
     fitting_figure,
     identification_figure,
@@ -17,7 +16,6 @@ from .style import images, svg
 __all__ = [
     "ablation_figure",
     "claim_figure",
-    "confusion_figure",
     "curves_figure",
     "depth_figure",
     "explorer_figure",

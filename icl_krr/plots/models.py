@@ -141,31 +141,6 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     return figure
 
 
-def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -> Figure:
-    """How often each candidate (column) is not ruled out for each constructed solver (row)."""
-    names = [name for name in next(iter(matrix.values())) if name != "runs"]
-    figure, axis = sheet(7.6, 0.34 * len(matrix) + 2.6)
-    shares = [[counts[name] / counts["runs"] for name in names] for counts in matrix.values()]
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for i, counts in enumerate(matrix.values()):
-        for j, name in enumerate(names):
-            if counts[name]:
-                color = "white" if counts[name] > counts["runs"] / 2 else "black"
-                words = f"{counts[name]}/{counts['runs']}"
-                axis.text(j, i, words, ha="center", va="center", color=color, fontsize=7)
-    axis.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=7)
-    axis.set_yticks(
-        range(len(matrix)), [f"{solver}, {kernel}" for solver, kernel in matrix], fontsize=7
-    )
-    axis.set_xlabel("candidate that is not ruled out (number of models)")
-    axis.set_ylabel("constructed solver, kernel")
-    axis.set_title(
-        f"identification of transformers with a known solver, seeds from {seed}, float64",
-        fontsize=9,
-    )
-    return figure
-
-
 LEAST = 1e-6
 
 

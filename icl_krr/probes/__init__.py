@@ -34,8 +34,7 @@ the spectral filter of every layer. It repeats everything with a second seed for
 as two seeds may not give two names. With `--positions 4 8`, it identifies the model after 4 and 8
 supports as well, and writes `positions.md` with a verdict for each number. With `--battery NAME`,
 it scores the model outside of its training distribution (`icl_krr.tasks.battery`).
-`icl-krr identify constructions` measures how often the result is right, on models whose solver is
-known.
+`icl-krr solverbench` measures how often the result is right, on models whose solver is known.
 
 **What does the stream hold?** A probe that is fitted to the outputs y reads each step times a
 factor of its own, so the distances above hide a solver that a network runs in channels of its own.

@@ -16,17 +16,14 @@ from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_un
 if TYPE_CHECKING:
     from ...experiments.identify.trained_model import Positions
 
-CONSTRUCTIONS = "constructions"
-"""Value of MODEL for the confusion matrix."""
-
 
 @dataclass(frozen=True)
 class Source(Command):
     """What is identified."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, a
-    NumPy file MODEL.npz, or "constructions" (see above)."""
+    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, or a
+    NumPy file MODEL.npz."""
     tasks_of: str | None = None
     """Do not identify, but write tasks to MODEL.npz, in arrays x, y and x_query. This is a trained
     model, a run's folder or the recipe.json whose family the tasks have. To identify your model,
@@ -46,18 +43,14 @@ class Identify(IdentifyOptions, Source):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
     the same family. If MODEL is a file MODEL.npz, it holds the answers or the hidden states of a
-    model of any library, and --tasks-of writes the tasks to it that need them. If MODEL is the word
-    "constructions", the command identifies constructed models, whose solver is known, and prints
-    the confusion matrix."""
+    model of any library, and --tasks-of writes the tasks to it that need them."""
 
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it answers a query after the supports before it."""
-    seeds: int | None = None
+    seeds: int = 2
     """Number of seeds, each with its own tasks and probes. The verdict holds for all of them. The
-    first seed is --seed. If None, 2 for a model and 3 for the confusion matrix."""
-    quick: bool = False
-    """Use half the number of tasks for the confusion matrix."""
+    first seed is --seed."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
@@ -69,44 +62,32 @@ class Identify(IdentifyOptions, Source):
 
     @property
     def last_seed(self) -> int:
-        return self.first_seed + self.seed_count - 1
-
-    @property
-    def seed_count(self) -> int:
-        return self.seeds or (3 if self.model == CONSTRUCTIONS else 2)
+        return self.first_seed + self.seeds - 1
 
     def refuse_options_without_effect(self) -> None:
-        of_arrays = ["kernels", "steps", "per_layer"]
+        of_arrays = ["kernels", "steps"]
         of_tasks = ["tasks", "num_queries"]
         of_run = ["probe_tasks", "battery", "positions"]
         if self.tasks_of is not None:
             if not self.is_file:
                 raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
-            unused = [*of_arrays, *of_run, "seeds", "quick", "out", "json"]
+            unused = [*of_arrays, *of_run, "seeds", "out", "json"]
             refuse_unused(self, unused, "with --tasks-of")
         elif self.is_file:
-            refuse_unused(self, [*of_tasks, *of_run, "seeds", "quick"], "for a file")
-        elif self.model == CONSTRUCTIONS:
-            refuse_unused(self, [*of_tasks, *of_arrays, *of_run], f"for {CONSTRUCTIONS}")
-        else:
-            refuse_unused(self, ["quick"], "for a trained model")
+            refuse_unused(self, [*of_tasks, *of_run, "seeds"], "for a file")
 
 
 def run(settings: Identify) -> int:
-    """Return 1 if a constructed solver is not identified, else 0."""
     from ... import checks
     from ..identification import write_tasks
 
     folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).stem}")
-    if settings.seeds is not None:
-        checks.count("seeds", settings.seeds)
+    checks.count("seeds", settings.seeds)
     if settings.tasks_of is not None:
         sizes = {"num_queries": settings.num_queries, "count": 2 * settings.tasks}
         return write_tasks(Path(settings.model), settings.tasks_of, **sizes, seed=settings.seed)
     if settings.is_file:
         return identify_file(settings, folder)
-    if settings.model == CONSTRUCTIONS:
-        return identify_constructions(settings, folder)
     return identify_trained(settings, folder)
 
 
@@ -183,7 +164,7 @@ def identify_file(settings: Identify, folder: Path) -> int:
     from ...probes import identify_arrays
     from .. import identification as tables
 
-    options = {name: getattr(settings, name) for name in ("kernels", "steps", "per_layer", "seed")}
+    options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
     every = {}
     with jax.enable_x64(True):
         held = tables.answered(Path(settings.model))
@@ -223,13 +204,3 @@ def write(
     if settings.json:
         print(output.to_json(record))
     return not settings.json
-
-
-def identify_constructions(settings: Identify, folder: Path) -> int:
-    from ...experiments.identify.confusion import ConfusionConfig
-    from .. import confusion_matrix
-
-    tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
-    config = ConfusionConfig(seeds=settings.seed_count, seed=settings.seed, tasks=tasks)
-    meta = output.surroundings(settings, dtype="float64")
-    return confusion_matrix.identify_constructions(config, meta, folder, settings.json)

@@ -88,7 +88,7 @@ def run(settings: Solverbench) -> int:
 
 def write(settings: Solverbench, folder: Path, show: Show) -> Results:
     from ...experiments.solverbench.folder import LABELS, MODELS, write_bench
-    from ...experiments.solverbench.models import QUICK, BenchConfig
+    from ...experiments.solverbench.settings import QUICK, BenchConfig
 
     sizes: dict[str, Any] = {"quick": True, **QUICK} if settings.quick else {}
     output.prepare(folder)

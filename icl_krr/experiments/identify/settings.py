@@ -24,8 +24,6 @@ class IdentifyOptions:
     steps: int | None = None
     """Number of solver steps of a candidate, or four times as many where these are too few. If
     None, 8 per layer of a trained model and 4 per layer of a file."""
-    per_layer: bool = False
-    """Refine the parameters of each candidate separately for each layer."""
     battery: Battery | None = None
     """Score probes and candidates on tasks outside of the training distribution, such as
     more-supports. If None, on tasks of the training family."""

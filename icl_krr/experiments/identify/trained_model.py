@@ -91,7 +91,6 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         kernels=config.kernels,
         steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
         system=(best.kernel, float(best.ridge)),
-        per_layer=config.per_layer,
         seed=config.seed,
         progress=progress,
     )

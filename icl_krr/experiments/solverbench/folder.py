@@ -19,8 +19,9 @@ from ... import export
 from ...files import replace
 from ...tasks import map_tasks
 from .known import known_models
-from .models import LINEAR, PROCESS, Answers, BenchConfig, Model, answers_of, setting
+from .models import Answers, Model, answers_of
 from .open_set import open_models
+from .settings import LINEAR, PROCESS, BenchConfig, setting
 
 FORMAT = 1
 """Version of the files and of the models in them."""

@@ -13,7 +13,8 @@ from ...kernels import Kernel
 from ...tasks import Task
 from ...transformer import Transformer, predict, untie
 from .disguise import descend, perturbed, rotated, superposed
-from .models import LINEAR, PROCESS, BenchConfig, Model, Setting, Truth, oracle
+from .models import Model, Truth, oracle
+from .settings import LINEAR, PROCESS, BenchConfig, Setting
 
 KERNELS = {LINEAR: ("linear", "exponential"), PROCESS: ("gaussian",)}
 """Kernels of the models, by family of tasks."""

@@ -16,7 +16,8 @@ from ...residual import Read
 from ...tasks import Task
 from ...transformer import Architecture, Transformer, init
 from . import foreign, rivals
-from .models import LINEAR, OPEN, BenchConfig, Model, Setting, Truth
+from .models import OPEN, Model, Truth
+from .settings import LINEAR, BenchConfig, Setting
 
 
 @checked

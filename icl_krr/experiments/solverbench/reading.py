@@ -12,7 +12,8 @@ from ...files import read_record
 from ...tasks import Task
 from ..shared.arrays import read_arrays, task_of
 from .folder import FORMAT, MANIFEST, digest, task_file
-from .models import Answers, BenchConfig
+from .models import Answers
+from .settings import BenchConfig
 
 
 class Named(TypedDict):

@@ -34,7 +34,6 @@ class CandidateFit(NamedTuple):
         values: fitted parameters by name, shared by all layers.
         alignment: step with which each layer is aligned [L].
         error: root mean square over layers of the relative distances.
-        per_layer: parameters by name for each layer [L], if they were refined; empty by default.
     """
 
     candidate: str
@@ -42,18 +41,11 @@ class CandidateFit(NamedTuple):
     values: dict[str, float]
     alignment: tuple[int, ...]
     error: float
-    per_layer: tuple[dict[str, float], ...] = ()
 
     @property
     def logs(self) -> np.ndarray:
         """The logarithms of `values`, in the same order."""
         return np.log([*self.values.values()])
-
-    @property
-    def log_rows(self) -> np.ndarray:
-        """The logarithms of the parameters in one row, or in one for each layer if refined."""
-        sets = [list(values.values()) for values in self.per_layer or (self.values,)]
-        return np.log(sets)
 
 
 def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
@@ -189,49 +181,16 @@ def refine(
     answers: jax.Array | np.ndarray,
     steps: int,
     alignment: np.ndarray,
-    rounds: int = ROUNDS,
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Fit parameters and align layers in turn; return the error, the logarithms and the alignment.
-
-    With one round, the alignment stays fixed.
-    """
+    """Fit parameters and align layers in turn; return error, logarithms and alignment."""
     error, look_at = np.inf, partial(look, candidate, kernel, steps)
     most = limits(find_candidate(candidate), kernel)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         rest = tasks, answers, alignment
         found, logs = minimise(lambda x: look_at(x, *rest)[:2], logs, most)  # noqa: B023
         error = found / answers.shape[1] ** 0.5
         aligned = align(bounded(look_at(logs, *rest)[2]))
-        if rounds == 1 or np.array_equal(aligned, alignment):
+        if np.array_equal(aligned, alignment):
             break
         alignment = aligned
     return error, logs, alignment
-
-
-def layer_by_layer(
-    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"] | np.ndarray, steps: int
-) -> CandidateFit:
-    """The fit with separate parameters and a separate step for every layer.
-
-    Three steps are tried for each layer: its step in the shared fit, the step of the previous
-    layer, and the step that follows the step of the previous layer. Steps never decrease.
-    """
-    own, alignment, before = [], [], 0
-    for layer, at in enumerate(shared.alignment):
-        found = [
-            refine(
-                shared.candidate,
-                shared.kernel,
-                np.asarray(shared.logs, float),
-                tasks,
-                answers[:, layer : layer + 1],
-                steps,
-                np.asarray([step]),
-                rounds=1,
-            )
-            for step in sorted({max(at, before), before, min(before + 1, steps)})
-        ]
-        _, logs, (before,) = min(found, key=lambda one: one[0])
-        own.append(dict(zip(shared.values, np.exp(logs).tolist(), strict=True)))
-        alignment.append(int(before))
-    return shared._replace(per_layer=tuple(own), alignment=tuple(alignment))

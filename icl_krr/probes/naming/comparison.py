@@ -21,7 +21,7 @@ from ...catalogue import (
 from ...kernels import Kernel, check_kernel
 from ..resampling import RESAMPLES, resamples
 from .answers import ModelAnswers
-from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
+from .candidate_fit import CandidateFit, fit_candidate
 from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
 from .identification import EXACT, Identification, status_of
 from .ladder import NULLS, Rung, ladder
@@ -41,7 +41,6 @@ class Options:
     steps: int | None = None
     strata: int = 2
     system: tuple[Kernel, float] | None = None
-    per_layer: bool = False
     seed: int = 0
     progress: Callable[[str], None] = lambda name: None
 
@@ -53,7 +52,6 @@ class Options:
             checks.count(name, getattr(self, name), least)
         if self.steps is not None:
             checks.count("steps", self.steps)
-        checks.flag("per_layer", self.per_layer)
         checks.function("progress", self.progress)
         system = self.system
         if system is not None:
@@ -144,7 +142,7 @@ def fit_all(model: ModelAnswers, options: Options) -> list[Fitted]:
 
 
 def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
-    """The same with more steps where a layer is at the last one, and with parameters per layer."""
+    """The same with more steps where a layer is at the last one."""
     none_fits = min(one.fit.error for one in fitted) > EXACT
     found = []
     for one in fitted:
@@ -156,10 +154,7 @@ def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> li
             if more.error < fit.error:
                 one = Fitted(more, RAISED * one.steps)
         found.append(one)
-    if not options.per_layer:
-        return found
-    rest = model.fitted, model.answers
-    return [Fitted(layer_by_layer(fit, *rest, steps), steps) for fit, steps in found]
+    return found
 
 
 def measure(fitted: list[Fitted], model: ModelAnswers, options: Options) -> Measured:

@@ -145,7 +145,7 @@ def design(
     own = np.asarray(densities(tasks, prior))
     floor = np.minimum(np.quantile(own, budget).astype(own.dtype), own)
     weights = resamples(len(tasks.x), IN_THE_LOSS, seed)
-    fits, logs = (program_of(first), program_of(second)), (first.log_rows, second.log_rows)
+    fits, logs = (program_of(first), program_of(second)), (first.logs, second.logs)
     _, drawn = compare(*fits, *logs, tasks)
     moved = move(
         fits,

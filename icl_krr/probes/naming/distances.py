@@ -74,10 +74,8 @@ class Aligned(NamedTuple):
 
 
 def candidate_gaps(one: CandidateFit, model: ModelAnswers, steps: int) -> dict[str, Aligned]:
-    """Distances of predictions and hat matrices, with parameters per layer if they were fitted."""
-    predictions, hats = squared_in_both_spaces(
-        one.candidate, one.kernel, one.log_rows, model, steps
-    )
+    """Distances of predictions and hat matrices."""
+    predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, one.logs, model, steps)
     return {
         "prediction": aligned(predictions, squared_norms(model.predictions, 2), one.alignment),
         "hat": aligned(hats, squared_norms(model.hats, (2, 3)), one.alignment),
@@ -112,17 +110,12 @@ def squared_in_both_spaces(candidate, kernel, logs, model, steps):
     def of_task(part):
         task, answers, hats = part
 
-        def of_layer(own, answer, hat):
-            path = lambda y: solve(solver, kernel, own, task.replace(y=y), steps)  # noqa: E731
-            hats = jacobian(path, task.y).reshape(steps + 1, *hat.shape)
-            return (
-                jnp.sum((path(task.y) - answer[None]) ** 2, axis=-1),
-                jnp.sum((hats - hat[None]) ** 2, axis=(-2, -1)),
-            )
-
-        if len(logs) == 1:
-            return jax.vmap(partial(of_layer, logs[0]))(answers, hats)
-        return jax.lax.map(lambda at: of_layer(*at), (logs, answers, hats))
+        path = lambda y: solve(solver, kernel, logs, task.replace(y=y), steps)  # noqa: E731
+        own = path(task.y), jacobian(path, task.y).reshape(steps + 1, *hats.shape[1:])
+        return (
+            jnp.sum((own[0][None] - answers[:, None]) ** 2, axis=-1),
+            jnp.sum((own[1][None] - hats[:, None]) ** 2, axis=(-2, -1)),
+        )
 
     return jax.lax.map(of_task, (model.scored, model.predictions, model.hats))
 

@@ -30,7 +30,6 @@ def identify(
     steps: int | None = None,
     strata: int = 2,
     system: tuple[Kernel, float] | None = None,
-    per_layer: bool = False,
     seed: int = 0,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Identification:
@@ -74,7 +73,6 @@ def identify(
             $K + \lambda I$ and split into groups of equal size.
         system: kernel and ridge for this condition number; default: those of the candidate that
             fits best.
-        per_layer: whether to refine the parameters for each layer, False by default.
         seed: seed of the bootstrap resamples, 0 by default.
         progress: function that is called with the name of each candidate before its fit. The
             default does nothing.
@@ -103,7 +101,7 @@ def identify(
     checks.function("layer_answers", layer_answers)
     for name, tasks in (("fitted", fitted), ("scored", scored)):
         check_axes(tasks, 1, name)
-    options = Options(candidates, kernels, steps, strata, system, per_layer, seed, progress)
+    options = Options(candidates, kernels, steps, strata, system, seed, progress)
     arrays = run_model(layer_answers, fitted, scored)
     return compare(flat_answers(fitted, scored, arrays), options)
 
@@ -174,7 +172,7 @@ def identify_arrays(
     if streams is None:
         refuse("without streams", of_streams)
         return compare(answers_of_arrays(tasks, answers, hats, other_hats), chosen)
-    unused = {name: options.get(name) or None for name in ("strata", "system", "per_layer")}
+    unused = {name: options.get(name) or None for name in ("strata", "system")}
     refuse("with streams", {"answers": answers, "hats": hats, "other_hats": other_hats} | unused)
     layers, *controls = streams_of_arrays(tasks, {"streams": streams} | of_streams)
     halves = halves_of(tasks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,9 +79,7 @@ def separation(
     checks.count("seed", seed, minimum=0)
     squares, sizes = (
         np.asarray(part, float)
-        for part in compare(
-            program_of(first), program_of(second), first.log_rows, second.log_rows, tasks
-        )
+        for part in compare(program_of(first), program_of(second), first.logs, second.logs, tasks)
     )
     return summary(squares, sizes, seed)
 
@@ -110,15 +108,10 @@ def compare(
     return jnp.sum((a - b) ** 2, axis=-1), jnp.sum(a**2 + b**2, axis=-1) / 2
 
 
-def predictions(
-    fit: Program, logs: Float[Array, "sets k"] | np.ndarray, tasks: Task
-) -> Float[Array, "b L q"]:
-    """Predictions at the aligned steps; `logs` has one row, or one for each layer."""
-    steps, at = max(1, *fit.alignment), np.asarray(fit.alignment)
-    found = [paths(fit.candidate, fit.kernel, own, tasks, steps) for own in logs]
-    if len(found) == 1:
-        return found[0][:, at]
-    return jnp.stack([path[:, step] for path, step in zip(found, at, strict=True)], axis=1)
+def predictions(fit: Program, logs: Any, tasks: Task) -> Float[Array, "b L q"]:
+    """Predictions at the aligned steps."""
+    found = paths(fit.candidate, fit.kernel, logs, tasks, max(1, *fit.alignment))
+    return found[:, np.asarray(fit.alignment)]
 
 
 def program_of(fit: CandidateFit) -> Program:
