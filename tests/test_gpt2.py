@@ -320,8 +320,9 @@ def test_every_layer_is_that_of_hugging_face(options, dtype, tolerance, x64):
         states, answers = hidden_states(parts, task, query)
         tokens = [*range(1, 2 * N + 1), 1 + 2 * N + query]
         assert relative(cache["stream"][:-1, tokens], states[:-1]) < tolerance
-        assert relative(along[:N], answers[:-1:2]) < tolerance
-        assert relative(along[N + query], answers[-1]) < tolerance
+        # all at once: one answer may be near 0, where rounding errors are relative to its terms
+        at_points = np.append(along[:N], along[N + query])
+        assert relative(at_points, np.append(answers[:-1:2], answers[-1])) < tolerance
 
 
 @pytest.mark.extras

@@ -262,8 +262,8 @@ def test_the_functions_of_the_open_set(task, x64):
             ik.solvers.exact(kernel, task, ridge=RIDGE).prediction,
             foreign.anderson(*given, 60, 0.02),
             foreign.descent(*given, 60, 0.02),
-            foreign.towards_exact(*given, shares),
-            foreign.exact_everywhere(kernel, task, np.array([3.0, RIDGE])),
+            foreign.exact(kernel, task, np.full(3, RIDGE), shares),
+            foreign.exact(kernel, task, np.array([1.0, 3.0, RIDGE]), np.array([0.0, 1.0, 1.0])),
             foreign.gradient_flow(*given, np.array([0.0, 0.001, 1e4])),
             foreign.descent(*given, 100, 1e-5),
         )

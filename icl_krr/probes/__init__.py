@@ -15,17 +15,8 @@ catalogue. Bandwidth, ridge and step sizes of every candidate are fitted in the 
 that are not used for scoring. Each layer is aligned with one step, and the steps never decrease
 from layer to layer.
 Candidates are compared with the nearest candidate on the same tasks, with bootstrap intervals that
-hold for all of them together. The verdict is one of five:
-
-- "identified": one candidate remains, at most 0.01 away in predictions and hat matrices, and its
-  steps at the layers are regular.
-- "close to": one candidate remains, but it is farther (up to 0.1), or its steps are irregular.
-- "not distinguishable": several candidates remain.
-- "none is close": the nearest candidate is farther than 0.1.
-- "not identified": no candidate is nearer than a model that runs no solver. Such models are the
-  prediction 0, the mean of y, the prediction before the first layer, and three nulls: exact kernel
-  ridge regression with a ridge of its own at every layer, gradient flow with a time of its own, and
-  an interpolation between 0 and exact kernel ridge regression.
+hold for all of them together, and with baselines that run no solver. The verdict is "identified",
+"close to", "not distinguishable", "none is close" or "not identified" (see `Identification`).
 
 The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
 a function of the kernel matrix, a polynomial of it, and of which degree? The command prints tables
@@ -36,25 +27,20 @@ supports as well, and writes `positions.md` with a verdict for each number. With
 it scores the model outside of its training distribution (`icl_krr.tasks.battery`).
 `icl-krr solverbench` measures how often the result is right, on models whose solver is known.
 
-**What does the stream hold?** A probe that is fitted to the outputs y reads each step times a
-factor of its own, so the distances above hide a solver that a network runs in channels of its own.
-The command therefore reads a trained model a second time. `identify_streams` asks each layer for
-the steps of every candidate: one linear map decodes step t from the stream of layer l (its state),
-and another one decodes the change of the step from what block l wrote (its innovation). Distances
-are measured on other tasks, beside controls at the candidate's own parameters. If the weights are
-known, the decoded states are swapped for those of another task, and the answer must follow as that
-of the candidate's construction does. So a verdict names three depths: decodable, arrives in order,
-used. The command writes `streams.md` and, in `streams-heatmaps.png`, the staircases of steps
-against layers.
+**What does the stream hold?** A probe that is fitted to y reads each step times a factor of its
+own, which hides a solver that a network runs in channels of its own. The command therefore reads a
+trained model a second time, with `identify_streams`: one linear map decodes step t from the stream
+of layer l (its state), and another one its change from what block l wrote (its innovation), beside
+controls. If the weights are known, the decoded states are swapped for those of another task, and
+the answer must follow. So a verdict names three depths: decodable, arrives in order, used. The
+command writes `streams.md` and, in `streams-heatmaps.png`, the staircases of steps against layers.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
-the first layer and after every layer, [layers + 1, queries]. In this example the function is a
-loop. It can also be a network of any library that JAX can differentiate. `identify_arrays` takes
-arrays of predictions and derivatives instead, from a network of any other library, or of its hidden
-states and their derivatives. `torch_arrays` computes both for PyTorch: its second example takes the
-hidden states from a network with hooks. `decoder_answers` makes the function that it needs of a
-decoder of Hugging Face. `array_answers` makes a function from one of NumPy arrays, with derivatives
-by differences:
+the first layer and after every layer, [layers + 1, queries], such as the loop below.
+`identify_arrays` takes arrays of predictions or of hidden states, and their derivatives, from a
+network of any library. `torch_arrays` computes them for PyTorch, also with hooks, and
+`decoder_answers` for a decoder of Hugging Face. `array_answers` makes a function from one of NumPy
+arrays, with derivatives by differences:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik

@@ -95,7 +95,6 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     import jax
 
     from ...experiments.identify import trained_model
-    from ...experiments.identify.trained_streams import examine_streams
     from ...experiments.shared.runs import load
     from ...plots import filter_figure, identification_figure, images
     from ...probes import agreement
@@ -116,7 +115,7 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         positions = examined(configs[0], settings.positions)
         *_, findings = positions.values()
         others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
-        streams = examine_streams(
+        streams = trained_model.examine_streams(
             trained, configs[0], lambda words: status.update(f"{settings.model}, streams: {words}")
         )
     together = agreement([findings.found, *others])

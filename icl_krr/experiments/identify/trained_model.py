@@ -21,13 +21,14 @@ from ...probes import (
     effective,
     fit_probe,
     has_slot,
+    identify_streams,
     layerwise,
     spectral_filter,
 )
 from ...probes.naming.answers import flat_answers, run_model
 from ...probes.naming.comparison import Options, compare
 from ...probes.naming.identification_tables import distance_cell
-from ...tasks import battery
+from ...tasks import Task, battery
 from ...training import reference
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
@@ -48,17 +49,22 @@ class Findings(NamedTuple):
     ridge: float  # likewise
 
 
+def family_of(run: Run, config: IdentifyConfig) -> Any:
+    return dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
+
+
+def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
+    """Tasks for linear probes, tasks to score, and tasks to fit."""
+    family, key = family_of(run, config), jax.random.key(config.seed)
+    tested = family if config.battery is None else battery(config.battery, family)
+    drawn = ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
+    return [draw_tasks(jax.random.fold_in(key, i), *one) for i, one in enumerate(drawn)]
+
+
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
     """Probe every layer of a model on tasks of its training family, and identify its solver."""
-    family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
-    tested = family if config.battery is None else battery(config.battery, family)
-    key = jax.random.key(config.seed)
-    probing, scored, fitted = (
-        draw_tasks(jax.random.fold_in(key, i), count, sampler)
-        for i, (count, sampler) in enumerate(
-            ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
-        )
-    )
+    family, key = family_of(run, config), jax.random.key(config.seed)
+    probing, scored, fitted = tasks_of(run, config)
     model = in_dtype_of_tasks(run.model, fitted)
     progress("fitting linear probes and their controls")
     if has_slot(model):
@@ -96,6 +102,19 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     )
     found = compare(flat_answers(fitted, scored, arrays), options)
     return Findings(found, rows, filtered, best.kernel, float(best.ridge))
+
+
+def examine_streams(
+    run: Run, config: IdentifyConfig, progress: Show = lambda words: None
+) -> Identification | None:
+    """Identify a model through its streams; None for one layer, which says too little, or masks."""
+    drawn = tasks_of(run, dataclasses.replace(config, battery=None))
+    scored, fitted = (one.replace(y_query=None) for one in drawn[1:])
+    if run.model.steps < 2 or fitted.y.ndim > 2 or fitted.mask is not None:
+        return None
+    model = in_dtype_of_tasks(run.model, fitted)
+    given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
+    return identify_streams(model, fitted, scored, **given, progress=progress)
 
 
 def layer_table(findings: Findings) -> Lines:

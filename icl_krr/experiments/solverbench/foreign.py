@@ -7,6 +7,7 @@ that no step of a construction holds. SolverBench gives their answers and hat ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,19 +93,9 @@ def spectral(
     return matmul(alphas, kernel(task.x_query, task.x).T)
 
 
-def exact_everywhere(
-    kernel: Gram, task: Task, ridges: Float[Array, " layers"]
-) -> Float[Array, "steps q"]:
-    """Exact KRR after every layer, with one ridge for each layer; 0 before the first."""
-    found = spectral(kernel, task, lambda sigma: 1 / (sigma[None] + ridges[:, None]))
-    return jnp.concatenate([0 * found[:1], found])
-
-
-def towards_exact(
-    kernel: Gram, task: Task, ridge: float, shares: Float[Array, " steps"]
-) -> Float[Array, "steps q"]:
-    """A share of the exact prediction after every layer."""
-    return spectral(kernel, task, lambda sigma: shares[:, None] / (sigma[None] + ridge))
+def exact(kernel: Gram, task: Task, ridges: Any, shares: Any) -> Float[Array, "steps q"]:
+    """A share of exact KRR after every layer [steps], with one ridge for each layer [steps]."""
+    return spectral(kernel, task, lambda sigma: shares[:, None] / (sigma[None] + ridges[:, None]))
 
 
 def gradient_flow(

@@ -97,6 +97,7 @@ def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
     ridge, steps = one.ridge(kernel), one.config.steps
     eta = 1 / one.high(kernel)
     times = jnp.arange(0.0, steps + 1)
+    same, falling = ridge + 0 * times, ridge * 10 ** (2 * (steps - times) / (steps - 1))
     rough = foreign.laplace(vars(one.kernel("gaussian"))["lengthscale"])
     small = 1 / (one.tasks.num_supports + ridge)
     one_of_each = [one.build(name, kernel) for name in ("gradient_descent", "conjugate_gradient")]
@@ -112,13 +113,9 @@ def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
     return {
         "successive over-relaxation": lambda t: foreign.over_relaxation(kernel, t, ridge, steps),
         "Anderson acceleration": lambda t: foreign.anderson(kernel, t, ridge, steps, eta),
-        "exact KRR after every layer": lambda t: foreign.exact_everywhere(
-            kernel, t, jnp.full(steps, ridge)
-        ),
-        "exact KRR, a falling ridge": lambda t: foreign.exact_everywhere(
-            kernel, t, ridge * 10 ** jnp.linspace(2, 0, steps)
-        ),
-        "a share of exact KRR": lambda t: foreign.towards_exact(kernel, t, ridge, times / steps),
+        "exact KRR after every layer": lambda t: foreign.exact(kernel, t, same, times > 0),
+        "exact KRR, a falling ridge": lambda t: foreign.exact(kernel, t, falling, times > 0),
+        "a share of exact KRR": lambda t: foreign.exact(kernel, t, same, times / steps),
         "gradient flow, times 1, 2, 4, ...": lambda t: foreign.gradient_flow(
             kernel, t, ridge, eta * (2.0**times - 1)
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -216,18 +217,24 @@ def check_size(name: str, values: Any) -> None:
     checks.each(name, known, np.abs(known) <= 1e150, "<= 1e150 in size", "; rescale y")
 
 
+def outlined(function: Callable[[Task], Any], tasks: Task, rule: str) -> jax.ShapeDtypeStruct:
+    """What a function returns for one task, without running it."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
+    found: Any = jax.eval_shape(function, one)
+    if not isinstance(found, jax.ShapeDtypeStruct):
+        raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
+    return found
+
+
 def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:
     """Raise an error unless the function returns [L + 1, q] for a task, without running it."""
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
-    found: Any = jax.eval_shape(layer_answers, one)
     own = (tasks.num_queries, *tasks.y.shape[2:])
     named = ", outputs" if len(own) == 2 else ""
     rule = (
         "layer_answers must return the predictions before the first layer and after every layer, "
         f"[layers + 1, queries{named}] with layers >= 1 and queries = {own[0]}"
     )
-    if not isinstance(found, jax.ShapeDtypeStruct):
-        raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
+    found = outlined(layer_answers, tasks, rule)
     if len(found.shape) < 2 or found.shape[0] < 2 or found.shape[1:] != own:
         raise ValueError(f"{rule}, got shape {list(found.shape)}")
     checks.floating("predictions of layer_answers", found)

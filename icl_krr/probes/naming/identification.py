@@ -42,10 +42,9 @@ class Identification(NamedTuple):
             of increasing distance.
         baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" predicts
             the mean of the supports' y, and "start" is the prediction before the first layer. The
-            nulls "interpolation", "ridge path" and "gradient flow" have values of their own at
-            every layer, but take no steps.
-        strata: condition numbers at the edges of the groups of tasks [strata + 1], including the
-            smallest and the largest.
+            nulls take no steps: "interpolation" is between 0 and exact kernel ridge regression,
+            "ridge path" is the latter with a ridge per layer, "gradient flow" has times per layer.
+        strata: condition numbers at the edges of the groups of tasks [strata + 1].
         as_near: names of the baselines and nulls that no candidate is nearer than, the nearest
             first.
         ladder: statements from weak to strong, () by default.
@@ -113,7 +112,8 @@ class Identification(NamedTuple):
         if self.status != NEAR:
             spaces = " or in ".join(TITLES[space] for space in self.best.distances)
             far = f" {spaces}" if self.status == NONE else ""
-            return f"{named}{self.depth}; {REASONS[self.status]}{far}"
+            and_controls = "every control and " if self.depth and self.status == IDENTIFIED else ""
+            return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}{far}"
         why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
         why += ["its steps at the layers are not regular"] * (not self.best.regular)
         why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)

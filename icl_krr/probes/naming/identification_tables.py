@@ -9,7 +9,7 @@ from ...text_tables import Table, number
 from .distances import BASELINES, SPACES, Distance
 from .ladder import NULLS, WORDS
 from .stream_targets import EARLIER, MIXED, UNTRAINED
-from .suspect import Statement, Suspect
+from .suspect import Evidence, Statement, Suspect
 
 CONTROLS = {
     EARLIER: "the steps, decoded one layer earlier",
@@ -19,6 +19,12 @@ CONTROLS = {
 """Controls of streams, each at the candidate's own parameters, by the name in tables."""
 LAST_ROWS = "Baselines and nulls: " + "; ".join(
     f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
+)
+LAST_COLUMNS = (
+    f"Controls: {'; '.join(f'{name}: {words}' for name, words in (NULLS | CONTROLS).items())}. "
+    "Independent steps: how many independent combinations of the steps so far each layer decodes. "
+    "Effect: distance of the change of the answer from that of the candidate's construction, if "
+    "its decoded states are removed, and if they are swapped for those of another task."
 )
 STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
 
@@ -35,9 +41,14 @@ def tables(
     """The tables of a result, each followed by what its names mean."""
     first = candidate_table(suspects, baselines, strata)
     if suspects[0].evidence:
-        controls = "; ".join(f"{name}: {words}" for name, words in (NULLS | CONTROLS).items())
-        return [first, f"Controls: {controls}"]
+        return [first, LAST_COLUMNS, at_supports(suspects[0].evidence)]
     return [first, LAST_ROWS, ladder_table(suspects[0], ladder), STEPS_OF_LADDER]
+
+
+def at_supports(known: Evidence) -> str:
+    """What is decoded of the first candidate from the streams at the supports, in words."""
+    found = [f"{name}: {distance_cell(of['state'])}" for name, of in known.supports.items()]
+    return f"States at the supports: {'; '.join(found) or 'not read'}"
 
 
 def candidate_table(

@@ -48,15 +48,11 @@ def identify(
        nearer in the other, or if it diverges. It is also ruled out if a remaining candidate is a
        special case of it and as near, or if every layer is aligned with its start and a remaining
        candidate takes steps.
-    4. Three baselines run no solver: 0, the mean of y, and the prediction before the first layer.
-       Three nulls have a value of their own at every layer, but take no steps: exact kernel ridge
-       regression with a ridge per layer, gradient flow with a time per layer, and an interpolation
-       between 0 and exact kernel ridge regression. They are fitted and scored as candidates are.
-       If the same rule does not rule out all of these, no solver is identified. If no candidate is
-       close, only the baselines count.
-    5. One remaining candidate is identified if its distance is at most 0.01 in both spaces and its
-       steps are regular. Otherwise the model is at most close to it.
-    6. The ladder has weaker statements, from "homogeneous in y" to "a polynomial of K".
+    4. Three baselines run no solver, and three nulls have a value of their own at every layer, but
+       take no steps (see `Identification`). They are fitted and scored as candidates are. If the
+       same rule does not rule out all of these, no solver is identified. If no candidate is close,
+       only the baselines count.
+    5. The ladder has weaker statements, from "homogeneous in y" to "a polynomial of K".
 
     Args:
         layer_answers: function from a task with y [n] to the predictions before the first layer and

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from ...tasks.task import check_plain
 from ...transformer import Architecture, Transformer, init
 from ..reading.readouts import StreamReader, streams_at
 from ..resampling import RESAMPLES, resamples
-from .answers import check_outputs
+from .answers import check_outputs, outlined
 from .comparison import Options
 from .decoding import Layers, beyond, decoders
 from .filter_fit import Spectrum
@@ -154,21 +153,19 @@ def checked_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
 
 def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> tuple[int, ...]:
     """Raise an error unless it returns [L + 1, q, d] with L >= 2, without running it."""
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
+    read = reader
     if isinstance(reader, Transformer):
         size = np.abs(np.asarray(tasks.y)).max()
         if not 2.0**-20 < size < 2.0**20:  # a model would run in another unit of y
             raise ValueError(f"y must be between 1e-6 and 1e6 in size, got {size:.3g}; rescale y")
-        made: Any = jax.eval_shape(partial(streams_at, reader, roles=ROLES[:1]), one)[0]
+        read = lambda task: streams_at(reader, task, roles=ROLES[:1])[0]  # noqa: E731
     else:
         checks.function(name, reader)
-        made = jax.eval_shape(reader, one)
     rule = (
         f"{name} must return streams [layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} "
         "and d >= 1"
     )
-    if not isinstance(made, jax.ShapeDtypeStruct):
-        raise TypeError(f"{rule}, got {type(made).__name__}; return one array of JAX")
+    made = outlined(read, tasks, rule)
     shape = made.shape
     if len(shape) != 3 or shape[1] != tasks.num_queries or shape[0] < 3 or not shape[2]:
         raise ValueError(f"{rule}, got shape {list(shape)}")
@@ -225,7 +222,7 @@ def compare_streams(
             options.progress(f"use of {one.fit.candidate}")
             suspect, held = with_supports(suspect, one, roles[1], steps, resample)
             if not reason:
-                suspect = with_effects(suspect, one, roles, held, model)
+                suspect = with_effects(suspect, one, roles, held, model, steps)
         suspects.append(suspect)
     suspects.sort(key=order)
     remain = [one for one in suspects if not one.because]

@@ -28,6 +28,10 @@ from .suspect import Suspect
 ROLES = ("query", "support")
 Directions = dict[str, np.ndarray]
 """The directions in which decoded states change [L, s, d], by the role of the tokens."""
+Held = dict[str, dict[str, Rows]]
+"""Rows of the states that a model's streams hold, by the role of their tokens."""
+Changes = dict[str, np.ndarray]
+"""Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
 
 LEAST = 0.1
 """Least size of an effect that another is relative to, over the size of the change of the state."""
@@ -56,10 +60,6 @@ def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
 def together(fitted: Task, scored: Task) -> Task:
     """Both batches in one."""
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
-
-
-Held = dict[str, dict[str, Rows]]
-"""Rows of the states that a model's streams hold, by the role of their tokens."""
 
 
 def states_of(fit: CandidateFit) -> tuple[str, ...]:
@@ -97,14 +97,14 @@ def with_supports(
 
 
 def with_effects(
-    suspect: Suspect, one: Read, roles: Sequence[Seen], held: Held, model: Transformer
+    suspect: Suspect, one: Read, roles: Sequence[Seen], held: Held, model: Transformer, steps: int
 ) -> Suspect:
     """Move the states that the streams hold, and compare what follows with the construction."""
     if suspect.distances["state"].mean > CLOSE:
         return suspect
     of, fit = roles[0], one.fit
     at = np.array(fit.alignment)
-    layers, steps = np.flatnonzero(at) + 1, at[at > 0]
+    layers, each = np.flatnonzero(at) + 1, at[at > 0]
     try:
         known = construction_of(fit, of.fitted.num_features)
     except ValueError as error:  # a fit may leave the range that the solver is defined for
@@ -115,15 +115,14 @@ def with_effects(
     for role, states in held.items():
         i = ROLES.index(role)
         made = decoders(read[i], len(of.fitted.x), of.size)
-        for along, every, places in ((own, roles[i].model, layers), (its, made, steps)):
-            targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in steps]
-            each = zip(places, targets, strict=True)
-            along[role] = np.stack([every.states[place].directions(t)[:, :-1] for place, t in each])
+        targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in each]
+        for along, every, places in ((own, roles[i].model, layers), (its, made, each)):
+            pairs = zip(places, targets, strict=True)
+            along[role] = np.stack([every.states[k].directions(t)[:, :-1] for k, t in pairs])
     found = {}
-    names = {role: tuple(states) for role, states in held.items()}
-    for kind, by in changes(fit, names, of.scored).items():
+    for kind, by in changes(fit, held, of, steps).items():
         moved = effects(model, own, by, of.scored, layers)
-        wanted = effects(known, its, by, of.scored, steps)
+        wanted = effects(known, its, by, of.scored, each)
         found[kind] = unlike(moved, wanted, by["query"][0])
     far = ", ".join(f"{kind} {value:.2g}" for kind, value in found.items())
     follows = all(value <= CLOSE for value in found.values())  # NaN does not
@@ -140,38 +139,22 @@ def construction_of(fit: CandidateFit, num_features: int) -> Transformer:
     return dense(load(row.construction)(made, num_features=num_features, **own))
 
 
-@partial(jax.jit, static_argnames=("name", "kernel", "states", "steps"))
-def trajectory(name, kernel, logs, states, tasks, steps):
-    """States of a solver after every step [b, steps + 1, tokens]."""
-
-    def of_task(task: Task) -> list[jax.Array]:
-        made = run(candidate(name), kernel, logs, task, steps)
-        return [getattr(made, state) for state in states]
-
-    return map_tasks(of_task, tasks)
-
-
-Changes = dict[str, np.ndarray]
-"""Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
-
-
-def changes(fit: CandidateFit, held: dict[str, tuple[str, ...]], tasks: Task) -> dict[str, Changes]:
+def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Changes]:
     """How the states change that each role holds, if they are removed, and if they are swapped.
 
     A swap puts the states there that the same solver has for the outputs y of another task.
     """
-    at, found = np.array(fit.alignment), {}
-    at = at[at > 0]
-    for role, names in held.items():
-        read = partial(trajectory, fit.candidate, fit.kernel, fit.logs, names, steps=int(max(at)))
+    pair, at = (of.scored, with_other_outputs(of.scored)), np.array(fit.alignment)
+    found: dict[str, Changes] = {"removed": {}, "swapped": {}}
+    for role, states in held.items():
+        rows = [own_rows(fit, pair, of.size, steps, name) for name in states]
+        shape = (len(rows), of.tasks, -1, 1 + of.fitted.num_supports, rows[0].scored.shape[1])
         own, other = (
-            np.stack([np.asarray(part)[:, at] for part in read(each)])
-            for each in (tasks, with_other_outputs(tasks))
+            np.moveaxis(np.stack(part).reshape(shape)[..., 0, :], -1, 2)[:, :, at[at > 0]]
+            for part in zip(*rows, strict=True)
         )
-        found[role] = {"removed": -own, "swapped": other - own}
-    return {
-        kind: {role: both[kind] for role, both in found.items()} for kind in ("removed", "swapped")
-    }
+        found["removed"][role], found["swapped"][role] = -own, other - own
+    return found
 
 
 def effects(

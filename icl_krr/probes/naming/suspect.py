@@ -21,9 +21,8 @@ class Evidence(NamedTuple):
         supports: {state: {space: `Distance`}} of the states alpha and r, decoded from the supports'
             streams, and the same of an untrained model.
         effects: {"removed": distance, "swapped": distance}, if the candidate remained and the model
-            is a `Transformer`: its states are removed from every layer, or swapped for those of the
-            outputs of another task. The distance is that of the change of the answer from the
-            change that the candidate's construction shows.
+            is a `Transformer`: how unlike the answer changes to that of its construction, if its
+            states are removed from every layer, or swapped for those of another task.
     """
 
     controls: dict[str, dict[str, Distance]]
@@ -40,10 +39,7 @@ class Suspect(NamedTuple):
         fit: the fitted candidate.
         distances: {space: `Distance`} for the spaces "prediction" and "hat" of answers, or "state"
             and "innovation" of streams.
-        because: why the candidate was ruled out: the space where it is farther than the nearest
-            candidate, with the simultaneous 95 % interval of the difference; a remaining candidate
-            that is a special case of it and as near; that it diverges or takes no step; or a
-            baseline that is as near. Empty if the candidate remains.
+        because: why the candidate was ruled out, in words; empty if it remains.
         regular: whether steps at equal intervals are as near as the aligned steps.
         limit: number of steps that were tried, if a layer is aligned with the last of them and the
             solver has not converged there, else None.
