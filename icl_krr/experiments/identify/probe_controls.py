@@ -1,7 +1,8 @@
-"""Probes of a trained model that could be wrong: errors and R^2 beside those of their controls."""
+"""Tasks for a trained model, and errors of its probes beside those of controls."""
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,25 @@ import numpy as np
 
 from ...kernels import Gaussian, Linear
 from ...probes import fit_probe, layerwise, streams
-from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
+from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, battery, map_tasks
 from ...tasks.batches import outline
 from ...transformer import Architecture, Transformer, init
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
+from ..shared.runs import Run
+from .settings import IdentifyConfig
+
+
+def family_of(run: Run, config: IdentifyConfig) -> Any:
+    return dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
+
+
+def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
+    """Tasks for linear probes, tasks to score, and tasks to fit."""
+    family, key = family_of(run, config), jax.random.key(config.seed)
+    tested = family if config.battery is None else battery(config.battery, family)
+    drawn = ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
+    return [draw_tasks(jax.random.fold_in(key, i), *one) for i, one in enumerate(drawn)]
 
 
 def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:

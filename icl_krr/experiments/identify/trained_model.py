@@ -28,12 +28,10 @@ from ...probes import (
 from ...probes.naming.answers import flat_answers, run_model
 from ...probes.naming.comparison import Options, compare
 from ...probes.naming.identification_tables import distance_cell
-from ...tasks import Task, battery
 from ...training import reference
-from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run
-from .probe_controls import controls, in_dtype_of_tasks
+from .probe_controls import controls, family_of, in_dtype_of_tasks, tasks_of
 from .settings import IdentifyConfig
 
 Show = Callable[[str], None]
@@ -47,18 +45,6 @@ class Findings(NamedTuple):
     filter: Filter  # spectral filters of the layers
     kernel: Kernel  # that of the exact predictor of the tasks
     ridge: float  # likewise
-
-
-def family_of(run: Run, config: IdentifyConfig) -> Any:
-    return dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
-
-
-def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
-    """Tasks for linear probes, tasks to score, and tasks to fit."""
-    family, key = family_of(run, config), jax.random.key(config.seed)
-    tested = family if config.battery is None else battery(config.battery, family)
-    drawn = ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
-    return [draw_tasks(jax.random.fold_in(key, i), *one) for i, one in enumerate(drawn)]
 
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:

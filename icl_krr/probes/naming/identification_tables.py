@@ -27,8 +27,6 @@ LAST_COLUMNS = (
     "its decoded states are removed, and if they are swapped for those of another task."
 )
 STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
-
-
 Baselines = dict[str, dict[str, Distance]]
 
 
