@@ -22,7 +22,7 @@ LINES = {
     FILES: 2751,
     "kernels": 1354,
     "plots": 814,
-    "probes": 7059,  # solvers in the stream: steps decoded layer by layer, and whether they are used
+    "probes": 7059,  # solvers in streams: their steps, decoded from each layer, and used or not
     "report": 1351,
     "residual": 631,
     "sketches": 603,

@@ -48,8 +48,7 @@ class Identification(NamedTuple):
         as_near: names of the baselines and nulls that no candidate is nearer than, the nearest
             first.
         ladder: statements from weak to strong, () by default.
-        left_out: number of tasks that were left out because a layer's predictions or derivatives
-            are 100 times larger than in most tasks, 0 by default.
+        left_out: number of tasks left out, with values 100 times those of most tasks; default 0.
     """
 
     status: str

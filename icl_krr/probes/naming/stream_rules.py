@@ -55,11 +55,15 @@ class Seen(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A fitted candidate, its gaps to the model and to its controls, and its steps."""
+    """A fitted candidate, its gaps to the model and to its controls, and its steps.
+
+    `untrained` decodes the untrained model that is nearest.
+    """
 
     fit: CandidateFit
     gaps: Gaps
     controls: dict[str, Gaps]
+    untrained: Decoders
     rows: Rows
     own: Target
 
@@ -75,8 +79,9 @@ def read_candidate(fit: CandidateFit, of: Seen, spectra: Any, steps: int) -> Rea
     draws = {MIXED: [found.pop(name) for name in mixtures]}
     for name, models in {EARLIER: [of.model.earlier], UNTRAINED: of.controls}.items():
         draws[name] = [gaps_of({OWN: own}, one, *start)[OWN] for one in models]
+    untrained = of.controls[int(np.argmin([*map(far, draws[UNTRAINED])]))]
     nearest = {name: min(every, key=far) for name, every in draws.items() if every}
-    return Read(fit, found.pop(OWN), found | nearest, rows, own)
+    return Read(fit, found.pop(OWN), found | nearest, untrained, rows, own)
 
 
 def far(gaps: Gaps) -> float:
@@ -126,9 +131,7 @@ def suspect_of(one: Read, reason: str, of: Seen, resample: np.ndarray) -> Suspec
     """The candidate with its staircases: how far each layer is from each step, and the control."""
     found = measured(one.gaps, resample)
     controls = {name: measured(gaps, resample) for name, gaps in one.controls.items()}
-    drawn = [(found, of.model)]
-    drawn += [(controls[UNTRAINED], model) for model in of.controls[:1]]
-    for spaces, model in drawn:
+    for spaces, model in ((found, of.model), (controls[UNTRAINED], one.untrained)):
         matrix = staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)
     known = Evidence(controls, independent(one.own, of.model, one.fit), {}, {})

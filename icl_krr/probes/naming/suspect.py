@@ -18,8 +18,7 @@ class Evidence(NamedTuple):
             stream one layer earlier, other steps with the same span ("mixed steps", the nearest of
             4 draws), and an untrained model (the nearest of 2).
         ranks: how many independent combinations of the steps so far each layer decodes.
-        supports: {state: {space: `Distance`}} of the states alpha and r, decoded from the supports'
-            streams, and the same of an untrained model.
+        supports: {state: {space: `Distance`}} of alpha and r at the supports, each with a control.
         effects: {"removed": distance, "swapped": distance}, if the candidate remained and the model
             is a `Transformer`: how unlike the answer changes to that of its construction, if its
             states are removed from every layer, or swapped for those of another task.
