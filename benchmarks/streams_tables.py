@@ -148,12 +148,13 @@ def right_one(row: Row) -> Row | None:
 
 
 def next_one(row: Row) -> Row | None:
-    """The nearest candidate that is wrong and does not contain the right one as a special case."""
+    """The nearest wrong candidate that converges and does not contain the right one."""
     wrong = [
         one
         for one in row["suspects"]
         if one["candidate"] not in row["right"]
         and not {*candidate(one["candidate"]).contains} & {*row["right"]}
+        and "diverges" not in one["because"]
     ]
     return min(wrong, key=far) if wrong else None
 

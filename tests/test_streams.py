@@ -11,9 +11,11 @@ from helpers import numpy
 import icl_krr as ik
 from icl_krr.experiments.solverbench.disguise import rotated
 from icl_krr.probes import identify_streams, streams
+from icl_krr.probes.naming.candidate_fit import CandidateFit
 from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
 from icl_krr.probes.naming.distances import Aligned, distance
 from icl_krr.probes.naming.stream_fit import alignments
+from icl_krr.probes.naming.stream_rules import refused
 from icl_krr.probes.resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
 from icl_krr.training.batches import draw
@@ -148,6 +150,15 @@ def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
     values = Rows(*(np.full((len(part), 1), 7.0) for part in made.states[0].channels))
     constant = values.each(lambda part: part * (np.arange(len(part)) % 6 == 0)[:, None])
     assert np.abs(made.states[0].rest(constant)).max() < 0.1
+
+
+def test_a_fit_with_parameters_of_no_solver_is_refused():
+    """Else preconditioned Chebyshev on an empty interval ties with Richardson's iteration."""
+    known = {"lengthscale": 1.0, "ridge": 0.1}
+    fit = CandidateFit("preconditioned_chebyshev", "gaussian", known, (1, 2), 0.0)
+    assert not refused(fit._replace(values=known | {"num_supports": 6.0}), batches()[0])
+    found = refused(fit._replace(values=known | {"num_supports": 1e-5}), batches()[0])
+    assert found == "no solver has its parameters: num_supports must be >= 1 and finite, got 1e-05"
 
 
 def test_steps_of_layers_are_at_equal_intervals():

@@ -1,8 +1,7 @@
 """SolverBench: models of known algorithm and models that run no candidate, written and scored.
 
-A method that says which solver a model runs needs models whose solver is known. It also needs
-models that run none of the solvers it can name, the open set: otherwise a method that always names
-the nearest solver looks right. `icl-krr solverbench write` writes both kinds.
+A method that always names the nearest solver looks right on models that run one. So `icl-krr
+solverbench write` also writes models that run none, the open set.
 
 The folder `models` is what a participant may see. `manifest.json` lists the models, with versions,
 dtype and the checksum of every file. Each family of tasks has a file `tasks/FAMILY.npz` with x

@@ -28,11 +28,8 @@ class Rows(NamedTuple):
     """Values and derivatives as rows: those that fit maps, and those that score them.
 
     A value at a token of a task is one row. Its derivatives in the n outputs y of the supports are
-    n more rows, times the size of y, so that values and derivatives weigh about the same.
-
-    Attributes:
-        fitted: rows of the tasks to fit [b q (1 + n), d].
-        scored: rows of the tasks to score [b' q (1 + n), d].
+    n more rows, times the size of y, so that both weigh about the same. The shapes are
+    [b q (1 + n), d].
     """
 
     fitted: np.ndarray

@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...catalogue import candidate, load, make_kernel
 from ...tasks import Task
+from ...transformer import Transformer, dense
 from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
+from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows
 from .distances import Distance, distance
-from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, mean, rule_out
+from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, is_close, mean, rule_out
 from .stream_targets import (
     EARLIER,
     MIXED,
@@ -55,10 +58,7 @@ class Seen(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A fitted candidate, its gaps to the model and to its controls, and its steps.
-
-    `untrained` decodes the untrained model that is nearest.
-    """
+    """A fitted candidate, its gaps to the model and its controls, the nearest untrained model."""
 
     fit: CandidateFit
     gaps: Gaps
@@ -97,7 +97,10 @@ def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], t
         size = np.linalg.norm(last.scored)
         share = np.linalg.norm(of.start.rest(last)) / size if size else 0.0
         still = "its steps are nearly the mean of y, or in the stream before the first layer"
-        because.append("diverges on the scored tasks" if wild else still if share < CLOSE else "")
+        reason = "diverges on the scored tasks" if wild else still if share < CLOSE else ""
+        if not reason and takes_steps(one.fit) and is_close(one.gaps):
+            reason = refused(one.fit, of.fitted)
+        because.append(reason)
     usable = [i for i, reason in enumerate(because) if not reason]
     if not usable:
         return because, ()
@@ -111,6 +114,23 @@ def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], t
             own = "" if near[i] else f" {read[leader].fit.candidate} is: "
             because[i] = f"no nearer than{own or ' '}{(near[i] or near[leader])[0]}"
     return because, near[leader]
+
+
+def refused(fit: CandidateFit, tasks: Task) -> str:
+    """Why no solver has the parameters of a fit, which may leave the range of the solver, or ""."""
+    try:
+        construction_of(fit, tasks)
+    except ValueError as error:
+        return f"no solver has its parameters: {error}"
+    return ""
+
+
+def construction_of(fit: CandidateFit, tasks: Task) -> Transformer:
+    """The construction of a candidate with its fitted parameters, all slots in one stream."""
+    row = candidate(fit.candidate)
+    made = make_kernel(fit.kernel, fit.values)
+    own = keywords(row, fit.values) | {"steps": max(fit.alignment)}
+    return dense(load(row.construction)(made, num_features=tasks.num_features, **own))
 
 
 def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:

@@ -10,18 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...catalogue import candidate, load, make_kernel
+from ...catalogue import candidate
 from ...residual.tokens import tokens_of_role
 from ...tasks import Task, map_tasks
-from ...transformer import Transformer, dense
+from ...transformer import Transformer
 from ...transformer.evaluate import Request, embed_task, evaluate
 from ..reading.readouts import StreamReader, streams_at
 from .answers import with_other_outputs
 from .candidate_fit import CandidateFit
-from .candidates import keywords, run
+from .candidates import run
 from .decoding import Layers, Rows, decoders
 from .ruling import CLOSE
-from .stream_rules import Read, Seen, measured
+from .stream_rules import Read, Seen, construction_of, measured
 from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target, takes_steps
 from .suspect import Suspect
 
@@ -105,11 +105,9 @@ def with_effects(
     of, fit = roles[0], one.fit
     at = np.array(fit.alignment)
     layers, each = np.flatnonzero(at) + 1, at[at > 0]
-    try:
-        known = construction_of(fit, of.fitted.num_features)
-    except ValueError as error:  # a fit may leave the range that the solver is defined for
-        return suspect._replace(because=f"no solver has its parameters: {error}")
-    known = jax.tree.map(lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), known)
+    known = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), construction_of(fit, of.fitted)
+    )
     read = read_roles(known, together(of.fitted, of.scored))
     own, its = {}, {}
     for role, states in held.items():
@@ -129,14 +127,6 @@ def with_effects(
     because = "" if follows else f"the answer does not follow its states ({far})"
     evidence = suspect.evidence._replace(effects=found)  # pyright: ignore[reportOptionalMemberAccess]
     return suspect._replace(evidence=evidence, because=because)
-
-
-def construction_of(fit: CandidateFit, num_features: int) -> Transformer:
-    """The construction of a candidate with its fitted parameters, all slots in one stream."""
-    row = candidate(fit.candidate)
-    made = make_kernel(fit.kernel, fit.values)
-    own = keywords(row, fit.values) | {"steps": max(fit.alignment)}
-    return dense(load(row.construction)(made, num_features=num_features, **own))
 
 
 def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Changes]:
@@ -160,11 +150,7 @@ def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Ch
 def effects(
     model: Transformer, along: Directions, by: Changes, tasks: Task, places: np.ndarray
 ) -> np.ndarray:
-    """Changes of the answers [b, L, q] if states are moved in the stream after steps `places`.
-
-    The stream moves in the direction in which it varies with each decoded state (see
-    `Decoder.directions`).
-    """
+    """Changes of the answers [b, L, q] if states are moved in the stream after steps `places`."""
     one = jax.tree.map(lambda leaf: leaf[0], tasks)
     stream = jax.eval_shape(partial(embed_task, model), one)
     shape = (len(tasks.x), len(places), len(next(iter(stream.values()))))
