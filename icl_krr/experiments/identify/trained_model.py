@@ -93,10 +93,17 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
 def examine_streams(
     run: Run, config: IdentifyConfig, progress: Show = lambda words: None
 ) -> Identification | None:
-    """Identify a model through its streams; None for one layer, which says too little, or masks."""
+    """Identify a model through its streams; None if its tasks, layers or steps are too few."""
     drawn = tasks_of(run, dataclasses.replace(config, battery=None))
     scored, fitted = (one.replace(y_query=None) for one in drawn[1:])
-    if run.model.steps < 2 or fitted.y.ndim > 2 or fitted.mask is not None:
+    few = config.steps is not None and config.steps < run.model.steps
+    if (
+        run.model.steps < 2
+        or config.tasks < 4
+        or few
+        or fitted.y.ndim > 2
+        or fitted.mask is not None
+    ):
         return None
     model = in_dtype_of_tasks(run.model, fitted)
     given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
@@ -114,20 +121,24 @@ def layer_table(findings: Findings) -> Lines:
 
 def distance_table(found: Identification, space: str) -> Lines:
     """A table of relative distances of layers to candidates in a space, such as "hat"."""
-    named = {f"{s.fit.candidate}, {s.fit.kernel}": s.distances[space] for s in found.suspects}
-    named |= {name: spaces[space] for name, spaces in found.baselines.items()}
-    layers = len(found.best.fit.alignment)
+    named = {
+        f"{s.fit.candidate}, {s.fit.kernel}": (s.distances[space], s.fit.alignment)
+        for s in found.suspects
+    }
+    own = found.best.fit.alignment
+    named |= {name: (spaces[space], own) for name, spaces in found.baselines.items()}
+    layers = len(own)
     header = [space, *(f"layer {i + 1}" for i in range(layers)), "mean"]
     lines = []
-    for name, near in named.items():
+    for name, (near, steps) in named.items():
         values = [
             *zip(near.by_layer, near.layer_intervals, strict=True),
             (near.mean, near.interval),
         ]
         cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
-        none = [""] * (layers + 1 - len(cells))  # before the first step, or after the last
-        late = found.best.fit.alignment[0] == 0
-        lines.append([name, *none, *cells] if late else [name, *cells[:-1], *none, cells[-1]])
+        none = layers + 1 - len(cells)  # layers before the first step, or after the last
+        late = [""] * min(none, steps.count(0))
+        lines.append([name, *late, *cells[:-1], *[""] * (none - len(late)), cells[-1]])
     return header, lines
 
 

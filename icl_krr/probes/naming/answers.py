@@ -118,8 +118,10 @@ def streams_of_arrays(tasks: Task, arrays: dict[str, Any]) -> list[Layers]:
     for values, slopes in pairs:
         given |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
     check_arrays(tasks, given)
-    for name, (array, _) in given.items():
+    for name, (array, axes) in given.items():
         checks.factorable(name, array)
+        if axes[-1] == "n" and not np.any(array):
+            raise ValueError(f"{name} must differ from 0; were they computed without gradients?")
     return [Layers(*(np.asarray(arrays[name]) for name in pair)) for pair in pairs]
 
 
@@ -220,7 +222,12 @@ def check_size(name: str, values: Any) -> None:
 def outlined(function: Callable[[Task], Any], tasks: Task, rule: str) -> jax.ShapeDtypeStruct:
     """What a function returns for one task, without running it."""
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
-    found: Any = jax.eval_shape(function, one)
+    try:
+        found: Any = jax.eval_shape(function, one)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(
+            f"{rule}, got a function of NumPy; write it in JAX, or give arrays"
+        ) from None
     if not isinstance(found, jax.ShapeDtypeStruct):
         raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
     return found

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-RIDGES = 10.0 ** np.arange(-12.0, 1.0)
+RIDGES = np.append(0.0, 10.0 ** np.arange(-12.0, 1.0))
 """Ridges of a map, relative to the mean squared singular value of its channels."""
 
 
@@ -27,9 +27,8 @@ class Layers(NamedTuple):
 class Rows(NamedTuple):
     """Values and derivatives as rows: those that fit maps, and those that score them.
 
-    A value at a token of a task is one row. Its derivatives in the n outputs y of the supports are
-    n more rows, times the size of y, so that both weigh about the same. The shapes are
-    [b q (1 + n), d].
+    A value at a token of a task is one row, over the size of y. Its derivatives in the n outputs y
+    of the supports are n more rows, and weigh about the same. The shapes are [b q (1 + n), d].
     """
 
     fitted: np.ndarray
@@ -40,8 +39,8 @@ class Rows(NamedTuple):
 
 
 def as_rows(values: Any, slopes: Any, size: Any, xp: Any = jnp) -> Any:
-    """Rows [b q (1 + n), d] of values [b, q, d] and of derivatives [b, q, d, n] times a size."""
-    both = xp.concatenate([values[:, :, None], size * xp.moveaxis(slopes, -1, 2)], axis=2)
+    """Rows [b q (1 + n), d] of values [b, q, d] over the size of y, and of slopes [b, q, d, n]."""
+    both = xp.concatenate([values[:, :, None] / size, xp.moveaxis(slopes, -1, 2)], axis=2)
     return both.reshape(-1, both.shape[-1])
 
 

@@ -30,6 +30,9 @@ ZOOMS = (0.15, 0.15, 0.03)
 """Widths of the searches around the best points of the first one, as parts of the ranges. Errors of
 conjugate gradient have minima that are a few percent wide.
 """
+MOVES = 0.01
+"""The least size of an innovation that a distance is relative to, over the size of the state: after
+convergence, innovations are rounding errors."""
 DECODED = 1e-4
 """An error at which no other start is tried."""
 
@@ -98,19 +101,20 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
     return xp.stack([states, states - before])
 
 
-def residuals(rows: jax.Array, bases: Bases, size: Any, tasks: int, at: Any) -> jax.Array:
+def residuals(rows: jax.Array, bases: Bases, tasks: int, at: Any) -> jax.Array:
     """What the best maps leave of the targets [2, L, m], relative to what the start leaves.
 
     Steps that diverge in most tasks are not decoded at all.
     """
     sizes = jnp.mean(rows[:, at[-1]].reshape(tasks, -1) ** 2, axis=1)
-    diverge = jnp.median(sizes) > (DIVERGED * size) ** 2
+    diverge = jnp.median(sizes) > DIVERGED**2
     wanted = targets(rows, at, jnp)
     inside = jnp.einsum("slmk,slm->slk", bases.layers, wanted)
     left = wanted - jnp.einsum("slmk,slk->slm", bases.layers, inside)
     known = jnp.einsum("mk,slm->slk", bases.start, wanted)
     more = wanted - jnp.einsum("mk,slk->slm", bases.start, known)
     square = jnp.sum(more**2, axis=-1, keepdims=True)
+    square = jnp.stack([square[0], jnp.maximum(square[1], MOVES**2 * square[0])])
     found = jnp.where(square > 0, left / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
     return jnp.where(diverge, 1.0, found)
 
@@ -125,7 +129,7 @@ def search(candidate, kernel, points, tasks, size, bases, steps):
         logs = make(point)
         rows = step_rows(candidate, kernel, logs, tasks, size, steps)
         return logs, jnp.stack(
-            [jnp.sum(residuals(rows, bases, size, len(tasks.x), at) ** 2) for at in tried]
+            [jnp.sum(residuals(rows, bases, len(tasks.x), at) ** 2) for at in tried]
         )
 
     return jax.lax.map(at, points)
@@ -141,7 +145,7 @@ def look(candidate, kernel, steps, logs, tasks, size, bases, at):
 
     def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
         rows = step_rows(candidate, kernel, logs, tasks, size, steps)
-        found = residuals(rows, bases, size, len(tasks.x), at).reshape(-1)
+        found = residuals(rows, bases, len(tasks.x), at).reshape(-1)
         return found, found
 
     slope, found = jax.jacfwd(gap, has_aux=True)(logs)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
-from ...catalogue import candidate
 from ...tasks import Task
 from ...tasks.task import check_plain
 from ...transformer import Architecture, Transformer, init
@@ -113,8 +112,7 @@ def identify_streams(
     options = Options(candidates, kernels, steps, seed=seed, progress=progress)
     fitted, scored = (one.replace(y_query=None) for one in checked_tasks(fitted, scored))
     shape = check_reader("reader", reader, fitted)
-    if steps is not None and steps < shape[0] - 1:
-        raise ValueError(f"steps must be >= the number of layers, {shape[0] - 1}, got {steps}")
+    check_steps(steps, shape[0] - 1)
     both = together(fitted, scored)
     read = read_roles(reader, both)
     if control is None:
@@ -176,6 +174,11 @@ def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None)
     return shape
 
 
+def check_steps(steps: int | None, layers: int) -> None:
+    if steps is not None and steps < layers:
+        raise ValueError(f"steps must be >= the number of layers, {layers}, got {steps}")
+
+
 def untrained(reader: Any, layers: Layers, tasks: Task, seed: int) -> list[Transformer]:
     """Untrained models of the same shape, or encoders with as many channels and layers."""
     made = reader.spec if isinstance(reader, Transformer) else None
@@ -202,6 +205,7 @@ def compare_streams(
 ) -> Identification:
     """Fit all candidates to what the streams hold, and rule out what says nothing or is farther."""
     of = roles[0]
+    check_steps(options.steps, len(of.model.innovations))
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
     few, bases = few_tasks(of)
     fits = []
@@ -213,8 +217,8 @@ def compare_streams(
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
     read = [read_candidate(fit, of, spectra, steps) for fit in fits]
     resample = resamples(of.tasks, RESAMPLES, options.seed)
-    because, near = rule(read, of, resample)
-    nearest = min(range(len(read)), key=lambda i: (bool(because[i]), far(read[i].gaps)))
+    because, near, wild = rule(read, of, resample)
+    nearest = min(range(len(read)), key=lambda i: (wild[i], bool(because[i]), far(read[i].gaps)))
     suspects = []
     for i, (one, reason) in enumerate(zip(read, because, strict=True)):
         suspect = suspect_of(one, reason, of, resample)
@@ -224,7 +228,8 @@ def compare_streams(
             if not reason:
                 suspect = with_effects(suspect, one, roles, held, model, steps)
         suspects.append(suspect)
-    suspects.sort(key=order)
+    order = sorted(range(len(read)), key=lambda i: (wild[i], *place_of(suspects[i])))
+    suspects = [suspects[i] for i in order]
     remain = [one for one in suspects if not one.because]
     largest = [max(found.mean for found in one.distances.values()) for one in remain]
     known, status = suspects[0].evidence, status_of(largest)
@@ -248,11 +253,10 @@ def says_enough(one: Suspect) -> bool:
     Each layer has a map of its own. So two layers fit any step sizes by step size and ridge.
     """
     layers = np.count_nonzero(one.fit.alignment)
-    free = len(candidate(one.fit.candidate).fitted or {})
-    return bool(one.evidence and one.evidence.effects) or int(layers) > free
+    return bool(one.evidence and one.evidence.effects) or int(layers) > len(one.fit.values)
 
 
-def order(one: Suspect) -> tuple[bool, bool, float]:
+def place_of(one: Suspect) -> tuple[bool, bool, float]:
     """Those that remain come first, then those that only their use rules out."""
     unused = one.evidence is not None and bool(one.evidence.effects)
     return bool(one.because), not unused, sum(found.mean for found in one.distances.values())

@@ -88,22 +88,28 @@ def far(gaps: Gaps) -> float:
     return sum(map(mean, gaps.values()))
 
 
-def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], tuple[str, ...]]:
-    """Why each candidate is ruled out, or "", and the controls that the nearest is as far as."""
+def rule(
+    read: list[Read], of: Seen, resample: np.ndarray
+) -> tuple[list[str], tuple[str, ...], list[bool]]:
+    """Why each candidate is ruled out, or "", what is as near as the nearest, and who says nothing.
+
+    A candidate says nothing if it diverges, takes no step, or has parameters of no solver.
+    """
     because = []
     for one in read:
         last = one.rows.each(lambda part: part[:, -1:])
-        wild = np.sqrt(np.mean(last.scored**2)) > DIVERGED * of.size
+        diverges = np.sqrt(np.mean(last.scored**2)) > DIVERGED
         size = np.linalg.norm(last.scored)
         share = np.linalg.norm(of.start.rest(last)) / size if size else 0.0
         still = "its steps are nearly the mean of y, or in the stream before the first layer"
-        reason = "diverges on the scored tasks" if wild else still if share < CLOSE else ""
+        reason = "diverges on the scored tasks" if diverges else still if share < CLOSE else ""
         if not reason and takes_steps(one.fit) and is_close(one.gaps):
             reason = refused(one.fit, of.fitted)
         because.append(reason)
-    usable = [i for i, reason in enumerate(because) if not reason]
-    if not usable:
-        return because, ()
+    wild = [bool(reason) for reason in because]
+    usable = np.flatnonzero(~np.array(wild))
+    if not len(usable):
+        return because, (), wild
     fits, gaps = [read[i].fit for i in usable], [read[i].gaps for i in usable]
     for i, reason in zip(usable, rule_out(fits, gaps, {}, resample)[0], strict=True):
         because[i] = reason
@@ -113,7 +119,7 @@ def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], t
         if not reason and (near[i] or near[leader]):
             own = "" if near[i] else f" {read[leader].fit.candidate} is: "
             because[i] = f"no nearer than{own or ' '}{(near[i] or near[leader])[0]}"
-    return because, near[leader]
+    return because, near[leader], wild
 
 
 def refused(fit: CandidateFit, tasks: Task) -> str:

@@ -15,7 +15,7 @@ from .distances import Aligned
 from .filter_fit import Spectrum
 from .ladder import exact_regression, gradient_flow, ridge_path
 from .ruling import CLOSE, Gaps
-from .stream_fit import step_rows, targets
+from .stream_fit import MOVES, step_rows, targets
 
 OWN = "own steps"
 EARLIER, MIXED, UNTRAINED = "one layer earlier", "mixed steps", "untrained model"
@@ -129,6 +129,7 @@ def gaps_of(
     model.
     """
     found: dict[str, Gaps] = {name: {} for name in wanted}
+    states: dict[int, np.ndarray] = {}  # the sizes of the states, which come first
     first = next(iter(wanted.values())).fitted
     for s, (space, every) in enumerate(model.spaces.items()):
         layers = [one for one, keep in zip(every, kept, strict=True) if keep]
@@ -142,6 +143,7 @@ def gaps_of(
             each = [per_task(one.rest(rows), tasks) for one in (decoder, start)]
             silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
             known = np.sum(each[1], axis=0) <= KNOWN**2 * np.sum(rows.scored**2, axis=0)
+            each[1] = np.maximum(each[1], MOVES**2 * states.setdefault(layer, each[1]))
             for one, part in zip((squares, sizes), each, strict=True):
                 one.append(np.where(silent, float(writes), np.where(known, 0, part)))
         squares, sizes = np.stack(squares, axis=1), np.stack(sizes, axis=1)
@@ -156,7 +158,7 @@ def per_task(rows: np.ndarray, tasks: int) -> np.ndarray:
 
 
 def aligned_at(squares: np.ndarray, sizes: np.ndarray) -> Aligned:
-    finite = np.nan_to_num(np.minimum(squares, 1e12), nan=1e12)
+    finite = np.nan_to_num(np.minimum(squares, 1e12), nan=1e12)  # of rows in units of y
     return Aligned(finite, sizes, np.zeros((squares.shape[1], 0)))
 
 

@@ -140,7 +140,7 @@ def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Ch
         rows = [own_rows(fit, pair, of.size, steps, name) for name in states]
         shape = (len(rows), of.tasks, -1, 1 + of.fitted.num_supports, rows[0].scored.shape[1])
         own, other = (
-            np.moveaxis(np.stack(part).reshape(shape)[..., 0, :], -1, 2)[:, :, at[at > 0]]
+            of.size * np.moveaxis(np.stack(part).reshape(shape)[..., 0, :], -1, 2)[:, :, at[at > 0]]
             for part in zip(*rows, strict=True)
         )
         found["removed"][role], found["swapped"][role] = -own, other - own
