@@ -9,13 +9,17 @@ import pytest
 from helpers import numpy
 
 import icl_krr as ik
+from icl_krr.experiments.solverbench import foreign
 from icl_krr.experiments.solverbench.disguise import rotated
 from icl_krr.probes import identify_streams, streams
+from icl_krr.probes.naming import ruling
 from icl_krr.probes.naming.candidate_fit import CandidateFit
 from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
 from icl_krr.probes.naming.distances import Aligned, distance
+from icl_krr.probes.naming.ladder import NULLS
 from icl_krr.probes.naming.stream_fit import alignments
-from icl_krr.probes.naming.stream_rules import refused
+from icl_krr.probes.naming.stream_rules import Read as ReadCandidate, Seen, as_near, refused, rule
+from icl_krr.probes.naming.stream_targets import Target, gaps_of
 from icl_krr.probes.resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
 from icl_krr.training.batches import draw
@@ -60,6 +64,7 @@ def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x6
     assert max(means(best.distances)) < 1e-6
     assert best.fit.alignment == (1, 2, 3)
     assert best.fit.values["step_size"] == pytest.approx(0.05, rel=1e-4)
+    assert known.controls.keys() == {*NULLS, "mixed steps", "one layer earlier", "untrained model"}
     assert all(max(means(spaces)) > 0.05 for spaces in known.controls.values())
     assert known.ranks == (1, 1, 1)
     assert max(known.effects.values()) < 1e-6
@@ -107,6 +112,67 @@ def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
     assert ranks == (*range(1, len(ranks) + 1),)  # every step so far, for itself
     assert max(means(found.best.evidence.controls["mixed steps"])) < 1e-5
     assert "mixed steps" in found.as_near
+
+
+FLAT = np.arange(STEPS + 1.0)
+TAKE_NO_STEPS = {
+    "interpolation": lambda task: foreign.exact(ik.Linear(), task, RIDGE + 0 * FLAT, FLAT / STEPS),
+    "ridge path": lambda task: foreign.exact(ik.Linear(), task, 10 ** (2 - FLAT), np.sign(FLAT)),
+    "gradient flow": lambda task: foreign.gradient_flow(ik.Linear(), task, RIDGE, 0.1 * FLAT**2),
+}
+
+
+@pytest.mark.parametrize("null", TAKE_NO_STEPS)
+def test_a_model_that_takes_no_steps_is_as_near_to_its_null(x64, null):
+    def read(task):
+        answers = TAKE_NO_STEPS[null](task)
+        return jnp.stack([answers, -answers], axis=-1)
+
+    found = identify_streams(read, *batches(), **OPTIONS)
+    assert (found.status, found.remain) == ("not identified", ())
+    assert null in found.as_near
+
+
+def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
+    def gaps(*distances):
+        return {
+            space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
+            for space, size in zip(("state", "innovation"), distances, strict=True)
+        }
+
+    controls = {"far": gaps(0.3, 0.2), "near": gaps(0.3, 0.1), "nearer": gaps(0.01, 0.2)}
+    one = ReadCandidate(None, gaps(0.1, 0.1), controls, None, None, None)
+    assert as_near(one, resamples(8, 20, 0)) == ("nearer", "near")
+
+
+def test_steps_that_say_nothing_are_told():
+    """They diverge, or need no layer. Both count last, however near they are."""
+    fit = CandidateFit("gradient_descent", "linear", {}, (1, 2), 0.0)
+    h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
+    start = decoders(Layers(h, slopes), 8, 1.0).states[0]
+    of = Seen(None, batches()[0], None, start, [], 1.0)
+    near = {space: Aligned(*np.zeros((2, 2, 2)), np.zeros((2, 0))) for space in ("state", "hat")}
+    held = start.channels.each(lambda part: part[:, :1])
+    wild = held._replace(scored=held.scored + 1e3)
+    steps = {"diverges on the scored tasks": wild, "its steps are nearly": held}
+    for words, rows in steps.items():
+        because, *rest = rule([ReadCandidate(fit, near, {}, None, rows, None)], of, None)
+        assert because[0].startswith(words)
+        assert rest == [(), [True]]
+
+
+def test_an_innovation_after_convergence_is_no_evidence(x64):
+    """Rounding errors are as large as it, and small beside a hundredth of the state."""
+    rng = np.random.default_rng(0)
+    h, slopes = rng.normal(size=(20, 3, 2, 3)), rng.normal(size=(20, 3, 2, 3, 4))
+    h[:, 0], slopes[:, 0] = 0, 0
+    h[:, 2], slopes[:, 2] = h[:, 1] + 1e-9 * h[:, 2], slopes[:, 1] + 1e-9 * slopes[:, 2]
+    known = decoders(Layers(h, slopes), 10, 1.0)
+    state = [np.stack([d.channels[half][:, 0] for d in known.states[1:]]) for half in (0, 1)]
+    wrong = [np.concatenate([s[:1], s[:1] + 1e-9 * rng.normal(size=s[:1].shape)]) for s in state]
+    both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
+    found = gaps_of({"own": Target(*both)}, known, known.states[0], 10, np.ones(2, bool))["own"]
+    assert ruling.mean(found["innovation"]) < 1e-6
 
 
 def test_an_own_map_for_each_task_decodes_every_krylov_method_at_once():

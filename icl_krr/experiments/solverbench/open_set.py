@@ -113,8 +113,8 @@ def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
     return {
         "successive over-relaxation": lambda t: foreign.over_relaxation(kernel, t, ridge, steps),
         "Anderson acceleration": lambda t: foreign.anderson(kernel, t, ridge, steps, eta),
-        "exact KRR after every layer": lambda t: foreign.exact(kernel, t, same, times > 0),
-        "exact KRR, a falling ridge": lambda t: foreign.exact(kernel, t, falling, times > 0),
+        "exact KRR after every layer": lambda t: foreign.exact(kernel, t, same, jnp.sign(times)),
+        "exact KRR, a falling ridge": lambda t: foreign.exact(kernel, t, falling, jnp.sign(times)),
         "a share of exact KRR": lambda t: foreign.exact(kernel, t, same, times / steps),
         "gradient flow, times 1, 2, 4, ...": lambda t: foreign.gradient_flow(
             kernel, t, ridge, eta * (2.0**times - 1)

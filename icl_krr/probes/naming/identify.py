@@ -16,7 +16,7 @@ from ..reading.derivatives import LayerAnswers
 from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, STATUSES, TIED, Identification
-from .stream_identify import compare_streams, seen, untrained
+from .stream_identify import check_steps, compare_streams, seen, untrained
 from .stream_use import read_roles
 
 
@@ -171,6 +171,7 @@ def identify_arrays(
     unused = {name: options.get(name) or None for name in ("strata", "system")}
     refuse("with streams", {"answers": answers, "hats": hats, "other_hats": other_hats} | unused)
     layers, *controls = streams_of_arrays(tasks, {"streams": streams} | of_streams)
+    check_steps(chosen.steps, layers.streams.shape[1] - 1)
     halves = halves_of(tasks)
     if not controls:
         drawn = untrained(None, layers, tasks, chosen.seed)

@@ -54,20 +54,23 @@ def identify_streams(
     The maps are fitted to values and to derivatives in y together. The derivatives are n more
     equations for every query, and do not see what does not depend on y. Distances are measured on
     the tasks to score, relative to what neither the stream before the first layer nor the mean of y
-    decodes: 1 says nothing, 0 is exact.
+    decodes (for an innovation, to a hundredth of that of the state at least): 1 says nothing, 0 is
+    exact.
 
-    1. Kernel, parameters and steps per layer (1, 2 or 4, from layer 1 or 2 on) of each candidate
-       are fitted to what is decodable: each map is eliminated inside of the fit.
+    1. Kernel, parameters and steps per layer (1, 2 or 4, from layer 1 or 2 on; slower models get no
+       name) of each candidate are fitted to what is decodable: each map is eliminated inside of the
+       fit. A stream that holds each step times a factor per layer has the state only: no name.
     2. Each candidate has controls at its own parameters: the steps decoded one layer earlier, other
        steps with the same span, the steps decoded from an untrained model, and three nulls (see
-       `identify`). A candidate that is not nearer than all of them is ruled out. So a stream that
-       stores all powers $K^j y$, which decodes every polynomial method, is given no name.
+       `identify`). A candidate that is not nearer than all of them is ruled out. So a stream has no
+       name if it stores all powers $K^j y$, which decode every polynomial method, or exact KRR.
     3. Candidates are compared with the nearest as in `identify`. Several that are at most close
        are "close to", and not "not distinguishable".
     4. If the model is a `Transformer`, alpha and r are decoded from the streams at the supports.
        The decoded states are then removed from every layer, and swapped for those that the solver
        has for the outputs of another task. A candidate remains only if the answer changes as that
-       of the candidate's construction does. The verdict says: decodable, arrives in order, used.
+       of the candidate's construction does, not k times as much. The verdict says: decodable,
+       arrives in order, used.
 
     Args:
         reader: the model, or a JAX function from a task to its streams at the queries before the
@@ -205,7 +208,6 @@ def compare_streams(
 ) -> Identification:
     """Fit all candidates to what the streams hold, and rule out what says nothing or is farther."""
     of = roles[0]
-    check_steps(options.steps, len(of.model.innovations))
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
     few, bases = few_tasks(of)
     fits = []
