@@ -95,6 +95,7 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     import jax
 
     from ...experiments.identify import trained_model
+    from ...experiments.identify.probe_controls import examine_streams
     from ...experiments.shared.runs import load
     from ...plots import filter_figure, identification_figure, images
     from ...probes import agreement
@@ -115,7 +116,7 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         positions = examined(configs[0], settings.positions)
         *_, findings = positions.values()
         others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
-        streams = trained_model.examine_streams(
+        streams = examine_streams(
             trained, configs[0], lambda words: status.update(f"{settings.model}, streams: {words}")
         )
     together = agreement([findings.found, *others])
@@ -153,6 +154,8 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         if streams is not None:
             tables.print_identification(streams)
             print(f"through the streams: {streams.verdict}")
+        else:
+            print("streams not read: this needs 2 layers, 4 tasks, steps >= layers, y [n], no mask")
     return 0
 
 

@@ -1,8 +1,9 @@
-"""Tasks for a trained model, and errors of its probes beside those of controls."""
+"""Tasks for a trained model, its streams on them, and errors of probes beside those of controls."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...kernels import Gaussian, Linear
-from ...probes import fit_probe, layerwise, streams
+from ...probes import Identification, fit_probe, identify_streams, layerwise, streams
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, battery, map_tasks
 from ...tasks.batches import outline
 from ...transformer import Architecture, Transformer, init
@@ -36,6 +37,20 @@ def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
 def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
     """The model with its weights cast to the dtype of the tasks."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
+
+
+def examine_streams(
+    run: Run, config: IdentifyConfig, progress: Callable[[str], None]
+) -> Identification | None:
+    """Identify a model through its streams; None where `identify_streams` does not apply."""
+    drawn = tasks_of(run, dataclasses.replace(config, battery=None))
+    scored, fitted = (one.replace(y_query=None) for one in drawn[1:])
+    steps, other = run.model.steps, fitted.y.ndim > 2 or fitted.mask is not None
+    if steps < 2 or config.tasks < 4 or (config.steps or steps) < steps or other:
+        return None
+    model = in_dtype_of_tasks(run.model, fitted)
+    given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
+    return identify_streams(model, fitted, scored, **given, progress=progress)
 
 
 def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | None:

@@ -21,7 +21,6 @@ from ...probes import (
     effective,
     fit_probe,
     has_slot,
-    identify_streams,
     layerwise,
     spectral_filter,
 )
@@ -88,26 +87,6 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     )
     found = compare(flat_answers(fitted, scored, arrays), options)
     return Findings(found, rows, filtered, best.kernel, float(best.ridge))
-
-
-def examine_streams(
-    run: Run, config: IdentifyConfig, progress: Show = lambda words: None
-) -> Identification | None:
-    """Identify a model through its streams; None if its tasks, layers or steps are too few."""
-    drawn = tasks_of(run, dataclasses.replace(config, battery=None))
-    scored, fitted = (one.replace(y_query=None) for one in drawn[1:])
-    few = config.steps is not None and config.steps < run.model.steps
-    if (
-        run.model.steps < 2
-        or config.tasks < 4
-        or few
-        or fitted.y.ndim > 2
-        or fitted.mask is not None
-    ):
-        return None
-    model = in_dtype_of_tasks(run.model, fitted)
-    given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
-    return identify_streams(model, fitted, scored, **given, progress=progress)
 
 
 def layer_table(findings: Findings) -> Lines:

@@ -105,10 +105,7 @@ def answers_of_arrays(tasks: Task, answers: Any, hats: Any, other_hats: Any) -> 
 
 
 def streams_of_arrays(tasks: Task, arrays: dict[str, Any]) -> list[Layers]:
-    """The streams of a model and of its control, if there is one, from arrays by their names.
-
-    They keep their own dtype, which tells what is a rounding error in them.
-    """
+    """The streams of a model and of its control, if there is one, in their own dtypes."""
     check_plain(tasks)
     pairs = [("streams", "stream_jacobians"), ("control_streams", "control_jacobians")]
     if all(arrays[name] is None for name in pairs[1]):

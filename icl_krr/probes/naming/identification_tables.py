@@ -54,9 +54,8 @@ def candidate_table(
 ) -> Table:
     """A line for every candidate and for every baseline, with the distances in both spaces.
 
-    Of answers, the last column has the distances of predictions in the groups of tasks, which have
-    the condition numbers in its header. Of streams, the last columns have the nearest control, the
-    ranks and the effects, and the baselines are the controls of the first candidate.
+    The last column has the distances of predictions in the groups of tasks, by condition number. Of
+    streams, there is the evidence instead, and baselines are controls of the first candidate.
     """
     edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, strata)))
     last = [f"prediction, cond {edges}"]

@@ -136,8 +136,8 @@ def identify_arrays(
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
             Default: none, for answers.
         control_streams: the streams of an untrained model of the same shape. Default: those of
-            encoders of this package with as many channels and layers, and weights at random.
-        control_jacobians: the derivatives of `control_streams`. Default: those of the encoders.
+            untrained encoders of this package with as many channels and layers.
+        control_jacobians: the derivatives of `control_streams`.
         **options: keyword arguments of `identify` from `candidates` on. With streams, these are
             `candidates`, `kernels`, `steps`, `seed` and `progress`.
 

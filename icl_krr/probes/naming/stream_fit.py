@@ -161,11 +161,7 @@ def fit_to_streams(
     Each layer has the best linear map for its target at every point of the search, so that it has
     no parameters: the residuals are $(I - Q Q^T) f$ for an orthonormal basis Q of the channels, and
     their derivatives are those of the steps f. The search has the points of a Halton sequence, then
-    more points around the best of them. For each kernel and alignment, the best point is a start of
-    least squares.
-
-    Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
-    problems whose variables separate, 1973.
+    more around the best. The best point of each kernel and alignment starts least squares.
     """
     tried = alignments(bases.layers.shape[1], steps)
     counted = np.array([2 * np.count_nonzero(at) for at in tried])

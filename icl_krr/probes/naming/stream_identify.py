@@ -250,12 +250,10 @@ def compare_streams(
 
 
 def says_enough(one: Suspect) -> bool:
-    """Whether its use was tested, or more layers have steps than parameters were fitted.
-
-    Each layer has a map of its own. So two layers fit any step sizes by step size and ridge.
-    """
-    layers = np.count_nonzero(one.fit.alignment)
-    return bool(one.evidence and one.evidence.effects) or int(layers) > len(one.fit.values)
+    """Whether its use was tested, or more layers have steps than parameters were fitted."""
+    if one.evidence and one.evidence.effects:
+        return True
+    return int(np.count_nonzero(one.fit.alignment)) > len(one.fit.values)
 
 
 def place_of(one: Suspect) -> tuple[bool, bool, float]:
@@ -265,10 +263,9 @@ def place_of(one: Suspect) -> tuple[bool, bool, float]:
 
 
 def few_tasks(of: Seen) -> tuple[Task, Bases]:
-    """As many of the tasks as the fit of candidates needs, and the bases of their rows.
+    """As many tasks as the fit of candidates needs, and the bases of their rows.
 
-    They are the tasks in which the largest derivative is smallest. Of conjugate gradient, it
-    explodes in single tasks.
+    Their derivatives are the smallest. Those of conjugate gradient explode in single tasks.
     """
     tasks = len(of.fitted.x)
     layers = [one.channels.fitted.reshape(tasks, -1) for one in of.model.states]

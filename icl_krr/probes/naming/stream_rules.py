@@ -35,14 +35,9 @@ from .suspect import Evidence, Suspect
 
 
 class Seen(NamedTuple):
-    """The streams of one role of tokens, ready to decode.
+    """The streams of one role of tokens, ready to decode, and the root mean square of y.
 
-    Attributes:
-        fitted, scored: the tasks.
-        model: decoders of the model.
-        start: decoder of what needs no layer.
-        controls: decoders of untrained models.
-        size: root mean square of y.
+    `start` decodes what needs no layer, and `controls` are untrained models.
     """
 
     fitted: Task

@@ -29,10 +29,7 @@ MIXTURES = 4
 
 
 class Target(NamedTuple):
-    """The states and the innovations of aligned layers, rows of fitted and scored tasks [2, L, m].
-
-    A layer before the first step has no target, and is left out.
-    """
+    """The states and the innovations of layers with steps, of fitted and scored tasks [2, L, m]."""
 
     fitted: np.ndarray
     scored: np.ndarray
@@ -55,11 +52,7 @@ def takes_steps(fit: CandidateFit) -> bool:
 
 
 def mixed(own: Target, seed: int) -> Target:
-    """Steps with the same span: each innovation with shares of all earlier ones, at random.
-
-    A stream that holds this span decodes these steps as well as the candidate's, and then the
-    decoding says nothing about the candidate.
-    """
+    """Steps with the same span: each innovation with shares of all earlier ones, at random."""
     layers = own.fitted.shape[1]
     sizes = np.linalg.norm(own.fitted[1], axis=-1)
     shares = np.random.default_rng(seed).normal(size=(layers, layers))

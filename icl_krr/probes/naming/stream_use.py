@@ -22,7 +22,7 @@ from .candidates import run
 from .decoding import Layers, Rows, decoders
 from .ruling import CLOSE
 from .stream_rules import Read, Seen, construction_of, measured
-from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target, takes_steps
+from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target
 from .suspect import Suspect
 
 ROLES = ("query", "support")
@@ -32,7 +32,6 @@ Held = dict[str, dict[str, Rows]]
 """Rows of the states that a model's streams hold, by the role of their tokens."""
 Changes = dict[str, np.ndarray]
 """Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
-
 LEAST = 0.1
 """Least size of an effect that another is relative to, over the size of the change of the state."""
 
@@ -64,8 +63,6 @@ def together(fitted: Task, scored: Task) -> Task:
 
 def states_of(fit: CandidateFit) -> tuple[str, ...]:
     """The states of supports that the oracle of a candidate returns."""
-    if not takes_steps(fit):
-        return ()
     one = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1)))
     made = jax.eval_shape(
         lambda logs, task: run(candidate(fit.candidate), fit.kernel, logs, task, 1), fit.logs, one
@@ -130,10 +127,7 @@ def with_effects(
 
 
 def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Changes]:
-    """How the states change that each role holds, if they are removed, and if they are swapped.
-
-    A swap puts the states there that the same solver has for the outputs y of another task.
-    """
+    """How the states of each role change if they are removed, or swapped for another task's y."""
     pair, at = (of.scored, with_other_outputs(of.scored)), np.array(fit.alignment)
     found: dict[str, Changes] = {"removed": {}, "swapped": {}}
     for role, states in held.items():

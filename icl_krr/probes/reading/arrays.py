@@ -108,14 +108,13 @@ or to the streams at the queries [L + 1, q, d]."""
 
 
 def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the layers' predictions of a PyTorch model, and their derivatives in the supports' y.
+    """Compute predictions or streams of a PyTorch model, and their derivatives in the supports' y.
 
-    In the same way it computes the streams of the model and theirs. `torch.func` differentiates the
-    function, one task after the other: by `jacfwd` if there are fewer y than values and all of its
-    operations have forward derivatives, otherwise by `jacrev`. The function must be differentiable
-    in y by torch: without `torch.no_grad`, `detach` or NumPy. Masked supports are left out of the
-    tensors, so contexts may have different lengths; their derivatives are 0. Tasks in float64 need
-    a model in float64 (`model.double()`).
+    `torch.func` differentiates the function, one task after the other: by `jacfwd` if there are
+    fewer y than values and all operations have forward derivatives, otherwise by `jacrev`. The
+    function must be differentiable in y by torch: without `torch.no_grad`, `detach` or NumPy.
+    Masked supports are left out, so contexts may have different lengths; their derivatives are 0.
+    Tasks in float64 need a model in float64 (`model.double()`).
 
     Args:
         function: function of the tensors `x` [n, p], `y` [n] or [n, r], `x_query` [q, p], in the

@@ -126,14 +126,6 @@ def streams_at(
     return forward(model, stream, visible(task, model.spec.tokens), observe=look).observed
 
 
-def check_trained(model: Transformer) -> None:
-    if "stream" not in model.layout.names:
-        raise ValueError(
-            "model must have a slot stream, as icl_krr.init makes it, got the slots "
-            f"{', '.join(model.layout.names)}; read them with icl_krr.run_with_cache"
-        )
-
-
 def has_slot(model: Transformer) -> bool:
     """Whether the model has a separate slot for the prediction, as constructions do.
 
@@ -161,9 +153,9 @@ def fit_probe(
     then fitted to the whole batch.
 
     Args:
-        model: model with a slot `stream`, as `icl_krr.init` makes it (constructions are not
-            supported), or a function of one task, whose fields are NumPy arrays, to the streams at
-            the queries [L + 1, q, d], such as the hidden states of a network of another library.
+        model: trained or constructed model, or a function of one task, whose fields are NumPy
+            arrays, to the streams at the queries [L + 1, q, d], such as the hidden states of a
+            network of another library.
         tasks: batch of b >= 2 tasks.
         targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
 
@@ -214,7 +206,6 @@ def streams_of_tasks(
     model: Transformer | StreamReader, tasks: Task
 ) -> Float[Array, "b layers q d"]:
     if isinstance(model, Transformer):
-        check_trained(model)
         return streams_of_batch(model, tasks)
     found = [np.asarray(model(task)) for task in each_task(tasks)]
     shapes = {one.shape for one in found}
