@@ -218,6 +218,17 @@ def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
     assert np.abs(made.states[0].rest(constant)).max() < 0.1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1.0, 1e-5])
+def test_conjugate_gradient_is_named_after_it_has_converged(x64, size):
+    """Three features need three steps; of five, the last two are rounding errors."""
+    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=RIDGE, steps=5)
+    tasks = (batch.replace(y=size * batch.y) for batch in batches())
+    found = identify_streams(rotated(model, jax.random.key(2)), *tasks, **OPTIONS)
+    assert (found.status, found.remain) == ("identified", ("conjugate_gradient",))
+    assert found.best.fit.values["ridge"] == pytest.approx(RIDGE, rel=1e-6)
+
+
 def test_a_fit_with_parameters_of_no_solver_is_refused():
     """Else preconditioned Chebyshev on an empty interval ties with Richardson's iteration."""
     known = {"lengthscale": 1.0, "ridge": 0.1}
