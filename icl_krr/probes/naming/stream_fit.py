@@ -31,8 +31,8 @@ ZOOMS = (0.15, 0.15, 0.03)
 conjugate gradient have minima that are a few percent wide.
 """
 MOVES = 0.01
-"""The least size of an innovation that a distance is relative to, over the size of the state: after
-convergence, innovations are rounding errors."""
+"""Least size of an innovation over the size of the state. After convergence, innovations are
+rounding errors, and nothing is asked of the layer."""
 DECODED = 1e-4
 """An error at which no other start is tried."""
 
@@ -114,8 +114,13 @@ def residuals(rows: jax.Array, bases: Bases, tasks: int, at: Any) -> jax.Array:
     known = jnp.einsum("mk,slm->slk", bases.start, wanted)
     more = wanted - jnp.einsum("mk,slk->slm", bases.start, known)
     square = jnp.sum(more**2, axis=-1, keepdims=True)
+    moves = square[0] > 0
+    weight = jnp.where(moves, square[1] / jnp.where(moves, MOVES**2 * square[0], 1), 0)
+    weight = jnp.minimum(weight, 1)  # of an innovation; they are as much in all as states are
     square = jnp.stack([square[0], jnp.maximum(square[1], MOVES**2 * square[0])])
     found = jnp.where(square > 0, left / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    share = jnp.sum(weight) / jnp.maximum(jnp.sum(moves.astype(weight.dtype)), 1)
+    found = found.at[1].divide(jnp.sqrt(jnp.where(share > 0, share, 1)))
     return jnp.where(diverge, 1.0, found)
 
 

@@ -54,8 +54,7 @@ def identify_streams(
     The maps are fitted to values and to derivatives in y together. The derivatives are n more
     equations for every query, and do not see what does not depend on y. Distances are measured on
     the tasks to score, relative to what neither the stream before the first layer nor the mean of y
-    decodes (for an innovation, to a hundredth of that of the state at least): 1 says nothing, 0 is
-    exact.
+    decodes: 1 says nothing, 0 is exact. An innovation below a hundredth of the state is left out.
 
     1. Kernel, parameters and steps per layer (1, 2 or 4, from layer 1 or 2 on; slower models get no
        name) of each candidate are fitted to what is decodable: each map is eliminated inside of the

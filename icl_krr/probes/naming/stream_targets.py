@@ -116,19 +116,19 @@ def gaps_of(
 ) -> dict[str, Gaps]:
     """How far the maps of every layer are from each target, beyond what the start decodes.
 
-    Layers in which the first target does not move have no innovation: nothing is asked of them. If
+    Layers in which the first target hardly moves have no innovation: nothing is asked of them. If
     another target does not move, it is decoded if the block writes nothing, and not at all
     otherwise. A target that the start decodes, such as the first alpha, counts as 0 away from any
     model.
     """
     found: dict[str, Gaps] = {name: {} for name in wanted}
-    states: dict[int, np.ndarray] = {}  # the sizes of the states, which come first
     first = next(iter(wanted.values())).fitted
     for s, (space, every) in enumerate(model.spaces.items()):
         layers = [one for one, keep in zip(every, kept, strict=True) if keep]
         squares, sizes = [], []
         for layer, decoder in enumerate(layers):
-            if layer and not np.any(first[s, layer]):
+            extent = np.linalg.norm(first[:, layer], axis=-1)
+            if layer and extent[s] <= MOVES * extent[0]:
                 continue
             rows = Rows(
                 *(np.stack([t[h][s, layer] for t in wanted.values()], axis=1) for h in (0, 1))
@@ -136,7 +136,6 @@ def gaps_of(
             each = [per_task(one.rest(rows), tasks) for one in (decoder, start)]
             silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
             known = np.sum(each[1], axis=0) <= KNOWN**2 * np.sum(rows.scored**2, axis=0)
-            each[1] = np.maximum(each[1], MOVES**2 * states.setdefault(layer, each[1]))
             for one, part in zip((squares, sizes), each, strict=True):
                 one.append(np.where(silent, float(writes), np.where(known, 0, part)))
         squares, sizes = np.stack(squares, axis=1), np.stack(sizes, axis=1)
