@@ -190,7 +190,8 @@ def main() -> None:
             rows.append(row)
     done = {tuple(row[name] for name in Case._fields) for row in rows}
     left = [tuple(case) for case in every if tuple(case) not in done]
-    text = markdown(joined(rows), left, failed)
+    earlier = [row for row in rows if "earlier" in row]  # kept from before a change, and marked
+    text = markdown(joined(rows), left, failed, earlier)
     print(text)
     if asked.quick:
         return

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import Any
 
+from benchmarks.streams_cases import Case
 from benchmarks.streams_models import (
     JUNK,
     NOISE,
@@ -50,10 +51,15 @@ offered only where it is the truth. Streams are rotated at random.
 """
 
 
-def markdown(rows: list[Row], left: list[tuple], failed: Mapping[str, str]) -> str:
-    """All tables, and which of the cases were not run."""
+def markdown(
+    rows: list[Row], left: list[tuple], failed: Mapping[str, str], earlier: list[Row]
+) -> str:
+    """All tables, which of the cases were not run, and which were run with an earlier version."""
     words = [f"- {name}: {about}." for name, about in READINGS.items()]
     parts = [ABOUT, f"{len(rows)} verdicts. {not_run(left, failed)}\n"]
+    if earlier:
+        old = counted([tuple(row[name] for name in Case._fields) for row in earlier])
+        parts.append(f"Of an earlier version, {earlier[0]['earlier']} (models): {old}.\n")
     tables: dict[str, Callable[[list[Row]], tuple[list[str], list[list[str]]]]] = {
         "Readings side by side, on models of seed 0 (Wilson's 95 % interval). Readings of a probe "
         "were run on fewer models": readings,
@@ -77,14 +83,18 @@ def markdown(rows: list[Row], left: list[tuple], failed: Mapping[str, str]) -> s
 
 
 def not_run(left: list[tuple], failed: Mapping[str, str]) -> str:
+    ends = [f"Not run (models): {counted(left)}."] if left else ["All cases were run."]
+    return " ".join(ends + [f"{case} failed: {words}." for case, words in failed.items()])
+
+
+def counted(cases: Iterable[tuple]) -> str:
+    """How many cases there are of each kind."""
     groups: dict[str, int] = {}
-    for kind, tasks, _, _, level, seed, probed in left:
+    for kind, tasks, _, _, level, seed, probed in cases:
         words = f"{kind}{f' {level:g}' if level else ''}, {tasks}, seed {seed}"
         words += ", probed" if probed else ""
         groups[words] = groups.get(words, 0) + 1
-    said = "; ".join(f"{words} ({count})" for words, count in groups.items())
-    ends = [f"Not run (models): {said}."] if said else ["All cases were run."]
-    return " ".join(ends + [f"{case} failed: {words}." for case, words in failed.items()])
+    return "; ".join(f"{words} ({count})" for words, count in groups.items())
 
 
 def said_of(row: Row, reading: str = "use") -> Verdict:
