@@ -137,7 +137,7 @@ def identify_arrays(
             Default: none, for answers.
         control_streams: the streams of an untrained model of the same shape. Default: those of
             untrained encoders of this package with as many channels and layers.
-        control_jacobians: the derivatives of `control_streams`.
+        control_jacobians: the derivatives of `control_streams`. Default: those of the encoders.
         **options: keyword arguments of `identify` from `candidates` on. With streams, these are
             `candidates`, `kernels`, `steps`, `seed` and `progress`.
 
