@@ -146,15 +146,21 @@ def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
 
 
 def test_steps_that_say_nothing_are_told():
-    """They diverge, or need no layer. Both count last, however near they are."""
-    fit = CandidateFit("gradient_descent", "linear", {}, (1, 2), 0.0)
+    """They diverge, need no layer, or are of no solver. All count last, however near they are."""
+    values = {"lengthscale": 1.0, "ridge": 0.1, "num_supports": 1e-5}
+    fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
     h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
     start = decoders(Layers(h, slopes), 8, 1.0).states[0]
     of = Seen(None, batches()[0], None, start, [], 1.0)
-    near = {space: Aligned(*np.zeros((2, 2, 2)), np.zeros((2, 0))) for space in ("state", "hat")}
+    near = {
+        space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
+        for space, size in {"state": 0.05, "innovation": 0.2}.items()  # its use would be tested
+    }
     held = start.channels.each(lambda part: part[:, :1])
     wild = held._replace(scored=held.scored + 1e3)
+    other = held.each(lambda part: np.random.default_rng(1).normal(size=part.shape))
     steps = {"diverges on the scored tasks": wild, "its steps are nearly": held}
+    steps |= {"no solver has its parameters": other}
     for words, rows in steps.items():
         because, *rest = rule([ReadCandidate(fit, near, {}, None, rows, None)], of, None)
         assert because[0].startswith(words)

@@ -14,7 +14,7 @@ from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows
 from .distances import Distance, distance
-from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, is_close, mean, rule_out
+from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, mean, rule_out
 from .stream_targets import (
     EARLIER,
     MIXED,
@@ -98,7 +98,7 @@ def rule(
         share = np.linalg.norm(of.start.rest(last)) / size if size else 0.0
         still = "its steps are nearly the mean of y, or in the stream before the first layer"
         reason = "diverges on the scored tasks" if diverges else still if share < CLOSE else ""
-        if not reason and takes_steps(one.fit) and is_close(one.gaps):
+        if not reason and takes_steps(one.fit) and mean(one.gaps["state"]) <= CLOSE:
             reason = refused(one.fit, of.fitted)
         because.append(reason)
     wild = [bool(reason) for reason in because]
