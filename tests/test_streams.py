@@ -151,7 +151,7 @@ def test_steps_that_say_nothing_are_told():
     fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
     h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
     start = decoders(Layers(h, slopes), 8, 1.0).states[0]
-    of = Seen(None, batches()[0], None, start, [], 1.0)
+    of = Seen(batches()[0], batches()[0], None, start, [], 1.0)
     near = {
         space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
         for space, size in {"state": 0.05, "innovation": 0.2}.items()  # its use would be tested
