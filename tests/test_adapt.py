@@ -50,7 +50,8 @@ def predictions(build, tasks, told):
     return jax.jit(lambda told: ik.predict_batch(build(told), tasks))(told)
 
 
-@pytest.mark.parametrize("method", [pytest.param("adam", marks=pytest.mark.slow), "lbfgs"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["adam", "lbfgs"])
 def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
     planted = {"temperature": 3.0, "ridge": 0.4}
     error = held_out(chebyshev, tasks, predictions(chebyshev, tasks, planted))

@@ -116,6 +116,7 @@ def printed(capsys, argv):
 FIXED = ("--kernel", "gaussian", "--lengthscale", "10", "--steps", "30")
 
 
+@pytest.mark.slow
 def test_too_few_digits_in_float32_are_replaced_by_float64(tmp_path, capsys):
     found, meta = written(tmp_path, command(tmp_path, Y, *FIXED, "--ridge", "1e-5"))
     told = capsys.readouterr()

@@ -168,9 +168,8 @@ def test_leave_one_out_chooses_the_kernel(x64):
     assert errors["gaussian"] == pytest.approx(rmse, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    "solver", ["conjugate_gradient", pytest.param("chebyshev", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["conjugate_gradient", "chebyshev"])
 def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     task = divide(ik.tasks.diabetes(), 60, 0).task
     result = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))
@@ -184,6 +183,7 @@ def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     assert np.abs(before.predictions["transformer"] - best).max() > near
 
 
+@pytest.mark.slow
 def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     monkeypatch.setattr(depth, "MOST_STEPS", {"float32": (3,), "float64": (4,)})
     argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
@@ -217,6 +217,7 @@ def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     assert "(all 3 queries)" in captured.out
 
 
+@pytest.mark.slow
 def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
     rows = [(i % 7, 3, i % 3, i % 2, 5) for i in range(40)]  # the shape of the table above
     table = write(tmp_path / "t.csv", "a,b,c,d,y", rows)

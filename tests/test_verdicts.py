@@ -71,7 +71,7 @@ EXACTLY = spectral(*[lambda s: 1 / (s + 0.5)] * 3)
     ("model", "null"),
     [
         pytest.param(PATH, "ridge path", marks=pytest.mark.slow),
-        (FLOW, "gradient flow"),
+        pytest.param(FLOW, "gradient flow", marks=pytest.mark.slow),
         pytest.param(BETWEEN, "interpolation", marks=pytest.mark.slow),
         (EXACTLY, "interpolation"),
     ],
