@@ -37,10 +37,12 @@ from benchmarks.streams_models import (
 from benchmarks.streams_readings import halves, other_readings, own_readings
 from benchmarks.streams_tables import markdown
 from icl_krr.catalogue import candidates
+from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.settings import PROCESS, QUICK, BenchConfig, Setting
 from icl_krr.experiments.solverbench.verdicts import Verdict, verdict_of
+from icl_krr.probes.naming.answers import halves_of
 from icl_krr.probes.naming.identification import Identification, Suspect
 from icl_krr.probes.naming.stream_identify import identify_streams
 
@@ -69,13 +71,8 @@ def encoder(case: Case) -> Identification:
     run = load(case.about)
     family: Any = dataclasses.replace(run.family, num_queries=BenchConfig().num_queries)  # pyright: ignore
     drawn = draw_tasks(jax.random.key(case.seed), 2 * BenchConfig().tasks, family)
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf, drawn.x.dtype), run.model)
-    cut = BenchConfig().tasks
-    fitted, scored = (
-        jax.tree.map(lambda leaf, part=part: leaf[part], drawn.replace(y_query=None))
-        for part in (slice(cut), slice(cut, None))
-    )
-    return identify_streams(model, fitted, scored, kernels=(case.kernel,), seed=case.seed)
+    model, both = in_dtype_of_tasks(run.model, drawn), halves_of(drawn.replace(y_query=None))
+    return identify_streams(model, *both, kernels=(case.kernel,), seed=case.seed)
 
 
 def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:

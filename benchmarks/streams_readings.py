@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from icl_krr.experiments.solverbench.models import Answers, answers_and_hats
 from icl_krr.experiments.solverbench.settings import Setting
 from icl_krr.experiments.solverbench.verdicts import NONE, Verdict, identify_answers, verdict_of
 from icl_krr.probes import fit_probe, layerwise
+from icl_krr.probes.naming.answers import halves_of
 from icl_krr.probes.naming.candidates import absolute, parameters, solve
 from icl_krr.probes.naming.identification import (
     EXACT,
@@ -101,9 +101,7 @@ def other_readings(
 
 def halves(one: Setting) -> tuple[Task, Task]:
     """The tasks to fit and those to score, without y_query."""
-    tasks, cut = one.tasks.replace(y_query=None), one.config.tasks
-    half: Callable[[slice], Task] = lambda part: jax.tree.map(lambda leaf: leaf[part], tasks)  # noqa: E731
-    return half(slice(cut)), half(slice(cut, None))
+    return halves_of(one.tasks.replace(y_query=None))
 
 
 def profile(

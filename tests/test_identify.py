@@ -29,6 +29,7 @@ from icl_krr.experiments.solverbench.settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import identify, layerwise
 from icl_krr.probes.naming import ruling
+from icl_krr.probes.naming.answers import halves_of
 from icl_krr.probes.naming.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
@@ -49,9 +50,6 @@ class Made(NamedTuple):
 def made_of(solver, kernel):
     """A known model of SolverBench, in float64."""
     model = exact(solver, kernel, SETTING())
-    halves = (
-        jax.tree.map(lambda leaf, s=s: leaf[s], SETTING().tasks) for s in (slice(8), slice(8, None))
-    )
     at = model.layers or tuple(range(5))
 
     def answers(task):
@@ -61,7 +59,7 @@ def made_of(solver, kernel):
     truth = {width: getattr(SETTING().kernel(kernel), width)} if width else {}
     fitted = SOLVERS[solver].fitted or {}
     truth |= {name: value for name, value in model.truth.known.items() if name in fitted}
-    return Made(model.weights, answers, truth, *halves)
+    return Made(model.weights, answers, truth, *halves_of(SETTING().tasks))
 
 
 def found_of(solver, kernel, candidates, **options):
