@@ -155,7 +155,8 @@ def identify_trained(settings: Identify, folder: Path) -> int:
             tables.print_identification(streams)
             print(f"through the streams: {streams.verdict}")
         else:
-            print("streams not read: this needs 2 layers, 4 tasks, steps >= layers, y [n], no mask")
+            needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
+            print(f"The streams were not read: this needs {needs}.")
     return 0
 
 
