@@ -21,7 +21,6 @@ from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import (
     FOLDER,
     LEARNING_RATES,
-    SEEDS,
     STUDIES,
     Study,
     random_models,
@@ -40,7 +39,7 @@ HEADER = [
     "models",
     "parameters",
     "learning rate",
-    "error / error of exact KRR, seeds 0, 1, 2",
+    "error / error of exact KRR, seeds 0, 1, 2, ...",
     "Nadaraya-Watson",
     "mean",
     "zero",
@@ -49,6 +48,7 @@ HEADER = [
 ]
 
 Record = dict[str, Any]
+Rates = dict[tuple[str, str], float]
 
 
 def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record:
@@ -79,12 +79,15 @@ def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record
 
 
 def all_seeds(
-    name: str, variant: str, study: Study, folder: Path, show: Callable[[str], None]
+    name: str, variant: str, study: Study, folder: Path, show: Callable[[str], None], rates: Rates
 ) -> list[Record]:
     """Train a variant with every learning rate and the first seed, then with the other seeds.
 
     The records of the chosen learning rate have "chosen" True. Their weights are saved together.
+    `rates` holds the chosen learning rates of the studies so far.
     """
+    seeds = study.seeds(variant)
+    tried = LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
 
     def place(rate: float, seed: int) -> Path:
         return folder / name / f"{variant} {rate} {seed}".replace(" ", "-")
@@ -97,12 +100,13 @@ def all_seeds(
         told = lambda text: show(f"{words}, {text}")  # noqa: E731
         return kept(own / "done.json", lambda: trained(recipe, own, told))
 
-    tuning = [run(rate, SEEDS[0]) for rate in LEARNING_RATES]
+    tuning = [run(rate, seeds[0]) for rate in tried]
     finished = [record for record in tuning if record["validation"] is not None]
     best = min(finished, key=lambda record: record["validation"])["learning_rate"]
-    records = tuning + [run(best, seed) for seed in SEEDS[1:]]
+    rates[name, variant] = best
+    records = tuning + [run(best, seed) for seed in seeds[1:]]
     like = jax.tree.map(lambda leaf: leaf[0], random_models(name, variant))
-    models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in SEEDS]
+    models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
     save_weights(folder / weights_file(name, variant).name, stack(models))
     return [
         {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
@@ -146,14 +150,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=place, help="finished runs")
     asked = parser.parse_args()
     with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
-        folder, records = Path(temporary) if asked.quick else asked.folder, []
+        folder, records, rates = Path(temporary) if asked.quick else asked.folder, [], {}
         for name, study in (quick() if asked.quick else STUDIES).items():
             for variant in study.variants:
-                records += all_seeds(name, variant, study, folder, status.update)
+                records += all_seeds(name, variant, study, folder, status.update, rates)
     print(markdown(records))
     if asked.quick:
         return
-    facts = {"seeds": SEEDS, "learning_rates": LEARNING_RATES, "dtype": "float32"}
+    facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
     record = {"meta": meta("retraining", "optax", **facts), "runs": records}
     save("retraining", record, markdown(records))
     FOLDER.mkdir(exist_ok=True)

@@ -24,9 +24,11 @@ from icl_krr.experiments.claims.claim import (
     FALSE,
     HOLDS,
     OPEN,
+    PRINTED,
     Verdict,
     compare,
     judge,
+    readings,
     within,
 )
 from icl_krr.experiments.claims.result import bootstrap, summarise
@@ -69,7 +71,17 @@ def test_the_status_follows_from_the_checks():
     assert judge(stated, bad).status == OPEN
     assert judge(broken, bad).status == OPEN
     assert judge(broken, good).status == FALSE
-    assert judge(broken, good, amended=True).status == CORRECTED
+    saved, lost = (check._replace(reading="another") for check in (good, bad))
+    assert judge(broken, saved).status == CORRECTED
+    assert judge(broken, lost, good).status == FALSE
+    assert judge(broken, saved, lost).status == FALSE
+    assert judge(broken, saved, lost._replace(reading="a third")).status == CORRECTED
+    assert judge(stated, lost).status == HOLDS
+    assert readings((broken, saved, lost._replace(reading="a third"), good)) == {
+        PRINTED: False,
+        "another": True,
+        "a third": False,
+    }
     assert judge(good, stated, broken).headline.name == "bad"
     assert judge(good, stated).headline.name == "good"
 

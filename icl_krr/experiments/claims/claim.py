@@ -62,7 +62,10 @@ class Check(NamedTuple):
 
     Attributes:
         name: what is compared, in words and symbols.
-        stated: whether the source states this bound. The other checks are claims of ours.
+        stated: whether the source states this bound, as printed. The other checks are claims of
+            ours, or test another `reading`.
+        reading: another reading of the statement that this check tests, in words. It differs in a
+            constant, a condition, a count or a quantifier. "" if the check tests none.
         measured: measured value at the draw of largest tightness.
         bound: bound at the same draw.
         tightness: largest quotient measured / bound over the draws.
@@ -76,6 +79,7 @@ class Check(NamedTuple):
 
     name: str
     stated: bool
+    reading: str
     measured: float
     bound: float
     tightness: float
@@ -123,6 +127,7 @@ class Claim:
         quick: settings of a smaller experiment. The full one has the defaults of their class.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition ("" by default).
+        untested: readings of the statement that no check tests (none by default).
         corrected: who made the statement in `truth`, "theirs" (the source, at another place),
             "ours" or "both". "" (default) if there is no `truth`.
         dtype: "float64" (default) or "float32", the precision of the experiment.
@@ -142,6 +147,7 @@ class Claim:
     quick: Any
     plot: Plot
     truth: str = ""
+    untested: tuple[str, ...] = ()
     corrected: str = ""
     dtype: str = "float64"
 
@@ -168,6 +174,7 @@ def compare(
     bound: Any,
     *,
     stated: bool = False,
+    reading: str = "",
     trivial: Any = None,
     slack: float = 1e-9,
 ) -> Check:
@@ -180,6 +187,7 @@ def compare(
         measured: measured values [draws, ...] or a scalar.
         bound: bounds that broadcast with `measured`.
         stated: whether the source states this bound (default: False).
+        reading: another reading of the statement that the bound tests (default: none).
         trivial: bound that holds without any theorem (default: None).
         slack: tolerance for rounding, relative to the bound (1e-9 by default).
     """
@@ -197,6 +205,7 @@ def compare(
     return Check(
         name,
         stated,
+        reading,
         float(measured[worst]),
         float(bound[worst]),
         float(ratios[worst]),
@@ -220,17 +229,17 @@ def at_most(measured: Any, bound: Any, **options: Any) -> Unnamed:
     return lambda name: compare(name, measured, bound, **options)
 
 
-def at_least(measured: Any, bound: Any, *, stated: bool = False) -> Unnamed:
+def at_least(measured: Any, bound: Any, **options: Any) -> Unnamed:
     """Check measured >= bound in every entry. The tightness is bound / measured."""
 
     def check(name: str) -> Check:
-        found = compare(name, bound, measured, stated=stated)
+        found = compare(name, bound, measured, **options)
         return found._replace(measured=found.bound, bound=found.measured)
 
     return check
 
 
-def within(value: Any, low: float, high: float, *, stated: bool = False) -> Unnamed:
+def within(value: Any, low: float, high: float, **options: Any) -> Unnamed:
     """Check low <= value <= high in every entry.
 
     `measured` is the value with the largest distance from the middle of the interval and `bound`
@@ -241,26 +250,38 @@ def within(value: Any, low: float, high: float, *, stated: bool = False) -> Unna
     distance = np.atleast_1d(np.asarray(value, float)) - middle
 
     def check(name: str) -> Check:
-        found = compare(name, np.abs(distance), (high - low) / 2, stated=stated)
+        found = compare(name, np.abs(distance), (high - low) / 2, **options)
         worst = distance.flat[np.argmax(np.abs(distance))]
         return found._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
 
     return check
 
 
-def judge(*checks: Check, amended: bool = False) -> Verdict:
+PRINTED = "as printed"
+
+
+def readings(checks: Iterable[Check]) -> dict[str, bool]:
+    """The readings of the statement that the checks test, and whether each one holds."""
+    found = {}
+    for check in checks:
+        reading = PRINTED if check.stated else check.reading
+        if reading:
+            found[reading] = found.get(reading, True) and check.holds
+    return found
+
+
+def judge(*checks: Check) -> Verdict:
     """Return the verdict that the checks imply.
 
-    - "not confirmed" if a check that the source does not state is violated,
-    - "holds" if all checks hold,
-    - "holds as corrected" if a stated check is violated and `amended` is True: the other checks
-      show a weaker form of the statement that its author could have meant, with another constant,
-      condition or count,
-    - "false as stated" if a stated check is violated and `amended` is False: no constant and no
-      reading of the quantifiers saves the statement.
+    - "not confirmed" if a check is violated that tests no reading of the statement,
+    - "holds" if the statement holds as printed,
+    - "holds as corrected" if it does not, but another reading holds: with another constant,
+      condition, count or quantifier, about the same kind of model,
+    - "false as stated" if no reading holds.
     """
-    if not all(check.holds for check in checks if not check.stated):
+    found = readings(checks)
+    if not all(check.holds for check in checks if not (check.stated or check.reading)):
         return Verdict(OPEN, checks)
-    if all(check.holds for check in checks):
+    if found.get(PRINTED, True):
         return Verdict(HOLDS, checks)
-    return Verdict(CORRECTED if amended else FALSE, checks)
+    return Verdict(CORRECTED if any(found.values()) else FALSE, checks)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...files import Lines, to_markdown
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict, works
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, PRINTED, Check, Claim, Verdict, readings, works
 
 
 class Result(NamedTuple):
@@ -16,7 +16,7 @@ class Result(NamedTuple):
 
     Attributes:
         id: name of the claim, such as "C16".
-        statement, source, quote, truth, corrected, told, dtype: those of the `Claim`.
+        statement, source, quote, truth, untested, corrected, told, dtype: those of the `Claim`.
         status: verdict of this run. If seeds differ, the least favourable verdict.
         expected: verdict that this library found before.
         check: name of the headline check (see `Verdict.headline`).
@@ -39,6 +39,7 @@ class Result(NamedTuple):
     source: str
     quote: str
     truth: str
+    untested: tuple[str, ...]
     corrected: str
     told: str
     status: str
@@ -58,12 +59,29 @@ class Result(NamedTuple):
     checks: tuple[Check, ...]
 
     @property
+    def readings(self) -> dict[str, str]:
+        """The readings of the statement that were considered, and the verdict under each."""
+        found = readings(self.checks) or {PRINTED: self.status in (HOLDS, CORRECTED)}
+        tested = {words: HOLDS if holds else "false" for words, holds in found.items()}
+        return tested | dict.fromkeys(self.untested, "not tested")
+
+    @property
     def agrees(self) -> bool:
         """Whether the status equals the expected status."""
         return self.status == self.expected
 
 
-OF_CLAIM = ("statement", "source", "quote", "truth", "corrected", "told", "expected", "dtype")
+OF_CLAIM = (
+    "statement",
+    "source",
+    "quote",
+    "truth",
+    "untested",
+    "corrected",
+    "told",
+    "expected",
+    "dtype",
+)
 """Fields of a claim that its result has, too."""
 
 
@@ -150,4 +168,19 @@ def references(results: Iterable[Result]) -> list[str]:
 def markdown(results: Iterable[Result]) -> str:
     results = list(results)
     listed = "".join(f"- {line}\n" for line in references(results))
-    return f"The claims quote:\n\n{listed}\n{to_markdown(table(results))}"
+    parts = (
+        "The claims quote:",
+        listed + to_markdown(table(results)),
+        "The readings of each statement that were considered, and the verdict under each:",
+        to_markdown(table_of_readings(results)),
+    )
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def table_of_readings(results: Iterable[Result]) -> Lines:
+    lines = [
+        [result.id, words, verdict]
+        for result in results
+        for words, verdict in result.readings.items()
+    ]
+    return ["claim", "reading", "verdict"], lines

@@ -23,20 +23,31 @@ from .runs import architecture, family
 FOLDER = RUNS / "retrained"
 SEEDS = (0, 1, 2)
 """Training seeds: of the initial weights and of the tasks."""
+MORE_SEEDS = tuple(range(11))
+"""Training seeds of the variants whose differences are small."""
 LEARNING_RATES = (0.006, 0.015)
 """Each variant is trained with the one that has the least validation error with the first seed."""
 
 
 class Study(NamedTuple):
-    """Models that are compared: one family of tasks, one training, several variants."""
+    """Models that are compared: one family of tasks, one training, several variants.
+
+    The learning rates are those of another study, `tuned_by`, or are chosen for each variant. The
+    variants in `close` have more seeds.
+    """
 
     task: TaskRecipe
     training: Training
     variants: Mapping[str, ModelRecipe]
+    tuned_by: str | None = None
+    close: tuple[str, ...] = ()
 
     def recipe(self, variant: str, seed: int, learning_rate: float = LEARNING_RATES[0]) -> Recipe:
         training = dataclasses.replace(self.training, seed=seed, learning_rate=learning_rate)
         return Recipe(self.task, self.variants[variant], training)
+
+    def seeds(self, variant: str) -> tuple[int, ...]:
+        return MORE_SEEDS if variant in self.close else SEEDS
 
     @property
     def family(self) -> Sampler:
@@ -65,18 +76,13 @@ PROCESS = TaskRecipe(
     lengthscale=0.4,
 )
 BASE = ModelRecipe(width=16, depth=4, heads=4)
-WIDTHS = (4, 6, 8, 12, 16)
+WIDTHS = {
+    f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in (4, 6, 8, 12, 16, 24)
+}
 STUDIES = {
-    "widths": Study(
-        LINEAR,
-        TRAINING,
-        {f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in WIDTHS},
-    ),
-    "longer": Study(
-        LINEAR,
-        dataclasses.replace(TRAINING, steps=6000),
-        {f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in (4, 8)},
-    ),
+    "widths": Study(LINEAR, TRAINING, WIDTHS),
+    "longer": Study(LINEAR, dataclasses.replace(TRAINING, steps=6000), WIDTHS),
+    "longest": Study(LINEAR, dataclasses.replace(TRAINING, steps=18000), WIDTHS, tuned_by="longer"),
     "ablations": Study(
         PROCESS,
         dataclasses.replace(TRAINING, batch=32),
@@ -90,6 +96,7 @@ STUDIES = {
             "2 blocks": dataclasses.replace(BASE, depth=2),
             "8 blocks": dataclasses.replace(BASE, depth=8),
         },
+        close=("base", "no LayerNorm", "no MLP", "1 head"),
     ),
 }
 
@@ -104,7 +111,7 @@ def random_models(study: str, variant: str) -> Transformer:
     """The models of a variant before training; see `load_models`."""
     made = STUDIES[study]
     sizes = architecture(made.variants[variant], made.task.num_features, made.task.num_supports)
-    return stack([init(jax.random.key(seed), sizes) for seed in SEEDS])
+    return stack([init(jax.random.key(seed), sizes) for seed in made.seeds(variant)])
 
 
 def stack(models: list[Transformer]) -> Transformer:
