@@ -77,7 +77,7 @@ def preconditioned_chebyshev(
     r"""Build a transformer that runs the Chebyshev iteration on the head of `richardson`.
 
     $$z_t = (D + \lambda I)^{-1} (y - A \alpha_t), \quad
-    \alpha_{t+1} = \alpha_t + a_t z_t + b_t (\alpha_t - \alpha_{t-1}), \quad A = K + \lambda I$$
+    \alpha_{t+1} = \alpha_t + b_t z_t + a_t (\alpha_t - \alpha_{t-1}), \quad A = K + \lambda I$$
 
     The diagonal matrix $D$ holds the row sums of $K$ over the supports. A step takes one head and
     one block, like a step of `richardson`, and needs no more states: `ahead` and `alpha` are
