@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from helpers import claim_result
 
 import icl_krr as ik
 from benchmarks import (
@@ -30,7 +31,7 @@ from icl_krr.catalogue import SOLVERS, load, spelled
 from icl_krr.cli import commands
 from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
-from icl_krr.experiments.claims.result import Result, markdown as table_of_claims
+from icl_krr.experiments.claims.tables import markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, STUDIES, weights_file
@@ -222,17 +223,13 @@ def test_the_table_of_claims_is_the_one_that_was_measured():
     """And its words and verdicts are those of the claims as they are now."""
     shown = (RESULTS / "claims.md").read_text()
     record = json.loads((RESULTS / "claims.json").read_text())
-    fields = set(Result._fields) - {"seed", "draw"}
-    found = [
-        Result(**{name: entry[name] for name in fields}, seed=None, draw=None)
-        for entry in record["claims"]
-    ]
+    found = [claim_result(entry) for entry in record["claims"]]
     assert shown == table_of_claims(found)
     now = claims()
     assert [result.id for result in found] == list(now)
     for result in found:
         claim = now[result.id]
-        for field in ("statement", "source", "quote", "truth", "corrected", "told"):
+        for field in ("statement", "source", "quote", "truth", "corrected", "told", "file"):
             assert getattr(result, field) == getattr(claim, field), (result.id, field)
         assert result.status == claim.expected
         assert result.seeds == 10

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import claim_result
 from rich.console import Console
 
 from icl_krr.bench import Row
@@ -12,7 +13,6 @@ from icl_krr.cli import identification as tables, output
 from icl_krr.cli.commands import ablate, bench, sweep, train, verify
 from icl_krr.cli.commands.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
-from icl_krr.experiments.claims.result import Result
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify.trained_model import Findings, distance_table
 from icl_krr.experiments.shared.recipe import RUNS
@@ -39,11 +39,7 @@ def of_ablation(name):
 
 
 def of_claims(long):
-    fields = set(Result._fields) - {"seed", "draw"}
-    found = [
-        Result(**{name: entry[name] for name in fields}, seed=3, draw=14)
-        for entry in record("claims")["claims"]
-    ]
+    found = [claim_result(entry, seed=3, draw=14) for entry in record("claims")["claims"]]
     verify.print_claims(found, claims(), long)
 
 

@@ -32,6 +32,7 @@ from icl_krr.experiments.claims.claim import (
     within,
 )
 from icl_krr.experiments.claims.result import bootstrap, summarise
+from icl_krr.experiments.claims.tables import markdown, table_of_sentences
 from icl_krr.experiments.shared.rows import tidy
 from icl_krr.sketches import sketched
 
@@ -98,7 +99,7 @@ def test_seeds_are_put_together():
         seed: judge(compare("x", [0.0, measured], 2.0, stated=True))
         for seed, measured in ((3, 1.0), (4, 3.0), (5, 5.0))
     }
-    result = summarise("C1", claim, verdicts, 1.0, 2.0)
+    result = summarise("C1", claim, claim.quick, verdicts, 1.0, 2.0)
     assert (result.status, result.seed, result.draw, result.agrees) == (FALSE, 4, 1, True)
     assert np.isclose(result.measured, 3.0)
     low, high = result.interval
@@ -145,6 +146,61 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
     assert (tmp_path / "C1.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "claims.json").read_text()) == record
     assert "| C1: " in (tmp_path / "claims.md").read_text()
+
+
+def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(c01, "CLAIM", dataclasses.replace(c01.CLAIM, expected=FALSE))
+    argv = ["verify", "C1", "--quick", "--long", "--out", str(tmp_path)]
+    assert cli.main([*argv, "--set", "draws=3", "temperatures=0.5,2"]) == 0
+    printed = capsys.readouterr().out
+    assert "settings: draws 3, num_supports 64, num_features 3, temperatures (0.5, 2.0)" in printed
+    assert "experiment: icl_krr/experiments/claims/c01_" in printed
+    assert "readings: as printed: holds" in printed
+    assert "there is no recorded verdict" in printed
+    (claim,) = json.loads((tmp_path / "claims.json").read_text())["claims"]
+    assert claim["settings"]["temperatures"] == [0.5, 2.0]
+    assert claim["expected"] == ""
+    rows = list(csv.DictReader((tmp_path / "C1.csv").read_text().splitlines()))
+    assert len(rows) == 3 * 2
+    assert {(row["num_supports"], row["temperatures"]) for row in rows} == {("64", "(0.5, 2.0)")}
+    assert "draws 3, num_supports 64" in (tmp_path / "claims.md").read_text()
+
+
+def test_the_caveats_of_a_claim_are_printed():
+    claim = verify.claims()["C8"]
+    verdict = judge(compare("x", 2.0, 1.0, stated=True), compare("y", 0.0, 1.0, reading="more"))
+    result = summarise("C8", claim, claim.quick, {0: verdict}, 1.0, 2.0)
+    assert result.readings == {
+        "as printed": "false",
+        "more": "holds",
+        claim.untested[0]: "not tested",
+    }
+    page = markdown([result])
+    first, *others = (f" | {reading} | {found} |" for reading, found in result.readings.items())
+    assert f"| C8: {claim.statement}{first}" in page
+    for line in others:
+        assert f"| {line}\n" in page
+
+
+def test_sentences_of_a_source_have_the_claims_that_test_them():
+    header, lines = table_of_sentences(
+        [
+            result_with(id="C1", source="A 2020, part 1", quote="One holds. Two holds: it does."),
+            result_with(id="C2", source="A 2020, part 2", quote="[...] Two holds: it does. | more"),
+        ]
+    )
+    assert header == ["source", "sentence", "claims"]
+    assert lines == [
+        ["A 2020, part 1", "One holds.", "C1"],
+        ["A 2020, part 1; A 2020, part 2", "Two holds: it does.", "C1, C2"],
+        ["A 2020, part 2", "more", "C2"],
+    ]
+
+
+def result_with(**fields):
+    verdict = judge(compare("x", 0.0, 1.0, stated=True))
+    claim = c01.CLAIM
+    return summarise("C1", claim, claim.quick, {0: verdict}, 1.0, 2.0)._replace(**fields)
 
 
 def test_a_flag_that_xla_does_not_know_is_left_out():
@@ -215,6 +271,17 @@ def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
         (["C99"], "claim must be one of 'C1', 'C2',"),
         (["C1", "--seeds", "0"], "seeds must be >= 1, got 0"),
         (["C1", "--seed", "-1"], "seed must be >= 0, got -1"),
+        (["C1", "--set", "draw=3"], "setting of C1 must be one of 'draws',"),
+        (["C1", "C4", "--set", "num_features=3"], "setting of C4 must be one of 'draws',"),
+        (["C1", "--set", "draws"], "set must be NAME=VALUE, such as draws=4, got 'draws'"),
+        (["C1", "--set", "draws=0"], "draws must be >= 1, got 0"),
+        (["C1", "--set", "draws=2.5"], "draws must be an integer, got '2.5'"),
+        (["C1", "--set", "temperatures=1,-1"], "temperatures must be > 0, got -1.0"),
+        (["C1", "--set", "temperatures=warm"], "temperatures must be a number, got 'warm'"),
+        (["C8", "--set", "solvers=jacobi"], "solvers must be one of 'textbook',"),
+        (["C13", "--set", "steps=3"], "steps must have 2 values, got '3'"),
+        (["C16", "--set", "width=21"], "C16 cannot run with these settings: width must be <= p"),
+        (["--set", "draws=3"], "set needs the names of claims, such as C16 --set draws=4"),
     ],
 )
 def test_bad_words_are_one_line(argv, message, capsys):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import report as pages
-from ..experiments.claims.result import compute, table as table_of_claims
+from ..experiments.claims.tables import compute, table as table_of_claims
 from ..experiments.claims.verify import claims, verify_all
 from ..experiments.explorer import (
     GRID_AXES,

@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import report as pages
-from ..experiments.claims.result import compute
+from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
 from ..experiments.shared.runs import Run

@@ -16,6 +16,7 @@ from ..options import Command, Folder
 if TYPE_CHECKING:
     from ...experiments.claims.claim import Claim
     from ...experiments.claims.result import Result
+    from ...experiments.shared.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Verify(Command):
         Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CLAIM ...]")]
     ] = ()
     """Names of claims, such as C16. If empty, all claims."""
+    set: tuple[str, ...] = ()
+    """Other settings of the experiment, as NAME=VALUE, such as num_supports=64 widths=2,4. The
+    verdict is then that for these settings, and is not compared with the recorded one. --long
+    prints the settings."""
     quick: bool = False
     """Use fewer draws and one seed. All claims then take less than a minute."""
     seeds: int | None = None
@@ -36,8 +41,9 @@ class Verify(Command):
     seed: int = 0
     """First seed."""
     long: bool = False
-    """Print the whole text of each claim, what holds instead, the deciding check, the ratio of
-    measured value and bound (tightness), the interval and the place of a counterexample."""
+    """Print the whole text of each claim, what holds instead, each reading and its verdict, the
+    deciding check, the ratio of measured value and bound (tightness), the interval, the place of
+    a counterexample, and the file and the settings of the experiment."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Folder | None = None
@@ -49,11 +55,19 @@ class Verify(Command):
 def run(settings: Verify) -> int:
     """Return 1 if a verdict differs from the recorded verdict, else 0."""
     from ... import checks
-    from ...experiments.claims.result import markdown
+    from ...experiments.claims.settings import changed
+    from ...experiments.claims.tables import markdown
     from ...experiments.claims.verify import choose, verify_all
     from ...plots import claim_figure, images
 
     chosen = choose(settings.claims)
+    if settings.set and not settings.claims:
+        raise ValueError("set needs the names of claims, such as C16 --set draws=4")
+    configs = {
+        name: changed(name, claim.quick if settings.quick else claim.config, settings.set)
+        for name, claim in chosen.items()
+        if settings.set
+    }
     seeds = settings.seeds
     if seeds is None:
         seeds = 1 if settings.quick else 10
@@ -69,6 +83,7 @@ def run(settings: Verify) -> int:
             chosen,
             seeds=range(settings.seed, settings.seed + seeds),
             quick=settings.quick,
+            configs=configs,
             progress=lambda done: progress.advance(bar, done),
         )
     results = [result for result, _ in found.values()]
@@ -77,7 +92,7 @@ def run(settings: Verify) -> int:
     if folder is not None:
         files = {"claims.json": output.json_file(record), "claims.md": markdown(results).encode()}
         for name, (_, rows) in found.items():
-            files[f"{name}.csv"] = to_csv(rows)
+            files[f"{name}.csv"] = to_csv(with_settings(rows, found[name][0]))
             files |= images(name, claim_figure(name, chosen[name], rows))
         output.write(folder, files)
     if settings.json:
@@ -85,6 +100,14 @@ def run(settings: Verify) -> int:
     else:
         print_claims(results, chosen, settings.long)
     return 0 if all(result.agrees for result in results) else 1
+
+
+def with_settings(rows: Rows, result: Result) -> Rows:
+    """The rows with a column for each setting that is none of their columns."""
+    from ...experiments.claims.tables import words
+
+    given = {name: words(value) for name, value in result.settings.items()}
+    return [row | {name: own for name, own in given.items() if name not in row} for row in rows]
 
 
 def claim_record(result: Result) -> dict[str, Any]:
@@ -101,22 +124,29 @@ def claim_record(result: Result) -> dict[str, Any]:
 
 
 def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
-    from ...experiments.claims.result import compute, references
+    from ...experiments.claims.tables import compute, references
 
     console = output.wide()
     wide = console.width >= 120
     console.print(long_table(results) if long else short_table(results, chosen, wide))
-    agree = sum(result.agrees for result in results)
+    known = [result for result in results if result.expected]
+    agree = (
+        f"{sum(result.agrees for result in known)} of {len(known)} verdicts agree with the "
+        "recorded verdicts"
+        if known
+        else "The verdicts are for the settings that were given, and there is no recorded verdict "
+        "for them"
+    )
     more = (
         ", with a 95 % bootstrap interval. tightness: measured / bound for an upper bound, "
         "bound / measured for a lower bound."
         if long
         else ". --long prints the source of each claim, its words, what holds instead, the "
-        "deciding check and what the models are told besides the kernel."
+        "deciding check, what the models are told besides the kernel, and the settings."
     )
     console.print(
-        f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
-        f"{results[0].seeds}. {compute(result._asdict() for result in results)}\n"
+        f"{agree}; seeds per claim: {results[0].seeds}. "
+        f"{compute(result._asdict() for result in results)}\n"
         f"measured: value of the worst draw, averaged over seeds{more}"
     )
     if long:
@@ -140,6 +170,8 @@ def short_table(results: list[Result], chosen: dict[str, Claim], wide: bool) -> 
 
 
 def long_table(results: list[Result]) -> Table:
+    from ...experiments.claims.tables import words as in_words
+
     header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
     lines = []
     for result in results:
@@ -148,7 +180,10 @@ def long_table(results: list[Result]) -> Table:
             "as printed": result.quote,
             "tested": result.statement,
             f"what holds ({result.corrected})": result.truth,
+            "readings": "; ".join(f"{words}: {found}" for words, found in result.readings.items()),
             "deciding check": result.check,
+            "settings": in_words(result.settings),
+            "experiment": result.file,
         }
         numbers = [
             f"{number(result.measured)}, {number(result.bound)}",

@@ -163,6 +163,11 @@ class Claim:
         return type(self.quick)()
 
     @property
+    def file(self) -> str:
+        """The file with the experiment, in the package."""
+        return f"{self.run.__module__.replace('.', '/')}.py"
+
+    @property
     def authors(self) -> list[str]:
         """Keys of the sources in `REFERENCES`, or `OURS`."""
         return authors(self.source)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...files import Lines, to_markdown
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, PRINTED, Check, Claim, Verdict, readings, works
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, PRINTED, Check, Claim, Verdict, readings
 
 
 class Result(NamedTuple):
@@ -17,8 +16,11 @@ class Result(NamedTuple):
     Attributes:
         id: name of the claim, such as "C16".
         statement, source, quote, truth, untested, corrected, told, dtype: those of the `Claim`.
+        file: file with the experiment, in the package.
+        settings: settings of the experiment by name, such as draws and numbers of supports.
         status: verdict of this run. If seeds differ, the least favourable verdict.
-        expected: verdict that this library found before.
+        expected: verdict that this library found before with these settings or the default ones.
+            "" if a caller gave other settings.
         check: name of the headline check (see `Verdict.headline`).
         measured: measured value of the headline check, mean over seeds.
         interval: 95 % bootstrap interval of `measured`, None for a single seed.
@@ -42,6 +44,8 @@ class Result(NamedTuple):
     untested: tuple[str, ...]
     corrected: str
     told: str
+    file: str
+    settings: Mapping[str, Any]
     status: str
     expected: str
     check: str
@@ -67,26 +71,21 @@ class Result(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the status equals the expected status."""
-        return self.status == self.expected
+        """Whether the status equals the expected status, if there is one."""
+        return self.expected in ("", self.status)
 
 
-OF_CLAIM = (
-    "statement",
-    "source",
-    "quote",
-    "truth",
-    "untested",
-    "corrected",
-    "told",
-    "expected",
-    "dtype",
-)
+OF_CLAIM = ("statement", "source", "quote", "truth", "untested", "corrected", "told", "dtype")
 """Fields of a claim that its result has, too."""
 
 
 def summarise(
-    name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float, cpu_seconds: float
+    name: str,
+    claim: Claim,
+    config: Any,
+    verdicts: dict[int, Verdict],
+    seconds: float,
+    cpu_seconds: float,
 ) -> Result:
     found = [verdict.status for verdict in verdicts.values()]
     status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
@@ -95,8 +94,12 @@ def summarise(
     each = [own.checks[place] for own in verdicts.values()]
     measured = np.array([check.measured for check in each])
     broken = not verdict.headline.holds
+    known = config in (claim.config, claim.quick)
     return Result(
         id=name,
+        file=claim.file,
+        settings=named_values(config),
+        expected=claim.expected if known else "",
         status=status,
         check=verdict.headline.name,
         measured=float(np.mean(measured)),
@@ -113,6 +116,13 @@ def summarise(
         **{name: getattr(claim, name) for name in OF_CLAIM},
         **means(each, "bound", "tightness", "vacuous"),
     )
+
+
+def named_values(config: Any) -> Any:
+    """The values of a NamedTuple by name, and so for the NamedTuples in it."""
+    if hasattr(config, "_asdict"):
+        return {name: named_values(value) for name, value in config._asdict().items()}
+    return [*map(named_values, config)] if isinstance(config, tuple) else config
 
 
 def over_seeds(checks: dict[int, Check]) -> Check:
@@ -132,55 +142,3 @@ def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
     picks = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
     low, high = np.percentile(np.mean(values[picks], axis=1), [2.5, 97.5])
     return float(low), float(high)
-
-
-COLUMNS: dict[str, Callable[[Result], str]] = {
-    "claim": lambda result: f"{result.id}: {result.statement}",
-    "verdict": lambda result: result.status,
-    "source": lambda result: result.source,
-    "as printed": lambda result: result.quote,
-    "what holds": lambda result: result.truth,
-    "whose correction": lambda result: result.corrected,
-    "models are told": lambda result: result.told,
-    "measured": lambda result: f"{result.measured:.3g}: {result.check}",
-    "bound": lambda result: f"{result.bound:.3g}",
-    "dtype": lambda result: result.dtype,
-}
-
-
-def table(results: Iterable[Result]) -> Lines:
-    """Return the table of claims that the README and the report show."""
-    return [*COLUMNS], [[of(result) for of in COLUMNS.values()] for result in results]
-
-
-def compute(results: Iterable[Mapping[str, Any]]) -> str:
-    """Say how much computing time the claims took."""
-    seconds = sum(result["cpu_seconds"] for result in results)
-    return f"Computing time: {seconds:.0f} CPU seconds, with compilation."
-
-
-def references(results: Iterable[Result]) -> list[str]:
-    """Return a line for each work that the claims quote."""
-    quoted = works(result.source for result in results)
-    return [f"{name}: {work}." for name, work in quoted.items()]
-
-
-def markdown(results: Iterable[Result]) -> str:
-    results = list(results)
-    listed = "".join(f"- {line}\n" for line in references(results))
-    parts = (
-        "The claims quote:",
-        listed + to_markdown(table(results)),
-        "The readings of each statement that were considered, and the verdict under each:",
-        to_markdown(table_of_readings(results)),
-    )
-    return "\n\n".join(part.strip() for part in parts) + "\n"
-
-
-def table_of_readings(results: Iterable[Result]) -> Lines:
-    lines = [
-        [result.id, words, verdict]
-        for result in results
-        for words, verdict in result.readings.items()
-    ]
-    return ["claim", "reading", "verdict"], lines

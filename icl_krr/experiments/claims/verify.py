@@ -12,7 +12,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 import jax
 
@@ -53,22 +54,32 @@ def verify(
     *,
     seeds: Iterable[int],
     quick: bool = False,
+    config: Any = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Result, Rows]:
-    """Run a claim with every seed. The rows get a column `seed`; `progress` learns of each seed."""
+    """Run a claim with every seed, with its own settings or with those in `config`.
+
+    The rows get a column `seed`; `progress` learns of each seed.
+    """
+    if config is None:
+        config = claim.quick if quick else claim.config
     rows: Rows = []
     verdicts: dict[int, Verdict] = {}
     clocks = time.perf_counter, time.process_time
     start = [clock() for clock in clocks]
     with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
         for seed in seeds:
-            found, verdicts[seed] = claim.run(
-                claim.quick if quick else claim.config, jax.random.key(seed)
-            )
+            try:
+                found, verdicts[seed] = claim.run(config, jax.random.key(seed))
+            except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+                if config in (claim.config, claim.quick):
+                    raise
+                reason = str(error).partition("\n")[0]
+                raise ValueError(f"{name} cannot run with these settings: {reason}") from error
             rows += [{"seed": seed, **row} for row in found]
             progress(1)
     seconds, cpu_seconds = (clock() - began for clock, began in zip(clocks, start, strict=True))
-    return summarise(name, claim, verdicts, seconds, cpu_seconds), rows
+    return summarise(name, claim, config, verdicts, seconds, cpu_seconds), rows
 
 
 def verify_all(
@@ -76,12 +87,18 @@ def verify_all(
     *,
     seeds: range,
     quick: bool = False,
+    configs: Mapping[str, Any] = MappingProxyType({}),
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, tuple[Result, Rows]]:
-    """Run several claims; on a CPU, every core runs one claim at a time."""
+    """Run several claims; on a CPU, every core runs one claim at a time.
+
+    The claims in `configs` get the settings there.
+    """
     if len(chosen) == 1 or jax.default_backend() != "cpu":
         return {
-            name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)
+            name: verify(
+                name, claim, seeds=seeds, quick=quick, config=configs.get(name), progress=progress
+            )
             for name, claim in chosen.items()
         }
     found, others = {}, active_children()
@@ -93,7 +110,9 @@ def verify_all(
         try:
             # workers inherit the mask: Ctrl-C reaches all processes, but this one ends the workers
             masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            jobs = [pool.submit(verify_named, name, seeds, quick) for name in chosen]
+            jobs = [
+                pool.submit(verify_named, name, seeds, quick, configs.get(name)) for name in chosen
+            ]
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             for job in as_completed(jobs):
                 name, *found[name] = job.result()
@@ -136,5 +155,5 @@ def follow_parent() -> None:
         os._exit(1)
 
 
-def verify_named(name: str, seeds: range, quick: bool) -> tuple[str, Result, Rows]:
-    return name, *verify(name, claims()[name], seeds=seeds, quick=quick)
+def verify_named(name: str, seeds: range, quick: bool, config: Any) -> tuple[str, Result, Rows]:
+    return name, *verify(name, claims()[name], seeds=seeds, quick=quick, config=config)
