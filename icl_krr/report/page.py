@@ -100,7 +100,7 @@ def claims_section(table: Lines, provenance: str) -> Section:
     counts = Counter(line[1] for line in lines)
     words = (
         "Claims about in-context kernel regression, quoted from published works or our own. Each "
-        "claim has a verdict and a check that decides the verdict. If a claim is false as stated, "
+        "claim has a verdict and a check that decides it. If a claim does not hold as printed, "
         "its measured value shows a counterexample. Verdicts: "
         f"{', '.join(f'{n} {status}' for status, n in counts.items())}.",
         f"Each measured value is that of the worst draw, averaged over seeds. {provenance}",
