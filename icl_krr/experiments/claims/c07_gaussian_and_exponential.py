@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from ... import constructions, solvers, theory
-from ...constructions import Softmax
 from ...kernels import Exponential, Gaussian, Kernel
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, gap, project, sizes, tidy
+from .measuring import Plot, Rows, every, gap, project, sizes, softmax, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -52,7 +51,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(
     key: jax.Array, sphere: jax.Array, temperature: jax.Array, config: Config
 ) -> tuple[jax.Array, ...]:
-    p = config.num_features
+    p, steps = config.num_features, config.steps
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
     task = project(sample(key, process), sphere)
     exponential, gaussian = Exponential(temperature), Gaussian(jnp.sqrt(temperature))
@@ -64,25 +63,17 @@ def measure(
         return predict(constructions.nadaraya_watson(kernel, num_features=p), task)
 
     def stack(kernel: Kernel, ridge: jax.Array) -> jax.Array:
-        model = constructions.conjugate_gradient(
-            kernel,
-            num_features=p,
-            ridge=ridge,
-            steps=config.steps,
-            attention=Softmax(log_sink=theory.log_sink(kernel, task)),
-        )
+        options = {"ridge": ridge, "steps": steps, "attention": softmax(kernel, task)}
+        model = constructions.conjugate_gradient(kernel, num_features=p, **options)
         return predict(model, task)
 
-    exact = (
-        solvers.exact(kernel, task, ridge=ridge).prediction
-        for kernel, ridge in zip((exponential, gaussian), ridges, strict=True)
-    )
-    return (
-        jnp.max(jnp.abs(identity - G)),
-        gap(head(exponential), head(gaussian)),
-        gap(*exact),
-        gap(stack(exponential, ridges[0]), stack(gaussian, ridges[1])),
-    )
+    def exact(kernel: Kernel, ridge: jax.Array) -> jax.Array:
+        return solvers.exact(kernel, task, ridge=ridge).prediction
+
+    pairs = tuple(zip((exponential, gaussian), ridges, strict=True))
+    heads = gap(head(exponential), head(gaussian))
+    gaps = (gap(*(solve(*pair) for pair in pairs)) for solve in (exact, stack))
+    return jnp.max(jnp.abs(identity - G)), heads, *gaps
 
 
 CLAIM = Claim(

@@ -38,7 +38,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     tasks, scales = draw_tasks(key, config.draws, regression), jnp.asarray(config.scales)
     centred, uncentred = (np.asarray(v) for v in product_errors(tasks))
     slopes = np.log10(centred[:, :, 0] / centred[:, :, 1])
-    pairs = range(len(config.heads))
     parts = [
         [measure(tasks, scales, heads == "pair", dtype, config) for heads in config.heads]
         for dtype in DTYPES
@@ -55,7 +54,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     exact_path, slow = plain[1, -1], gaps[1, -1][:, np.argmin(abs(np.log10(scales) + 1))]
     wide = np.log10(config.scales)
     large = (wide > -2.6) & (wide < -0.9)
-    grown = [exponent(np.array(config.scales)[large], at_best[1, i, large]) for i in pairs]
+    grown = [exponent(np.array(config.scales)[large], floor[large]) for floor in at_best[1]]
     checks = {
         "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]": within(
             slopes[:, 0], 0.9, 1.1, stated=True
@@ -110,29 +109,21 @@ def measure(
     The arrays are emulated CG [draw, scale, step], emulated CG at the e of `theory.best_epsilon`
     [draw, step] and exact CG [draw, step].
     """
-    low = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
+    options = {"ridge": config.ridge, "steps": config.steps}
     exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
-    points = jnp.concatenate([task.x, task.x_query])
+    points, p = jnp.concatenate([task.x, task.x_query]), config.num_features
     top = jnp.max(jnp.abs(matmul(points, task.x.T)))
 
     def emulated(epsilon: jax.Array) -> jax.Array:
-        model = constructions.conjugate_gradient(
-            Linear(),
-            num_features=config.num_features,
-            ridge=config.ridge,
-            steps=config.steps,
-            form="fused",
-            attention=Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric),
-            dtype=dtype,
-        )
-        path = run_with_cache(model, low, names=("prediction",))[1]["prediction"]
+        softmax = Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric)
+        form = {"form": "fused", "attention": softmax, "dtype": dtype}
+        model = constructions.conjugate_gradient(Linear(), num_features=p, **options, **form)
+        path = run_with_cache(model, task.astype(dtype), names=("prediction",))[1]["prediction"]
         return gap(path.astype(float), exact[None])
 
     best = theory.best_epsilon(top, symmetric=symmetric, dtype=dtype)
     gaps = jax.lax.map(emulated, jnp.append(scales / top, best))
-    plain = solvers.conjugate_gradient(
-        Linear(), task, ridge=config.ridge, steps=config.steps
-    ).prediction
+    plain = solvers.conjugate_gradient(Linear(), task, **options).prediction
     return gaps[:-1], gaps[-1], gap(plain, exact[None])
 
 
