@@ -72,7 +72,7 @@ def measure(task: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
         )
 
     def bad(numbers: Any) -> jax.Array:
-        return sum(jnp.sum(~jnp.isfinite(part)) for part in jax.tree.leaves(numbers))
+        return jnp.stack([jnp.sum(~jnp.isfinite(part)) for part in jax.tree.leaves(numbers)]).sum()
 
     ridge, names = jnp.asarray(config.ridge), ("alpha", "r", "p", "prediction")
 
