@@ -156,7 +156,7 @@ BOUND = {
     "C2": limit("two contexts that one block", 1e12),
     "C3": Change("theory.recovery_error", scaled(0.01)),
     "C4": limit("chebyshev: |alpha_t", 0.9),
-    "C5": Change("theory.neumann_factor", scaled(0.9)),
+    "C5": Change("theory.neumann_factor", scaled(1.1)),
     "C6": Change("theory.mean_limit_bound", scaled(0.3)),
     "C7": limit("sphere: gap between the two f*", 1e-9),
     "C8": limit("blocks in one step", 0.9),

@@ -113,13 +113,8 @@ def per_head(read: Read, heads: int, slot: str) -> np.ndarray:
 def matrices(block: Block) -> np.ndarray:
     """W_Q^T W_K of every layer and head [layer, head, width, width]."""
     (group,) = block.attention
-    return per_head(group.query, group.heads, "stream") @ transposed(
-        per_head(group.key, group.heads, "stream")
-    )
-
-
-def transposed(matrix: np.ndarray) -> np.ndarray:
-    return np.swapaxes(matrix, -1, -2)
+    query, key = (per_head(read, group.heads, "stream") for read in (group.query, group.key))
+    return query @ key.mT
 
 
 def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +125,7 @@ def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
     scale = np.asarray(block.attention_norm["stream"].scale)[:, None, :]
     centre = np.eye(scale.shape[-1]) - 1 / scale.shape[-1]
     own = centre @ (scale[..., None] * matrices(block) * scale[..., None, :]) @ centre
-    even = (own + transposed(own)) / 2
+    even = (own + own.mT) / 2
     sigma = np.linalg.eigvalsh(even)
     asymmetry = np.linalg.norm(own - even, axis=(2, 3)) / np.linalg.norm(own, axis=(2, 3))
     return asymmetry, sigma[..., 0] / np.max(np.abs(sigma), axis=-1)
@@ -141,16 +136,14 @@ def keep(model: Transformer, part: str) -> Transformer:
     (block,) = model.weights.steps
     (group,) = block.attention
     whole = matrices(block)
-    even = (whole + transposed(whole)) / 2
-    kept = {"all": whole, "symmetric": even, "antisymmetric": whole - even}.get(part)
-    if kept is None:
-        sigma, vectors = np.linalg.eigh(even)
-        kept = (vectors * np.maximum(sigma, 0)[..., None, :]) @ transposed(vectors)
+    even = (whole + whole.mT) / 2
+    sigma, vectors = np.linalg.eigh(even)
+    positive = (vectors * np.maximum(sigma, 0)[..., None, :]) @ vectors.mT
+    kept = (whole, even, positive, whole - even)[PARTS.index(part)]
     # the factors of columns, which the softmax sees: the biases of queries and of the LayerNorm
-    keys = transposed(per_head(group.key, group.heads, "stream"))
-    column = per_head(group.query, group.heads, "one") @ keys
+    keys = per_head(group.key, group.heads, "stream").mT
     beta = np.asarray(block.attention_norm["stream"].bias)[:, None, None, :]
-    column = column + beta @ (whole - kept)
+    column = per_head(group.query, group.heads, "one") @ keys + beta @ (whole - kept)
 
     def read(**parts: np.ndarray) -> Read:
         blocks = {
@@ -172,17 +165,15 @@ def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, dict]:
     asymmetry, negative = spectrum(model.weights.steps[0])
     tasks = draw_tasks(key, count, run.family)
     zero = float(jnp.mean(tasks.y_query**2))
-    parts = {part: float(loss(keep(model, part), tasks)) for part in PARTS}
-    layers, heads = asymmetry.shape
-    rows = tidy(
-        {"run": [name], "layer": range(layers), "head": range(heads)},
-        **{
-            "antisymmetric part / all": asymmetry[None],
-            "smallest eigenvalue / largest |eigenvalue|": negative[None],
-        },
-    )
-    rows += tidy({"run": [name], "kept part": PARTS}, loss=[[parts[part] for part in PARTS]])
-    whole, symmetric, positive, antisymmetric = (parts[part] for part in PARTS)
+    losses = [float(loss(keep(model, part), tasks)) for part in PARTS]
+    layers, heads = map(range, asymmetry.shape)
+    columns = {
+        "antisymmetric part / all": asymmetry[None],
+        "smallest eigenvalue / largest |eigenvalue|": negative[None],
+    }
+    rows = tidy({"run": [name], "layer": layers, "head": heads}, **columns)
+    rows += tidy({"run": [name], "kept part": PARTS}, loss=[losses])
+    whole, symmetric, positive, antisymmetric = losses
     return rows, {
         f"{name}: |antisymmetric part of W_Q^T W_K| / |W_Q^T W_K|, "
         "median over heads, >= 0.5": at_least(np.median(asymmetry), 0.5),
