@@ -181,7 +181,7 @@ BOUND = {
     "C31": Change("theory.smoothing_variance", scaled(1.3)),
     "C32": Change("theory.opposite_pair_eigenvalue", scaled(1.01)),
     "C33": Change("theory.performer_width", scaled(0.01)),
-    "C34": limit("p feature channels, any basis", 1e-8),
+    "C34": limit("p + c channels", 0.1),
     "C35": Change("theory.relative_inverse_error_angle", scaled(0.99)),
     "C36": limit("the next singular value", 1e-3),
     "C37": limit("mean risk of base", 0.01),

@@ -135,9 +135,7 @@ def compare(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str,
     }
 
 
-def head(
-    kernel: Exponential, task: Task, rows: jax.Array, log_sink: Any
-) -> tuple[jax.Array, jax.Array]:
+def head(kernel: Exponential, task: Task, rows: jax.Array, log_sink: Any) -> tuple[jax.Array, ...]:
     """Return the means of y and the weights of the sink at the queries, for one softmax head.
 
     Its logits of the supports are log k(x_i, x_j) + rows . x_i. Its sink has the logit `log_sink`.
@@ -148,15 +146,13 @@ def head(
 
     def step() -> None:
         for term in m.terms:
-            query = join(term.query, m.x @ rows[:, None])
-            key = join(term.key, m.support)
+            query, key = join(term.query, m.x @ rows[:, None]), join(term.key, m.support)
             m.head(query, key, m.y, to=mean)
             m.head(query, key, m.aggregator, to=sink)
 
     model = m.transformer(step, steps=1, readout=mean)
     _, cache = run_with_cache(model, task, names=("mean", "sink"))
-    q = task.num_queries
-    return cache["mean"][-1, -q:], cache["sink"][-1, -q:]
+    return tuple(cache[name][-1, -task.num_queries :] for name in ("mean", "sink"))
 
 
 CLAIM = Claim(

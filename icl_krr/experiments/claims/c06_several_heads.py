@@ -38,14 +38,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     tops = np.asarray(jax.vmap(jax.vmap(theory.nearest_limit_bound))(found.apart, found.y))
     limits = found.nearest, found.top, np.mean(found.y, axis=2, keepdims=True)
     to_nearest, to_top, to_mean = (abs(found.head - limit[:, :, None]) for limit in limits)
-    rows = tidy(
-        {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
-        **{
-            "to the nearest": to_nearest.mean(-1),
-            "to the mean": to_mean.mean(-1),
-            "bound": ends.mean(-1),
-        },
-    )
+    axes = {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures}
+    lines = {"to the nearest": to_nearest, "to the mean": to_mean, "bound": ends}
+    rows = tidy(axes, **{name: line.mean(-1) for name, line in lines.items()})
     scale = np.ptp(found.y, axis=2)[:, :, None]
     near, cold = (distance[:, :, 0] / scale for distance in (to_nearest, to_top))
     wide = np.asarray(gap_in_dimensions(keys, jnp.asarray(config.dimensions), config))

@@ -11,7 +11,7 @@ import numpy as np
 from ... import constructions, solvers
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task
-from ...transformer import Transformer, run_with_cache
+from ...transformer import run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
@@ -65,11 +65,7 @@ def measure(task: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
     The counts are the numbers of NaN or infinite values in the run and in its gradients.
     """
-
-    def build(ridge: jax.Array) -> Transformer:
-        return constructions.conjugate_gradient(
-            Linear(), num_features=config.num_features, ridge=ridge, steps=config.steps, form=form
-        )
+    options = {"num_features": config.num_features, "steps": config.steps, "form": form}
 
     def bad(numbers: Any) -> jax.Array:
         return jnp.stack([jnp.sum(~jnp.isfinite(part)) for part in jax.tree.leaves(numbers)]).sum()
@@ -77,7 +73,8 @@ def measure(task: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
     ridge, names = jnp.asarray(config.ridge), ("alpha", "r", "p", "prediction")
 
     def loss(y: jax.Array, x: jax.Array, ridge: jax.Array) -> tuple:
-        _, cache = run_with_cache(build(ridge), task.replace(x=x, y=y), names=names)
+        model = constructions.conjugate_gradient(Linear(), ridge=ridge, **options)
+        _, cache = run_with_cache(model, task.replace(x=x, y=y), names=names)
         # this loss scales with y, so it cannot overflow if y does not
         return jnp.sum(cache["prediction"][-1]), cache
 

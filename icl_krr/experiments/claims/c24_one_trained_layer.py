@@ -16,9 +16,7 @@ from ..shared.runs import load
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, tidy
 
-ANCHOR = 0.20468888
-"""Half the mean squared error of one tuned step as the literature quotes it for x ~ U(-1, 1) and
-w ~ N(0, I)."""
+ANCHOR = 0.20468888  # half the mean squared error of one tuned step, as the literature quotes it
 
 
 class Config(NamedTuple):
@@ -27,10 +25,6 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    """Compare the trained layer with one step of gradient descent.
-
-    The step size is tuned on separate tasks. The losses are rescaled to w ~ N(0, I).
-    """
     run = load("linear")
     family = dataclasses.replace(run.family, num_queries=1)  # pyright: ignore[reportArgumentType]
     keys = [jax.random.fold_in(key, i) for i in range(config.draws + 1)]
@@ -39,15 +33,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     found = [measure(run.model, each, eta) for each in tasks]
     one_step, model, cosine, aligned = np.asarray(found, float).T
     p = run.recipe.task.num_features
-    half = p * one_step / 2  # the tasks have y = <x, w> / sqrt(p)
-    rows = tidy(
-        {"draw": range(config.draws)},
-        step=half,
-        model=p * model / 2,
-        ratio=model / one_step,
-        cosine=cosine,
-        **{"cosine of d f / d x": aligned},
-    )
+    half = p * one_step / 2  # the tasks have y = <x, w> / sqrt(p), here w ~ N(0, I)
+    columns = {"step": half, "model": p * model / 2, "ratio": model / one_step, "cosine": cosine}
+    rows = tidy({"draw": range(config.draws)}, **columns, **{"cosine of d f / d x": aligned})
     short = half.mean() / 4  # half the range of x: a quarter of the error
     checks = {
         "one tuned step, x ~ U(-1, 1): |half mean squared error / 0.20468888 - 1| <= 5 %": at_most(

@@ -79,12 +79,9 @@ def measure(key: jax.Array, n: int, config: Config) -> tuple[jax.Array, ...]:
     sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
     A = system(KERNEL, task).gram + ridge * jnp.eye(n)
     exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
-    errors = []
-    for model in models:
-        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
-        error = theory.energy_norm(A, alpha - exact[None])
-        errors.append(error / error[0])
-    return sigma[0], sigma[-1], *errors
+    paths = (run_with_cache(model, task, names=("alpha",))[1]["alpha"] for model in models)
+    errors = (theory.energy_norm(A, alpha - exact[None]) for alpha in paths)
+    return sigma[0], sigma[-1], *(error / error[0] for error in errors)
 
 
 @every(static=("budget", "n"))

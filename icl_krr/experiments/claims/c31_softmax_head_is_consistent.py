@@ -18,11 +18,7 @@ NOISE = 0.5
 
 
 class Config(NamedTuple):
-    """Settings of the experiment.
-
-    `sizes` are numbers n of supports. `dimensions` are those of queries and keys for the gradient
-    with respect to the logits.
-    """
+    """Settings; `sizes` are numbers of supports, `dimensions` those of queries and keys."""
 
     draws: int = 16
     sizes: tuple[int, ...] = (64, 128, 256, 512, 1024)
@@ -56,14 +52,12 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     best = np.array([best_of(h, each[:-1]) for each in mse])
     axes = {"inputs": [place.name], "n": config.sizes}
     rows = tidy(axes | {"bandwidth": [*h, fixed]}, **{"mean squared error": mse[None]})
-    rows += tidy(
-        axes,
-        **{
-            "best bandwidth": best[:, 0],
-            "bandwidth by theory": [theory.best_bandwidth(unit, v, d) for v in units],
-            "error at the best bandwidth": best[:, 1],
-        },
-    )
+    at_best = {
+        "best bandwidth": best[:, 0],
+        "bandwidth by theory": [theory.best_bandwidth(unit, v, d) for v in units],
+        "error at the best bandwidth": best[:, 1],
+    }
+    rows += tidy(axes, **at_best)
     by_theory = {"bias by theory": expected, "variance by theory": spread}
     last = axes | {"n": config.sizes[-1:], "bandwidth": h}
     rows += tidy(last, bias=bias, variance=variance, **by_theory)

@@ -42,8 +42,7 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, conditions = jax.random.split(key, config.draws), jnp.asarray(config.conditions)
-    each = [measure(keys, conditions, case, config) for case in CASES]
-    gaps = np.stack(each, axis=1)  # [draw, case, condition]
+    gaps = np.stack([measure(keys, conditions, case, config) for case in CASES], axis=1)
     names = [f"{s}: {', '.join(slots)} in {d}, |x| = {f:g}" for s, slots, d, f in CASES]
     axes = {"draw": range(config.draws), "case": names, "condition": config.conditions}
     rows = tidy(axes, gap=gaps)
