@@ -37,12 +37,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     parts = [recover(*grid, jnp.asarray(config.shifts), dtype, config) for dtype in DTYPES]
     errors, bounds, top = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
     found = fields(compare(*grid, config))
-    axes = {
-        "draw": range(config.draws),
-        "temperature": config.temperatures,
-        "log c - chosen": config.shifts,
-        "dtype": DTYPES,
-    }
+    axes = {"draw": range(config.draws), "temperature": config.temperatures}
+    axes |= {"log c - chosen": config.shifts, "dtype": DTYPES}
     rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": top[..., 1:]})
     checks = {
         "head without a sink, logits that give the same output: "
@@ -96,12 +92,10 @@ def recover(
 def compare(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Compare logits that differ by a constant in each row, and a context with its repetition.
 
-    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The arrays [draw, temperature]
-    are relative differences over the queries: between the outputs of a head without a sink for K
-    and diag(d) K, between the products K v and diag(d) K v, between diag(d) K v and what a head
-    with a sink recovers, and between the outputs and between the f* of a context and of the same
-    context twice. f* changes by `shifted` if all logits get the same shift, and by `by_row` if each
-    row of logits is shifted by its maximum.
+    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The relative differences over the
+    queries [draw, temperature] have the names of what changes: f* is `shifted` if all logits get
+    the same shift, changes `by_row` if each row of logits is shifted by its maximum, and is
+    `doubled` for the same context twice.
     """
     p = config.num_features
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)

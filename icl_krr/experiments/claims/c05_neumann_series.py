@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -40,24 +41,23 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     axes = {"draw": range(config.draws), "ridge / sigma_1": config.ridges, "series": SERIES}
     rows = tidy(axes | {"step": steps[::4]}, error=error[..., ::4], bound=bound[..., ::4])
     small, large = (np.asarray(each) for each in (ratios < 1, ratios > 1))
-    neumann = error[:, :, 0]
+    neumann, room, low = error[:, :, 0], bound + 1e-12, of_inverse < 1
+    near = partial(at_most, slack=1e-6)
     checks = {
         "Neumann series in K, ridge < sigma_1: relative error <= 0.1": at_most(
             neumann[:, small, -1], 0.1, stated=True
         ),
         "Neumann series in K, ridge < sigma_1, worst y: sigma_1 / ridge <= growth "
-        "of the error in one step": at_most(factor[:, small, 0], worst[:, small, 0], slack=1e-6),
-        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": at_most(
+        "of the error in one step": near(factor[:, small, 0], worst[:, small, 0]),
+        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": near(
             neumann[:, large, 1:],
-            bound[:, large, 0, 1:] + 1e-12,
-            slack=1e-6,
+            room[:, large, 0, 1:],
             reading="large ridge in place of small ridge",
         ),
         "step sizes 1 / (sigma_1 + ridge) and 1.9 / (sigma_1 + ridge): error <= (factor "
-        "by theory)^t": at_most(
+        "by theory)^t": near(
             error[:, :, 1:3, 1:],
-            bound[:, :, 1:3, 1:] + 1e-12,
-            slack=1e-6,
+            room[:, :, 1:3, 1:],
             reading="a scaled series in K, which is gradient descent",
         ),
         "every step size, worst y: |1 - growth of the error in one step / factor by theory| "
@@ -67,10 +67,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "error after 8 steps <= error after 8 steps with the next smaller ridge": at_most(
             error[:, 1:, 1, 8], error[:, :-1, 1, 8]
         ),
-        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": at_most(
-            inverse[:, of_inverse < 1, 1:],
-            of_inverse[of_inverse < 1, None] ** steps[1:] + 1e-12,
-            slack=1e-6,
+        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": near(
+            inverse[:, low, 1:],
+            of_inverse[low, None] ** steps[1:] + 1e-12,
             reading="a series in K^-1, ridge < sigma_n",
         ),
         "series in K^-1, every ridge, y = eigenvector of sigma_n: |1 - growth of the error "

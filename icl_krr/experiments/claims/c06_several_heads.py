@@ -64,9 +64,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "|head - y of the nearest support| / range of y <= 0.01": at_most(near[:, 0], 0.01),
         "temperature 1e-7, normal x: share of queries with |head - y of the nearest "
         "support| / range of y > 0.01 is >= 0.1": at_least(np.mean(near[:, 1] > 0.01), 0.1),
-        "change of the prediction if supports are permuted <= 1e-12": at_most(
-            found.permuted, 1e-12
-        ),
+        "change of the prediction if supports are permuted <= 1e-12": at_most(found.turned, 1e-12),
         "exponential kernel: -(smallest eigenvalue "
         "of K) / (largest eigenvalue of K) <= 1e-12": at_most(found.negative, 1e-12),
         "|head - y of the largest logit| <= (range of y) m / (1 + m), "
@@ -128,7 +126,7 @@ def measure(
     spread, apart = (highest[:, -1] - highest[:, place] for place in (0, -2))
     return {
         "heads": largest_gap(heads, mixed),
-        "permuted": largest_gap(predict(ensemble, moved), heads),
+        "turned": largest_gap(predict(ensemble, moved), heads),
         "negative": -sigma[0] / sigma[-1],
         "head": jax.lax.map(head, temperatures),
         "nearest": task.y[jnp.argmin(distances, axis=1)],

@@ -78,9 +78,9 @@ def measure(keys: jax.Array, config: Config) -> dict[str, np.ndarray]:
     solver = constructions.conjugate_gradient(
         kernel, num_features=width, ridge=config.ridge, steps=2 * n, attention="softmax"
     )
-    found = scores.outputs(smoother, solver, tasks, w_query, w_key)
+    found = scores.outputs(tasks, (w_query, w_key), smoother, solver)
     prediction, solved, logits = map(np.asarray, found)
-    forms, opposite = scores.opposite_pairs(smoother, w_query[:, INDEFINITE], w_key[:, INDEFINITE])
+    forms, opposite = scores.opposite_pairs(w_query[:, INDEFINITE], w_key[:, INDEFINITE], smoother)
     pair = np.linalg.eigvalsh(np.exp(opposite))[:, 0]
     expected = [float(theory.opposite_pair_eigenvalue(form, TEMPERATURE)) for form in forms]
     y = np.asarray(tasks.y)

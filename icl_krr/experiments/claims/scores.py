@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from ...tasks import Task
 from ...transformer import Block, Heads, Transformer, predict, predict_batch
 from ..shared.runs import load
 from .claim import at_least, at_most
-from .measuring import Rows, draw_tasks, tidy
+from .measuring import Rows, draw_tasks, every, tidy
 
 PARTS = ("all", "symmetric", "symmetric, no negative eigenvalues", "antisymmetric")
 
@@ -51,58 +50,48 @@ def logits(model: Transformer, task: Task) -> jax.Array:
     return matmul(group.query(stream)[1:], group.key(stream)[1 : n + 1].T)
 
 
-@partial(jax.jit, static_argnames=("p", "n", "q"))
-def draw(keys: jax.Array, *, p: int, n: int, q: int) -> tuple[Task, jax.Array, jax.Array]:
+@every(static=("p", "n", "q"))
+def draw(key: jax.Array, *, p: int, n: int, q: int) -> tuple[Task, jax.Array, jax.Array]:
     """Draw a task for each key, and W_Q and W_K of every form [draw, form, p + 1, p + 1].
 
     The last feature is the constant 1, and its weights are the biases.
     """
-
-    def once(key: jax.Array) -> tuple[Task, jax.Array, jax.Array]:
-        points, outputs, weights, biases = jax.random.split(key, 4)
-        x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
-        task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
-        plain, other = jnp.pad(
-            jax.random.normal(weights, (2, p, p)) / np.sqrt(p), ((0, 0), (0, 1), (0, 1))
-        )
-        b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
-        turned = plain.at[0].multiply(-1)
-        w_query = jnp.stack([plain, plain, plain + b_query, turned, plain])
-        return task, w_query, jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
-
-    return jax.vmap(once)(keys)
+    points, outputs, weights, biases = jax.random.split(key, 4)
+    x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
+    task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
+    square = jax.random.normal(weights, (2, p, p)) / np.sqrt(p)
+    plain, other = jnp.pad(square, ((0, 0), (0, 1), (0, 1)))
+    b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
+    turned = plain.at[0].multiply(-1)
+    w_query = jnp.stack([plain, plain, plain + b_query, turned, plain])
+    return task, w_query, jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
 
 
-@jax.jit
+@every(together=True, static=())
 def outputs(
-    smooth: Transformer, solve: Transformer, tasks: Task, w_query: jax.Array, w_key: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    task: Task, weights: tuple[jax.Array, jax.Array], smooth: Transformer, solve: Transformer
+) -> tuple[jax.Array, ...]:
     """Return predictions of a smoother and of a solver, and logits [draw, form, ...]."""
 
-    def form(task: Task, w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
+    def form(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
         head, solver = (project(model, w_query, w_key) for model in (smooth, solve))
         return predict(head, task), predict(solver, task), logits(head, task)
 
-    each = jax.vmap(form, in_axes=(None, 0, 0))
-    return jax.lax.map(lambda draw: each(*draw), (tasks, w_query, w_key))
+    return jax.vmap(form)(*weights)
 
 
-@jax.jit
+@every(together=True, static=())
 def opposite_pairs(
-    smooth: Transformer, w_query: jax.Array, w_key: jax.Array
+    w_query: jax.Array, w_key: jax.Array, smooth: Transformer
 ) -> tuple[jax.Array, jax.Array]:
     """Return W_Q^T W_K [draw, p, p], and its logits at u and -u [draw, 2, 2].
 
     The point u is the eigenvector of the smallest eigenvalue.
     """
-
-    def pair(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        matrix = matmul(w_query.T, w_key)[:-1, :-1]
-        u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
-        task = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
-        return matrix, logits(project(smooth, w_query, w_key), task)[:2]
-
-    return jax.vmap(pair)(w_query, w_key)
+    matrix = matmul(w_query.T, w_key)[:-1, :-1]
+    u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
+    task = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
+    return matrix, logits(project(smooth, w_query, w_key), task)[:2]
 
 
 def per_head(read: Read, heads: int, slot: str) -> np.ndarray:
