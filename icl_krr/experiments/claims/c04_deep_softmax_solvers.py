@@ -99,9 +99,7 @@ def measure(
 
 
 @partial(jax.jit, static_argnums=0)
-def hardest_for_conjugate_gradient(
-    degree: int, low: float = 1.0, high: float = 100.0
-) -> tuple[jax.Array, ...]:
+def hardest_for_conjugate_gradient(degree: int) -> tuple[jax.Array, ...]:
     """Return the error of CG after t = `degree` steps on the spectrum that is hardest for CG.
 
     On this spectrum no polynomial of degree t is better than the Chebyshev polynomial T_t. A is
@@ -111,17 +109,16 @@ def hardest_for_conjugate_gradient(
     w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, so it is 0 for every polynomial q
     of degree < t.
     """
+    low, high, ridge = 1.0, 100.0, 0.5
     theta = jnp.pi * jnp.arange(degree + 1.0) / degree
     sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
-    ridge = low / 2
     apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
     weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
     alpha = jnp.sqrt(weights / sigma)
     x = jnp.diag(jnp.sqrt(sigma - ridge))
     task = Task(x=x, y=sigma * alpha, x_query=x[:1])
-    model = constructions.conjugate_gradient(
-        Linear(), num_features=degree + 1, ridge=ridge, steps=degree
-    )
+    options = {"num_features": degree + 1, "ridge": ridge, "steps": degree}
+    model = constructions.conjugate_gradient(Linear(), **options)
     _, cache = run_with_cache(model, task, names=("alpha",))
     A = matmul(x, x.T) + ridge * jnp.eye(degree + 1)
     error = theory.energy_norm(A, cache["alpha"][-1] - alpha) / theory.energy_norm(A, alpha)
