@@ -23,8 +23,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    temperatures = jnp.asarray(config.temperatures)
-    gap = measure(jax.random.split(key, config.draws), temperatures, config)
+    gap = measure(jax.random.split(key, config.draws), jnp.asarray(config.temperatures), config)
     rows = tidy({"draw": range(config.draws), "temperature": config.temperatures}, gap=gap)
     checks = {"|head - Nadaraya-Watson| / |y|_max <= 1e-12": at_most(gap, 1e-12, stated=True)}
     return rows, judge(*named(checks))

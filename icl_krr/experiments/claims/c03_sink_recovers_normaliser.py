@@ -33,30 +33,25 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, temperatures = jax.random.split(key, config.draws), jnp.asarray(config.temperatures)
-    shifts = jnp.asarray(config.shifts)
-    found = fields(measure(keys, temperatures, shifts, config))
-    errors, bounds = found.errors, found.bounds
-    logits = fields(compare_logits(keys, temperatures, config))
-    axes = {
-        "draw": range(config.draws),
-        "temperature": config.temperatures,
-        "log c - chosen": config.shifts,
-        "dtype": DTYPES,
-    }
-    rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": found.top[..., None]})
+    grid = jax.random.split(key, config.draws), jnp.asarray(config.temperatures)
+    parts = [recover(*grid, jnp.asarray(config.shifts), dtype, config) for dtype in DTYPES]
+    errors, bounds, top = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+    found = fields(compare(*grid, config))
+    axes = {"draw": range(config.draws), "temperature": config.temperatures}
+    axes |= {"log c - chosen": config.shifts, "dtype": DTYPES}
+    rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": top[..., 1:]})
     checks = {
         "head without a sink, logits that give the same output: "
-        "relative difference of K v <= 1e-12": at_most(logits.products, 1e-12, stated=True),
+        "relative difference of K v <= 1e-12": at_most(found.products, 1e-12, stated=True),
         "head without a sink: K and diag(d) K give the same output, "
-        "relative difference <= 1e-12": at_most(logits.outputs, 1e-12),
+        "relative difference <= 1e-12": at_most(found.outputs, 1e-12),
         "head without a sink: a context and the same context twice give the same output, "
-        "relative difference <= 1e-12": at_most(logits.repeated, 1e-12),
+        "relative difference <= 1e-12": at_most(found.repeated, 1e-12),
         "a context and the same context twice: median relative difference of f* >= 0.01": at_least(
-            np.median(logits.doubled), 0.01
+            np.median(found.doubled), 0.01
         ),
         "head with a sink: |recovered diag(d) K v - diag(d) K v| <= 1e-12 diag(d) K |v|": at_most(
-            logits.recovered, 1e-12
+            found.recovered, 1e-12
         ),
         **{
             f"|recovered K v - K v| / (|K| |v|) <= rounding bound, {dtype}": at_most(
@@ -74,102 +69,67 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@every(1, 1)
-def measure(
-    key: jax.Array, temperature: jax.Array, shifts: jax.Array, config: Config
-) -> dict[str, jax.Array]:
-    """Return errors and bounds [draw, temperature, shift, dtype], and the effect of shifts on f*.
+@every(1, 1, 1, static=("dtype", "config"))
+def recover(
+    key: jax.Array, temperature: jax.Array, shift: jax.Array, dtype: str, config: Config
+) -> tuple[jax.Array, ...]:
+    """Return |recovered K v - K v| / (|K| |v|), its bound and the largest logit."""
+    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
+    task, kernel = sample(key, process).astype(dtype), Exponential(temperature.astype(dtype))
+    log_c = theory.log_sink(kernel, task) + shift.astype(dtype)
+    # one step of size 1 from alpha = 0 predicts k y
+    options = {"ridge": 1.0, "steps": 1, "step_size": 1.0, "attention": Softmax(log_sink=log_c)}
+    p = config.num_features
+    model = constructions.gradient_descent(kernel, num_features=p, dtype=dtype, **options)
+    found, task = predict(model, task).astype(float), task.astype(float)
+    logits = matmul(task.x_query, task.x.T) / temperature
+    entries, top = jnp.exp(logits), jnp.max(jnp.abs(logits))
+    error = jnp.abs(found - matmul(entries, task.y)) / matmul(entries, jnp.abs(task.y))
+    return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top
 
-    f* changes by `shifted` if all logits get the same shift, and by `by_row` if each row of logits
-    is shifted by its maximum.
+
+@every(1, 1)
+def compare(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str, jax.Array]:
+    """Compare logits that differ by a constant in each row, and a context with its repetition.
+
+    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The relative differences over the
+    queries [draw, temperature] have the names of what changes: f* is `shifted` if all logits get
+    the same shift, changes `by_row` if each row of logits is shifted by its maximum, and is
+    `doubled` for the same context twice.
     """
     p = config.num_features
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
-
-    def recover(task: Task, temperature: jax.Array, shift: jax.Array, dtype: str) -> tuple:
-        task = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
-        kernel = Exponential(temperature.astype(dtype))
-        log_c = theory.log_sink(kernel, task) + shift.astype(dtype)
-        # one step of size 1 from alpha = 0 predicts k y
-        model = constructions.gradient_descent(
-            kernel,
-            num_features=p,
-            ridge=1.0,
-            steps=1,
-            step_size=1.0,
-            attention=Softmax(log_sink=log_c),
-            dtype=dtype,
-        )
-        found = predict(model, task).astype(float)
-        x, y, queries = (part.astype(float) for part in (task.x, task.y, task.x_query))
-        logits = matmul(queries, x.T) / temperature
-        entries = jnp.exp(logits)
-        error = jnp.abs(found - matmul(entries, y)) / matmul(entries, jnp.abs(y))
-        top = jnp.max(jnp.abs(logits))
-        return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top
-
-    task = sample(key, process)
-
-    def at(shift: jax.Array) -> tuple[jax.Array, ...]:
-        low, high = (recover(task, temperature, shift, dtype) for dtype in DTYPES)
-        return jnp.stack([low[0], high[0]]), jnp.stack([low[1], high[1]]), high[2]
-
-    errors, bounds, top = jax.lax.map(at, shifts)
-    kernel = Exponential(temperature)
-    log_c = theory.log_sink(kernel, task)
+    kernel, task = Exponential(temperature), sample(key, process)
+    same, other = jnp.zeros(p), jax.random.normal(jax.random.fold_in(key, 1), (p,))
     K, k = kernel(task.x, task.x), kernel(task.x_query, task.x)
-    ridge = 0.1 * jnp.trace(K) / len(K)
+    kv, d = matmul(k, task.y), jnp.exp(matmul(task.x_query, other))
+    plain, scaled = (head(kernel, task, rows, NO_SINK)[0] for rows in (same, other))
+    log_c = theory.log_sink(kernel, task)
+    mean, sink = head(kernel, task, other, log_c)
+    off = jnp.abs(jnp.exp(log_c) * mean / sink - d * kv)
+    twice = task.replace(x=jnp.tile(task.x, (2, 1)), y=jnp.tile(task.y, 2))
+    c, ridge = jnp.exp(log_c), 0.1 * jnp.mean(kernel.diagonal(task.x))
+    best, doubled = (solvers.exact(kernel, each, ridge=ridge).prediction for each in (task, twice))
 
     def predicted(of_rows: jax.Array, of_queries: jax.Array, ridge: jax.Array) -> jax.Array:
         # with D = diag(of_rows): (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
         alpha = solve(K + jnp.diag(ridge / of_rows), task.y / of_rows)
         return matmul(of_queries[:, None] * k, alpha)
 
-    best = predicted(jnp.ones(len(K)), jnp.ones(len(k)), ridge)
-    c = jnp.exp(log_c)
     shifted = predicted(jnp.full(len(K), 1 / c), jnp.full(len(k), 1 / c), ridge / c)
     by_row = predicted(1 / jnp.max(K, axis=1), 1 / jnp.max(k, axis=1), ridge / jnp.max(K))
-    known = {"errors": errors, "bounds": bounds, "top": top}
-    return {**known, "shifted": gap(shifted, best), "by_row": gap(by_row, best)}
-
-
-@every(1, 1)
-def compare_logits(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str, jax.Array]:
-    """Compare logits that differ by a constant in each row, and a context with its repetition.
-
-    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The arrays [draw, temperature]
-    are relative differences over the queries: between the outputs of a head without a sink for K
-    and diag(d) K, between the products K v and diag(d) K v, between diag(d) K v and what a head
-    with a sink recovers, and between the outputs and between the f* of a context and of the same
-    context twice.
-    """
-    p = config.num_features
-    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
-    kernel, task = Exponential(temperature), sample(key, process)
-    same, other = jnp.zeros(p), jax.random.normal(jax.random.fold_in(key, 1), (p,))
-    K, d = kernel(task.x_query, task.x), jnp.exp(matmul(task.x_query, other))
-    Kv, size = matmul(K, task.y), matmul(K, jnp.abs(task.y))
-    plain, scaled = (head(kernel, task, rows, NO_SINK)[0] for rows in (same, other))
-    log_c = theory.log_sink(kernel, task)
-    mean, sink = head(kernel, task, other, log_c)
-    recovered = jnp.exp(log_c) * mean / sink
-    twice = task.replace(x=jnp.tile(task.x, (2, 1)), y=jnp.tile(task.y, 2))
-    ridge = 0.1 * jnp.mean(kernel.diagonal(task.x))
-    best, best_twice = (
-        solvers.exact(kernel, each, ridge=ridge).prediction for each in (task, twice)
-    )
     return {
         "outputs": gap(scaled, plain),
-        "products": gap(d * Kv, Kv),
-        "recovered": jnp.max(jnp.abs(recovered - d * Kv) / (d * size)),
+        "products": gap(d * kv, kv),
+        "recovered": jnp.max(off / (d * matmul(k, jnp.abs(task.y)))),
         "repeated": gap(head(kernel, twice, same, NO_SINK)[0], plain),
-        "doubled": gap(best_twice, best),
+        "doubled": gap(doubled, best),
+        "shifted": gap(shifted, best),
+        "by_row": gap(by_row, best),
     }
 
 
-def head(
-    kernel: Exponential, task: Task, rows: jax.Array, log_sink: Any
-) -> tuple[jax.Array, jax.Array]:
+def head(kernel: Exponential, task: Task, rows: jax.Array, log_sink: Any) -> tuple[jax.Array, ...]:
     """Return the means of y and the weights of the sink at the queries, for one softmax head.
 
     Its logits of the supports are log k(x_i, x_j) + rows . x_i. Its sink has the logit `log_sink`.
@@ -180,15 +140,13 @@ def head(
 
     def step() -> None:
         for term in m.terms:
-            query = join(term.query, m.x @ rows[:, None])
-            key = join(term.key, m.support)
+            query, key = join(term.query, m.x @ rows[:, None]), join(term.key, m.support)
             m.head(query, key, m.y, to=mean)
             m.head(query, key, m.aggregator, to=sink)
 
     model = m.transformer(step, steps=1, readout=mean)
     _, cache = run_with_cache(model, task, names=("mean", "sink"))
-    q = task.num_queries
-    return cache["mean"][-1, -q:], cache["sink"][-1, -q:]
+    return tuple(cache[name][-1, -task.num_queries :] for name in ("mean", "sink"))
 
 
 CLAIM = Claim(

@@ -11,14 +11,13 @@ import numpy as np
 
 from ... import constructions, solvers, theory
 from ...catalogue import SOLVERS, load
-from ...constructions import Softmax
 from ...kernels import Exponential, Kernel, Linear
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
-from ...transformer import Cache, run_with_cache
+from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, fields, sizes, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, sizes, softmax, tidy
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -36,10 +35,10 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     kernel, ridges = Exponential(config.temperature), jnp.asarray(config.ridges)
     process = GaussianProcess(kernel, **sizes(config), num_queries=4, inputs="sphere")
-    problems = solve(draw_tasks(key, config.draws, process), ridges, kernel)
+    tasks = draw_tasks(key, config.draws, process)
     rows, checks, falls = [], {}, np.zeros(0)
     for name in RATES:
-        found = fields(measure(problems, name, config.steps))
+        found = fields(measure(tasks, ridges, kernel, name, config.steps))
         error, worst, bound = found.error, found.worst, found.rate
         axes = {"solver": [name], "draw": range(config.draws), "ridge": config.ridges}
         columns = {"error": error[None], "worst": worst[None], "bound": bound[None]}
@@ -56,10 +55,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         if name == "conjugate_gradient":
             falls = np.all(np.diff(found.f_error[..., 0], axis=-1) <= 0, axis=-1)
         else:
-            lost = np.abs(1 - worst / bound)
             words = f"{name}, worst y: |1 - error / rate| <= 1e-3 at every step"
-            checks[words] = at_most(lost, 1e-3)
-    reached, minimax, bound = (float(v) for v in hardest_for_conjugate_gradient(config.degree))
+            checks[words] = at_most(np.abs(1 - worst / bound), 1e-3)
+    reached, minimax, bound = map(float, hardest_for_conjugate_gradient(config.degree))
     checks |= {
         "conjugate_gradient, worst spectrum: |1 - error / minimax error| <= 1e-6": at_most(
             abs(1 - reached / minimax), 1e-6
@@ -71,74 +69,37 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-class Problem(NamedTuple):
-    """A task with its kernel and ridge, and exact solutions for its own y and the worst y."""
-
-    kernel: Kernel
-    task: Task
-    ridge: jax.Array
-    A: jax.Array
-    spectrum: tuple
-    log_sink: jax.Array
-    y: jax.Array
-    alpha: jax.Array
-    prediction: jax.Array
-    factor: jax.Array
-
-
-@every(1, 1, static=())
-def solve(task: Task, ridge: jax.Array, kernel: Kernel) -> Problem:
-    """Return the problems [draw, ridge]."""
+@every(1, 1, static=("name", "steps"))
+def measure(
+    task: Task, ridge: jax.Array, kernel: Kernel, name: str, steps: int
+) -> dict[str, jax.Array]:
+    """Return errors for the y of the task and the worst y, and bounds [draw, ridge, step]."""
     gram = system(kernel, task).gram
     A = gram + ridge * jnp.eye(len(gram))
     y = jnp.stack([task.y, eigh(A)[1][:, -1]])
     exact = jax.lax.map(lambda y: solvers.exact(kernel, task.replace(y=y), ridge=ridge), y)
-    far = theory.prediction_bound(kernel, task, jnp.zeros_like(task.y), ridge=ridge)
-    return Problem(
-        kernel=kernel,
-        task=task,
-        ridge=ridge,
-        A=A,
-        spectrum=theory.spectral_bounds(kernel, task, ridge=ridge),
-        log_sink=theory.log_sink(kernel, task),
-        y=y,
-        alpha=exact.alpha,
-        prediction=exact.prediction[0],
-        factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k^T A^-1 k)
-    )
-
-
-@every(2, static=("name", "steps"))
-def measure(problem: Problem, name: str, steps: int) -> dict[str, jax.Array]:
-    """Return errors for the y of the task and the worst y, and bounds [draw, ridge, step]."""
-    kernel, task, low, high = problem.kernel, problem.task, *problem.spectrum
-    sink = Softmax(log_sink=problem.log_sink)
-    needs: dict[str, Any] = {"ridge": problem.ridge, "steps": steps, "attention": sink}
+    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+    needs: dict[str, Any] = {"ridge": ridge, "steps": steps, "attention": softmax(kernel, task)}
     if name != "conjugate_gradient":
         needs["spectrum"] = (low, high)
     model = getattr(constructions, name)(kernel, num_features=task.num_features, **needs)
-
-    def path(y: jax.Array) -> Cache:
-        return run_with_cache(model, task.replace(y=y), names=("alpha", "prediction"))[1]
-
-    found = jax.vmap(path)(problem.y)
-    errors = theory.energy_norm(problem.A, found["alpha"] - problem.alpha[:, None])
+    names = ("alpha", "prediction")
+    found = jax.vmap(lambda y: run_with_cache(model, task.replace(y=y), names=names)[1])(y)
+    errors = theory.energy_norm(A, found["alpha"] - exact.alpha[:, None])
     own, worst = errors / errors[:, :1]
-    f_error = jnp.abs(found["prediction"][0] - problem.prediction[None])
-    f_bound = errors[0][:, None] * problem.factor[None]
+    bound = partial(theory.prediction_bound, kernel, task, ridge=ridge)
+    f_bound = jax.vmap(bound)(found["alpha"][0])
     return {
         "error": own,
         "worst": worst,
         "rate": RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11,  # room for rounding
-        "f_error": f_error,
+        "f_error": jnp.abs(found["prediction"][0] - exact.prediction[0][None]),
         "f_bound": f_bound + 1e-11 * jnp.max(f_bound),
     }
 
 
 @partial(jax.jit, static_argnums=0)
-def hardest_for_conjugate_gradient(
-    degree: int, low: float = 1.0, high: float = 100.0
-) -> tuple[jax.Array, ...]:
+def hardest_for_conjugate_gradient(degree: int) -> tuple[jax.Array, ...]:
     """Return the error of CG after t = `degree` steps on the spectrum that is hardest for CG.
 
     On this spectrum no polynomial of degree t is better than the Chebyshev polynomial T_t. A is
@@ -148,17 +109,16 @@ def hardest_for_conjugate_gradient(
     w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, so it is 0 for every polynomial q
     of degree < t.
     """
+    low, high, ridge = 1.0, 100.0, 0.5
     theta = jnp.pi * jnp.arange(degree + 1.0) / degree
     sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
-    ridge = low / 2
     apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
     weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
     alpha = jnp.sqrt(weights / sigma)
     x = jnp.diag(jnp.sqrt(sigma - ridge))
     task = Task(x=x, y=sigma * alpha, x_query=x[:1])
-    model = constructions.conjugate_gradient(
-        Linear(), num_features=degree + 1, ridge=ridge, steps=degree
-    )
+    options = {"num_features": degree + 1, "ridge": ridge, "steps": degree}
+    model = constructions.conjugate_gradient(Linear(), **options)
     _, cache = run_with_cache(model, task, names=("alpha",))
     A = matmul(x, x.T) + ridge * jnp.eye(degree + 1)
     error = theory.energy_norm(A, cache["alpha"][-1] - alpha) / theory.energy_norm(A, alpha)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import jax
@@ -36,9 +37,8 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     regression = LinearRegression(**sizes(config), num_queries=8)
     tasks, scales = draw_tasks(key, config.draws, regression), jnp.asarray(config.scales)
-    centred, uncentred = (np.asarray(v) for v in product_errors(tasks))
-    slopes = np.log10(centred[:, :, 0] / centred[:, :, 1])
-    pairs = range(len(config.heads))
+    centred, uncentred = np.moveaxis(product_errors(tasks), 1, 0)  # [draw, e, heads]
+    slopes = np.log10(centred[:, 0] / centred[:, 1])
     parts = [
         [measure(tasks, scales, heads == "pair", dtype, config) for heads in config.heads]
         for dtype in DTYPES
@@ -55,13 +55,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     exact_path, slow = plain[1, -1], gaps[1, -1][:, np.argmin(abs(np.log10(scales) + 1))]
     wide = np.log10(config.scales)
     large = (wide > -2.6) & (wide < -0.9)
-    grown = [exponent(np.array(config.scales)[large], at_best[1, i, large]) for i in pairs]
+    grown = [exponent(np.array(config.scales)[large], floor[large]) for floor in at_best[1]]
     checks = {
         "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]": within(
             slopes[:, 0], 0.9, 1.1, stated=True
         ),
         "pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]": within(slopes[:, 1], 1.9, 2.1),
-        "one-sided and pair, mean of v not 0: error >= 0.01": at_least(uncentred, 0.01),
+        "one-sided and pair, mean of v not 0: error >= 0.01": at_least(uncentred[:, 1], 0.01),
         **{
             f"{heads}: floor of CG ~ e^a with a in [{power - 0.3:.1f}, {power + 0.3:.1f}]": within(
                 slope, power - 0.3, power + 0.3
@@ -82,23 +82,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 @every(static=())
-def product_errors(task: Task) -> tuple[jax.Array, jax.Array]:
-    """Return the errors of the emulated S v.
-
-    In the first array [draw, heads, e], v has mean 0 and e is 1e-2 or 1e-3. In the second array
-    [draw, heads], the mean of v is not 0 and e = 1e-3.
-    """
+def product_errors(task: Task) -> jax.Array:
+    """Return the errors of the emulated S v [draw, v, e, heads]; only the first v has mean 0."""
     v, S = 1 + task.y[:, None], matmul(task.x, task.x.T)
 
     def error(v: jax.Array, e: float, symmetric: bool) -> jax.Array:
         found = theory.emulated_product(S, v, e, symmetric=symmetric)
         return jnp.linalg.norm(found - matmul(S, v)) / jnp.linalg.norm(matmul(S, v))
 
-    centred = v - jnp.mean(v)
-    return (
-        jnp.array([[error(centred, e, pair) for e in (1e-2, 1e-3)] for pair in (False, True)]),
-        jnp.array([error(v, 1e-3, pair) for pair in (False, True)]),
-    )
+    grid = product((v - jnp.mean(v), v), (1e-2, 1e-3), (False, True))
+    return jnp.array([error(*point) for point in grid]).reshape(2, 2, 2)
 
 
 @every(static=("symmetric", "dtype", "config"))
@@ -110,29 +103,21 @@ def measure(
     The arrays are emulated CG [draw, scale, step], emulated CG at the e of `theory.best_epsilon`
     [draw, step] and exact CG [draw, step].
     """
-    low = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
+    options = {"ridge": config.ridge, "steps": config.steps}
     exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
-    points = jnp.concatenate([task.x, task.x_query])
+    points, p = jnp.concatenate([task.x, task.x_query]), config.num_features
     top = jnp.max(jnp.abs(matmul(points, task.x.T)))
 
     def emulated(epsilon: jax.Array) -> jax.Array:
-        model = constructions.conjugate_gradient(
-            Linear(),
-            num_features=config.num_features,
-            ridge=config.ridge,
-            steps=config.steps,
-            form="fused",
-            attention=Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric),
-            dtype=dtype,
-        )
-        path = run_with_cache(model, low, names=("prediction",))[1]["prediction"]
+        softmax = Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric)
+        form = {"form": "fused", "attention": softmax, "dtype": dtype}
+        model = constructions.conjugate_gradient(Linear(), num_features=p, **options, **form)
+        path = run_with_cache(model, task.astype(dtype), names=("prediction",))[1]["prediction"]
         return gap(path.astype(float), exact[None])
 
     best = theory.best_epsilon(top, symmetric=symmetric, dtype=dtype)
     gaps = jax.lax.map(emulated, jnp.append(scales / top, best))
-    plain = solvers.conjugate_gradient(
-        Linear(), task, ridge=config.ridge, steps=config.steps
-    ).prediction
+    plain = solvers.conjugate_gradient(Linear(), task, **options).prediction
     return gaps[:-1], gaps[-1], gap(plain, exact[None])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ... import constructions, solvers
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task
-from ...transformer import Transformer, run_with_cache
+from ...transformer import run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
@@ -52,14 +52,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 def degenerate_tasks(task: Task) -> Task:
     """Return the data sets in which CG divides by very small numbers, stacked."""
-    first = jnp.arange(task.num_supports) == 0
-    one = task.x * first[:, None].astype(task.x.dtype)
-    equal = jnp.broadcast_to(task.x[:1], task.x.shape)
-    x = jnp.stack([task.x, one, equal, task.x, task.x, task.x])
-    along = task.x[:, 0]
-    zero = jnp.zeros_like(task.y)
-    y = jnp.stack([zero, task.y, task.y, along, 1e-8 * task.y, 1e8 * task.y])
-    return Task(x=x, y=y, x_query=jnp.broadcast_to(task.x_query, (len(x), *task.x_query.shape)))
+    x, y = task.x, task.y
+    one, equal = jnp.zeros_like(x).at[0].set(x[0]), jnp.broadcast_to(x[:1], x.shape)
+    xs = jnp.stack([x, one, equal, x, x, x])
+    ys = jnp.stack([jnp.zeros_like(y), y, y, x[:, 0], 1e-8 * y, 1e8 * y])
+    return Task(x=xs, y=ys, x_query=jnp.broadcast_to(task.x_query, (6, *task.x_query.shape)))
 
 
 @every(2, static=("form", "config"))
@@ -68,21 +65,16 @@ def measure(task: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
     The counts are the numbers of NaN or infinite values in the run and in its gradients.
     """
-
-    def build(ridge: jax.Array) -> Transformer:
-        return constructions.conjugate_gradient(
-            Linear(), num_features=config.num_features, ridge=ridge, steps=config.steps, form=form
-        )
+    options = {"num_features": config.num_features, "steps": config.steps, "form": form}
 
     def bad(numbers: Any) -> jax.Array:
-        counts = [jnp.sum(~jnp.isfinite(part)) for part in jax.tree.leaves(numbers)]
-        return jnp.sum(jnp.stack(counts))
+        return jnp.stack([jnp.sum(~jnp.isfinite(part)) for part in jax.tree.leaves(numbers)]).sum()
 
-    ridge = jnp.asarray(config.ridge)
-    names = ("alpha", "r", "p", "prediction")
+    ridge, names = jnp.asarray(config.ridge), ("alpha", "r", "p", "prediction")
 
     def loss(y: jax.Array, x: jax.Array, ridge: jax.Array) -> tuple:
-        _, cache = run_with_cache(build(ridge), task.replace(x=x, y=y), names=names)
+        model = constructions.conjugate_gradient(Linear(), ridge=ridge, **options)
+        _, cache = run_with_cache(model, task.replace(x=x, y=y), names=names)
         # this loss scales with y, so it cannot overflow if y does not
         return jnp.sum(cache["prediction"][-1]), cache
 

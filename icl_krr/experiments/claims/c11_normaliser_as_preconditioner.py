@@ -8,14 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from ... import constructions
-from ...constructions import Softmax
 from ...kernels import Gaussian
 from ...numerics import matmul
 from ...tasks import GaussianProcess, sample
-from ...theory import log_sink
 from ...transformer import predict, run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, every, largest_gap, sizes, tidy
+from .measuring import Plot, Rows, every, largest_gap, sizes, softmax, tidy
 
 
 class Config(NamedTuple):
@@ -52,21 +50,14 @@ def measure(
     p, ridge, eta = config.num_features, 1e-3, 1.3
     process = GaussianProcess(Gaussian(), **sizes(config), num_queries=8)
     task, kernel = sample(key, process), Gaussian(lengthscale)
+    options = {"ridge": ridge, "steps": 2, "step_size": eta, "attention": softmax(kernel, task)}
     G, g = kernel(task.x, task.x), kernel(task.x_query, task.x)
     smooth = matmul(g, task.y) / jnp.sum(g, axis=1)
     found = predict(constructions.nadaraya_watson(kernel, num_features=p), task)
     head = jnp.max(jnp.abs(found - smooth)) / jnp.max(jnp.abs(task.y))
 
     def with_sink(c: jax.Array) -> tuple[jax.Array, jax.Array]:
-        model = constructions.richardson(
-            kernel,
-            num_features=p,
-            ridge=ridge,
-            steps=2,
-            step_size=eta,
-            sink=c,
-            attention=Softmax(log_sink=log_sink(kernel, task)),
-        )
+        model = constructions.richardson(kernel, num_features=p, sink=c, **options)
         alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
         sums = jnp.sum(G, axis=1) + c
         first = eta * task.y / sums

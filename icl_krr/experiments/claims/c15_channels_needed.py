@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,43 +13,8 @@ from ... import constructions, sketches, solvers
 from ...kernels import Kernel, Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, largest_gap, tidy
-
-
-class Channels(NamedTuple):
-    """A solver by name with its ridge, steps and further options."""
-
-    solver: str
-    ridge: float
-    steps: int
-    options: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {"ridge": self.ridge, "steps": self.steps, **dict(self.options)}
-
-    def build(self, kernel: Kernel, num_features: int, **sketch: jax.Array) -> Transformer:
-        construct = getattr(constructions, self.solver)
-        return construct(kernel, num_features=num_features, **self.arguments, **sketch)
-
-    def overhead(self, kernel: Kernel, num_features: int) -> int:
-        """The number c of channels of the construction that do not store features."""
-        return self.build(kernel, num_features).overhead
-
-    def gap(self, kernel: Kernel, task: Task, sketch: jax.Array) -> jax.Array:
-        """Return the largest of the gaps |slot - iterate| / |iterate| of the solver's states.
-
-        The model stores the features P^T x, the solver has the features x. The states are alpha,
-        the prediction at the queries and, if the model keeps it, r. |.| is a maximum over all
-        steps.
-        """
-        path = getattr(solvers, self.solver)(kernel, task, **self.arguments)
-        model = self.build(kernel, task.num_features, sketch=sketch)
-        names = tuple(name for name in ("alpha", "r", "prediction") if name in model.layout.names)
-        _, cache = run_with_cache(model, task, names=names)
-        return jnp.max(jnp.stack([largest_gap(cache[name], getattr(path, name)) for name in names]))
-
+from .claim import FAMILY, HOLDS, Claim, Unnamed, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, every, largest_gap, sizes, tidy
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -70,54 +36,69 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    p = config.num_features
-    process = LinearRegression(num_features=p, num_supports=config.num_supports)
-    tasks = draw_tasks(key, config.draws, process)
-    runs = [
-        Channels(solver, config.ridge, config.steps, tuple(options.items()))
-        for solver, options in (LAYOUTS[name] for name in config.layouts)
-    ]
-    gaps, own, of_twice = measure(key, tasks, Linear(), runs)
-    rows = tidy(
-        {"solver": config.layouts, "draw": range(config.draws), "p - m": (0, 1)},
-        gap=gaps,
-        c=own[:, None, None],
-    )
-    full, short = gaps.T  # [draw, run]
-    checks = {
+    tasks = draw_tasks(key, config.draws, LinearRegression(**sizes(config)))
+    gaps, own, of_twice = measure(key, tasks, Linear(), config.layouts, config)
+    axes = {"solver": config.layouts, "draw": range(config.draws), "p - m": (0, 1)}
+    rows = tidy(axes, gap=gaps, c=own[:, None, None])
+    jacobi = np.array(["Jacobi" in name for name in config.layouts])
+    grows = {
+        "c for 2 p features <= c for p features (Jacobi preconditioner: + p)": at_most(
+            of_twice, own + config.num_features * jacobi
+        )
+    }
+    return rows, judge(*named(checks_of(gaps) | grows))
+
+
+def checks_of(gaps: np.ndarray) -> dict[str, Unnamed]:
+    full, short = gaps.T  # [draw, layout]
+    return {
         "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
             full, 1e-9, stated=True
         ),
-        "c for 2 p features <= c for p features (Jacobi preconditioner: + p)": at_most(
-            of_twice, own + p * np.array(["Jacobi" in name for name in config.layouts])
-        ),
         "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
     }
-    return rows, judge(*named(checks))
 
 
 def measure(
-    key: jax.Array, tasks: Task, kernel: Kernel, runs: list[Channels]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the gaps [run, draw, 2] of `channel_gaps`, and c [run] for p and for 2 p features."""
-    draws, p = len(tasks.y), tasks.x.shape[-1]
-    keys = jax.random.split(key, draws)
-    gaps = np.stack([channel_gaps(keys, tasks, kernel, run) for run in runs])
-    own, of_twice = np.transpose(
-        [[run.overhead(kernel, size) for size in (p, 2 * p)] for run in runs]
-    )
-    return gaps, own, of_twice
+    key: jax.Array, tasks: Task, kernel: Kernel, layouts: Sequence[str], config: Any
+) -> tuple[np.ndarray, ...]:
+    """Return `channel_gaps` [layout, draw, 2], and c [layout] for p and for 2 p features.
 
-
-@every(together=True, static="run")
-def channel_gaps(turn: jax.Array, task: Task, kernel: Kernel, run: Channels) -> jax.Array:
-    """Return the gaps [draw, 2] for p and p - 1 feature channels in a random orthonormal basis.
-
-    p - 1 channels mean that one is 0.
+    c is the number of channels that do not store features.
     """
-    P = sketches.orthonormal(turn, task.num_features, task.num_features)
-    both = jnp.stack([P, P.at[:, -1].set(0)])
-    return jax.vmap(lambda P: run.gap(kernel, task, P))(both)
+    keys, p = jax.random.split(key, config.draws), config.num_features
+    gaps = [channel_gaps(keys, tasks, kernel, name, config.ridge, config.steps) for name in layouts]
+    numbers = {"ridge": config.ridge, "steps": config.steps}
+    c = [[build(name, kernel, size, **numbers).overhead for size in (p, 2 * p)] for name in layouts]
+    return np.stack(gaps), *np.transpose(c)
+
+
+def build(name: str, kernel: Kernel, num_features: int, **options: Any) -> Transformer:
+    solver, needs = LAYOUTS[name]
+    return getattr(constructions, solver)(kernel, num_features=num_features, **needs, **options)
+
+
+@every(together=True, static=("name", "ridge", "steps"))
+def channel_gaps(
+    turn: jax.Array, task: Task, kernel: Kernel, name: str, ridge: float, steps: int
+) -> jax.Array:
+    """Return the largest gaps |slot - iterate| / |iterate| [draw, 2] for p and p - 1 channels.
+
+    The model stores the features P^T x with a random orthonormal P, the solver has the features x.
+    p - 1 channels mean that one is 0. The slots are alpha, the prediction at the queries and, if
+    the model keeps it, r. |.| is a maximum over all steps.
+    """
+    p, (solver, needs) = task.num_features, LAYOUTS[name]
+    P = sketches.orthonormal(turn, p, p)
+    path = getattr(solvers, solver)(kernel, task, ridge=ridge, steps=steps, **needs)
+
+    def largest(P: jax.Array) -> jax.Array:
+        model = build(name, kernel, p, ridge=ridge, steps=steps, sketch=P)
+        slots = tuple(name for name in ("alpha", "r", "prediction") if name in model.layout.names)
+        _, cache = run_with_cache(model, task, names=slots)
+        return jnp.max(jnp.stack([largest_gap(cache[slot], getattr(path, slot)) for slot in slots]))
+
+    return jax.vmap(largest)(jnp.stack([P, P.at[:, -1].set(0)]))
 
 
 CLAIM = Claim(

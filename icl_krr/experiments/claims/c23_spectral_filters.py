@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, theory
-from ...kernels import Exponential, Linear
+from ...kernels import Exponential, Kernel, Linear
 from ...linalg import eigh
 from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
@@ -33,7 +33,7 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     family = LinearRegression(**sizes(config), condition=10.0)
     tasks = draw_tasks(key, config.draws, family)
-    top = float(jnp.max(jax.lax.map(lambda t: eigh(system(Linear(), t).gram)[0][-1], tasks)))
+    top = jnp.max(jax.lax.map(lambda task: theory.eigenvalues(Linear(), task)[-1], tasks))
     found = fields(measure(tasks, top, config))
     sigma, q, expected = found.sigma, found.q, found.expected
     size = np.max(np.abs(expected), axis=-1, keepdims=True)
@@ -61,16 +61,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-def fitted_filter(
-    hat_rows: jax.Array, gram: jax.Array, cross: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def filters(kernel: Kernel, task: Task, hat_rows: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the filter [L, n] that is nearest to the hat rows [L, q, n], and the rest [L].
 
     The rest is the share of the norm of the hat rows that the filter does not explain.
     """
-    _, vectors = eigh(gram)
-    c = cross @ vectors
-    h = hat_rows @ vectors
+    gram, cross, _ = system(kernel, task)
+    vectors = eigh(gram)[1]
+    c, h = cross @ vectors, hat_rows @ vectors
     size = jnp.maximum(jnp.sum(c * c, axis=0), jnp.finfo(c.dtype).tiny)
     q = jnp.sum(h * c[None], axis=1) / size[None]
     rest = jnp.linalg.norm(h - q[:, None] * c[None], axis=(1, 2)) / jnp.linalg.norm(h, axis=(1, 2))
@@ -79,43 +77,36 @@ def fitted_filter(
 
 @every()
 def measure(task: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]:
-    p, ridge, steps = config.num_features, config.ridge, config.steps
-    options = {"num_features": p, "ridge": ridge, "steps": steps}
-    bounds, eta = (ridge, top + ridge), 1 / top
-    models = (
-        constructions.gradient_descent(Linear(), step_size=eta, **options),
-        constructions.chebyshev(Linear(), spectrum=bounds, **options),
+    p, ridge = config.num_features, config.ridge
+    options = {"num_features": p, "ridge": ridge, "steps": config.steps}
+    bounds, eta, times = (ridge, top + ridge), 1 / top, range(1, config.steps + 1)
+    linear, kernel = Linear(), Exponential(float(p))
+    cg = constructions.conjugate_gradient(linear, num_features=p, ridge=ridge, steps=p + 2)
+    descent, chebyshev, of_cg, richardson = (
+        hat_matrix(partial(layerwise, model), task)
+        for model in (
+            constructions.gradient_descent(linear, step_size=eta, **options),
+            constructions.chebyshev(linear, spectrum=bounds, **options),
+            cg,
+            constructions.richardson(kernel, **options),
+        )
     )
-    cg = constructions.conjugate_gradient(Linear(), num_features=p, ridge=ridge, steps=p + 2)
-    kernel = Exponential(float(p))
-    preconditioned = constructions.richardson(kernel, **options)
-    gram, cross, _ = system(Linear(), task)
-    sigma = eigh(gram)[0]
-    seen = [fitted_filter(hat_rows(model, task)[1:], gram, cross) for model in models]
-    own = sigma[-p:]
-    steps_of = range(1, steps + 1)
-    expected = (
-        jnp.stack([theory.gradient_filter(own, ridge, eta, t) for t in steps_of]),
-        jnp.stack([theory.chebyshev_filter(own, ridge, bounds, t) for t in steps_of]),
-    )
-    done, _ = fitted_filter(hat_rows(cg, task)[-1:], gram, cross)
-    answer = predict(cg, task)
-    halfway = hat_rows(cg, task)[2] @ task.y - layerwise(cg, task)[2]
-    positive, crossed, _ = system(kernel, task)
-    _, away = fitted_filter(hat_rows(preconditioned, task)[-1:], positive, crossed)
+    sigma = theory.eigenvalues(linear, task)[-p:]
+    q, rest = zip(*(filters(linear, task, rows[1:]) for rows in (descent, chebyshev)), strict=True)
+    expected = [
+        [theory.gradient_filter(sigma, ridge, eta, t) for t in times],
+        [theory.chebyshev_filter(sigma, ridge, bounds, t) for t in times],
+    ]
+    halfway = of_cg[2] @ task.y - layerwise(cg, task)[2]
     return {
-        "sigma": own,
-        "q": jnp.stack([q[:, -p:] for q, _ in seen]),
-        "expected": jnp.stack(expected),
-        "converged": done[0, -p:],
-        "rest": jnp.stack([rest for _, rest in seen]),
-        "homogeneity": jnp.linalg.norm(halfway) / jnp.linalg.norm(answer),
-        "richardson": away[0],
+        "sigma": sigma,
+        "q": jnp.stack(q)[..., -p:],
+        "expected": jnp.array(expected),
+        "converged": filters(linear, task, of_cg[-1:])[0][0, -p:],
+        "rest": jnp.stack(rest),
+        "homogeneity": jnp.linalg.norm(halfway) / jnp.linalg.norm(predict(cg, task)),
+        "richardson": filters(kernel, task, richardson[-1:])[1],
     }
-
-
-def hat_rows(model, task: Task) -> jax.Array:
-    return hat_matrix(partial(layerwise, model), task)
 
 
 CLAIM = Claim(

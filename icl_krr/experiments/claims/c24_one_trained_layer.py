@@ -16,9 +16,7 @@ from ..shared.runs import load
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, tidy
 
-ANCHOR = 0.20468888
-"""Half the mean squared error of one tuned step as the literature quotes it for x ~ U(-1, 1) and
-w ~ N(0, I)."""
+ANCHOR = 0.20468888  # half the mean squared error of one tuned step, as the literature quotes it
 
 
 class Config(NamedTuple):
@@ -27,28 +25,17 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    """Compare the trained layer with one step of gradient descent.
-
-    The step size is tuned on separate tasks. The losses are rescaled to w ~ N(0, I).
-    """
     run = load("linear")
     family = dataclasses.replace(run.family, num_queries=1)  # pyright: ignore[reportArgumentType]
-    eta = best_step_size(draw_tasks(jax.random.fold_in(key, 0), config.tasks, family))
-    found = []
-    for i in range(1, config.draws + 1):
-        tasks = draw_tasks(jax.random.fold_in(key, i), config.tasks, family)
-        found.append(measure(run.model, tasks, eta))
+    keys = [jax.random.fold_in(key, i) for i in range(config.draws + 1)]
+    tune, *tasks = (draw_tasks(each, config.tasks, family) for each in keys)
+    eta = best_step_size(tune)
+    found = [measure(run.model, each, eta) for each in tasks]
     one_step, model, cosine, aligned = np.asarray(found, float).T
     p = run.recipe.task.num_features
-    half = p * one_step / 2  # the tasks have y = <x, w> / sqrt(p)
-    rows = tidy(
-        {"draw": range(config.draws)},
-        step=half,
-        model=p * model / 2,
-        ratio=model / one_step,
-        cosine=cosine,
-        **{"cosine of d f / d x": aligned},
-    )
+    half = p * one_step / 2  # the tasks have y = <x, w> / sqrt(p), here w ~ N(0, I)
+    columns = {"step": half, "model": p * model / 2, "ratio": model / one_step, "cosine": cosine}
+    rows = tidy({"draw": range(config.draws)}, **columns, **{"cosine of d f / d x": aligned})
     short = half.mean() / 4  # half the range of x: a quarter of the error
     checks = {
         "one tuned step, x ~ U(-1, 1): |half mean squared error / 0.20468888 - 1| <= 5 %": at_most(
@@ -69,7 +56,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 def one_step(task: Task) -> jax.Array:
     """Return the predictions of one step of size 1 from alpha = 0."""
-    return matmul(task.x_query, matmul(task.x.T, task.y[:, None]))[:, 0]
+    return matmul(task.x_query, matmul(task.x.T, task.y))
 
 
 @jax.jit
@@ -88,13 +75,9 @@ def measure(model: Transformer, tasks: Task, eta: jax.Array) -> tuple:
         return predict(model, task.replace(x_query=x_query, y_query=None))[0]
 
     slopes = jax.vmap(jax.grad(slope))(tasks.x_query, tasks)[:, 0]
-    expected = jax.vmap(lambda task: matmul(task.x.T, task.y[:, None])[:, 0])(tasks)
-    return (
-        jnp.mean((theirs - tasks.y_query) ** 2),
-        jnp.mean((ours - tasks.y_query) ** 2),
-        cosine(ours, theirs),
-        cosine(slopes, expected),
-    )
+    expected = jax.vmap(lambda task: matmul(task.x.T, task.y))(tasks)
+    losses = (jnp.mean((f - tasks.y_query) ** 2) for f in (theirs, ours))
+    return *losses, cosine(ours, theirs), cosine(slopes, expected)
 
 
 def cosine(a: jax.Array, b: jax.Array) -> jax.Array:

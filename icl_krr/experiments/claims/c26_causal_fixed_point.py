@@ -31,16 +31,8 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     gaps, state, distance = map(np.asarray, measure(jax.random.split(key, config.draws), config))
-    rows = tidy(
-        {
-            "draw": range(config.draws),
-            "model": MODELS,
-            "mask": MASKS,
-            "step": range(config.steps + 1),
-        },
-        gap=gaps,
-    )
-    final = gaps[..., -1]
+    axes = {"draw": range(config.draws), "model": MODELS, "mask": MASKS}
+    rows, final = tidy(axes | {"step": range(config.steps + 1)}, gap=gaps), gaps[..., -1]
     checks = {
         "exclusive mask: |alpha - a| / |a| after the last step <= 1e-9, "
         "(tril(K, -1) + ridge I) a = y": at_most(final[:, :, 0], 1e-9),
@@ -57,13 +49,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """Return gaps [draw, model, mask, step], gaps of the state, and distances from KRR."""
     n, p = config.num_supports, config.num_features
-    family = LinearRegression(**sizes(config))
     common = {"num_features": p, "ridge": RIDGE, "steps": config.steps}
     descent = constructions.gradient_descent(Linear(), step_size=STEP, **common)
     ball = constructions.heavy_ball(Linear(), step_size=STEP, momentum=0.2, **common)
     models = (descent, ball, constructions.richardson(Gaussian(1.0), **common))
-    task = sample(key, family)
-    gaps = []
+    task, gaps = sample(key, LinearRegression(**sizes(config))), []
     for model, kernel in zip(models, (Linear(), Linear(), Gaussian(1.0)), strict=True):
         K = kernel(task.x, task.x)
         for mask, last in zip(MASKS, (-1, 0), strict=True):
@@ -72,11 +62,12 @@ def measure(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
             path = run_with_cache(causal(model, mask), task)[1]["alpha"]
             gaps.append(gap(path, limit[None]))
     alpha = run_with_cache(causal(descent, MASKS[0]), task)[1]["alpha"][-1]
-    return (
-        jnp.stack(gaps).reshape(len(MODELS), len(MASKS), -1),
-        gap(matmul(task.x.T, alpha[:, None])[:, 0], delta_net(task.x, task.y)),
-        distance_from_krr(task, alpha),
-    )
+    state = gap(matmul(task.x.T, alpha), delta_net(task.x, task.y))
+    # f and f* at all supports, from the supports before each one
+    f = matmul(jnp.tril(Linear()(task.x, task.x), -1), alpha)
+    exact = solvers.prefix_conjugate_gradient(Linear(), task, ridge=RIDGE, steps=2 * p)
+    gaps = jnp.stack(gaps).reshape(len(MODELS), len(MASKS), -1)
+    return gaps, state, gap(f, exact.along[-1][:n])
 
 
 def causal(model: Transformer, mask: str) -> Transformer:
@@ -92,14 +83,6 @@ def delta_net(x: jax.Array, y: jax.Array) -> jax.Array:
         return state + (y - jnp.sum(state * x)) * x / RIDGE, None
 
     return jax.lax.scan(step, jnp.zeros_like(x[0]), (x, y))[0]
-
-
-def distance_from_krr(task, alpha: jax.Array) -> jax.Array:
-    """|f - f*| / |f*| over all supports, with f* from the supports before each one."""
-    f = matmul(jnp.tril(Linear()(task.x, task.x), -1), alpha[:, None])[:, 0]
-    steps = 2 * task.num_features
-    exact = solvers.prefix_conjugate_gradient(Linear(), task, ridge=RIDGE, steps=steps)
-    return gap(f, exact.along[-1][: task.num_supports])
 
 
 CLAIM = Claim(

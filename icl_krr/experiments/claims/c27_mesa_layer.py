@@ -11,7 +11,7 @@ import numpy as np
 from ... import constructions
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
-from ...transformer import run_with_cache
+from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, tidy
 
@@ -25,17 +25,18 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, n = jax.random.split(key, config.draws), config.num_supports
-    found = {p: [np.asarray(v) for v in measure(keys, p, n)] for p in config.features}
-    rows = []
-    for p, (gaps, _) in found.items():
+    keys, rows = jax.random.split(key, config.draws), []
+    found = {p: np.asarray(measure(keys, p, config.num_supports)) for p in config.features}
+    for p, gaps in found.items():
         axes = {"p": [p], "draw": range(config.draws), "step": range(gaps.shape[1])}
         rows += tidy(axes, gap=gaps.max(axis=2)[None])
-    after = np.stack([gaps[:, p].max(axis=1) for p, (gaps, _) in found.items()], axis=1)
-    before = np.stack([gaps[:, p - 1].max(axis=1) for p, (gaps, _) in found.items()], axis=1)
-    early = [[gaps[:, i, i] for i in range(1, p)] for p, (gaps, _) in found.items()]
+    before, after = (
+        np.stack([gaps[:, p - left].max(axis=1) for p, gaps in found.items()], axis=1)
+        for left in (1, 0)
+    )
+    early = [[gaps[:, i, i] for i in range(1, p)] for p, gaps in found.items()]
     short = np.stack([np.max(each, axis=0) for each in early], axis=1)
-    blocks = np.stack([blocks for _, blocks in found.values()], axis=1)
+    blocks = [mesa(p).blocks_per_step for p in config.features]
     checks = {
         "after p steps: |w - w*| / |w*| <= 1e-8 at every support, "
         "w* is ridge regression on the prefix": at_most(after, 1e-8, stated=True),
@@ -46,24 +47,30 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
+def mesa(p: int) -> Transformer:
+    options = {"num_features": p, "ridge": RIDGE, "steps": 2 * p}
+    return constructions.prefix_conjugate_gradient(Linear(), **options)
+
+
 @every(static=("p", "n"))
-def measure(key: jax.Array, p: int, n: int) -> tuple[jax.Array, jax.Array]:
-    """Return gaps [draw, step, support] and blocks per step."""
-    family = LinearRegression(num_features=p, num_supports=n)
-    model = constructions.prefix_conjugate_gradient(
-        Linear(), num_features=p, ridge=RIDGE, steps=2 * p
-    )
-    task = sample(key, family)
-    w = run_with_cache(model, task, names=("w",))[1]["w"][:, 1 : n + 1]
-    best = jax.vmap(lambda i: ridge_regression(task, jnp.arange(n) < i))(jnp.arange(n))
+def measure(key: jax.Array, p: int, n: int) -> jax.Array:
+    """Return |w - w*| / |w*| [draw, step, support]."""
+    task = sample(key, LinearRegression(num_features=p, num_supports=n))
+    w = run_with_cache(mesa(p), task, names=("w",))[1]["w"][:, 1 : n + 1]
+    best = regression_on_prefixes(task, RIDGE)[:n]
     size = jnp.linalg.norm(best, axis=1)
-    gaps = jnp.linalg.norm(w - best[None], axis=2) / jnp.where(size > 0, size, 1)[None]
-    return gaps, jnp.asarray(model.blocks_per_step)
+    return jnp.linalg.norm(w - best[None], axis=2) / jnp.where(size > 0, size, 1)[None]
 
 
-def ridge_regression(task: Task, seen: jax.Array, ridge: jax.Array | float = RIDGE) -> jax.Array:
-    x, y = jnp.where(seen[:, None], task.x, 0), jnp.where(seen, task.y, 0)
-    return jnp.linalg.solve(x.T @ x + ridge * jnp.eye(x.shape[1]), x.T @ y)
+def regression_on_prefixes(task: Task, ridge: jax.Array | float) -> jax.Array:
+    """The weights w* [n + 1, p] of ridge regression on the first 0, ..., n supports."""
+
+    def on(i: jax.Array) -> jax.Array:
+        seen = jnp.arange(task.num_supports) < i
+        x, y = jnp.where(seen[:, None], task.x, 0), jnp.where(seen, task.y, 0)
+        return jnp.linalg.solve(x.T @ x + ridge * jnp.eye(x.shape[1]), x.T @ y)
+
+    return jax.vmap(on)(jnp.arange(task.num_supports + 1))
 
 
 CLAIM = Claim(

@@ -34,27 +34,29 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys = jax.random.split(key, config.draws)
     parts = [[np.asarray(v) for v in measure(keys, n, config)] for n in config.n]
-    low, high, floor = (np.stack([part[k] for part in parts], axis=1) for k in range(3))
-    errors = [part[3:] for part in parts]  # [n][solver][draw, step]
-    tail = np.stack([chebyshev[:, 1:] for _, chebyshev in errors], axis=1)
-    steps = np.stack([[first_below(e, LIMIT) for e in pair] for pair in errors], axis=-1)
-    steps = np.moveaxis(steps, 1, 0)  # [draw, solver, n]
+    low, high, slow, fast = zip(*parts, strict=True)
+    found = [[first_below(error, LIMIT) for error in solver] for solver in (slow, fast)]
+    steps = np.transpose(found, (2, 0, 1))  # [draw, solver, n]
     rows = tidy({"draw": range(config.draws), "solver": SOLVERS, "n": config.n}, steps=steps)
     t = jnp.arange(1.0, config.steps[1] + 1)
-    lows = [config.ridge / (n + config.ridge) for n in config.n]
-    bound = np.stack([theory.chebyshev_rate(low, 1.0, t) for low in lows]) + 1e-12
+    floor = config.ridge / (np.array(config.n) + config.ridge)
+    bound = np.stack([theory.chebyshev_rate(lowest, 1.0, t) for lowest in floor]) + 1e-12
     slopes = [exponent(config.n, chebyshev) for _, chebyshev in steps]
     over = [
         np.asarray(of_budget(keys, theory.budget(error, n, OF_BUDGETS), n)) / error
         for error, n in config.budgets
     ]
     checks = {
-        "largest eigenvalue of (D + ridge I)^-1 A <= 1": at_most(high, 1.0),
-        "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": at_least(low, floor),
-        "Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t": at_most(tail, bound[None]),
+        "largest eigenvalue of (D + ridge I)^-1 A <= 1": at_most(np.transpose(high), 1.0),
+        "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": at_least(
+            np.transpose(low), floor
+        ),
+        "Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t": at_most(
+            np.stack(fast, axis=1)[..., 1:], bound
+        ),
         "Chebyshev: steps to error 1e-2 ~ n^a with a in [0.35, 0.6]": within(slopes, 0.35, 0.6),
         "steps of Richardson (step size 1.9) / steps of Chebyshev >= 0.5 sqrt(n)": at_least(
-            steps[:, 0] / steps[:, 1], 0.5 * np.sqrt(np.array(config.n))[None]
+            steps[:, 0] / steps[:, 1], 0.5 * np.sqrt(config.n)
         ),
         "steps and table width of theory.budget(e, n, ridge): |f - f*| / largest |y| <= e": at_most(
             np.stack(over, axis=1), 1.0
@@ -65,38 +67,32 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every(static=("n", "config"))
 def measure(key: jax.Array, n: int, config: Config) -> tuple[jax.Array, ...]:
-    """Return extreme eigenvalues, the bound on the smallest, and errors of both solvers."""
+    """Return extreme eigenvalues, and the errors of both solvers after every step."""
     ridge = config.ridge
-    process = GaussianProcess(KERNEL, num_supports=n, num_queries=1)
     common = {"num_features": 2, "ridge": ridge}
     slow, fast = config.steps
     models = (
         constructions.richardson(KERNEL, steps=slow, step_size=1.9, **common),
         constructions.preconditioned_chebyshev(KERNEL, steps=fast, num_supports=n, **common),
     )
-    task = sample(key, process)
+    task = sample(key, GaussianProcess(KERNEL, num_supports=n, num_queries=1))
     sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
     A = system(KERNEL, task).gram + ridge * jnp.eye(n)
     exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
-    errors = []
-    for model in models:
-        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
-        error = theory.energy_norm(A, alpha - exact[None])
-        errors.append(error / error[0])
-    return sigma[0], sigma[-1], jnp.asarray(ridge / (n + ridge)), *errors
+    paths = (run_with_cache(model, task, names=("alpha",))[1]["alpha"] for model in models)
+    errors = (theory.energy_norm(A, alpha - exact[None]) for alpha in paths)
+    return sigma[0], sigma[-1], *(error / error[0] for error in errors)
 
 
 @every(static=("budget", "n"))
 def of_budget(key: jax.Array, budget: theory.Budget, n: int) -> jax.Array:
     """Return the largest error at the queries over the largest |y|, with tables, for each draw."""
-    ridge = OF_BUDGETS
-    process = GaussianProcess(KERNEL, num_supports=n, num_queries=8)
-    options = {"num_features": 2, "ridge": ridge, "steps": budget.steps, "num_supports": n}
-    task = sample(key, process)
+    options = {"num_features": 2, "ridge": OF_BUDGETS, "steps": budget.steps, "num_supports": n}
+    task = sample(key, GaussianProcess(KERNEL, num_supports=n, num_queries=8))
     twin = constructions.preconditioned_chebyshev(KERNEL, **options)
     tables = ReLU(budget.width, operand_bounds(twin, task))
     model = constructions.preconditioned_chebyshev(KERNEL, arithmetic=tables, **options)
-    gap = predict(model, task) - solvers.exact(KERNEL, task, ridge=ridge).prediction
+    gap = predict(model, task) - solvers.exact(KERNEL, task, ridge=OF_BUDGETS).prediction
     return jnp.max(jnp.abs(gap)) / jnp.max(jnp.abs(task.y))
 
 

@@ -18,11 +18,7 @@ NOISE = 0.5
 
 
 class Config(NamedTuple):
-    """Settings of the experiment.
-
-    `sizes` are numbers n of supports. `dimensions` are those of queries and keys for the gradient
-    with respect to the logits.
-    """
+    """Settings; `sizes` are numbers of supports, `dimensions` those of queries and keys."""
 
     draws: int = 16
     sizes: tuple[int, ...] = (64, 128, 256, 512, 1024)
@@ -33,13 +29,9 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    rows, checks = [], {}
-    for place in PLACES:
-        found, own = estimator(place, config, key)
-        rows += found
-        checks |= own
-    found, own = gradients(config, key)
-    return rows + found, judge(*named(checks | own))
+    parts = [*(estimator(place, config, key) for place in PLACES), gradients(config, key)]
+    checks = {name: check for _, own in parts for name, check in own.items()}
+    return [row for rows, _ in parts for row in rows], judge(*named(checks))
 
 
 def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict]:
@@ -49,42 +41,28 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     both = [smoother(keys, jnp.array([*h, fixed]), place, size) for size in config.sizes]
     error, squares = (np.array(part) for part in zip(*both, strict=True))
     mse = np.mean(error**2 + NOISE * squares, axis=(1, 3))
-    bias = np.sqrt(np.mean(np.mean(error[-1], axis=0) ** 2, axis=-1))
-    variance = NOISE * np.mean(squares[-1], axis=(0, 2))
-    curvature = laplacian(queries(place), place)
-    size = float(jnp.sqrt(jnp.mean(theory.smoothing_bias(curvature, 1.0) ** 2)))
-    expected = [theory.smoothing_bias(jnp.array(2 * size), scale) for scale in h]
-    noise = [
-        [
-            theory.smoothing_variance(scale, d, num_supports=n, density=place.density, noise=NOISE)
-            for scale in (*h, 1.0)
-        ]
-        for n in config.sizes
-    ]
-    spread = np.array(noise)
+    bias = np.sqrt(np.mean(np.mean(error[-1, :, :-1], axis=0) ** 2, axis=-1))
+    variance = NOISE * np.mean(squares[-1, :, :-1], axis=(0, 2))
+    # both by theory, of many supports at every bandwidth, and at bandwidth 1
+    curvature = jnp.sqrt(jnp.mean(laplacian(queries(place), place) ** 2))
+    *expected, unit = [float(theory.smoothing_bias(curvature, scale)) for scale in (*h, 1.0)]
+    noise = partial(theory.smoothing_variance, dimension=d, density=place.density, noise=NOISE)
+    spread = np.array([noise(scale, num_supports=config.sizes[-1]) for scale in h])
+    units = [noise(1.0, num_supports=n) for n in config.sizes]
     best = np.array([best_of(h, each[:-1]) for each in mse])
-    predicted = [float(theory.best_bandwidth(size, v, d)) for v in spread[:, -1]]
-    rows = tidy(
-        {"inputs": [place.name], "n": config.sizes, "bandwidth": [*h.tolist(), fixed]},
-        **{"mean squared error": mse[None]},
-    )
-    rows += tidy(
-        {"inputs": [place.name], "n": config.sizes},
-        **{
-            "best bandwidth": best[:, 0],
-            "bandwidth by theory": predicted,
-            "error at the best bandwidth": best[:, 1],
-        },
-    )
-    rows += tidy(
-        {"inputs": [place.name], "n": config.sizes[-1:], "bandwidth": h},
-        bias=bias[:-1],
-        variance=variance[:-1],
-        **{"bias by theory": np.array(expected), "variance by theory": spread[-1, :-1]},
-    )
+    axes = {"inputs": [place.name], "n": config.sizes}
+    rows = tidy(axes | {"bandwidth": [*h, fixed]}, **{"mean squared error": mse[None]})
+    at_best = {
+        "best bandwidth": best[:, 0],
+        "bandwidth by theory": [theory.best_bandwidth(unit, v, d) for v in units],
+        "error at the best bandwidth": best[:, 1],
+    }
+    rows += tidy(axes, **at_best)
+    by_theory = {"bias by theory": expected, "variance by theory": spread}
+    last = axes | {"n": config.sizes[-1:], "bandwidth": h}
+    rows += tidy(last, bias=bias, variance=variance, **by_theory)
     slope = partial(exponent, config.sizes)
-    name, n = place.name, f"n = {config.sizes[-1]}"
-    small = slice(2, 5)
+    name, n, small = place.name, f"n = {config.sizes[-1]}", slice(2, 5)
     return rows, {
         f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}": within(
             slope(best[:, 1]), -4 / (d + 4) - 0.1, -4 / (d + 4) + 0.1
@@ -93,10 +71,10 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
             slope(best[:, 0]), -1 / (d + 4) - 0.07, -1 / (d + 4) + 0.07
         ),
         f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3": within(
-            bias[:-1][small] / np.array(expected)[small], 0.7, 1.3
+            bias[small] / np.array(expected[small]), 0.7, 1.3
         ),
         f"{name}: variance / (noise / (n density (2 sqrt(pi) h)^d)) in [0.85, 1.15], {n}": within(
-            variance[:-1] / spread[-1, :-1], 0.85, 1.15
+            variance / spread, 0.85, 1.15
         ),
         f"{name}, temperature fixed at 1 / sqrt(p): error at {n} / error at n = "
         f"{config.sizes[0]} is >= 0.7": at_least(mse[-1, -1] / mse[0, -1], 0.7),
@@ -111,17 +89,11 @@ def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:
 
 
 def gradients(config: Config, key: jax.Array) -> tuple[Rows, dict]:
-    found = logit_gradients(
-        jax.random.split(key, config.tasks),
-        jnp.array(config.dimensions),
-        size=config.num_supports,
-        most=max(config.dimensions),
-    )
-    size, variance = np.median(found[0], axis=(0, 3)), np.mean(found[1], axis=0)
-    rows = tidy(
-        {"d": config.dimensions, "scale": ("1 / sqrt(d)", "1")},
-        **{"norm of the gradient": size, "variance of the logits": variance},
-    )
+    grid = jax.random.split(key, config.tasks), jnp.array(config.dimensions, float)
+    norms, squares = logit_gradients(*grid, config.num_supports, max(config.dimensions))
+    size, variance = np.median(norms, axis=(0, 3)), np.mean(squares, axis=0)
+    columns = {"norm of the gradient": size, "variance of the logits": variance}
+    rows = tidy({"d": config.dimensions, "scale": ("1 / sqrt(d)", "1")}, **columns)
     first, last = config.dimensions[0], config.dimensions[-1]
     return rows, {
         "logits <x, z> / sqrt(d): variance, mean over d, in [0.85, 1.15] (our numbers)": within(

@@ -9,21 +9,10 @@ import numpy as np
 
 from ... import constructions, theory
 from ...kernels import Exponential
+from . import scores
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, fields, tidy
-from .scores import (
-    BIASES,
-    EQUAL,
-    FORMS,
-    INDEFINITE,
-    KEY_BIAS,
-    UNEQUAL,
-    draw,
-    opposite_pairs,
-    outputs,
-    trained,
-    transposed,
-)
+from .scores import BIASES, EQUAL, FORMS, INDEFINITE, KEY_BIAS, UNEQUAL
 
 TEMPERATURE = 4.0
 
@@ -43,19 +32,12 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     found = fields(measure(jax.random.split(key, config.draws), config))
     change, cycle, solver, pair = found.change, found.cycle, found.solver, found.pair
-    rows = tidy(
-        {"draw": range(config.draws), "weights": FORMS},
-        **{
-            "asymmetry of the scores": cycle,
-            "change by biases or weights": change,
-            "gap of conjugate gradient": solver,
-        },
-    )
-    of_trained = {}
-    for name in config.runs:
-        more, own = trained(name, config.tasks, key)
-        rows += more
-        of_trained |= own
+    columns = {
+        "asymmetry of the scores": cycle,
+        "change by biases or weights": change,
+        "gap of conjugate gradient": solver,
+    }
+    rows = tidy({"draw": range(config.draws), "weights": FORMS}, **columns)
     checks = {
         "|head - sum_j s(x, x_j) y_j / sum_j s(x, x_j)| / |y|_max <= 1e-12, "
         "s(x, z) = exp(<W_Q x, W_K z> / temperature)": at_most(found.head, 1e-12, stated=True),
@@ -80,46 +62,49 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         "unequal W_Q and W_K: gap of conjugate gradient to (S + ridge I)^-1 y, "
         "median, >= 5 %": at_least(np.median(solver[:, UNEQUAL]), 0.05),
-        **of_trained,
     }
+    for name in config.runs:
+        more, own = scores.trained(name, config.tasks, key)
+        rows, checks = rows + more, checks | own
     return rows, judge(*named(checks))
 
 
 def measure(keys: jax.Array, config: Config) -> dict[str, np.ndarray]:
     """Compare the models with direct formulas [draw, form]."""
     n = config.num_supports
-    tasks, w_query, w_key = draw(keys, p=config.num_features, n=n, q=config.num_queries)
+    tasks, w_query, w_key = scores.draw(keys, p=config.num_features, n=n, q=config.num_queries)
     kernel, width = Exponential(TEMPERATURE), config.num_features + 1
     smoother = constructions.nadaraya_watson(kernel, num_features=width)
     solver = constructions.conjugate_gradient(
         kernel, num_features=width, ridge=config.ridge, steps=2 * n, attention="softmax"
     )
-    prediction, solved, found = map(np.asarray, outputs(smoother, solver, tasks, w_query, w_key))
-    forms, opposite = opposite_pairs(smoother, w_query[:, INDEFINITE], w_key[:, INDEFINITE])
+    found = scores.outputs(tasks, (w_query, w_key), smoother, solver)
+    prediction, solved, logits = map(np.asarray, found)
+    forms, opposite = scores.opposite_pairs(w_query[:, INDEFINITE], w_key[:, INDEFINITE], smoother)
     pair = np.linalg.eigvalsh(np.exp(opposite))[:, 0]
     expected = [float(theory.opposite_pair_eigenvalue(form, TEMPERATURE)) for form in forms]
     y = np.asarray(tasks.y)
     x = np.concatenate([tasks.x, tasks.x_query], axis=1)[:, None]
-    matrix = transposed(np.asarray(w_query)) @ np.asarray(w_key) / TEMPERATURE
-    # the key bias multiplies rows, and the query bias multiplies columns: if the rows are
-    # multiplied by the factors of the columns instead, the softmax is the same
+    matrix = np.asarray(w_query).mT @ np.asarray(w_key) / TEMPERATURE
+    # the key bias multiplies rows, the query bias columns: if the rows are multiplied by the
+    # factors of the columns instead, the softmax is the same
     turned = matrix.copy()
     turned[..., :-1, -1] = matrix[..., -1, :-1]
-    scores, balanced = (np.exp(x @ each @ transposed(x[:, :, :n])) for each in (matrix, turned))
+    own, balanced = (np.exp(x @ each @ x[:, :, :n].mT) for each in (matrix, turned))
     smoothed, smooth = (
         np.einsum("dfqn,dn->dfq", each[:, :, n:], y) / np.sum(each[:, :, n:], axis=-1)
-        for each in (scores, balanced)
+        for each in (own, balanced)
     )
     sigma = np.linalg.eigvalsh(balanced[:, :INDEFINITE, :n])
-    square = found[:, :, :n]
-    odd = square - transposed(square)
+    square = logits[:, :, :n]
+    odd = square - square.mT
     # entry i belongs to the three supports i, i + 1 and i + 2
     cycle = sum(
         np.diagonal(np.roll(odd, (-i, -j), axis=(2, 3)), axis1=2, axis2=3)
         for i, j in ((0, 1), (1, 2), (2, 0))
     )
-    alpha = np.linalg.solve(scores[:, :, :n] + config.ridge * np.eye(n), y[:, None, :, None])
-    exact = (scores[:, :, n:] @ alpha)[..., 0]
+    alpha = np.linalg.solve(own[:, :, :n] + config.ridge * np.eye(n), y[:, None, :, None])
+    exact = (own[:, :, n:] @ alpha)[..., 0]
     size = np.max(np.abs(y), axis=1)[:, None]
     return {
         "head": np.max(np.abs(prediction - smoothed), axis=2) / size,

@@ -10,9 +10,9 @@ import numpy as np
 
 from ... import constructions, theory
 from ...kernels import Linear
-from ...tasks import LinearRegression, Task, sample
+from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, predict_along, run_with_cache
-from .c27_mesa_layer import ridge_regression
+from .c27_mesa_layer import regression_on_prefixes
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, exponent, tidy
 
@@ -32,20 +32,12 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, n = jax.random.split(key, config.draws), config.num_supports
-    found = [[np.asarray(v) for v in measure(keys, r, config)] for r in config.ridges]
-    gaps, blocks = (np.stack(part, axis=1) for part in zip(*found, strict=True))
-    rows = tidy(
-        {
-            "draw": range(config.draws),
-            "ridge": config.ridges[1:2],
-            "solver": LINES,
-            "supports before": range(n + 1),
-        },
-        gap=gaps[:, 1:2],
-    )
+    gaps, blocks = map(np.asarray, measure(keys, jnp.asarray(config.ridges), config))
+    axes = {"draw": range(config.draws), "ridge": config.ridges[1:2], "solver": LINES}
+    rows = tidy(axes | {"supports before": range(n + 1)}, gap=gaps[:, 1:2])
     late = np.median(gaps[..., n // 2 :], axis=-1)  # [draw, ridge, line]
     slopes = [exponent(config.ridges[2:], gap[2:, 0]) for gap in late]
-    mesa, chebyshev = blocks[..., 0], blocks[..., 1]
+    ratio = blocks[..., 0] / blocks[..., 1]
     checks = {
         "ridge = k(x, x), delta rule with step 1 / ridge: "
         "median |f - f*| / size of f* over the second half >= 0.05": at_least(late[:, 1, 0], 0.05),
@@ -57,16 +49,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         "Mesa: |f - f*| / size of f* <= 1e-8 everywhere": at_most(gaps[:, :, 2], 1e-8),
         "ridge = k(x, x) / 10: blocks to a gap of 1e-3 everywhere: Mesa / Chebyshev <= 1": at_most(
-            mesa[:, 0] / chebyshev[:, 0], 1.0
+            ratio[:, 0], 1.0
         ),
-        "ridge = 100 k(x, x): the same: Chebyshev / Mesa <= 1": at_most(
-            chebyshev[:, 2] / mesa[:, 2], 1.0
-        ),
+        "ridge = 100 k(x, x): the same: Chebyshev / Mesa <= 1": at_most(1 / ratio[:, 2], 1.0),
     }
     return rows, judge(*named(checks))
 
 
-@every()
+@every(1, 1)
 def measure(key: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
     """Return gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap.
 
@@ -74,37 +64,34 @@ def measure(key: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array
     square of its predictions at all positions. The normalised delta rule has the step size with the
     smallest median gap on this task.
     """
-    n, p = config.num_supports, FEATURES
-    family = LinearRegression(num_features=p, num_supports=n, noise=0.1)
-    ridge = ridge * p
-    few, many = config.steps
-    task = sample(key, family)
-    exact = prefix_regression(task, ridge)
-    gap = lambda f: jnp.abs(f - exact) / jnp.sqrt(jnp.mean(exact**2))  # noqa: E731
+    n, (few, many) = config.num_supports, config.steps
+    task = sample(key, LinearRegression(num_features=FEATURES, num_supports=n, noise=0.1))
+    ridge = ridge * FEATURES
+    points = jnp.concatenate([task.x, task.x_query])
+    exact = jnp.sum(regression_on_prefixes(task, ridge) * points, axis=1)
+    size = jnp.sqrt(jnp.mean(exact**2))
 
     def online(step_size: jax.Array | float, normalised: bool = False) -> jax.Array:
-        sizes = {"num_features": p, "steps": n, "normalised": normalised}
-        model = constructions.delta_rule(Linear(), step_size=step_size, **sizes)
-        return gap(predict_along(model, task))
+        options = {"num_features": FEATURES, "steps": n, "normalised": normalised}
+        model = constructions.delta_rule(Linear(), step_size=step_size, **options)
+        return jnp.abs(predict_along(model, task) - exact) / size
+
+    def path(model: Transformer) -> jax.Array:
+        """The gaps at all supports and queries after every step."""
+        w = run_with_cache(model, task, names=("w",))[1]["w"][:, 1:]
+        return jnp.abs(jnp.sum(w * points[None], axis=2) - exact[None]) / size
 
     tuned = jax.vmap(lambda rate: online(rate, normalised=True))(jnp.asarray(RATES))
     best = tuned[jnp.argmin(jnp.median(tuned[:, n // 2 :], axis=1))]
-    common = {"num_features": p, "ridge": ridge}
+    common = {"num_features": FEATURES, "ridge": ridge}
     bounds = theory.prefix_bounds(Linear(), task, ridge=ridge)
     models = (
         constructions.prefix_conjugate_gradient(Linear(), steps=few, **common),
         constructions.prefix_chebyshev(Linear(), steps=many, spectrum=bounds, **common),
     )
-    paths = [jax.vmap(gap)(path_along(model, task)) for model in models]
+    paths = [path(model) for model in models]
     blocks = [blocks_to(m, path) for m, path in zip(models, paths, strict=True)]
-    ends = [path[-1] for path in paths]
-    return jnp.stack([online(1 / ridge), best, *ends]), jnp.stack(blocks)
-
-
-def path_along(model: Transformer, task: Task) -> jax.Array:
-    """The predictions at all supports and queries after every step."""
-    w = run_with_cache(model, task, names=("w",))[1]["w"][:, 1:]
-    return jnp.sum(w * jnp.concatenate([task.x, task.x_query])[None], axis=2)
+    return jnp.stack([online(1 / ridge), best, *(path[-1] for path in paths)]), jnp.stack(blocks)
 
 
 def blocks_to(model: Transformer, path: jax.Array) -> jax.Array:
@@ -112,12 +99,6 @@ def blocks_to(model: Transformer, path: jax.Array) -> jax.Array:
     small = jnp.max(path, axis=1) <= LIMIT
     blocks = len(model.weights.prologue) + model.blocks_per_step * jnp.argmax(small)
     return jnp.where(jnp.any(small), blocks.astype(path.dtype), jnp.inf)
-
-
-def prefix_regression(task: Task, ridge: jax.Array) -> jax.Array:
-    n = task.num_supports
-    w = jax.vmap(lambda i: ridge_regression(task, jnp.arange(n) < i, ridge))(jnp.arange(n + 1))
-    return jnp.sum(w * jnp.concatenate([task.x, task.x_query]), axis=1)
 
 
 CLAIM = Claim(

@@ -13,7 +13,7 @@ from ...kernels import Linear
 from ...numerics import matmul
 from ...probes import round_slots
 from ...tasks import Task
-from ...transformer import Transformer, run_with_hooks
+from ...transformer import run_with_hooks
 from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, gap, tidy
@@ -42,12 +42,10 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, conditions = jax.random.split(key, config.draws), jnp.asarray(config.conditions)
-    each = [measure(keys, conditions, jnp.asarray(c[3]), c[:3], config) for c in CASES]
-    gaps = np.stack(each, axis=1)  # [draw, case, condition]
+    gaps = np.stack([measure(keys, conditions, case, config) for case in CASES], axis=1)
     names = [f"{s}: {', '.join(slots)} in {d}, |x| = {f:g}" for s, slots, d, f in CASES]
-    rows = tidy(
-        {"draw": range(config.draws), "case": names, "condition": config.conditions}, gap=gaps
-    )
+    axes = {"draw": range(config.draws), "case": names, "condition": config.conditions}
+    rows = tidy(axes, gap=gaps)
     of_cg, of_chebyshev = gaps[:, STATE_OF_CG], gaps[:, STATE_OF_CHEBYSHEV]
     lowest = smallest_eigenvalues(keys, conditions[-1], config.num_supports)
     checks = {
@@ -73,22 +71,25 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@every(1, 1, static=("rounding", "config"))
-def measure(
-    key: jax.Array, condition: jax.Array, length: jax.Array, rounding: tuple, config: Config
-) -> jax.Array:
+@every(1, 1, static=("case", "config"))
+def measure(key: jax.Array, condition: jax.Array, case: tuple, config: Config) -> jax.Array:
     """Return |f - f*| / |f*| at the queries [draw, condition]; f* is exact ridge regression."""
-    solver, slots, dtype = rounding
+    solver, slots, dtype, length = case
     task = regression(key, length, config.num_supports)
     top = theory.eigenvalues(Linear(), task)[-1]
     ridge = top / (condition - 1)
-    model = build(solver, ridge, top)
+    # a solver at each token, with its state C in a slot
+    common = {"num_features": FEATURES, "ridge": ridge, "stores_sums": True}
+    if solver == CONJUGATE:
+        model = constructions.prefix_conjugate_gradient(Linear(), steps=2 * FEATURES, **common)
+    else:
+        bounds = (ridge, top + ridge)
+        model = constructions.prefix_chebyshev(Linear(), steps=STEPS, spectrum=bounds, **common)
     exact = solvers.exact(Linear(), task, ridge=ridge).prediction
-    f = run_with_hooks(model, task, round_slots(model, dict.fromkeys(slots, dtype)))
-    return gap(f, exact)
+    return gap(run_with_hooks(model, task, round_slots(model, dict.fromkeys(slots, dtype))), exact)
 
 
-def regression(key: jax.Array, length: jax.Array, num_supports: int) -> Task:
+def regression(key: jax.Array, length: float, num_supports: int) -> Task:
     """Linear regression on x of this length in a subspace, so that C has eigenvalues 0."""
     at, true, noise = jax.random.split(key, 3)
     x = of_rank(RANK, at, "1/sqrt i", FEATURES, num_supports + 16)
@@ -98,20 +99,11 @@ def regression(key: jax.Array, length: jax.Array, num_supports: int) -> Task:
     return Task(x=length * x[:num_supports], y=y, x_query=length * x[num_supports:])
 
 
-def build(solver: str, ridge: jax.Array, top: jax.Array) -> Transformer:
-    """A solver at each token, with its state C in a slot."""
-    common = {"num_features": FEATURES, "ridge": ridge, "stores_sums": True}
-    if solver == CONJUGATE:
-        return constructions.prefix_conjugate_gradient(Linear(), steps=2 * FEATURES, **common)
-    bounds = (ridge, top + ridge)
-    return constructions.prefix_chebyshev(Linear(), steps=STEPS, spectrum=bounds, **common)
-
-
 @every(static="num_supports")
 def smallest_eigenvalues(key: jax.Array, condition: jax.Array, num_supports: int) -> jax.Array:
     """The smallest eigenvalue of C + ridge I over the ridge, with C in bfloat16, for each draw."""
     info = jnp.finfo("bfloat16")
-    x = regression(key, jnp.ones(()), num_supports).x
+    x = regression(key, 1.0, num_supports).x
     C = matmul(x.T, x)
     ridge = jnp.linalg.eigvalsh(C)[-1] / (condition - 1)
     C = jax.lax.reduce_precision(C, info.nexp, info.nmant)

@@ -11,6 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ... import theory
+from ...constructions import Softmax
+from ...kernels import Kernel
+from ...tasks import Task
 from ..shared.draws import draw_tasks as draw_tasks, project as project
 from ..shared.rows import Plot as Plot, Rows as Rows, tidy as tidy
 
@@ -47,6 +51,11 @@ def every(
         return program
 
     return decorate
+
+
+def softmax(kernel: Kernel, task: Task) -> Softmax:
+    """Softmax attention with a sink that recovers the products with K on this task."""
+    return Softmax(log_sink=theory.log_sink(kernel, task))
 
 
 def sizes(config: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from ...tasks import Task
 from ...transformer import Block, Heads, Transformer, predict, predict_batch
 from ..shared.runs import load
 from .claim import at_least, at_most
-from .measuring import Rows, draw_tasks, tidy
+from .measuring import Rows, draw_tasks, every, tidy
 
 PARTS = ("all", "symmetric", "symmetric, no negative eigenvalues", "antisymmetric")
 
@@ -51,58 +50,48 @@ def logits(model: Transformer, task: Task) -> jax.Array:
     return matmul(group.query(stream)[1:], group.key(stream)[1 : n + 1].T)
 
 
-@partial(jax.jit, static_argnames=("p", "n", "q"))
-def draw(keys: jax.Array, *, p: int, n: int, q: int) -> tuple[Task, jax.Array, jax.Array]:
+@every(static=("p", "n", "q"))
+def draw(key: jax.Array, *, p: int, n: int, q: int) -> tuple[Task, jax.Array, jax.Array]:
     """Draw a task for each key, and W_Q and W_K of every form [draw, form, p + 1, p + 1].
 
     The last feature is the constant 1, and its weights are the biases.
     """
-
-    def once(key: jax.Array) -> tuple[Task, jax.Array, jax.Array]:
-        points, outputs, weights, biases = jax.random.split(key, 4)
-        x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
-        task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
-        plain, other = jnp.pad(
-            jax.random.normal(weights, (2, p, p)) / np.sqrt(p), ((0, 0), (0, 1), (0, 1))
-        )
-        b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
-        turned = plain.at[0].multiply(-1)
-        w_query = jnp.stack([plain, plain, plain + b_query, turned, plain])
-        return task, w_query, jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
-
-    return jax.vmap(once)(keys)
+    points, outputs, weights, biases = jax.random.split(key, 4)
+    x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
+    task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
+    square = jax.random.normal(weights, (2, p, p)) / np.sqrt(p)
+    plain, other = jnp.pad(square, ((0, 0), (0, 1), (0, 1)))
+    b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
+    turned = plain.at[0].multiply(-1)
+    w_query = jnp.stack([plain, plain, plain + b_query, turned, plain])
+    return task, w_query, jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
 
 
-@jax.jit
+@every(together=True, static=())
 def outputs(
-    smooth: Transformer, solve: Transformer, tasks: Task, w_query: jax.Array, w_key: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    task: Task, weights: tuple[jax.Array, jax.Array], smooth: Transformer, solve: Transformer
+) -> tuple[jax.Array, ...]:
     """Return predictions of a smoother and of a solver, and logits [draw, form, ...]."""
 
-    def form(task: Task, w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
+    def form(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
         head, solver = (project(model, w_query, w_key) for model in (smooth, solve))
         return predict(head, task), predict(solver, task), logits(head, task)
 
-    each = jax.vmap(form, in_axes=(None, 0, 0))
-    return jax.lax.map(lambda draw: each(*draw), (tasks, w_query, w_key))
+    return jax.vmap(form)(*weights)
 
 
-@jax.jit
+@every(together=True, static=())
 def opposite_pairs(
-    smooth: Transformer, w_query: jax.Array, w_key: jax.Array
+    w_query: jax.Array, w_key: jax.Array, smooth: Transformer
 ) -> tuple[jax.Array, jax.Array]:
     """Return W_Q^T W_K [draw, p, p], and its logits at u and -u [draw, 2, 2].
 
     The point u is the eigenvector of the smallest eigenvalue.
     """
-
-    def pair(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        matrix = matmul(w_query.T, w_key)[:-1, :-1]
-        u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
-        task = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
-        return matrix, logits(project(smooth, w_query, w_key), task)[:2]
-
-    return jax.vmap(pair)(w_query, w_key)
+    matrix = matmul(w_query.T, w_key)[:-1, :-1]
+    u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
+    task = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
+    return matrix, logits(project(smooth, w_query, w_key), task)[:2]
 
 
 def per_head(read: Read, heads: int, slot: str) -> np.ndarray:
@@ -113,13 +102,8 @@ def per_head(read: Read, heads: int, slot: str) -> np.ndarray:
 def matrices(block: Block) -> np.ndarray:
     """W_Q^T W_K of every layer and head [layer, head, width, width]."""
     (group,) = block.attention
-    return per_head(group.query, group.heads, "stream") @ transposed(
-        per_head(group.key, group.heads, "stream")
-    )
-
-
-def transposed(matrix: np.ndarray) -> np.ndarray:
-    return np.swapaxes(matrix, -1, -2)
+    query, key = (per_head(read, group.heads, "stream") for read in (group.query, group.key))
+    return query @ key.mT
 
 
 def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +114,7 @@ def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
     scale = np.asarray(block.attention_norm["stream"].scale)[:, None, :]
     centre = np.eye(scale.shape[-1]) - 1 / scale.shape[-1]
     own = centre @ (scale[..., None] * matrices(block) * scale[..., None, :]) @ centre
-    even = (own + transposed(own)) / 2
+    even = (own + own.mT) / 2
     sigma = np.linalg.eigvalsh(even)
     asymmetry = np.linalg.norm(own - even, axis=(2, 3)) / np.linalg.norm(own, axis=(2, 3))
     return asymmetry, sigma[..., 0] / np.max(np.abs(sigma), axis=-1)
@@ -141,16 +125,14 @@ def keep(model: Transformer, part: str) -> Transformer:
     (block,) = model.weights.steps
     (group,) = block.attention
     whole = matrices(block)
-    even = (whole + transposed(whole)) / 2
-    kept = {"all": whole, "symmetric": even, "antisymmetric": whole - even}.get(part)
-    if kept is None:
-        sigma, vectors = np.linalg.eigh(even)
-        kept = (vectors * np.maximum(sigma, 0)[..., None, :]) @ transposed(vectors)
+    even = (whole + whole.mT) / 2
+    sigma, vectors = np.linalg.eigh(even)
+    positive = (vectors * np.maximum(sigma, 0)[..., None, :]) @ vectors.mT
+    kept = (whole, even, positive, whole - even)[PARTS.index(part)]
     # the factors of columns, which the softmax sees: the biases of queries and of the LayerNorm
-    keys = transposed(per_head(group.key, group.heads, "stream"))
-    column = per_head(group.query, group.heads, "one") @ keys
+    keys = per_head(group.key, group.heads, "stream").mT
     beta = np.asarray(block.attention_norm["stream"].bias)[:, None, None, :]
-    column = column + beta @ (whole - kept)
+    column = per_head(group.query, group.heads, "one") @ keys + beta @ (whole - kept)
 
     def read(**parts: np.ndarray) -> Read:
         blocks = {
@@ -172,17 +154,15 @@ def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, dict]:
     asymmetry, negative = spectrum(model.weights.steps[0])
     tasks = draw_tasks(key, count, run.family)
     zero = float(jnp.mean(tasks.y_query**2))
-    parts = {part: float(loss(keep(model, part), tasks)) for part in PARTS}
-    layers, heads = asymmetry.shape
-    rows = tidy(
-        {"run": [name], "layer": range(layers), "head": range(heads)},
-        **{
-            "antisymmetric part / all": asymmetry[None],
-            "smallest eigenvalue / largest |eigenvalue|": negative[None],
-        },
-    )
-    rows += tidy({"run": [name], "kept part": PARTS}, loss=[[parts[part] for part in PARTS]])
-    whole, symmetric, positive, antisymmetric = (parts[part] for part in PARTS)
+    losses = [float(loss(keep(model, part), tasks)) for part in PARTS]
+    layers, heads = map(range, asymmetry.shape)
+    columns = {
+        "antisymmetric part / all": asymmetry[None],
+        "smallest eigenvalue / largest |eigenvalue|": negative[None],
+    }
+    rows = tidy({"run": [name], "layer": layers, "head": heads}, **columns)
+    rows += tidy({"run": [name], "kept part": PARTS}, loss=[losses])
+    whole, symmetric, positive, antisymmetric = losses
     return rows, {
         f"{name}: |antisymmetric part of W_Q^T W_K| / |W_Q^T W_K|, "
         "median over heads, >= 0.5": at_least(np.median(asymmetry), 0.5),

@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import constructions
 from ...kernels import Exponential, Gaussian
+from ...probes import hat_matrix
 from ...tasks import Task
 from ...transformer import Transformer, predict
 from .measuring import every
@@ -57,38 +58,27 @@ def laplacian(x: jax.Array, place: Inputs) -> jax.Array:
     return -4 * (1 - u * u) * jnp.cos(2 * u) + 2 * place.dimension * u * jnp.sin(2 * u)
 
 
-def with_weights(model: Transformer, task: Task) -> tuple[jax.Array, jax.Array]:
-    """Return the prediction of a head [q] and the weights [q, n] with which it averages y."""
-
-    def head(y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        prediction = predict(model, task.replace(y=y))
-        return prediction, prediction
-
-    weights, prediction = jax.jacrev(head, has_aux=True)(task.y)
-    return prediction, weights
+def weights(model: Transformer, task: Task) -> jax.Array:
+    """The weights [q, n] with which a head averages y."""
+    return hat_matrix(lambda task: predict(model, task)[None], task)[0]
 
 
-@every(static=("place", "size"))
+@every(1, 1, static=("place", "size"))
 def smoother(
-    key: jax.Array, bandwidths: jax.Array, place: Inputs, size: int
+    key: jax.Array, bandwidth: jax.Array, place: Inputs, size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return errors without noise, and the sums of squared weights [draw, bandwidth, query]."""
-    x_query = queries(place)
-    x = points(key, size, place)
+    x, x_query = points(key, size, place), queries(place)
     task = Task(x=x, y=regression(x), x_query=x_query)
-
-    def head(bandwidth: jax.Array) -> tuple[jax.Array, jax.Array]:
-        kernel = place.kernel.of_temperature(bandwidth**2)
-        model = constructions.nadaraya_watson(kernel, num_features=place.p)
-        prediction, weights = with_weights(model, task)
-        return prediction - regression(x_query), jnp.sum(weights**2, axis=1)
-
-    return jax.lax.map(head, bandwidths)
+    kernel = place.kernel.of_temperature(bandwidth**2)
+    model = constructions.nadaraya_watson(kernel, num_features=place.p)
+    error = predict(model, task) - regression(x_query)
+    return error, jnp.sum(weights(model, task) ** 2, axis=1)
 
 
-@every(static=("size", "most"))
+@every(1, 1, static=("size", "most"))
 def logit_gradients(
-    key: jax.Array, dimensions: jax.Array, *, size: int, most: int
+    key: jax.Array, d: jax.Array, size: int, most: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return norms [draw, d, scale, query] of gradients and variances [draw, d, scale] of logits.
 
@@ -96,20 +86,15 @@ def logit_gradients(
     logits has the entries w_j (y_j - f).
     """
     x = jax.random.normal(key, (size + QUERIES, most))
+    # features after the d-th are zero, so that all d share one program
+    x = jnp.where((jnp.arange(most, dtype=x.dtype) < d)[None], x, 0)
     y = jax.random.normal(jax.random.fold_in(key, 1), (size,))
+    task = Task(x=x[:size], y=y, x_query=x[size:])
 
-    def at(d: jax.Array) -> tuple[jax.Array, jax.Array]:
-        # features after the d-th are zero, so that all d share one program
-        own = jnp.where((jnp.arange(most, dtype=x.dtype) < d)[None], x, 0)
-        task = Task(x=own[:size], y=y, x_query=own[size:])
+    def head(temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
+        kernel = Exponential(temperature)
+        model = constructions.nadaraya_watson(kernel, num_features=most)
+        slopes = weights(model, task) * (y[None] - predict(model, task)[:, None])
+        return jnp.linalg.norm(slopes, axis=1), jnp.mean(kernel.log(task.x_query, task.x) ** 2)
 
-        def head(temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
-            kernel = Exponential(temperature)
-            model = constructions.nadaraya_watson(kernel, num_features=most)
-            f, weights = with_weights(model, task)
-            norms = jnp.linalg.norm(weights * (y[None] - f[:, None]), axis=1)
-            return norms, jnp.mean(kernel.log(task.x_query, task.x) ** 2)
-
-        return jax.lax.map(head, jnp.stack([jnp.sqrt(d), jnp.ones(())]))
-
-    return jax.lax.map(at, dimensions.astype(x.dtype))
+    return jax.lax.map(head, jnp.stack([jnp.sqrt(d), jnp.ones(())]))
