@@ -1,4 +1,4 @@
-"""The largest error of random features over all queries and keys in a ball, for C33."""
+"""Errors of random features: at given points, for C21 and C48, and in a ball, for C33."""
 
 from __future__ import annotations
 
@@ -8,6 +8,29 @@ import jax
 import jax.numpy as jnp
 
 from ...numerics import matmul
+from ...sketches import RandomFeatures
+
+
+def block_means(phi: RandomFeatures, x: jax.Array, z: jax.Array, block: int) -> jax.Array:
+    """Estimate k(x, z) from so many frequencies in turn [blocks, n, m]."""
+    # positive features have one feature for each frequency, the others a cosine and a sine
+    count = len(phi.frequencies)
+    parts = [phi(points).reshape(len(points), -1, count // block, block) for points in (x, z)]
+    return count / block * jnp.einsum("ipbc,jpbc->bij", *parts, precision="highest")
+
+
+def estimates(
+    phi: RandomFeatures, x: jax.Array, z: jax.Array, widths: tuple[int, ...], block: int
+) -> jax.Array:
+    """Estimate k(x, z) from the first features of a map, for each width [width, n, m]."""
+    sums = jnp.cumsum(block_means(phi, x, z, block), axis=0)
+    counts = [width * len(phi.frequencies) // (phi.width * block) for width in widths]
+    return jnp.stack([sums[count - 1] / count for count in counts])
+
+
+def shares(weights: jax.Array) -> jax.Array:
+    """Attention weights with the sum 1, from estimates of the kernel [..., query, support]."""
+    return weights / jnp.sum(weights, axis=-1, keepdims=True)
 
 
 def score_error(
