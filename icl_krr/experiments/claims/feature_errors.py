@@ -34,19 +34,16 @@ def shares(weights: jax.Array) -> jax.Array:
 
 
 def score_error(
-    pair: jax.Array, frequencies: jax.Array, weights: jax.Array, d: jax.Array, positive: bool
+    pair: jax.Array, frequencies: jax.Array, weights: jax.Array, d: jax.Array
 ) -> jax.Array:
     """The error of the estimate of exp(<q, k> / sqrt(d)) for a pair (q, k) [2, d]."""
     q, k = pair
     half = jnp.sum(pair * pair) / (2 * jnp.sqrt(d))
-    if positive:
-        estimate = jnp.sum(weights * jnp.exp(matmul(frequencies, q + k) - half))
-    else:
-        estimate = jnp.exp(half) * jnp.sum(weights * jnp.cos(matmul(frequencies, q - k)))
+    estimate = jnp.exp(half) * jnp.sum(weights * jnp.cos(matmul(frequencies, q - k)))
     return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / jnp.sqrt(d)))
 
 
-@partial(jax.jit, static_argnames=("widths", "starts", "steps", "positive"))
+@partial(jax.jit, static_argnames=("widths", "starts", "steps"))
 def largest(
     keys: jax.Array,
     frequencies: jax.Array,
@@ -56,7 +53,6 @@ def largest(
     widths: tuple[int, ...],
     starts: int,
     steps: int,
-    positive: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Look for the largest error in the ball, from below: by gradient ascent.
 
@@ -71,10 +67,7 @@ def largest(
         return jnp.linalg.norm(x, axis=-1, keepdims=True)
 
     def search(key, own, weights, radius, d):
-        value = jax.vmap(
-            jax.value_and_grad(partial(score_error, positive=positive)),
-            in_axes=(0, None, None, None),
-        )
+        value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
         start = jax.random.normal(key, (starts, 2, own.shape[1]))
         used = jnp.arange(own.shape[1], dtype=own.dtype) < d
         start = jnp.where(used[None, None], start, 0)
