@@ -103,9 +103,8 @@ def one_query(d: int, n: int, kind: str = "") -> float:
     model = attention(d, kind)
 
     def count(queries: int) -> float:
-        task = Task(
-            jnp.zeros((n, d)), jnp.zeros((n, model.spec.num_outputs)), jnp.zeros((queries, d))
-        )
+        sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
+        task = Task(*(jnp.zeros(size) for size in sizes))
         return program.lower(model, task).cost_analysis()["flops"]
 
     return count(2) - count(1)
