@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,9 +93,10 @@ def attention(d: int, kind: str = "") -> Transformer:
     if not kind:
         kernel = Exponential(float(np.sqrt(d)))
         return constructions.nadaraya_watson(kernel, num_features=d, num_outputs=d)
-    options = {"num_features": d, "num_outputs": d + 1, "steps": 1}
     kernel = Features(drawn(jax.random.key(0), d, kind))
-    return constructions.gradient_descent(kernel, ridge=1.0, step_size=1.0, **options)
+    return constructions.gradient_descent(
+        kernel, num_features=d, num_outputs=d + 1, ridge=1.0, steps=1, step_size=1.0
+    )
 
 
 def one_query(d: int, n: int, kind: str = "") -> float:
@@ -105,7 +106,8 @@ def one_query(d: int, n: int, kind: str = "") -> float:
     def count(queries: int) -> float:
         sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
         task = Task(*(jnp.zeros(size) for size in sizes))
-        return program.lower(model, task).cost_analysis()["flops"]
+        cost: Any = program.lower(model, task).cost_analysis()
+        return cost["flops"]
 
     return count(2) - count(1)
 

@@ -40,9 +40,7 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, widths, found = jax.random.split(key, config.tasks), np.array(config.widths), []
     for p, temperature in product(config.p, TEMPERATURES):
-        kernel, ridge = family(temperature)
-        common = sizes(config) | {"num_features": p, "inputs": "sphere"}
-        tasks = draw_tasks(key, config.tasks, GaussianProcess(kernel, noise=ridge, **common))
+        tasks = draw_tasks(key, config.tasks, family(p, temperature, config))
         found += [measure(keys, tasks, temperature, p, kind, config) for kind in KINDS]
     shape = len(config.p), len(TEMPERATURES), len(KINDS), config.tasks
     # medians over the tasks [p, temperature, kind, draw, width]
@@ -59,7 +57,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     orthogonal = mean(apart[:, :, :, 1] / apart[:, :, :, 0])  # [p, temperature, kind]
     positive = apart[-1, :, 0] / apart[-1, :, 1]  # [temperature, draw, width]
     head, solver = enough
-    first = jax.tree.map(lambda leaf: leaf[:2], (keys, tasks))
     checks = {
         "norm p^(1/4): distance of orthogonal / of independent frequencies, mean over m, <= 1": (
             at_most(orthogonal[:, WARM], 1.0, stated=True)
@@ -87,14 +84,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             head[0, COLD, 0] / head[0, WARM, 0], 8.0
         ),
         "linear attention on the features: gaps of its head and of conjugate gradient to the same "
-        "by algebra <= 1e-6": at_most(literal(*first, config), 1e-6),
+        "by algebra <= 1e-6": at_most(literal(keys[:2], config), 1e-6),
     }
     return rows, judge(*named(checks))
 
 
-def family(temperature: float | jax.Array) -> tuple[Exponential, jax.Array]:
-    """The kernel, and the ridge, which is the variance of the noise and a tenth of k(x, x)."""
-    return Exponential(temperature), 0.1 * jnp.exp(1 / jnp.asarray(temperature))
+def family(p: int, temperature: float | jax.Array, config: Config) -> GaussianProcess:
+    """Gaussian processes. The variance of the noise, also the ridge, is a tenth of k(x, x)."""
+    kernel, noise = Exponential(temperature), 0.1 * jnp.exp(1 / jnp.asarray(temperature))
+    return GaussianProcess(kernel, noise, num_features=p, inputs="sphere", **sizes(config))
 
 
 @every(together=True, static=("p", "kind", "config"))
@@ -107,7 +105,8 @@ def measure(
     mean squared relative error of the kernel. A quotient has the risk with the features over the
     risk with the kernel.
     """
-    kernel, ridge = family(temperature)
+    process = family(p, temperature, config)
+    kernel, ridge = process.kernel, process.noise
     exact = kernel(task.x_query, task.x), kernel(task.x, task.x)
 
     def risks(cross: jax.Array, gram: jax.Array) -> jax.Array:
@@ -130,15 +129,16 @@ def measure(
     return jax.vmap(errors)(jax.tree.map(lambda *leaves: jnp.stack(leaves), *maps))
 
 
-@every(together=True)
-def literal(key: jax.Array, task: Task, config: Config) -> jax.Array:
+@every()
+def literal(key: jax.Array, config: Config) -> jax.Array:
     """Return the gaps of two models of linear attention to what the features give, by algebra.
 
     One step of gradient descent of size 1 from alpha = 0 predicts the sums of y and of ones with
     the weights phi(x)^T phi(x_j). Their quotient is the head.
     """
-    kernel, ridge = family(TEMPERATURES[COLD])
     p = config.p[-1]
+    process = family(p, TEMPERATURES[COLD], config)
+    task, kernel, ridge = process.sample(key), process.kernel, process.noise
     phi = positive_features(key, kernel, num_features=p, width=config.widths[0])
     options = {"num_features": p, "sketch": phi}
     model = constructions.gradient_descent(kernel, ridge=1.0, steps=1, step_size=1.0, **options)
