@@ -106,9 +106,8 @@ def measure(
         model = constructions.richardson(
             KERNEL, num_features=2, attention=Softmax(log_sink=log_sink), **options
         )
-        names = "alpha", "prediction"
-        cache = run_with_cache(model, task, names=names)[1]
-        return cache[names[0]], cache[names[1]]
+        cache = run_with_cache(model, task, names=("alpha", "prediction"))[1]
+        return cache["alpha"], cache["prediction"]
 
     alpha, f = iterates(theory.log_sink(KERNEL, task))
     oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
@@ -132,7 +131,7 @@ CLAIM = Claim(
     "predictions too: |f_t - f*| is at most |(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| times the "
     "factor of the rate to the power t. The MLPs here multiply and divide exactly. C14 has plain "
     "ReLU MLPs instead, and states their width. The queries read their normaliser from a sink. "
-    "Its weight need not depend on the task: the number of supports does for all tasks.",
+    "Its weight need not depend on the task: the number n of supports works for all tasks.",
     corrected="ours",
     source="Yan et al. 2026, abstract",
     quote="a standard softmax-attention transformer can approximate the KRR predictor during its "

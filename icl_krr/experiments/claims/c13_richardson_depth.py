@@ -162,7 +162,7 @@ def worst_errors(A: jax.Array, sums: jax.Array, cross: jax.Array, eta: jax.Array
         errors = matmul(left * ((1 - eta * sigma) ** t / sigma)[None], right)
         return jnp.max(jnp.sum(jnp.abs(errors), axis=1))
 
-    return jax.lax.map(at, jnp.asarray(GRID))
+    return jax.lax.map(at, jnp.asarray(GRID, sigma.dtype))
 
 
 CLAIM = Claim(
