@@ -10,6 +10,7 @@ import numpy as np
 
 import icl_krr as ik
 from icl_krr.bench.contest import Contest, compete
+from icl_krr.experiments.claims.c47_cost_of_a_query import attention, projections
 
 KERNEL, P, STEPS = ik.Exponential(1.0), 8, 8
 
@@ -37,6 +38,38 @@ def crossover(quick: bool) -> dict[str, float]:
         figures[f"gap to softmax, m = {m}, n = {grid[-1]}"] = gap
         figures[f"n where they meet, m = {m}"] = meeting(grid, ratios)
     return figures
+
+
+def one_query(quick: bool) -> dict[str, float]:
+    """Microseconds that one more query takes: a softmax head and m = d log d positive features.
+
+    The sums over n supports are known by then. A query's time is the difference between 1000 and
+    200 queries, divided by 800; "n where they meet" is as in `crossover`.
+    """
+    grid = (16, 64) if quick else (16, 32, 64, 128, 256, 512, 1000)
+    figures: dict[str, float] = {}
+    for d in (8,) if quick else (8, 16, 32, 64):
+        m, ratios = projections(d), []
+        for n in grid:
+            medians = []
+            for queries in (200, 1000):
+                ours, exact = (of_queries(d, n, queries, kind) for kind in ("positive", ""))
+                contest = Contest("queries", f"d = {d}", ours, {"softmax": exact}, tolerance=None)
+                medians.append([row.median_ms for row in compete(contest, 1 if quick else 25)])
+            times = (np.array(medians[1]) - medians[0]) / 0.8
+            ratios.append(times[0] / times[1])
+            for name, value in zip((f"m = {m} features", "softmax"), times, strict=True):
+                figures[f"us for a query, {name}, d = {d}, n = {n}"] = float(value)
+        figures[f"n where queries cost the same, d = {d}, m = {m}"] = meeting(grid, ratios)
+    return figures
+
+
+def of_queries(d: int, n: int, queries: int, kind: str) -> Callable[[], jax.Array]:
+    model, forward = attention(d, kind), jax.jit(ik.predict)
+    sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
+    keys = jax.random.split(jax.random.key(0), 3)
+    task = ik.Task(*(jax.random.normal(*pair) for pair in zip(keys, sizes, strict=True)))
+    return lambda: forward(model, task)
 
 
 def features(m: int) -> ik.sketches.RandomFeatures:

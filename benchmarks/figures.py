@@ -23,7 +23,7 @@ from icl_krr.transformer import forward
 
 from . import records
 from .claims import costs, emulation, route_a, tables
-from .features import crossover
+from .features import crossover, one_query
 
 LINEAR = ik.Linear()
 
@@ -120,7 +120,7 @@ def main() -> None:
         doubles = (keystone, hat_matrix, route_a, tables, emulation)
         report["float64"] = {f.__name__: f(args.quick) for f in doubles}
     again = () if args.quick else (route_a, emulation)
-    singles = (costs, *again, compilation, crossover)
+    singles = (costs, *again, compilation, crossover, one_query)
     report["float32"] = {f.__name__: f(args.quick) for f in singles}
     for dtype in ("float64", "float32"):
         for name, figures in report[dtype].items():

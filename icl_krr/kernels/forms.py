@@ -55,7 +55,7 @@ class Diagonal(NamedTuple):
 
 @readable
 class FeatureLayer(NamedTuple):
-    r"""Features $\phi(x) = B^T e^{\langle t, x \rangle - \delta |Ux|^2} g(W U x + b)$ of an MLP.
+    r"""Features $\phi(x) = s B^T e^{\langle t, x \rangle - \delta |Ux|^2} g(W U x + b)$ of an MLP.
 
     Attributes:
         projection: matrix $U$ [d, p], or None for the identity.
@@ -66,6 +66,7 @@ class FeatureLayer(NamedTuple):
         damping: scalar $\delta$; default None, zero.
         mix: matrix $B$ [h, m]; default None, the identity.
         tilt: vector $t$ [p], only with `frequencies`; default None, zero.
+        scale: scalar $s$, not with "identity"; default None, 1.
 
     >>> FeatureLayer(projection=None).is_read
     True
@@ -78,6 +79,7 @@ class FeatureLayer(NamedTuple):
     damping: Any = None
     mix: Any = None
     tilt: Any = None
+    scale: Any = None
 
     @property
     def is_read(self) -> bool:

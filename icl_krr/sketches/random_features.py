@@ -68,13 +68,14 @@ class RandomFeatures:
             dtype: floating-point dtype of the weights of the layer.
         """
         frequencies, damping = (xp.asarray(v, dtype) for v in (self.frequencies, self.damping))
-        mix = np.eye(self.width, dtype=dtype) / np.sqrt(len(frequencies)).astype(dtype)
+        layer = FeatureLayer(self.projection, "exp", frequencies, None, damping)
+        layer = layer._replace(scale=1 / np.sqrt(len(frequencies)).astype(dtype))
         if self.kind == "positive":
-            return FeatureLayer(self.projection, "exp", frequencies, None, damping, mix)
+            return layer
         # sin(h) = cos(h - pi / 2)
         turns = np.repeat(np.asarray([0, -np.pi / 2], dtype), len(frequencies))
         both = xp.concatenate([frequencies, frequencies])
-        return FeatureLayer(self.projection, "cos", both, turns, damping, mix)
+        return layer._replace(function="cos", frequencies=both, offsets=turns)
 
 
 def positive_features(

@@ -16,9 +16,9 @@ from .slots import SUPPORTS_AND_QUERIES
 
 
 def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
-    """Add phi(x) = B^T e^(<t, x> - damping |Ux|^2) g(W U x + b) to a slot, see `FeatureLayer`."""
+    """Add phi(x) = s B^T e^(<t, x> - damping |Ux|^2) g(W U x + b) to a slot, see `FeatureLayer`."""
     x, here = m.projected(layer), m.inside(SUPPORTS_AND_QUERIES)
-    count = len(layer.frequencies)
+    here, count = here if layer.scale is None else layer.scale * here, len(layer.frequencies)
     if layer.function == "identity" and layer.tilt is None:
         m.add(x @ xp.matmul(layer.frequencies.T, layer.mix), to=to)
         return

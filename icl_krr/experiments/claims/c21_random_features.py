@@ -15,6 +15,7 @@ from ...sketches import RandomFeatures, positive_features, trigonometric_feature
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
+from .feature_errors import block_means, estimates, shares
 from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
@@ -108,15 +109,6 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
     """
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 
-    def singles(phi: RandomFeatures, x: jax.Array, z: jax.Array) -> jax.Array:
-        # each feature, or each pair of cosine and sine, is one independent estimate
-        count = len(phi.frequencies)
-        return count * jnp.sum((phi(x) * phi(z)).reshape(-1, count), axis=0)
-
-    def estimates(single: jax.Array) -> jax.Array:
-        sums, per = jnp.cumsum(single), most // len(single)
-        return jnp.stack([sums[m // per - 1] / (m // per) for m in config.widths])
-
     def once(key: jax.Array) -> tuple[jax.Array, ...]:
         at, own = jax.random.split(key)
         x, z = unit_pair(at, config)
@@ -125,10 +117,10 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
             positive_features(own, kernel, num_features=p, width=most),
             trigonometric_features(own, kernel, num_features=p, width=most),
         )
-        true, single = kernel(x, z)[0, 0], [singles(phi, x, z) for phi in maps]
-        found = jnp.stack([estimates(values) for values in single])
+        true = kernel(x, z)[0, 0]
+        found = jnp.stack([estimates(phi, x, z, config.widths, p)[:, 0, 0] for phi in maps])
         # p features in turn are orthogonal
-        blocks = jnp.stack(single[:2]).reshape(2, -1, p).mean(axis=-1)
+        blocks = jnp.stack([block_means(phi, x, z, p)[:, 0, 0] for phi in maps[:2]])
         positive, waves = (
             jnp.stack([variance(x[0], z[0], config.temperature, m) for m in config.widths])
             for variance in (theory.positive_variance, theory.trigonometric_variance)
@@ -155,8 +147,7 @@ def excess(key: jax.Array, task: Task, config: Config) -> jax.Array:
     options = {"num_features": p, "width": 2 * p, "orthogonal": False}
 
     def outside(phi: RandomFeatures, task: Task) -> jax.Array:
-        weights = phi(task.x_query) @ phi(task.x).T
-        f, y = weights @ task.y / jnp.sum(weights, axis=1), task.y
+        f, y = shares(phi(task.x_query) @ phi(task.x).T) @ task.y, task.y
         return jnp.max(jnp.maximum(f - jnp.max(y), jnp.min(y) - f)) / jnp.ptp(y)
 
     maps = positive_features, trigonometric_features

@@ -15,13 +15,12 @@ from ...sketches import trigonometric_features
 from ...tasks import Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .feature_errors import largest, score_error
+from .feature_errors import largest
 from .measuring import Plot, Rows, every, exponent, tidy
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)
 ERROR = 0.5
-COUNTS = (16, 64, 256)
 
 
 def radius(scaling: int, d: int) -> float:
@@ -46,30 +45,17 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, dims, widths = jax.random.split(key, config.draws), config.dimensions, config.widths
     frequencies = jnp.stack([drawn(keys, d, config) for d in dims])
     radii = np.array([[radius(s, d) for d in dims] for s in range(len(SCALINGS))])
-    search = partial(
-        largest, keys, frequencies, widths=widths, starts=config.starts, steps=config.steps
-    )
-    sizes = jnp.array(dims, frequencies.dtype)
-    error, places = (np.asarray(part) for part in search(jnp.asarray(radii), sizes))
-    rivals, _ = search(jnp.asarray(radii[[BOUNDED]]), sizes, positive=True)
-    typical, rival = np.median(error, axis=2), np.median(rivals, axis=2)
+    search = {name: getattr(config, name) for name in ("widths", "starts", "steps")}
+    found = largest(keys, frequencies, radii, np.array(dims, float), **search)
+    error, places = map(np.asarray, found)
+    typical = np.median(error, axis=2)
     needed = np.array([[width_for(widths, each) for each in row] for row in typical])
     bound = np.array(
-        [
-            [float(theory.performer_width(d, radius(s, d), ERROR)) for d in dims]
-            for s in range(len(SCALINGS))
-        ]
+        [[float(theory.performer_width(d, radius(s, d), ERROR)) for d in dims] for s in range(3)]
     )
     literal = attention(keys, jnp.asarray(places[BOUNDED, 0, :, -1]), config)
-    middle = len(dims) // 2
-    few = random_points(keys, frequencies[middle], dims[middle])
     rows = tidy({"ball": SCALINGS, "d": dims, "m": widths}, error=typical)
     rows += tidy({"ball": SCALINGS, "d": dims}, **{"needed m": needed, "m of the theorem": bound})
-    rows += tidy({"ball": [f"{SCALINGS[BOUNDED]}, positive features"], "d": dims, "m": widths},
-                 error=rival)  # fmt: skip
-    rows += tidy(
-        {"n": COUNTS}, **{"error of n queries and n keys": np.median(np.asarray(few), axis=0)}
-    )
     growth = [exponent(dims, each) for each in needed]
     logarithm = needed / (np.array(dims) * np.log(dims))
     checks = {
@@ -81,8 +67,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         f"d = {dims[0]} to {dims[-1]}": at_most(
             growth[BOUNDED], exponent(dims, np.array(dims) * np.log(dims)), stated=True
         ),
-        "largest error of n random queries and n random keys <= largest error in the ball, "
-        f"n up to {COUNTS[-1]}": at_most(few, error[BOUNDED, middle, :, -1:], stated=True),
         "linear attention on the features: |its error - error of the features| <= 1e-9": at_most(
             np.abs(np.asarray(literal) - error[BOUNDED, 0, :, -1]), 1e-9
         ),
@@ -94,10 +78,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "needed m / m of the theorem <= 0.35, for all d and R": at_most(needed / bound, 0.35),
         f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]} / at d = {dims[0]} >= 10": at_least(
             logarithm[GROWING, -1] / logarithm[GROWING, 0], 10.0
-        ),
-        f"R = d^(1/4), m = {widths[-1]}, d = {dims[-1]}: largest error of positive features / "
-        "that of trigonometric features is >= 10": at_least(
-            rival[0, -1, -1] / typical[BOUNDED, -1, -1], 10.0
         ),
     }
     return rows, judge(*named(checks))
@@ -121,25 +101,6 @@ def drawn(keys: jax.Array, d: int, config: Config) -> jax.Array:
     """Draw frequencies [draw, m, largest d], with zeros after the d-th entry."""
     frequencies = jax.lax.map(lambda key: features(key, d, config).frequencies, keys)
     return jnp.pad(frequencies, ((0, 0), (0, 0), (0, config.dimensions[-1] - d)))
-
-
-@every(together=True, static="d")
-def random_points(key: jax.Array, own: jax.Array, d: int) -> jax.Array:
-    """Return the largest error of n queries and n keys in the ball R = d^(1/4) [draw, n]."""
-    direction, size = jax.random.split(key)
-    points = jax.random.normal(direction, (2, COUNTS[-1], d))
-    sizes = jax.random.uniform(size, (2, COUNTS[-1], 1)) ** (1 / d) * radius(BOUNDED, d)
-    points = jnp.pad(
-        sizes * points / jnp.linalg.norm(points, axis=-1, keepdims=True),
-        ((0, 0), (0, 0), (0, own.shape[1] - d)),
-    )
-    weights = jnp.full(len(own), 1 / len(own))
-
-    def error(q: jax.Array, k: jax.Array) -> jax.Array:
-        return score_error(jnp.stack([q, k]), own, weights, jnp.asarray(1.0 * d), False)
-
-    errors = jax.lax.map(lambda q: jax.vmap(partial(error, q))(points[1]), points[0])
-    return jnp.stack([jnp.max(errors[:n, :n]) for n in COUNTS])
 
 
 @every(together=True)

@@ -1,4 +1,4 @@
-"""The largest error of random features over all queries and keys in a ball, for C33."""
+"""Errors of random features: at given points, for C21 and C48, and in a ball, for C33."""
 
 from __future__ import annotations
 
@@ -8,22 +8,42 @@ import jax
 import jax.numpy as jnp
 
 from ...numerics import matmul
+from ...sketches import RandomFeatures
+
+
+def block_means(phi: RandomFeatures, x: jax.Array, z: jax.Array, block: int) -> jax.Array:
+    """Estimate k(x, z) from so many frequencies in turn [blocks, n, m]."""
+    # positive features have one feature for each frequency, the others a cosine and a sine
+    count = len(phi.frequencies)
+    parts = [phi(points).reshape(len(points), -1, count // block, block) for points in (x, z)]
+    return count / block * jnp.einsum("ipbc,jpbc->bij", *parts, precision="highest")
+
+
+def estimates(
+    phi: RandomFeatures, x: jax.Array, z: jax.Array, widths: tuple[int, ...], block: int
+) -> jax.Array:
+    """Estimate k(x, z) from the first features of a map, for each width [width, n, m]."""
+    sums = jnp.cumsum(block_means(phi, x, z, block), axis=0)
+    counts = [width * len(phi.frequencies) // (phi.width * block) for width in widths]
+    return jnp.stack([sums[count - 1] / count for count in counts])
+
+
+def shares(weights: jax.Array) -> jax.Array:
+    """Attention weights with the sum 1, from estimates of the kernel [..., query, support]."""
+    return weights / jnp.sum(weights, axis=-1, keepdims=True)
 
 
 def score_error(
-    pair: jax.Array, frequencies: jax.Array, weights: jax.Array, d: jax.Array, positive: bool
+    pair: jax.Array, frequencies: jax.Array, weights: jax.Array, d: jax.Array
 ) -> jax.Array:
     """The error of the estimate of exp(<q, k> / sqrt(d)) for a pair (q, k) [2, d]."""
     q, k = pair
     half = jnp.sum(pair * pair) / (2 * jnp.sqrt(d))
-    if positive:
-        estimate = jnp.sum(weights * jnp.exp(matmul(frequencies, q + k) - half))
-    else:
-        estimate = jnp.exp(half) * jnp.sum(weights * jnp.cos(matmul(frequencies, q - k)))
+    estimate = jnp.exp(half) * jnp.sum(weights * jnp.cos(matmul(frequencies, q - k)))
     return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / jnp.sqrt(d)))
 
 
-@partial(jax.jit, static_argnames=("widths", "starts", "steps", "positive"))
+@partial(jax.jit, static_argnames=("widths", "starts", "steps"))
 def largest(
     keys: jax.Array,
     frequencies: jax.Array,
@@ -33,7 +53,6 @@ def largest(
     widths: tuple[int, ...],
     starts: int,
     steps: int,
-    positive: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Look for the largest error in the ball, from below: by gradient ascent.
 
@@ -48,10 +67,7 @@ def largest(
         return jnp.linalg.norm(x, axis=-1, keepdims=True)
 
     def search(key, own, weights, radius, d):
-        value = jax.vmap(
-            jax.value_and_grad(partial(score_error, positive=positive)),
-            in_axes=(0, None, None, None),
-        )
+        value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
         start = jax.random.normal(key, (starts, 2, own.shape[1]))
         used = jnp.arange(own.shape[1], dtype=own.dtype) < d
         start = jnp.where(used[None, None], start, 0)

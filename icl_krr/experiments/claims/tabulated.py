@@ -20,6 +20,8 @@ KERNEL, STEP_SIZE = Gaussian(0.7), 1.6
 # tables of WIDTH sqrt(n / e) segments, DEPTH cond log(1 / e) + 2 blocks
 WIDTH, DEPTH = 3.0, 0.9
 
+Case = tuple[Task, jax.Array]  # and the ridge
+
 
 class Series(NamedTuple):
     """Tasks with some distribution of x, a ridge and numbers of supports; steps of the models.
@@ -40,22 +42,6 @@ class Config(NamedTuple):
         Series("uniform", 0.1, (16, 32, 64), 2750),
     )
     widths: tuple[int, ...] = (64, 128, 256)
-
-
-class Case(NamedTuple):
-    """A task and the ridge."""
-
-    task: Any
-    ridge: Any
-
-
-class Exact(NamedTuple):
-    """Of a case: f*, the iterates in exact arithmetic, the condition number, bounds of operands."""
-
-    target: Any
-    path: Any
-    cond: Any
-    bounds: Any
 
 
 class Measured(NamedTuple):
@@ -79,17 +65,16 @@ def measure(series: Series, config: Config, key: jax.Array) -> Measured:
         KERNEL, num_supports=max(series.sizes), num_queries=8, inputs=series.inputs
     )
     cases, n = bounded_cases(draw_tasks(key, config.draws, process), series)
-    exact = solve(cases, series.steps)
+    target, path, cond, bounds = solve(cases, series.steps)
     # the last case is the first one, with larger outputs
-    loud = cases.task.replace(y=100 * cases.task.y)
-    cases, loud = (cases._replace(task=task) for task in (cases.task, loud))
-    both, bounds = (
-        jax.tree.map(lambda a, b: jnp.concatenate([a, b[:1]]), *parts)
-        for parts in ((cases, loud), (exact.bounds, exact.bounds))
+    task, ridge = cases
+    loud = task.replace(y=100 * task.y), ridge
+    both, limits = jax.tree.map(
+        lambda a, b: jnp.concatenate([a, b[:1]]), (cases, bounds), (loud, bounds)
     )
-    found = [approximate(both, bounds, width, series.steps) for width in config.widths]
+    found = [approximate(both, limits, width, series.steps) for width in config.widths]
     paths, overruns = (np.stack(part, axis=1) for part in zip(*found, strict=True))
-    target, path, cond = (np.asarray(part)[:, None] for part in exact[:3])
+    target, path, cond = (np.asarray(part)[:, None] for part in (target, path, cond))
     e = WIDTH**2 * n[:, None] / np.asarray(config.widths) ** 2
     depth = np.maximum(np.ceil(DEPTH * cond * np.log(1 / e)), 1).astype(int)
     there = depth <= series.steps
@@ -113,32 +98,29 @@ def bounded_cases(tasks: Task, series: Series) -> tuple[Case, np.ndarray]:
     mask = jnp.arange(task.y.shape[1])[None] < n[:, None]
     largest = jnp.max(jnp.abs(task.y), axis=1, keepdims=True, where=mask, initial=0)
     task = task.replace(y=task.y / largest, mask=mask)
-    return Case(task, jnp.full(len(n), series.ridge)), n
+    return (task, jnp.full(len(n), series.ridge)), n
 
 
 def build(case: Case, steps: int, **options: Any) -> Transformer:
     return constructions.richardson(
         KERNEL,
         num_features=2,
-        ridge=case.ridge,
+        ridge=case[1],
         steps=steps,
         step_size=STEP_SIZE,
-        attention=Softmax(log_sink=theory.log_sink(KERNEL, case.task)),
+        attention=Softmax(log_sink=theory.log_sink(KERNEL, case[0])),
         **options,
     )
 
 
 @every(static="steps")
-def solve(case: Case, steps: int) -> Exact:
+def solve(case: Case, steps: int) -> tuple[Any, ...]:
+    """Return f*, the iterates in exact arithmetic, the condition number and operands' bounds."""
     task, ridge = case
     sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
     path = solvers.richardson(KERNEL, task, ridge=ridge, steps=steps, step_size=STEP_SIZE)
-    return Exact(
-        solvers.exact(KERNEL, task, ridge=ridge).prediction,
-        path.prediction,
-        sigma[-1] / sigma[0],
-        operand_bounds(build(case, steps), task),
-    )
+    f = solvers.exact(KERNEL, task, ridge=ridge).prediction
+    return f, path.prediction, sigma[-1] / sigma[0], operand_bounds(build(case, steps), task)
 
 
 @every(together=True, static=("width", "steps"))
@@ -148,7 +130,7 @@ def approximate(case: Case, bounds: Any, width: int, steps: int) -> tuple[jax.Ar
     The products and quotients come from tables of this width in ReLU MLPs.
     """
     model = build(case, steps, arithmetic=ReLU(width, bounds))
-    cache = run_with_cache(model, case.task, names=("prediction", "overrun"))[1]
+    cache = run_with_cache(model, case[0], names=("prediction", "overrun"))[1]
     return cache["prediction"], jnp.sum(cache["overrun"])
 
 
