@@ -174,5 +174,5 @@ CLAIM = Claim(
     told=FAMILY,
     run=run,
     quick=Config(tasks=16, num_queries=16, widths=(32, 128, 512, 2048)),
-    plot=Plot(x="m", y="distance", by=("p", "temperature", "kind", "draw"), logx=True),
+    plot=Plot(x="m", y="distance", by=("p", "temperature", "features", "frequencies"), logx=True),
 )
