@@ -32,7 +32,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges, trivial = jnp.asarray(config.ridges), 1 / np.asarray(config.ridges)
     found = fields(measure(jax.random.split(key, config.draws), ridges, config))
     tail, sharp, any_metric = found.tail, found.sharp[..., RANDOM], found.any_metric
-    general = np.asarray(theory.inverse_error_bound(found.lost, ridges[:, None]))
+    general = np.asarray(theory.inverse_error_bound(found.lost, ridges[None, :, None]))
     rows = tidy(
         {"draw": range(config.draws), "ridge": config.ridges, "sketch": config.sketches},
         error=found.error,
