@@ -14,7 +14,7 @@ from ...linalg import solve
 from ..shared.spectra import METRIC
 from .claim import CORRECTED, NOTHING, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, fields, tidy
-from .sketch_losses import HIDDEN, RANDOM, losses
+from .sketch_losses import HIDDEN, RANDOM, losses, shared_checks
 
 
 class Config(NamedTuple):
@@ -31,51 +31,22 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges, trivial = jnp.asarray(config.ridges), 1 / np.asarray(config.ridges)
     found = fields(measure(jax.random.split(key, config.draws), ridges, config))
-    tail, sharp, any_metric = found.tail, found.sharp[..., RANDOM], found.any_metric
-    general = np.asarray(theory.inverse_error_bound(found.lost, ridges[None, :, None]))
+    general = theory.inverse_error_bound(found.lost, ridges[None, :, None])
     rows = tidy(
         {"draw": range(config.draws), "ridge": config.ridges, "sketch": config.sketches},
         error=found.error,
-        tail=tail[..., :1],
-        sharp=sharp[..., None],
-        any_metric=any_metric[..., :1],
-        general=general,
+        **{name: getattr(found, name)[..., :1] for name in ("tail", "sharp", "any_metric")},
     )
-    best, multiple = found.error[..., 0], tail[..., HIDDEN] / np.asarray(config.levels)
+    error, of_sum = "|inv(A) - inv(A^)|", "sum_(i>m) sigma_i / ridge^2"
+    sharp, h = "sigma_(m+1) / (ridge (ridge + sigma_(m+1)))", np.asarray(config.levels)
     checks = {
-        "sketch that nearly hides the first direction of the features, for h = 0.1, 0.01, ..., "
-        "every metric: |inv(A) - inv(A^)| <= (1 / h) sum_(i>m) sigma_i / ridge^2, whatever the "
-        "constant 1 / h": at_most(
-            any_metric[..., HIDDEN], multiple, stated=True, trivial=trivial[:, None]
+        **shared_checks(found, error, of_sum, sharp, h, trivial),
+        f"hidden direction, every metric and h, largest ridge: {error} >= (1 / h) "
+        f"{of_sum}": at_least(found.any_metric[:, -1, HIDDEN], found.tail[:, -1, HIDDEN] / h),
+        f"best sketch: 1 - {error} / ({sharp}) <= 1e-3": at_most(
+            1 - found.error[..., 0] / found.sharp[..., RANDOM], 1e-3
         ),
-        "random orthonormal sketch, metric I: |inv(A) - inv(A^)| <= sum_(i>m) sigma_i / "
-        "ridge^2": at_most(
-            found.plain[..., RANDOM],
-            tail[..., RANDOM],
-            trivial=trivial,
-            reading="queries and keys are the channels P^T x",
-        ),
-        "random orthonormal sketch, every metric: |inv(A) - inv(A^)| <= sum_(i>m) sigma_i / "
-        "ridge^2": at_most(
-            any_metric[..., RANDOM],
-            tail[..., RANDOM],
-            trivial=trivial,
-            reading="the best metric for each sketch, with the constant 1",
-        ),
-        "best sketch: |inv(A) - inv(A^)| <= sum_(i>m) sigma_i / ridge^2": at_most(
-            best, tail[..., RANDOM], trivial=trivial, reading="the best sketch alone"
-        ),
-        "hidden direction, every metric and h, largest ridge: |inv(A) - inv(A^)| >= (1 / h) "
-        "sum_(i>m) sigma_i / ridge^2": at_least(any_metric[:, -1, HIDDEN], multiple[:, -1]),
-        "random sketch, two metrics: |inv(A) - inv(A^)| >= the least of every metric": at_least(
-            np.minimum(found.plain, found.metric)[..., RANDOM], any_metric[..., RANDOM], slack=1e-6
-        ),
-        "best sketch: |inv(A) - inv(A^)| <= sigma_(m+1) / (ridge (ridge + sigma_(m+1)))": at_most(
-            best, sharp, trivial=trivial, slack=1e-6
-        ),
-        "best sketch: 1 - |inv(A) - inv(A^)| ridge (ridge + sigma_(m+1)) / sigma_(m+1) "
-        "<= 1e-3": at_most(1 - best / sharp, 1e-3),
-        "every sketch: |inv(A) - inv(A^)| <= min(|K - K^| / ridge^2, 1 / ridge)": at_most(
+        f"every sketch: {error} <= min(|K - K^| / ridge^2, 1 / ridge)": at_most(
             found.error, general, slack=1e-6
         ),
     }

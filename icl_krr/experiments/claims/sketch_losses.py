@@ -7,19 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...kernels import Linear
 from ...linalg import eigenvalues
 from ...sketches import sketched
-from ..shared.spectra import (
-    hiding,
-    least_lost,
-    of_rank,
-    sketch,
-    spectral_norm,
-    spectral_task,
-    with_metric,
-)
+from ..shared import spectra
+from ..shared.spectra import least_lost, sketch, spectral_norm
+from .claim import at_least, at_most
 
 RANDOM, FEW, HIDDEN = 0, 1, slice(2, None)
 """The cases of `losses`: a random sketch, one for features of rank m, and some that hide."""
@@ -38,10 +33,10 @@ def losses(
     """
     at, turn = jax.random.split(key)
     sizes = config.spectrum, config.num_features, config.num_supports
-    x, few = spectral_task(at, *sizes).x, of_rank(width, at, *sizes)
+    x, few = spectra.spectral_task(at, *sizes).x, spectra.of_rank(width, at, *sizes)
     P = sketch("orthonormal", turn, x, width)
     noisy = [few + h * x for h in config.levels]
-    hidden = [hiding(P, x, h**2) for x, h in zip(noisy, config.levels, strict=True)]
+    hidden = [spectra.hiding(P, x, h**2) for x, h in zip(noisy, config.levels, strict=True)]
 
     def gram(x: jax.Array, P: jax.Array | None = None) -> jax.Array:
         return (Linear() if P is None else sketched(Linear(), P))(x, x)
@@ -52,7 +47,7 @@ def losses(
         return {
             "size": sigma[-1],
             "plain": spectral_norm(whole - of(gram(x, P))),
-            "metric": spectral_norm(whole - of(gram(x, with_metric(P, x)))),
+            "metric": spectral_norm(whole - of(gram(x, spectra.with_metric(P, x)))),
             "any_metric": least_lost(P, x, whole),
             **{name: bound(sigma, width) for name, bound in bounds.items()},
         }
@@ -68,3 +63,32 @@ def losses(
     grams = [gram(x, sketch(name, turn, x, width)) for name in config.sketches]
     cases = jnp.stack([x, few, *noisy]), jnp.stack([P, P, *hidden])
     return {**jax.lax.map(case, cases), **jax.lax.map(own, jnp.stack(grams))}
+
+
+def shared_checks(
+    found: Any, error: str, bound: str, sharp: str, h: Any, trivial: Any = None
+) -> dict:
+    """The checks that C16 and C17 share, of arrays [draw, ...] of `losses` with words for them."""
+    lost, tail, best = found.any_metric, found.tail, found.error[..., 0]
+    plain, other = found.plain[..., RANDOM], found.metric[..., RANDOM]
+    first, words = tail[..., RANDOM], {"trivial": trivial}
+    random = "random orthonormal sketch"
+    return {
+        "sketch that nearly hides the first direction of the features, for h = 0.1, 0.01, ..., "
+        f"every metric: {error} <= (1 / h) {bound}, whatever the constant 1 / h": at_most(
+            lost[..., HIDDEN], tail[..., HIDDEN] / h, stated=True
+        ),
+        f"{random}, metric I: {error} <= {bound}": at_most(
+            plain, first, reading="queries and keys are the channels P^T x", **words
+        ),
+        f"{random}, every metric: {error} <= {bound}": at_most(
+            lost[..., RANDOM], first, reading="the best metric for each sketch", **words
+        ),
+        f"best sketch: {error} <= {bound}": at_most(
+            best, first, reading="the best sketch alone", **words
+        ),
+        f"{random}, two metrics: {error} >= what every metric loses": at_least(
+            np.minimum(plain, other), lost[..., RANDOM], slack=1e-6
+        ),
+        f"best sketch: {error} <= {sharp}": at_most(best, found.sharp[..., RANDOM], slack=1e-6),
+    }
