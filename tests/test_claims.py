@@ -151,6 +151,7 @@ def with_all_parts(load):
 
 
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
+WIDTH_RIDGE = Change(f"c18_query_error_of_width.{RIDGE.what}", RIDGE.become)
 BOUND = {
     "C1": limit("Nadaraya-Watson", 1e-4),
     "C2": limit("two contexts that one block", 1e12),
@@ -206,10 +207,10 @@ CONSTRUCTION = {
     "C14": Change("tabulated.ReLU", one_width),
     "C15": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
     "C16": Change("sketch_losses.sketch", only_best),
-    "C17": Change("sketch_losses.sketch", only_best),
+    "C17": Change("sketch_losses.spectra.hiding", lambda hiding: lambda P, *rest: P),
     "C18": RIDGE,
     "C19": Change("constructions.conjugate_gradient", option("ridge", 10.0)),
-    "C20": RIDGE,
+    "C20": WIDTH_RIDGE,
     "C21": Change("positive_features", undamped),
     "C23": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C24": Change("load", louder),
@@ -225,9 +226,7 @@ CONSTRUCTION = {
     "C37": Change("load_models", with_all_parts),
     "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
     "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 10.0)),
-    "C40": Change(
-        "c18_query_error_of_width.constructions.conjugate_gradient", option("ridge", 1.05)
-    ),
+    "C40": WIDTH_RIDGE,
 }
 
 
