@@ -39,10 +39,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     error, of_sum = "|inv(A) - inv(A^)|", "sum_(i>m) sigma_i / ridge^2"
     sharp, h = "sigma_(m+1) / (ridge (ridge + sigma_(m+1)))", np.asarray(config.levels)
+    last, size = config.ridges[-1], found.size[:, -1, HIDDEN]
     checks = {
         **shared_checks(found, error, of_sum, sharp, h, trivial),
-        f"hidden direction, every metric and h, largest ridge: {error} >= (1 / h) "
-        f"{of_sum}": at_least(found.any_metric[:, -1, HIDDEN], found.tail[:, -1, HIDDEN] / h),
+        f"hidden direction, every metric, largest ridge: {error} >= 0.2 |K| / (ridge (ridge + "
+        "|K|))": at_least(found.any_metric[:, -1, HIDDEN], 0.2 * size / (last * (last + size))),
         f"best sketch: 1 - {error} / ({sharp}) <= 1e-3": at_most(
             1 - found.error[..., 0] / found.sharp[..., RANDOM], 1e-3
         ),
