@@ -19,7 +19,7 @@ class Config(NamedTuple):
     num_supports: int = 40
     num_features: int = 20
     width: int = 8
-    widths: tuple[int, ...] = (2, 4, 8, 12, 16)
+    widths: tuple[int, ...] = (2, 4, 8, 16)
     spectrum: str = "1/i"
     sketches: tuple[str, ...] = SKETCHES
     levels: tuple[float, ...] = (0.1, 0.01, 0.001)
@@ -48,8 +48,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "features of rank m, random sketch, metric I: |K - K^| / |K| >= 0.1": at_least(
             (found.plain / size)[:, FEW], 0.1
         ),
-        "the same, best metric: |K - K^| / |K| <= 1e-9": at_most(
-            (found.metric / size)[:, FEW], 1e-9
+        "the same, best metric: |K - K^| / |K| <= 1e-8": at_most(
+            (found.metric / size)[:, FEW], 1e-8
         ),
         "random sketch, best metric: |K - K^| <= (2 / sqrt 3) |K - Q K|": at_most(
             found.metric[:, RANDOM], found.any_metric[:, RANDOM] * 2 / np.sqrt(3), slack=1e-6
@@ -79,8 +79,8 @@ CLAIM = Claim(
     "columns of X P. The least-squares metric M = R^T R, with R = C P inv(P^T C P) and C = X^T X, "
     "gives K^ = Q K Q, which is at most 2 / sqrt(3) times that. It recovers K from a random sketch "
     "of features of rank m, which the metric I does not. For features of full rank it does not "
-    "save the bound: a random sketch violates it with every metric in every draw. No constant "
-    "saves the bound either, because a sketch may nearly hide the first direction of the features.",
+    "save the bound: a random sketch violates it with every metric in nearly all draws. No "
+    "constant saves the bound either: a sketch may nearly hide the features' first direction.",
     corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="If m < p, any computation that linearly preserves Phi across layers induces an "
