@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 EXTENDS = ("lines", "seed", "seeds")
 """Settings that may differ when a run continues; finished cells do not depend on them."""
 
+EIGENVALUES = "d_eff is tr K inv(K + ridge I), tail the sum of the lost eigenvalues over tr K. "
+
 
 @dataclass(frozen=True)
 class Sweep(Command, SweepConfig):
@@ -169,6 +171,5 @@ def print_medians(config: SweepConfig, rows: Rows) -> None:
     console.print(
         "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
         "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "
-        "d_eff is tr K inv(K + ridge I), tail the sum of the lost eigenvalues over tr K. "
-        "results.csv has all values, steps and errors."
+        f"{EIGENVALUES if known else ''}results.csv has all values, steps and errors."
     )
