@@ -151,6 +151,7 @@ def with_all_parts(load):
 
 
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
+WIDTH_RIDGE = Change(f"c18_query_error_of_width.{RIDGE.what}", RIDGE.become)
 BOUND = {
     "C1": limit("Nadaraya-Watson", 1e-4),
     "C2": limit("two contexts that one block", 1e12),
@@ -187,6 +188,7 @@ BOUND = {
     "C37": limit("mean risk of base", 0.01),
     "C38": limit("Mesa: |f - f*|", 1e-9),
     "C39": limit("C in bfloat16, conjugate gradient", 1e-3),
+    "C40": limit("plus the bias", 0.1),
     "C47": limit("operations of one query / (m d)", 0.5),
     "C48": limit("norm sqrt(p): the same", 0.1),
 }
@@ -206,11 +208,11 @@ CONSTRUCTION = {
     "C13": Change("constructions.richardson", option("step_size", 0.5)),
     "C14": Change("tabulated.ReLU", one_width),
     "C15": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
-    "C16": Change("sketch", only_best),
-    "C17": Change("sketch", only_best),
+    "C16": Change("sketch_losses.sketch", only_best),
+    "C17": Change("sketch_losses.spectra.hiding", lambda hiding: lambda P, *rest: P),
     "C18": RIDGE,
     "C19": Change("constructions.conjugate_gradient", option("ridge", 10.0)),
-    "C20": RIDGE,
+    "C20": WIDTH_RIDGE,
     "C21": Change("positive_features", undamped),
     "C23": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C24": Change("load", louder),
@@ -226,6 +228,7 @@ CONSTRUCTION = {
     "C37": Change("load_models", with_all_parts),
     "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
     "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 10.0)),
+    "C40": WIDTH_RIDGE,
     "C47": Change("constructions.nadaraya_watson", option("num_outputs", 2)),
     "C48": RIDGE,
 }
@@ -261,7 +264,7 @@ def loaded():
     return [module for path, module in sys.modules.items() if path.startswith(f"{ROOM}.")]
 
 
-NUMBERS = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 40), *(47, 48))
+NUMBERS = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 49))
 
 
 def test_there_are_all_claims():

@@ -86,6 +86,42 @@ def test_rows_are_what_the_solver_gives(x64, axis):
         assert np.allclose(found, gaps, atol=1e-7), (axis, value)
 
 
+@often("kernel", ("exponential",), ("linear", "exponential"))
+def test_sketches_keep_so_many_features_of_the_kernel(x64, kernel):
+    """Of the linear kernel those of x, else the Nystrom features; d_eff and the tail are there."""
+    options = {"values": (1, 3), "kernel": kernel, "seeds": 1, "num_features": 4}
+    config = SweepConfig("width", **options, **SMALL)
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
+    of = ik.Linear() if kernel == "linear" else ik.Exponential(config.temperature)
+    exact = numpy(ik.solvers.exact(of, task, ridge=config.ridge).prediction)
+    sigma = numpy(theory.eigenvalues(of, task))
+    for line in ("best", "landmarks"):
+        for row in last(run_cell(config, line, 0)):
+            m = row["value"]
+            whole = {"best": (task.x, m), "landmarks": (task.x[:m], None)}[line]
+            sketch = numpy(ik.sketches.nystrom_features(of, whole[0], width=whole[1]))
+            path = by_the_solver(ik.sketched(of, sketch), task, config, config.ridge)
+            gap = np.linalg.norm(path[-1] - exact) / np.linalg.norm(exact)
+            assert row["gap"] == pytest.approx(gap, abs=1e-7), (line, m)
+            d_eff = numpy(theory.effective_dimension(sigma, config.ridge))
+            assert row["d_eff"] == pytest.approx(float(d_eff))
+            assert row["tail"] == pytest.approx(np.sum(sigma[:-m]) / np.sum(sigma))
+
+
+def test_a_sketch_with_the_best_metric(x64):
+    """Queries and keys are the least-squares estimate of x from P^T x."""
+    config = SweepConfig("width", values=(2,), seeds=1, num_features=4, **SMALL)
+    own, at = jax.random.split(jax.random.key(0))
+    task, P = numpy(draw(at, config)), numpy(ik.sketches.orthonormal(own, 4, 4))[:, :2]
+    C, kernel = task.x.T @ task.x, ik.Linear()
+    sketch = P @ np.linalg.solve(P.T @ C @ P, P.T @ C)
+    exact = numpy(ik.solvers.exact(kernel, task, ridge=config.ridge).prediction)
+    path = by_the_solver(ik.sketched(kernel, sketch), task, config, config.ridge)
+    gaps = np.linalg.norm(path - exact, axis=1) / np.linalg.norm(exact)
+    rows = run_cell(config, "random, best metric", 0)
+    assert np.allclose([row["gap"] for row in rows], gaps, atol=1e-9)
+
+
 @pytest.mark.slow
 def test_the_depth_has_the_rate_of_its_solver(x64):
     config = SweepConfig("depth", seeds=1, **SMALL)
@@ -235,6 +271,12 @@ def test_another_sweep_is_refused(no_figure, tmp_path, capsys):
         ("depth", {"values": (9,), "steps": 4}, "values must be <= steps = 4, got 9"),
         ("ridge", {"values": (-1.0,)}, "values must be > 0, got -1.0"),
         ("width", {"values": (99,)}, "values must be <= num_features = 32, got 99"),
+        (
+            "width",
+            {"values": (99,), "kernel": "exponential"},
+            "values must be <= num_supports = 64, got 99",
+        ),
+        ("width", {"kernel": "gaussian"}, "kernel along the width must be one of"),
         ("context", {"values": (65,)}, "values must be <= num_supports = 64, got 65"),
         ("precision", {"values": ("float8",)}, "values must be one of 'bfloat16'"),
         ("arithmetic", {"values": (3,)}, "values must be even, got 3; use 4"),

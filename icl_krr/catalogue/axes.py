@@ -24,10 +24,11 @@ AXES = {
         ),
         Axis(
             "width",
-            ("best", "orthonormal", "gaussian", "coordinates", "landmarks"),
+            ("best", "orthonormal", "random, best metric", "gaussian", "coordinates", "landmarks"),
             (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
             "feature",
             kernel="linear",
+            kernels=("exponential",),
             num_features=32,
             unused=("temperature",),
         ),

@@ -182,6 +182,7 @@ class Axis:
         solvers: whether the lines are solvers, so that a user may choose any solver; default False.
         kernel: name of the sweep's default kernel; default "exponential". A user may choose another
             kernel of the same kind.
+        kernels: names of other kernels that a user may choose; default: none.
         num_features: default number of features p of the sweep's tasks; default 2.
         made_by: path of the object that builds and plots the sweep, as "module:object"; default:
             that with the name of the axis in `icl_krr.experiments.sweep.axes`.
@@ -197,6 +198,7 @@ class Axis:
     value: str
     solvers: bool = False
     kernel: str = "exponential"
+    kernels: tuple[str, ...] = ()
     num_features: int = 2
     made_by: str = ""
     unused: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ import tyro
 from ... import fields
 from ...catalogue import AXES
 from ...catalogue.choices import Axis
-from ...experiments.sweep.config import SweepConfig
+from ...experiments.sweep.config import SweepConfig, kernel_for
 from ...files import from_csv, from_json, number_of, to_csv
 from ...text_tables import Table
 from .. import output
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 EXTENDS = ("lines", "seed", "seeds")
 """Settings that may differ when a run continues; finished cells do not depend on them."""
+
+EIGENVALUES = "d_eff is tr K inv(K + ridge I), tail the sum of the lost eigenvalues over tr K. "
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class Sweep(Command, SweepConfig):
 
     def refuse_options_without_effect(self) -> None:
         axis = AXES[self.axis]
-        refuse_unused(self, axis.unused, f"along the axis {axis.name!r}, which does not use it")
+        linear = kernel_for(axis, self.kernel) == "linear"
+        unused = [name for name in axis.unused if linear or name != "temperature"]
+        refuse_unused(self, tuple(unused), f"along the axis {axis.name!r}, which does not use it")
 
 
 def run(settings: Sweep) -> int:
@@ -134,7 +138,7 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
         for (line, _), cell in by_cell.items()
         if len(cell) == rows_of_a_cell(config, line)
         and all(map(is_whole, cell))
-        and "exact gap" in cell[0]  # earlier versions measured no baselines
+        and {"exact gap", "tail"} <= {*cell[0]}  # earlier versions had fewer columns
         for row in cell
     ]
 
@@ -156,13 +160,16 @@ def print_medians(config: SweepConfig, rows: Rows) -> None:
     names = list(dict.fromkeys(row["line"] for row in final))
     lines = [medians(name, "gap", [row for row in final if row["line"] == name]) for name in names]
     baselines = [medians(name, f"{name} gap", final) for name in BASELINES if name not in names]
+    known = [medians(name, name, final) for name in ("d_eff", "tail") if final[0][name] >= 0]
     against = models_of(config).against
     title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
     header = [f"line, {config.axis}", *map(str, shown)]
     console = output.wide()
-    console.print(Table(title, header, [lines, baselines], tuple(header[2:-1]), "results.csv"))
+    console.print(
+        Table(title, header, [lines, baselines, known], tuple(header[2:-1]), "results.csv")
+    )
     console.print(
         "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
         "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "
-        "results.csv has all values, steps and errors."
+        f"{EIGENVALUES if known else ''}results.csv has all values, steps and errors."
     )

@@ -153,7 +153,9 @@ CLAIM = Claim(
     "So m must be a multiple of d_eff: the bound is about |y| at d_eff, and |y| / 3 at 3 d_eff, "
     "where the risk (mean squared error) is within 10 % of that of full width for every tested "
     "decay. If r eigenvalues are equal and m = d_eff, the relative gap to f* is sqrt(1 - m / r), "
-    "near 1 for large r. Below d_eff the gap is a power of the tail that depends on the spectrum.",
+    "near 1 for large r. Below d_eff the gap is a power of the tail that depends on the spectrum. "
+    "All this is about features of the kernel. For the exponential kernel d_eff does not count the "
+    "channels of x that a model needs: three can be exact at d_eff = 40 (C20).",
     corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="Moreover, writing the effective dimension d_eff(lambda) = tr(K (K + lambda I)^-1), "

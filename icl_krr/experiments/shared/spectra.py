@@ -11,6 +11,7 @@ import optax
 from ... import sketches
 from ...linalg import eigenvalues
 from ...numerics import matmul
+from ...sketches.matrices import root_inverse
 from ...tasks import LinearRegression, Task, sample
 
 SPECTRA: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -19,7 +20,8 @@ SPECTRA: dict[str, Callable[[jax.Array], jax.Array]] = {
     "1/i^2": lambda i: 1 / i**2,
     "e^(-i/3)": lambda i: jnp.exp(-i / 3),
 }
-SKETCHES = ("best", "orthonormal", "gaussian", "coordinates", "landmarks", "learned")
+METRIC = "random, best metric"
+SKETCHES = ("best", "orthonormal", METRIC, "gaussian", "coordinates", "landmarks", "learned")
 
 
 def spectral_task(
@@ -71,17 +73,53 @@ def ridge_of(sigma: jax.Array, dimension: float) -> jax.Array:
 
 
 def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
-    """The sketch of this name in `SKETCHES`, [p, m], for features x [n, p]."""
+    """The sketch of this name in `SKETCHES`, [p, m], for features x [n, p].
+
+    That with a metric R is P R^T [p, p]: queries and keys are R P^T x, read from m channels P^T x.
+    """
     p = x.shape[1]
     made = {
         "best": lambda: sketches.best(x, width),
         "orthonormal": lambda: sketches.orthonormal(key, p, width),
+        METRIC: lambda: with_metric(made["orthonormal"](), x),
         "gaussian": lambda: sketches.gaussian(key, p, width),
         "coordinates": lambda: sketches.coordinates(p, width),
         "landmarks": lambda: sketches.landmarks(x, width),
         "learned": lambda: learned(key, x, width),
     }
     return made[name]()
+
+
+def metric(P: jax.Array, x: jax.Array) -> jax.Array:
+    """R = C P (P^T C P)^+ [p, m] with C = X^T X: R P^T x is the least-squares estimate of x.
+
+    The queries and keys R P^T x have K^ = Q K Q, where Q projects on the columns of X P. Among all
+    K^ = X P M P^T X^T, this one is closest to K in the Frobenius norm.
+    """
+    covariance = matmul(x.T, matmul(x, P))
+    root = root_inverse(matmul(P.T, covariance))
+    return matmul(matmul(covariance, root), root)
+
+
+def with_metric(P: jax.Array, x: jax.Array) -> jax.Array:
+    """P R^T [p, p] with the R of `metric`."""
+    return matmul(P, metric(P, x).T)
+
+
+def least_lost(P: jax.Array, x: jax.Array, matrix: jax.Array) -> jax.Array:
+    """|B - Q B|, the least |B - X P M P^T X^T| of all M (Parrott), for a symmetric B [n, n].
+
+    Q is that of `metric`. |B - Q B Q| is at most 2 / sqrt 3 times this if B has no eigenvalue < 0.
+    """
+    Q = jnp.linalg.qr(matmul(x, P))[0]
+    rest = matrix - matmul(Q, matmul(Q.T, matrix))
+    return jnp.sqrt(spectral_norm(matmul(rest, rest.T)))
+
+
+def hiding(P: jax.Array, x: jax.Array, share: float) -> jax.Array:
+    """P with the given share of its part along the first principal direction of x."""
+    first = sketches.best(x, 1)
+    return P - (1 - share) * matmul(first, matmul(first.T, P))
 
 
 def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.Array:

@@ -7,6 +7,7 @@ how its rows are plotted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,14 +17,14 @@ import jax.numpy as jnp
 from ... import constructions, solvers, theory
 from ...catalogue import SOLVERS, load
 from ...constructions import ReLU
-from ...kernels import Linear
+from ...numerics import matmul
 from ...probes import round_slots
 from ...sketches import nystrom_features, positive_features, trigonometric_features
 from ...tasks import Task, system
 from ...transformer import operand_bounds, predict
 from ..shared.build import construct
 from ..shared.rows import Plot
-from ..shared.spectra import sketch
+from ..shared.spectra import METRIC, sketch, with_metric
 from .config import NOISE, SweepConfig
 from .setting import Build, Models, Setting, against_exact, kernel_of, solve
 
@@ -50,21 +51,38 @@ def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
 
 @plotted(Plot("value", "gap", ("line",), "expected"))
 def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
-    """Conjugate gradient on m channels of a sketch."""
-    p, kernel = task.num_features, Linear()
-    P = sketch(line, key, task.x, p)
+    """Conjugate gradient on m features: a sketch of those of the kernel, or of its Nystrom ones."""
+    kernel, linear = kernel_of(config), config.kernel == "linear"
+    phi = None if linear else nystrom_features(kernel, task.x)
+    x = task.x if phi is None else phi(task.x)
+    p = x.shape[1]
+    seen = jnp.where(jnp.arange(len(x))[:, None] < value, x, 0) if line == "landmarks" else x
+    P = sketch("orthonormal" if line == METRIC else line, key, seen, p)
     if line == "gaussian":
         # makes the mean of P P^T the identity, as only `value` columns of p remain
         P = P * jnp.sqrt(p / value)
     # the other columns are 0 and not removed, so that one compiled program runs all widths
     P = jnp.where(jnp.arange(p)[None] < value, P, 0)
+    P = with_metric(P, x) if line == METRIC else P
     model = constructions.conjugate_gradient(
-        kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=P
+        kernel,
+        num_features=task.num_features,
+        ridge=config.ridge,
+        steps=config.steps,
+        sketch=P if phi is None else replace(phi, mix=matmul(phi.mix, P)),
     )
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-    sigma = theory.eigenvalues(kernel, task)
-    expected = theory.expected_gap(sigma, value, config.ridge, 1 / p, NOISE)
-    return Setting(model, task, exact, expected=expected if line == "best" else None)
+    sigma, ridge = theory.eigenvalues(kernel, task), config.ridge
+    expected = theory.expected_gap(sigma, value, ridge, 1 / p if linear else 1.0, NOISE)
+    return Setting(
+        model,
+        task,
+        exact,
+        expected=expected if line == "best" else None,
+        d_eff=theory.effective_dimension(sigma, ridge),
+        tail=theory.sketch_error_tail(sigma, value) / jnp.sum(sigma),
+        smoother=None if linear else kernel,
+    )
 
 
 @plotted(OVER_VALUES)

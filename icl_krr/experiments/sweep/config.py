@@ -23,8 +23,8 @@ class SweepConfig:
     """A grid of values, lines and seeds along one axis, and the task.
 
     Tasks are draws of a Gaussian process on the unit sphere with the exponential kernel and noise
-    variance 0.1. Along the axes "width", "position" and "rounding" they are linear regression on p
-    features with standard deviations 1/i.
+    variance 0.1. Along the axes "width", "position" and "rounding" with the linear kernel they are
+    linear regression on p features with standard deviations 1/i.
 
     Most settings are options of `icl-krr sweep`. The Gaussian kernel has the lengthscale
     sqrt(temperature). The default ridge is 0.1 p along the axes of linear regression, and
@@ -40,7 +40,8 @@ class SweepConfig:
     If empty, the default lines of the axis are used."""
     kernel: Kernel | None = None
     """Kernel of the regression; --temperature sets its bandwidth.
-    If None, linear for the axis width, Gaussian for arithmetic, and exponential otherwise."""
+    If None, linear for the axis width, Gaussian for arithmetic, and exponential otherwise. Along
+    the axis width, the exponential kernel has the n Nystrom features of the supports."""
     seeds: int = 5
     """Number of seeds. The first seed is --seed. There is one task per seed."""
     seed: int = 0
@@ -50,14 +51,14 @@ class SweepConfig:
     num_supports: int = 64
     """Number of supports n per task."""
     num_features: Count = None
-    """Number of features p. If None, 32 for the axis width, and 2 otherwise."""
+    """Number of features p. If None, 32 for the axis width with the linear kernel, else 2."""
     num_queries: int = 64
     """Number of queries q per task."""
     temperature: float = 0.5
     """Temperature of the exponential kernel, >= 1/80."""
     ridge: Number = None
     """Ridge > 0.
-    If None, 0.1 p for the axis width, and 0.1 e^(1 / temperature) otherwise."""
+    If None, 0.1 p with the linear kernel, and 0.1 e^(1 / temperature) otherwise."""
 
     def __post_init__(self):
         from ... import checks  # imports JAX, which `--help` does without
@@ -74,10 +75,10 @@ class SweepConfig:
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         set_field("kernel", kernel_for(axis, self.kernel))
         if self.num_features is None:
-            set_field("num_features", axis.num_features)
+            set_field("num_features", axis.num_features if self.kernel == axis.kernel else 2)
         checks.count("num_features", self.num_features)
         if self.ridge is None:
-            linear = axis.kernel == "linear"
+            linear = self.kernel == "linear"
             scale: Any = self.num_features if linear else math.exp(1 / self.temperature)
             set_field("ridge", NOISE * scale)
         checks.positive_scalar("ridge", self.ridge)
@@ -106,7 +107,7 @@ class SweepConfig:
 def kernel_for(axis: Axis, kernel: str | None) -> str:
     """The kernel, by default that of the axis; another kernel must have the same kind."""
     kind = KERNELS[axis.kernel].kind
-    known = {name: row for name, row in KERNELS.items() if row.kind == kind}
+    known = {n: row for n, row in KERNELS.items() if row.kind == kind or n in axis.kernels}
     return find(
         f"kernel along the {axis.name}", known, axis.kernel if kernel is None else kernel
     ).name

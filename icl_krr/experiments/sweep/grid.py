@@ -24,6 +24,9 @@ from .setting import Models, Setting, draw, steps_of
 BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 """Predictions that the table of a sweep compares its models with."""
 
+FROM_THEORY = ("bound", "expected", "d_eff", "tail")
+"""Columns from the fields of a setting."""
+
 Cell = tuple[str, int]
 """A line and a seed. The cell has all values and all depths on one task."""
 
@@ -110,7 +113,7 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
-    """Blocks, gap |f - f*| / |f*|, RMSE, error, bound and expected gap after every step.
+    """Blocks, gap |f - f*| / |f*|, RMSE, error and `FROM_THEORY` after every step.
 
     They are NaN where the axis does not define them. The baselines do not depend on the step.
     """
@@ -126,10 +129,6 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     if setting.alpha is not None and setting.A is not None:
         size = theory.energy_norm(setting.A, setting.alpha)
         error = theory.energy_norm(setting.A, cache["alpha"] - setting.alpha[None]) / size
-    bound, expected = (
-        missing if values is None else jnp.broadcast_to(values, steps)
-        for values in (setting.bound, setting.expected)
-    )
     first = len(model.weights.prologue)
     known = baselines(setting)
     return {
@@ -139,8 +138,11 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         "exact rmse": jnp.full(steps, jnp.sqrt(jnp.mean((exact - task.y_query) ** 2))),
         "zero rmse": jnp.full(steps, jnp.sqrt(jnp.mean(task.y_query**2))),
         "error": error,
-        "bound": bound,
-        "expected": expected,
+        **{
+            name: missing if value is None else jnp.broadcast_to(value, steps)
+            for name, value in setting._asdict().items()
+            if name in FROM_THEORY
+        },
         **{
             f"{name} gap": jnp.full(steps, jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact))
             for name, f in known.items()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ... import solvers
-from ...catalogue import AXES, SOLVERS, kernel_class
+from ...catalogue import SOLVERS, kernel_class
 from ...kernels import Exponential, Kernel
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer
@@ -29,6 +29,8 @@ class Setting(NamedTuple):
     alpha: jax.Array | None = None
     A: jax.Array | None = None
     expected: jax.Array | None = None  # gap that theory expects after the last step
+    d_eff: jax.Array | None = None  # effective dimension tr K (K + ridge I)^-1
+    tail: jax.Array | None = None  # sum_(i>m) sigma_i / sum_i sigma_i
     smoother: Kernel | None = None  # kernel of the Nadaraya-Watson baseline
     hooks: Mapping[str, Any] | None = None  # as in `icl_krr.run_with_hooks`
 
@@ -50,7 +52,7 @@ def draw(key: jax.Array, config: SweepConfig) -> Task:
     """The task of a cell. It does not depend on the kernel of the regression."""
     names = ("num_features", "num_supports", "num_queries")
     sizes = {name: getattr(config, name) for name in names}
-    if AXES[config.axis].kernel == "linear":
+    if config.kernel == "linear":
         return spectral_task(key, "1/i", **sizes)
     return sample(key, GaussianProcess(Exponential(config.temperature), inputs="sphere", **sizes))
 

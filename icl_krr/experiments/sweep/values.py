@@ -33,6 +33,10 @@ def at_most(name: str, value: Any, config: Any) -> None:
         raise ValueError(f"values must be <= {name} = {getattr(config, name)}, got {value}")
 
 
+def sketch_width(value: Any, config: Any) -> None:
+    at_most("num_features" if config.kernel == "linear" else "num_supports", value, config)
+
+
 def feature_count(value: Any, config: Any) -> None:
     checks.stored("values", value)
     if "trigonometric" in config.lines and value % 2:
@@ -62,7 +66,7 @@ RULES: dict[str, Callable[[Any, Any], None]] = {
     "positive": positive,
     "condition": condition,
     "temperature": partial(bandwidth, "values"),
-    "feature": partial(at_most, "num_features"),
+    "feature": sketch_width,
     "support": partial(at_most, "num_supports"),
     "feature_count": feature_count,
     "floating": floating,
