@@ -15,7 +15,7 @@ from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, fields, first_below, gap, largest_gap, sizes, tidy
 
-FIRST, LIMIT = 8, 1e-6
+FIRST, LIMIT = 6, 1e-6
 FAMILIES: dict[str, tuple[Kernel, str]] = {
     "exponential kernel, normal x": (Exponential(1.0), "normal"),
     "exponential kernel, sphere": (Exponential(1.0), "sphere"),
@@ -33,7 +33,7 @@ class Config(NamedTuple):
     num_supports: int = 48
     num_features: int = 3
     ridge: float = 1.0
-    steps: int = 80
+    steps: int = 100
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
