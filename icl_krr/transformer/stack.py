@@ -44,12 +44,15 @@ def stack(below: Transformer, above: Transformer) -> Transformer:
     if {*below.layout.names} != {"stream", "one"} or below.spec.tokens != "pairs":
         raise ValueError("below must be a model of icl_krr.init with one token per support")
     pairs = [(name, getattr(below.spec, name), getattr(above.spec, name)) for name in ALIKE]
-    width = below.layout["stream"].width
-    pairs += [("dtype", below.dtype, above.dtype)]
-    pairs += [("width of the stream, num_features,", width, above.spec.num_features)]
-    for name, theirs, ours in pairs:
+    for name, theirs, ours in (*pairs, ("dtype", below.dtype, above.dtype)):
         if theirs != ours:
             raise ValueError(f"{name} of below and above must agree, got {theirs!r} and {ours!r}")
+    width = below.layout["stream"].width
+    if above.spec.num_features != width:
+        raise ValueError(
+            f"num_features of above must be {width}, the width of the stream of below, "
+            f"got {above.spec.num_features}"
+        )
     theirs, ours = below.weights, above.weights
     point = Read({role: np.ones((), above.dtype) for role in ("support", "query")}, 1)
     embedding = {"stream": theirs.embedding["stream"], "bias": theirs.embedding["one"]}
