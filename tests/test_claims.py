@@ -228,7 +228,7 @@ CONSTRUCTION = {
     "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
     "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 10.0)),
     "C43": Change("constructions.preconditioned_conjugate_gradient", option("ridge", 1.05)),
-    "C44": Change("in_passes", lambda build: lambda m, config: build(m, config).replace(steps=5)),
+    "C44": Change("textbook", lambda build: lambda m, ridge, steps: build(m, 1.05 * ridge, steps)),
     "C45": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
 }
 

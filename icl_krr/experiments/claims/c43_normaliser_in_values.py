@@ -81,7 +81,7 @@ def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
     ]
     exact = solvers.exact(kernel, task, ridge=ridge)
     A = system(kernel, task).gram + ridge * jnp.eye(task.num_supports)
-    errors = [theory.energy_norm(A, each["alpha"] - exact.alpha) for each in (cache, other)]
+    errors = [theory.energy_norm(A, each["alpha"] - exact.alpha[None]) for each in (cache, other)]
     sigma = theory.preconditioned_eigenvalues(kernel, task, ridge=ridge, sink=ridge)
     low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
     return {

@@ -133,23 +133,23 @@ def risks(task: Task, below: Transformer | None) -> dict[str, jax.Array]:
     task = on_features(below, task)
     x, queries, size = task.x, task.x_query, jnp.mean(jnp.sum(task.x**2, axis=1))
 
-    def smooth(width: jax.Array) -> jax.Array:
-        return solvers.nadaraya_watson(Gaussian(width), task).prediction
+    def error(prediction: jax.Array) -> jax.Array:
+        return jnp.mean((prediction - task.y_query) ** 2)
 
     def regress(kernel: Kernel, ridge: jax.Array) -> jax.Array:
         A = kernel(x, x) + ridge * jnp.eye(len(x))
-        return matmul(kernel(queries, x), solve(A, task.y)[:, None])[:, 0]
+        return error(matmul(kernel(queries, x), solve(A, task.y)[:, None])[:, 0])
 
-    def of_width(width: jax.Array) -> jax.Array:
-        return jax.vmap(lambda ridge: regress(Gaussian(width), ridge))(jnp.asarray(RIDGES))
+    def of_ridges(kernel: Kernel, unit: Any = 1.0) -> jax.Array:
+        return jax.vmap(lambda ridge: regress(kernel, ridge))(unit * jnp.asarray(RIDGES))
 
     widths = Gaussian.bandwidths(x)
-    found = {
-        "Gaussian": jax.vmap(of_width)(widths),
-        "linear": jax.vmap(lambda ridge: regress(Linear(), ridge))(size * jnp.asarray(RIDGES)),
+    smooth = lambda width: error(solvers.nadaraya_watson(Gaussian(width), task).prediction)  # noqa: E731
+    return {
+        "Gaussian": jax.vmap(lambda width: of_ridges(Gaussian(width)))(widths),
+        "linear": of_ridges(Linear(), size),
         "smoother": jax.vmap(smooth)(widths),
     }
-    return {kind: jnp.mean((f - task.y_query) ** 2, axis=-1) for kind, f in found.items()}
 
 
 def tuned(tasks: Any, others: Any) -> float:
