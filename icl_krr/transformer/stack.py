@@ -66,7 +66,8 @@ def stack(below: Transformer, above: Transformer) -> Transformer:
             copies.append(Unit(value, gate, to=name))
             slots[name] = dataclasses.replace(slots[name], kind="state")
     first = jax.tree.map(renamed, unrolled_blocks(below), is_leaf=lambda part: type(part) is Read)
-    weights = ours.replace(
+    weights = dataclasses.replace(
+        ours,
         embedding={**embedding, "point": point},
         prologue=(*first, Block(mlp=tuple(copies)), *ours.prologue),
         positions={**theirs.positions, **ours.positions},

@@ -20,7 +20,7 @@ from ...residual import Read
 from ...tasks import GaussianProcess, LinearRegression, sample
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, gap, largest_gap, sizes, tidy
+from .measuring import Plot, Rows, every, fields, gap, largest_gap, reading, sizes, tidy
 
 RIDGE, FIRST, DEPTHS = 1.0, 6, (2, 12)
 
@@ -126,10 +126,8 @@ def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
 def random_blocks(key: jax.Array, P: jax.Array, depth: int) -> Transformer:
     """Random blocks whose embedding reads P^T x."""
     model = init(key, Architecture(num_features=len(P), width=32, depth=depth))
-    read = model.weights.embedding["stream"]
-    blocks = {**read.blocks, "x": matmul(P, read.blocks["x"][: P.shape[1]])}
-    embedding = {**model.weights.embedding, "stream": Read(blocks, read.width)}
-    return model.replace(weights=model.weights.replace(embedding=embedding))
+    x = model.weights.embedding["stream"].blocks["x"]
+    return reading(model, x=matmul(P, x[: P.shape[1]]))
 
 
 @every(static=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,12 +13,11 @@ from ... import constructions, solvers
 from ...kernels import Exponential, Gaussian, Kernel, Linear
 from ...linalg import solve
 from ...numerics import matmul
-from ...residual import Read
 from ...tasks import Task
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache, stack
 from ..shared.runs import load
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, every, fields, gap, largest_gap, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, gap, largest_gap, reading, tidy
 
 DEPTH, STEPS, FIRST, RIDGES = 3, 40, 3, 10.0 ** np.arange(-5, 1)
 KERNELS: dict[str, tuple[Kernel, float]] = {  # with the ridge
@@ -83,15 +83,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def first(model: Transformer) -> Transformer:
     """The first blocks of the model."""
     steps = jax.tree.map(lambda leaf: leaf[:DEPTH], model.weights.steps)
-    return model.replace(weights=model.weights.replace(steps=steps), steps=DEPTH)
+    return model.replace(weights=replace(model.weights, steps=steps), steps=DEPTH)
 
 
 def blind(model: Transformer) -> Transformer:
     """The first blocks, which see no y, and a support as a query: phi(x) is one function of x."""
-    read = model.weights.embedding["stream"]
-    blocks = {**read.blocks, "y": 0 * read.blocks["y"], "support": read.blocks["query"]}
-    embedding = {**model.weights.embedding, "stream": Read(blocks, read.width)}
-    return first(model.replace(weights=model.weights.replace(embedding=embedding)))
+    blocks = model.weights.embedding["stream"].blocks
+    return first(reading(model, y=0 * blocks["y"], support=blocks["query"]))
 
 
 def on_features(below: Transformer | None, task: Task) -> Task:

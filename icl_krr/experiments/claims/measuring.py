@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...residual import Read
+from ...transformer import Transformer
 from ..shared.draws import draw_tasks as draw_tasks, project as project
 from ..shared.rows import Plot as Plot, Rows as Rows, tidy as tidy
 
@@ -47,6 +50,13 @@ def every(
         return program
 
     return decorate
+
+
+def reading(model: Transformer, **blocks: jax.Array) -> Transformer:
+    """The model whose stream is embedded with other weights of these fields of the tokens."""
+    read = model.weights.embedding["stream"]
+    embedding = {**model.weights.embedding, "stream": Read(read.blocks | blocks, read.width)}
+    return model.replace(weights=replace(model.weights, embedding=embedding))
 
 
 def sizes(config: Any) -> dict[str, Any]:
