@@ -152,14 +152,9 @@ def nystrom_of(
 
 def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
     """Run conjugate gradient on B = (D + ridge)^-1 A in the inner product of D + ridge."""
-    alpha, z, p = (
-        m.state(name, SUPPORTS, about)
-        for name, about in (
-            ("alpha", "dual coefficients"),
-            ("z", "(D + ridge)^-1 (y - A alpha)"),
-            ("p", "search direction"),
-        )
-    )
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    z = m.state("z", SUPPORTS, "(D + ridge)^-1 (y - A alpha)")
+    p = m.state("p", SUPPORTS, "search direction")
     prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
     zz = m.scalar("zz", "z . (D + ridge) z / ridge")
     sink, normaliser = m.per_output(m.sink()), m.normaliser(SUPPORTS)

@@ -63,8 +63,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     mean = jnp.mean(halves[1].y, axis=1, keepdims=True)
     others = [risk["smoother"][0], *(float(jnp.mean((y - guess) ** 2)) for guess in (mean, 0))]
     kinds = ("Gaussian", "linear")
-    rows = tidy({"kernel": kinds, "features": FEATURES}, risk=[risk[kind] for kind in kinds])
-    rows += tidy({"baseline": ("Nadaraya-Watson", "mean", "zero")}, risk=others)
+    depths = [0 if name == "x" else DEPTH for name in FEATURES]
+    axes = {"kernel": kinds, "features": FEATURES}
+    rows = tidy(axes, risk=[risk[kind] for kind in kinds], blocks=[depths])
+    axes = {"kernel": ("baseline",), "features": ("Nadaraya-Watson", "mean", "zero")}
+    rows += tidy(axes, risk=[others], blocks=0)
     ratio = {kind: risk[kind] / risk[kind][0] for kind in kinds}
     checks |= {
         "Gaussian kernel, trained and random blocks: risk on Phi / risk on x in "
@@ -175,5 +178,5 @@ CLAIM = Claim(
     told=FAMILY,
     run=run,
     quick=Config(draws=1, tasks=24),
-    plot=Plot(x="features", y="risk", by=("kernel",)),
+    plot=Plot(x="blocks", y="risk", by=("kernel", "features")),
 )
