@@ -40,6 +40,7 @@ from .transformer import (
     resume,
     run_with_cache,
     run_with_hooks,
+    stack,
     untie,
 )
 from .uncertainty import Predictive
@@ -94,6 +95,7 @@ __all__ = [
     "sketches",
     "solvers",
     "spectral_bounds",
+    "stack",
     "tasks",
     "theory",
     "training",

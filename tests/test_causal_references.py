@@ -19,6 +19,7 @@ import pytest
 from helpers import numpy, relative
 
 import icl_krr as ik
+from icl_krr.constructions import SUPPORTS_AND_QUERIES
 
 T, K, V = 9, 4, 3
 P = K + 2
@@ -100,6 +101,37 @@ def along_of(name, kernel, task, form=None, **options):
 def agree(predictions, expected, select=slice(None), tolerance=TOLERANCE):
     for source, along in predictions.items():
         assert relative(along[select], expected) < tolerance, source
+
+
+def random_feature_attention(q, k, v, g):
+    """Sums with a gate, S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t, and a quotient at phi(q_t)."""
+    S, z, o = 0, 0, []
+    for t in range(T):
+        gate = np.exp(g[t])
+        S, z = gate * S + (1 - gate) * np.outer(k[t], v[t]), gate * z + (1 - gate) * k[t]
+        o.append(q[t] @ S / (q[t] @ z))
+    return np.stack(o)
+
+
+def quotient_model(features, **options):
+    """The weights of that layer: the sums b of `prefix_sums`, and a division by the last output.
+
+    The last output of each support is 1, so that its sum is z.
+    """
+    m = ik.constructions.prefix_sums(
+        ik.Exponential(projection=U), P, ridge=1.0, prefix="inclusive", sketch=features,
+        num_outputs=V + 1, **LAYER, **options,
+    )  # fmt: skip
+    w = m.vector("w", "sum_j phi_j y_j", starts_as=m.right)
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "phi . S / phi . z", width=V + 1)
+
+    def step():
+        fit = m.fit_of(w, None, to="fit")
+        below = np.zeros((V + 1, V + 1), m.dtype)
+        below[-1] = 1
+        m.divide(fit, fit @ below, to=prediction)
+
+    return m.transformer(step, steps=1, readout=prediction)
 
 
 KEYS = ik.Linear(projection=U)
@@ -340,3 +372,24 @@ def test_gated_kalmanet():
         found.append(both(ridge, norm, np.arange(T) <= t, squared.x_query[t : t + 1]))
     for predictions in zip(*found, strict=True):
         assert relative(np.stack(predictions), np.stack(expected)) < TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_random_feature_attention(dtype):
+    """Normalised and gated (Peng et al., 2021): features, log gates and strengths 1 - gate."""
+    q, k, v, g, _ = inputs(6)
+    q = unit(q)
+    features = ik.sketches.trigonometric_features(
+        jax.random.key(0), ik.Exponential(projection=U), num_features=P, width=64
+    )
+    model = quotient_model(features, dtype=dtype)
+    task = read_between(q, k, np.column_stack([v, np.ones(T)]), g, 1 - np.exp(g))
+    task = jax.tree.map(lambda part: part.astype(dtype), task)
+    phi_q, phi_k = (np.asarray(features(part @ U)) for part in (q, k))
+    expected = random_feature_attention(phi_q, phi_k, v, g)
+    along = np.asarray(ik.predict_along(model, task))
+    error = relative(along[1 : 2 * T : 2, :V], expected)
+    print(f"{dtype}: {error:.1e}")
+    assert error < (1e-10 if dtype == "float64" else 1e-3)
+    slopes = jax.grad(lambda model: ik.predict(model, task).sum())(model)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))

@@ -49,6 +49,14 @@ def softmax(logits, seen):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def pair_of_relu(logits, seen):
+    """Two heads of ReLU attention with opposite queries and values, relu(s) - relu(-s) = s."""
+    return np.maximum(logits, 0) * seen - np.maximum(-logits, 0) * seen
+
+
+PATTERNS = {"softmax": softmax, "linear": lambda logits, seen: logits * seen, "relu": pair_of_relu}
+
+
 def add(stream, written):
     for slot, value in written:
         stream = {**stream, slot: stream[slot] + value}
@@ -82,7 +90,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
                     *(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True
                 ):
                     logits = qh @ kh.T
-                    pattern = softmax(logits, seen) if kind == "softmax" else logits * seen
+                    pattern = PATTERNS[kind](logits, seen)
                     parts.append(pattern @ vh)
                 mixed = np.concatenate(parts, axis=1)
                 written.append((slot, mixed if write["out"] is None else mixed @ write["out"]))
@@ -99,18 +107,24 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
 
 
 @often(
-    ("name", "merge"),
-    (("cg-exponential", True),),
-    [("cg", False), ("cg-exponential", True), ("ric-tables", False)],
+    ("name", "merge", "kind"),
+    (("cg-exponential", True, ""), ("gd", False, "relu")),
+    [
+        ("cg", False, ""),
+        ("cg-exponential", True, ""),
+        ("gd", False, "relu"),
+        ("ric-tables", False, ""),
+    ],
 )
-def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
+def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge, kind):
+    """Linear attention also as pairs of heads of ReLU attention (Bai et al., 2023)."""
     task = draw(0, p=3, n=9, q=2)
     model = CASES[name].build(task, 0.5, 4)
     model = dense(model) if merge else model
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start = numpy(jax.jit(embed_task)(model, task))
     prologue = len(model.weights.prologue)
-    kind, seen = model.spec.attention, np.asarray(visible(task))
+    kind, seen = kind or model.spec.attention, np.asarray(visible(task))
     path = run(exported, describe(model), start, seen, kind, prologue, model.steps)
     _, cache = numpy(ik.run_with_cache(model, task, everything=True))
     assert len(path) == model.depth

@@ -30,7 +30,7 @@ LINES = {
     "tasks": 1975,
     "theory": 1766,
     "training": 1716,
-    "transformer": 3935,
+    "transformer": 4023,  # stack: a construction on top of the blocks of another model
     "uncertainty": 602,
 }
 

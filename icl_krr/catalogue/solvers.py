@@ -122,6 +122,16 @@ SOLVERS = {
             aliases=("pcg",),
         ),
         Solver(
+            "normalised_conjugate_gradient",
+            "DCG",
+            *PCG,
+            kernels="positive",
+            options={"preconditioner": "normaliser"},
+            states=("alpha", "p", "prediction"),
+            blocks={"softmax": 8},
+            sums=True,
+        ),
+        Solver(
             "nystrom_conjugate_gradient",
             "NCG",
             *PCG,

@@ -1,9 +1,9 @@
-"""Conjugate gradient with a Jacobi or a Nystrom preconditioner."""
+"""Conjugate gradient with a Jacobi or a Nystrom preconditioner, or the softmax normaliser."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any, Unpack
 
 from jaxtyping import Array, Float
 
@@ -18,8 +18,10 @@ from .assembly.choice import construction, machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
 from .assembly.options import Options
-from .assembly.slots import SUPPORTS
+from .assembly.slots import QUERIES, SUPPORTS
+from .assembly.softmax_attention import SoftmaxAttention
 from .conjugate_gradient import advance_alpha, states, turn_direction
+from .richardson import normalised_machine
 
 
 @construction
@@ -43,10 +45,16 @@ def preconditioned_conjugate_gradient(
     - an `icl_krr.Nystrom`: its m features $F$ [n, m] are stored at the supports. One more linear
       head computes $M^{-1} r = (r - F C F^T r) / \lambda$ with a matrix $C$ [m, m], so this
       preconditioner needs linear attention.
+    - "normaliser": $M = D + \lambda I$ with the diagonal matrix $D$ of the row sums of $K$. The
+      head of `richardson` computes $(D + \lambda I)^{-1} K p$, and nothing undoes its softmax:
+      $M^{-1} A$ is self-adjoint in the inner product $u^T M v$, so the model runs conjugate
+      gradient on $M^{-1} A$ in this inner product, and only the values of its sums over tokens have
+      the normaliser as a factor. The state z is $M^{-1} r$, and there is no state r.
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        preconditioner: "jacobi" (default), or an `icl_krr.Nystrom`, which may be traced.
+        preconditioner: "jacobi" (default), "normaliser" for `Exponential` or `Gaussian` and softmax
+            attention, or an `icl_krr.Nystrom`, which may be traced.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
@@ -58,6 +66,10 @@ def preconditioned_conjugate_gradient(
     5
     """
     checks.positive_scalar("ridge", ridge)
+    if isinstance(preconditioner, str) and preconditioner == "normaliser":
+        name = "the preconditioner 'normaliser'"
+        m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
+        return normalised(m, xp.asarray(ridge, m.dtype), steps)
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(None if "sketch" in options else kernel, ridge)
     m = machine(kernel, num_features, **options).solves(ridge)
@@ -65,7 +77,7 @@ def preconditioned_conjugate_gradient(
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
     else:
-        checks.choice("preconditioner", preconditioner, ("jacobi",))
+        checks.choice("preconditioner", preconditioner, ("jacobi", "normaliser"))
         prepare, solve = jacobi_of(m, ridge)
     return iterate(m, ridge, steps, prepare, solve)
 
@@ -136,3 +148,35 @@ def nystrom_of(
         m.head(query=(-1 / ridge) * (F @ core), key=F, value=r, to=z)
 
     return prepare, solve
+
+
+def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
+    """Run conjugate gradient on B = (D + ridge)^-1 A in the inner product of D + ridge."""
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    z = m.state("z", SUPPORTS, "(D + ridge)^-1 (y - A alpha)")
+    p = m.state("p", SUPPORTS, "search direction")
+    prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
+    zz = m.scalar("zz", "z . (D + ridge) z / ridge")
+    sink, normaliser = m.per_output(m.sink()), m.normaliser(SUPPORTS)
+
+    def weighted(v: Read) -> Read:
+        return m.multiply(v, normaliser, to=f"weighted_{v.slot}")
+
+    def start() -> None:
+        for slot in (z, p):
+            m.multiply((1 / ridge) * m.y, sink, to=slot, size=1)
+        m.dot(weighted(z), z, to=zz)
+
+    def step() -> None:
+        smoothed = m.smooth(p, to="smoothed")
+        Bp = m.add(smoothed, to=m.scratch_vector("Bp", "B p"))
+        m.multiply(p, sink, to=Bp, size=1)
+        gamma = m.divide(zz, m.dot(weighted(p), Bp, to="pBp"), to="gamma")
+        m.add_scaled(p, by=gamma, to=alpha)
+        m.add_scaled(-Bp, by=gamma, to=z)
+        at_queries = m.normaliser(QUERIES)
+        fit = m.multiply((1 / m.scale) * smoothed, at_queries, to="fit", size=at_queries.slots)
+        m.add_scaled(fit, by=gamma, to=prediction)
+        turn_direction(m, zz, weighted(z), z, p)
+
+    return m.transformer(step, steps=steps, readout=prediction, prologue=start)

@@ -1,4 +1,4 @@
-"""Conjugate gradient with a Jacobi or a Nystrom preconditioner."""
+"""Conjugate gradient with a Jacobi or a Nystrom preconditioner, or the normaliser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Kernel, check_positive
 from ..numerics import matmul, reciprocal
 from ..sketches import Nystrom
 from ..tasks import Task
@@ -40,7 +40,8 @@ def preconditioned_conjugate_gradient(
 
     Args:
         kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$. An `icl_krr.Nystrom`
+        preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$, and "normaliser" uses
+            $M = D + \lambda I$ with the row sums $D$ of a positive kernel. An `icl_krr.Nystrom`
             uses $M = F F^T + \lambda I$ with the Nystrom features $F$. It must be made with the
             same kernel and ridge.
 
@@ -56,26 +57,28 @@ def preconditioned_conjugate_gradient(
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(kernel, ridge)
     else:
-        checks.choice("preconditioner", preconditioner, ("jacobi",))
-        preconditioner = None  # pyright: ignore[reportAssignmentType]
+        checks.choice("preconditioner", preconditioner, ("jacobi", "normaliser"))
+        if preconditioner == "normaliser":
+            check_positive(kernel)
+        return solve(kernel, task, ridge, None, steps, preconditioner)
     return solve(kernel, task, ridge, preconditioner, steps)
 
 
-@partial(jax.jit, static_argnames="steps")
-def solve(kernel, task, ridge, preconditioner, steps) -> Trajectory:
+@partial(jax.jit, static_argnames=("steps", "diagonal"))
+def solve(kernel, task, ridge, preconditioner, steps, diagonal="") -> Trajectory:
     given = ()
     if preconditioner is not None:
         features = jnp.where(kept(task)[:, None], preconditioner.features(seen(task)[0]), 0)
         given = features, preconditioner.core.astype(features.dtype)
-    return trajectory(kernel, task, ridge, partial(iterate, steps), *given)
+    return trajectory(kernel, task, ridge, partial(iterate, steps, diagonal), *given)
 
 
-def iterate(steps, gram, ridge, y, *nystrom):
-    diagonal = jnp.diagonal(gram)[:, None] + ridge
+def iterate(steps, diagonal, gram, ridge, y, *nystrom):
+    entries = jnp.sum(gram, axis=1) if diagonal == "normaliser" else jnp.diagonal(gram)
 
     def solve(r):
         if not nystrom:
-            return r / diagonal
+            return r / (entries[:, None] + ridge)
         features, core = nystrom
         return (r - matmul(features, matmul(core, matmul(features.T, r)))) / ridge
 

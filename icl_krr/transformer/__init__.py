@@ -49,6 +49,7 @@ from .memory import Memory, memory
 from .read_outs import operand_bounds, predictive, read_outs
 from .resume import resume, tail
 from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
+from .stack import stack
 from .tying import untie
 from .weights import Block, Heads, Norm, Problem, Spec, Transformer, Unit, Weights, Write
 
@@ -80,6 +81,7 @@ __all__ = [
     "resume",
     "run_with_cache",
     "run_with_hooks",
+    "stack",
     "tail",
     "untie",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,9 @@ import numpy as np
 from ... import theory
 from ...constructions import Softmax
 from ...kernels import Kernel
+from ...residual import Read
 from ...tasks import Task
+from ...transformer import Transformer
 from ..shared.draws import draw_tasks as draw_tasks, project as project
 from ..shared.rows import Plot as Plot, Rows as Rows, tidy as tidy
 
@@ -56,6 +59,13 @@ def every(
 def softmax(kernel: Kernel, task: Task) -> Softmax:
     """Softmax attention with a sink that recovers the products with K on this task."""
     return Softmax(log_sink=theory.log_sink(kernel, task))
+
+
+def reading(model: Transformer, **blocks: jax.Array) -> Transformer:
+    """The model whose stream is embedded with other weights of these fields of the tokens."""
+    read = model.weights.embedding["stream"]
+    embedding = {**model.weights.embedding, "stream": Read(read.blocks | blocks, read.width)}
+    return model.replace(weights=replace(model.weights, embedding=embedding))
 
 
 def sizes(config: Any) -> dict[str, Any]:

@@ -1,0 +1,166 @@
+"""C44: passes through one narrow head give the whole linear kernel; a narrow stream cannot."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, sketches, solvers, theory
+from ...constructions.assembly.choice import linear_machine
+from ...constructions.assembly.linear_attention import LinearAttention
+from ...constructions.assembly.slots import SUPPORTS_AND_QUERIES
+from ...constructions.conjugate_gradient import textbook
+from ...kernels import Exponential, Linear
+from ...numerics import matmul
+from ...residual import Read
+from ...tasks import GaussianProcess, LinearRegression, sample
+from ...transformer import Architecture, Transformer, init, predict, run_with_cache
+from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, every, fields, gap, largest_gap, reading, sizes, tidy
+
+RIDGE, FIRST, DEPTHS = 1.0, 6, (2, 12)
+
+
+class Config(NamedTuple):
+    draws: int = 10
+    num_features: int = 6
+    num_supports: int = 24
+    steps: int = 16
+    channels: tuple[int, ...] = (1, 2, 3)
+
+
+class Passes(LinearAttention):
+    """Computes K v in p / channels blocks with one head, which reads other features in each."""
+
+    def __init__(self, *options: Any, channels: int):
+        super().__init__(*options)
+        self.channels, at, p = channels, SUPPORTS_AND_QUERIES, self.x.width
+        self.turning = self.state("turning", at, "x, turned by some channels", self.x, p)
+
+    def kernel_times(self, v: Read) -> Read:
+        product = self.scratch("K_" + "_".join(v.blocks), SUPPORTS_AND_QUERIES, "K v")
+        eye = np.eye(self.x.width, dtype=self.dtype)
+        window = self.turning @ eye[:, : self.channels]
+        for _ in range(self.x.width // self.channels):
+            self.head(window, window, v, to=product)
+            self.add(self.turning @ (np.roll(eye, -self.channels, axis=1) - eye), to=self.turning)
+        return product
+
+
+def in_passes(channels: int, config: Config) -> Transformer:
+    kind: Any = partial(Passes, channels=channels)
+    return textbook(linear_machine(Linear(), config.num_features, kind), RIDGE, config.steps)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    keys, m = jax.random.split(key, config.draws), np.array(config.channels)
+    each = [fields(measure(keys, channels, config)) for channels in config.channels]
+    found = fields({name: np.stack([vars(of)[name] for of in each], 1) for name in vars(each[0])})
+    blocks = np.array([in_passes(each, config).blocks_per_step for each in config.channels])
+    wide, share = map(np.asarray, one_pass(keys))
+    square, signs = jnp.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), [1, -1, -1, 1]
+    mixed = Exponential(1.0)(square, square[:1])[:, 0] @ jnp.array(signs, float)
+    rows = tidy(
+        {"draw": range(config.draws), "channels": config.channels},
+        **{"passes": found.slots.max(axis=2), "one pass": found.lost, "blocks": blocks[None]},
+    )
+    checks = {
+        "exponential kernel, m channels in all, p < m < d_eff, one pass: "
+        "|K v of the model - K v| / |K v| >= 1e-3": at_least(wide, 1e-3, stated=True),
+        "that model: d_eff / m >= 1.5": at_least(share, 1.5),
+        "linear kernel, m < p, one pass: smallest |K - K^|_2 / |K|_2 >= 1e-3": at_least(
+            found.lost, 1e-3, reading="the number p of features exceeds m"
+        ),
+        "linear kernel, head with m < p channels, p / m passes: "
+        "|slots - iterates of CG| / |iterates| <= 1e-10, first steps": at_most(found.slots, 1e-10),
+        "that head: |f - f*| / |f*| <= 1e-8 after the last step": at_most(found.error, 1e-8),
+        "that head: blocks in one step <= p / m + 4": at_most(blocks, config.num_features / m + 4),
+        "exponential kernel: mixed difference over two slices of x, which is 0 for all sums of "
+        "kernels of the slices >= 2.9": at_least(float(mixed), 2.9),
+        "stream with P^T x: relative difference of the predictions for two tasks <= 1e-10": at_most(
+            found.same, 1e-10
+        ),
+        "the two tasks: relative difference of f* >= 0.1": at_least(found.apart, 0.1),
+    }
+    return rows, judge(*named(checks))
+
+
+@every(static=("m", "config"))
+def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
+    task, p = sample(key, LinearRegression(**sizes(config), num_queries=8)), config.num_features
+    path = solvers.conjugate_gradient(Linear(), task, ridge=RIDGE, steps=FIRST)
+    found, cache = run_with_cache(in_passes(m, config), task)
+    slots = [
+        largest_gap(cache[slot][: FIRST + 1], getattr(path, slot))
+        for slot in ("alpha", "r", "prediction")
+    ]
+    # another task with the same P^T x and y
+    P = sketches.orthonormal(key, p, m)
+    rest = jnp.eye(p) - matmul(P, P.T)
+    noise = jax.random.normal(jax.random.fold_in(key, 1), (task.num_supports + 8, p))
+    x, x_query = (
+        points + matmul(part - points, rest)
+        for points, part in ((task.x, noise[8:]), (task.x_query, noise[:8]))
+    )
+    twin = task.replace(x=x, x_query=x_query)
+    sketched = constructions.conjugate_gradient(
+        Linear(), num_features=p, ridge=RIDGE, steps=m, sketch=P
+    )
+    models = [sketched, *(random_blocks(key, P, depth) for depth in DEPTHS)]
+    f, f_twin = (jnp.stack([predict(model, each) for model in models]) for each in (task, twin))
+    exact, other = (solvers.exact(Linear(), each, ridge=RIDGE).prediction for each in (task, twin))
+    sigma = theory.eigenvalues(Linear(), task)
+    return {
+        "slots": jnp.stack(slots),
+        "error": gap(found, exact),
+        "lost": sigma[-m - 1] / sigma[-1],
+        "same": gap(f_twin, f),
+        "apart": gap(other, exact),
+    }
+
+
+def random_blocks(key: jax.Array, P: jax.Array, depth: int) -> Transformer:
+    """Random blocks whose embedding reads P^T x."""
+    model = init(key, Architecture(num_features=len(P), width=32, depth=depth))
+    x = model.weights.embedding["stream"].blocks["x"]
+    return reading(model, x=matmul(P, x[: P.shape[1]]))
+
+
+@every(static=())
+def one_pass(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the error of K v, and d_eff / m for the m channels of the model."""
+    kernel, options = Exponential(0.25), {"num_features": 3, "ridge": RIDGE, "steps": 1}
+    task = sample(key, GaussianProcess(kernel, num_features=3, num_supports=64, inputs="sphere"))
+    model = constructions.gradient_descent(kernel, step_size=1.0, **options)
+    exact = matmul(kernel(task.x_query, task.x), task.y[:, None])[:, 0]
+    dimension = theory.effective_dimension(theory.eigenvalues(kernel, task), RIDGE)
+    return gap(predict(model, task), exact), dimension / model.layout.width
+
+
+CLAIM = Claim(
+    title="a narrow model cannot represent the kernel in one pass",
+    statement="If the number p of features or the effective dimension d_eff of the kernel matrix "
+    "exceeds the width m of a model, one pass does not give products with the kernel matrix K "
+    "exactly.",
+    truth="This holds for p > m, but not for d_eff > m: a softmax head that reads all features "
+    "computes K v of the exponential kernel exactly. Depth can replace the width of a head. If the "
+    "stream holds p features, a head with m channels computes K v of the linear kernel in p / m "
+    "blocks, and conjugate gradient with it is exact. For the exponential kernel no sum of such "
+    "passes is exact, because its matrix is the entrywise product of those of the slices of x. "
+    "Depth cannot replace the width of the stream: if it holds P^T x, two tasks with the same "
+    "P^T x and y have the same predictions at every depth, but different f*.",
+    untested=("sums of more heads than p / m, which can approximate the exponential kernel",),
+    corrected="ours",
+    source="Cawley 2025, paper/sections/theory.md, section 2",
+    quote="When the feature dimension p or the effective dimension of the data exceeds m, the "
+    "model cannot represent the full kernel exactly in a single pass.",
+    expected=CORRECTED,
+    told=FAMILY,
+    run=run,
+    quick=Config(draws=2, channels=(2,)),
+    plot=Plot(x="channels", y="one pass"),
+)
