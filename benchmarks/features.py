@@ -10,7 +10,7 @@ import numpy as np
 
 import icl_krr as ik
 from icl_krr.bench.contest import Contest, compete
-from icl_krr.experiments.claims.c47_cost_of_a_query import attention, projections
+from icl_krr.experiments.claims.c46_cost_of_a_query import attention, projections
 
 KERNEL, P, STEPS = ik.Exponential(1.0), 8, 8
 

@@ -1,4 +1,4 @@
-"""Errors of random features: at given points, for C21 and C48, and in a ball, for C33."""
+"""Errors of random features: at given points, for C21 and C47, and in a ball, for C33."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C47: the cost of one query with linear attention on random features, against softmax."""
+"""C46: the cost of one query with linear attention on random features, against softmax."""
 
 from __future__ import annotations
 

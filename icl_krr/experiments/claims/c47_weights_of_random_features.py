@@ -1,4 +1,4 @@
-"""C48: attention weights from random features, and how many a model of equal quality needs."""
+"""C47: attention weights from random features, and how many a model of equal quality needs."""
 
 from __future__ import annotations
 
