@@ -129,7 +129,7 @@ def newton(w: jax.Array, inputs: jax.Array) -> tuple[jax.Array, ...]:
 
     def step(theta: jax.Array, _: None) -> tuple[jax.Array, None]:
         go = jnp.linalg.solve(jax.hessian(total)(theta), jax.grad(total)(theta))
-        tries = theta - go * 0.5 ** jnp.arange(6.0)[:, None]
+        tries = theta[None] - go[None] * 0.5 ** jnp.arange(6.0)[:, None]
         return tries[jnp.argmin(jax.lax.map(total, tries))], None
 
     start = jnp.zeros(inputs.shape[-1]).at[0].set(1.0)
