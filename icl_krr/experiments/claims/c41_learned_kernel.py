@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,9 @@ from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, 
 from .measuring import Plot, Rows, draw_tasks
 
 p, NOISE, BATCH = 4, 0.05, 64
-ONE = Gaussian(0.7, np.diag([1.0, 0, 0, 0]))
-KERNELS = {
-    "all features": Gaussian(1.5, np.eye(p)),
-    "one feature": ONE,
-    "another feature in each task": ONE,
-    "linear": Linear(),
-}
+KERNELS = {"all features": Gaussian(1.5, np.eye(p)), "linear": Linear()} | dict.fromkeys(
+    ("one feature", "another feature in each task"), Gaussian(0.7, np.diag([1.0, 0, 0, 0]))
+)
 """Families of Gaussian processes."""
 
 
@@ -60,12 +56,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "all families: risk of the learned head / risk of the best bandwidth, upper end of its "
         "interval, <= 0.8": at_most(high, 0.8, stated=True),
         "the same feature in all tasks: this upper end <= 0.5": at_most(
-            high[1], 0.5, reading="tasks that depend on the same directions"
+            high[2], 0.5, reading="tasks that depend on the same directions"
         ),
-        "all features, another feature in each task: lower end >= 0.93": at_least(low[::2], 0.93),
-        "linear: upper end <= 0.9": at_most(high[3], 0.9),
+        "all features, another feature in each task: lower end >= 0.93": at_least(
+            low[[0, 3]], 0.93
+        ),
+        "linear: upper end <= 0.9": at_most(high[1], 0.9),
         "all families but one feature: risk of the learned head / risk of the best bandwidth and "
-        "factor of the values, interval, in [0.93, 1.07]": within(ends[:, [0, 2, 3]], 0.93, 1.07),
+        "factor of the values, interval, in [0.93, 1.07]": within(ends[:, [0, 1, 3]], 0.93, 1.07),
         "risk of the learned head / risk of f* >= 1.3": at_least(
             column["learned"] / column["exact"], 1.3
         ),
@@ -103,28 +101,25 @@ def smoother(bandwidth: jax.Array) -> Transformer:
 @partial(jax.jit, static_argnames="steps")
 def learn(training: Task, scored: Task, steps: int) -> dict[str, jax.Array]:
     """Predictions of the heads whose parameters have the least risk on the tasks for training."""
-    bandwidths, y = jnp.geomspace(0.3, 3, 19), training.y_query
+    bandwidths, y = jnp.geomspace(0.3, 3, 19), training.y_query[None]
     f = jax.lax.map(lambda h: predict_batch(smoother(h), training), bandwidths)
-    factors = jnp.sum(f * y[None], axis=(1, 2)) / jnp.sum(f * f, axis=(1, 2))
-
-    def best(factors: jax.Array) -> tuple[jax.Array, jax.Array]:
-        i = jnp.argmin(jnp.sum((factors[:, None, None] * f - y[None]) ** 2, axis=(1, 2)))
-        return factors[i], bandwidths[i]
-
-    (_, fixed), (factor, scaled) = best(jnp.ones_like(factors)), best(factors)
+    factors = jnp.sum(f * y, axis=(1, 2), keepdims=True) / jnp.sum(f * f, (1, 2), keepdims=True)
+    errors = jnp.stack([jnp.sum((c * f - y) ** 2, axis=(1, 2)) for c in (1.0, factors)])
+    fixed, scaled = jnp.argmin(errors, axis=1)
+    start = smoother(bandwidths[scaled])
     return {
-        "fixed": predict_batch(smoother(fixed), scored),
-        "scaled": factor * predict_batch(smoother(scaled), scored),
-        "learned": predict_batch(train(smoother(scaled), training, steps), scored),
+        "fixed": predict_batch(smoother(bandwidths[fixed]), scored),
+        "scaled": factors[scaled] * predict_batch(start, scored),
+        "learned": predict_batch(train(start, training, steps), scored),
     }
 
 
 def train(model: Transformer, tasks: Task, steps: int) -> Transformer:
     """Train the queries, keys and values of a smoother on batches of tasks, by Adam."""
+    parts = ("query.blocks['x']", "key.blocks['x']", "half_square']", "['y']", "mlp[0].out")
 
     def learned(path: tuple, leaf: jax.Array) -> jax.Array:
         where = jax.tree_util.keystr(path)
-        parts = ("query.blocks['x']", "key.blocks['x']", "half_square']", "['y']", "mlp[0].out")
         mask = jnp.full_like(leaf, any(part in where for part in parts))
         # the last channel of the keys hides the aggregator
         return mask.at[..., p + 1 :].set(0) if "key" in where else mask
@@ -132,19 +127,20 @@ def train(model: Transformer, tasks: Task, steps: int) -> Transformer:
     mask = jax.tree_util.tree_map_with_path(learned, model.weights)
     adam = optax.adam(optax.cosine_decay_schedule(0.02, steps))
 
-    def loss(weights, batch: Task) -> jax.Array:
+    def loss(weights: Any, batch: Task) -> jax.Array:
         answers = predict_batch(model.replace(weights=weights), batch)
         return jnp.mean((answers - batch.y_query) ** 2)
 
-    def step(carry: tuple, i: jax.Array) -> tuple[tuple, None]:
-        (weights, state), start = carry, i * BATCH % len(tasks.x)
+    def step(carry: tuple, start: jax.Array) -> tuple[tuple, None]:
+        weights, state = carry
         part = partial(jax.lax.dynamic_slice_in_dim, start_index=start, slice_size=BATCH)
         slope = jax.grad(loss)(weights, jax.tree.map(part, tasks))
         update, state = adam.update(jax.tree.map(jnp.multiply, slope, mask), state)
         return (optax.apply_updates(weights, update), state), None
 
-    start = model.weights, adam.init(model.weights)
-    return model.replace(weights=jax.lax.scan(step, start, jnp.arange(steps))[0][0])
+    first: Any = model.weights
+    starts = jnp.arange(steps) * BATCH % len(tasks.x)
+    return model.replace(weights=jax.lax.scan(step, (first, adam.init(first)), starts)[0][0])
 
 
 CLAIM = Claim(
@@ -154,11 +150,11 @@ CLAIM = Claim(
     truth="Much is gained only if all tasks depend on the same directions. If y depends on one of "
     "four features, the risk of the learned head is 0.2 times that of the best bandwidth. If y "
     "depends on all four, or on another one in each task, it is 0.97 to 1 times. For linear tasks "
-    "it is 0.8 times, mostly because of a factor of the values: compared with the best bandwidth "
-    "and factor it is 0.97 times, and for the two families before it does not differ from 1 by "
-    "more than 1 %. The learned head remains a smoother. Its risk is 1.5 times that of exact "
-    "kernel ridge regression if y depends on all features, 2 times for one feature, and 80 times "
-    "for linear tasks.",
+    "it is 0.8 times, but mostly because of a factor of the values: compared with the best "
+    "bandwidth and factor it is 0.97 to 0.99 times. For the two families before it, this "
+    "comparison shows no difference beyond 1 %. The learned head remains a smoother. Its risk is "
+    "1.5 times that of exact kernel ridge regression if y depends on all features, 2 times for one "
+    "feature, and 80 times for linear tasks.",
     corrected="ours",
     source="Zhang et al. 2023, section 11.2",
     quote="Third, and just as importantly, it demonstrates the limits of hand-crafted attention "

@@ -86,7 +86,7 @@ STUDIES = {
     "longest": Study(
         LINEAR,
         dataclasses.replace(TRAINING, steps=18000),
-        {name: WIDTHS[name] for name in ("width 8", "width 24")},
+        {name: WIDTHS[name] for name in ("width 4", "width 8", "width 16", "width 24")},
         tuned_by="longer",
         repeats=1,
     ),
