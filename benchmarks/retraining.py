@@ -1,6 +1,6 @@
 """`python -m benchmarks.retraining`: train the small models of claims C36 and C37.
 
-This takes about half an hour of one CPU core. Finished runs are kept in `--folder`, so the same
+This takes about an hour of one CPU core. Finished runs are kept in `--folder`, so the same
 command continues after an interruption. `--quick` is a smoke test; its figures are not meaningful.
 """
 
@@ -162,7 +162,7 @@ def main() -> None:
     save("retraining", record, markdown(records))
     FOLDER.mkdir(exist_ok=True)
     for name, study in STUDIES.items():
-        for variant in study.variants:
+        for variant in study.variants if study.shipped else ():
             file = weights_file(name, variant)
             replace(file, (folder / file.name).read_bytes())
 

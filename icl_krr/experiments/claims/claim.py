@@ -39,6 +39,8 @@ REFERENCES = {
     "Yan et al. 2026": "M. Yan, D. Li, C. Kulick, S. Tang, Transformers can implement "
     "preconditioned Richardson iteration for in-context Gaussian kernel regression, 2026, "
     "https://arxiv.org/abs/2605.08475",
+    "Zhang et al. 2023": "A. Zhang, Z. C. Lipton, M. Li, A. J. Smola, Dive into deep learning, "
+    "2023, https://d2l.ai",
 }
 """Authors and year, as the claims cite them, and the work."""
 

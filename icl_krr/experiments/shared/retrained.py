@@ -21,10 +21,8 @@ from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
 from .runs import architecture, family
 
 FOLDER = RUNS / "retrained"
-SEEDS = (0, 1, 2)
-"""Training seeds: of the initial weights and of the tasks."""
-MORE_SEEDS = tuple(range(11))
-"""Training seeds of the variants whose differences are small."""
+SEEDS = tuple(range(11))
+"""Training seeds: of the initial weights and of the tasks. Most variants have the first three."""
 LEARNING_RATES = (0.006, 0.015)
 """Each variant is trained with the one that has the least validation error with the first seed."""
 
@@ -32,8 +30,9 @@ LEARNING_RATES = (0.006, 0.015)
 class Study(NamedTuple):
     """Models that are compared: one family of tasks, one training, several variants.
 
-    The learning rates are those of another study, `tuned_by`, or are chosen for each variant. The
-    variants in `close` have more seeds.
+    The learning rates are those of another study, `tuned_by`, or are chosen for each variant. Each
+    variant is trained with the first `repeats` seeds, and those in `close` with all of them. The
+    package has the weights of the studies that are `shipped`.
     """
 
     task: TaskRecipe
@@ -41,13 +40,15 @@ class Study(NamedTuple):
     variants: Mapping[str, ModelRecipe]
     tuned_by: str | None = None
     close: tuple[str, ...] = ()
+    repeats: int = 3
+    shipped: bool = True
 
     def recipe(self, variant: str, seed: int, learning_rate: float = LEARNING_RATES[0]) -> Recipe:
         training = dataclasses.replace(self.training, seed=seed, learning_rate=learning_rate)
         return Recipe(self.task, self.variants[variant], training)
 
     def seeds(self, variant: str) -> tuple[int, ...]:
-        return MORE_SEEDS if variant in self.close else SEEDS
+        return SEEDS if variant in self.close else SEEDS[: self.repeats]
 
     @property
     def family(self) -> Sampler:
@@ -80,9 +81,15 @@ WIDTHS = {
     f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in (4, 6, 8, 12, 16, 24)
 }
 STUDIES = {
-    "widths": Study(LINEAR, TRAINING, WIDTHS),
+    "widths": Study(LINEAR, TRAINING, WIDTHS, shipped=False),
     "longer": Study(LINEAR, dataclasses.replace(TRAINING, steps=6000), WIDTHS),
-    "longest": Study(LINEAR, dataclasses.replace(TRAINING, steps=18000), WIDTHS, tuned_by="longer"),
+    "longest": Study(
+        LINEAR,
+        dataclasses.replace(TRAINING, steps=18000),
+        {name: WIDTHS[name] for name in ("width 4", "width 8", "width 16", "width 24")},
+        tuned_by="longer",
+        repeats=1,
+    ),
     "ablations": Study(
         PROCESS,
         dataclasses.replace(TRAINING, batch=32),

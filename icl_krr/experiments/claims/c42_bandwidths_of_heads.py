@@ -1,0 +1,150 @@
+"""C42: bandwidths of the heads of trained models."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from ... import constructions
+from ...kernels import Gaussian
+from ...numerics import matmul
+from ...tasks import Task
+from ...transformer import Transformer, run_with_cache
+from ..shared.runs import blank, load
+from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, draw_tasks, fields, tidy
+
+POINT, WIDTH = "heads.0.pattern", 0.3
+
+
+class Config(NamedTuple):
+    runs: tuple[str, ...] = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")
+    tasks: int = 32
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    """Fit a kernel exp(-|z - x - shift|^2 / 2 width^2) to the attention of every head.
+
+    A head is a kernel if the fit explains 90 % of the divergence of its weights from equal ones,
+    and if the centre is not further than 3 widths from the query. Intervals of quotients of widths
+    hold for all pairs of heads of a run together (95 %, Bonferroni), over the tasks. The fit is
+    tested on a constructed head.
+    """
+    rows, low, high, apart, shares, known = [], [], [], [], [], []
+    for name in config.runs:
+        run = load(name)
+        tasks = draw_tasks(key, config.tasks, run.family)
+        made = constructions.nadaraya_watson(Gaussian(WIDTH), num_features=tasks.x.shape[-1])
+        models = run.model, blank(run.recipe, run.family), made
+        found, start, head = (fields(fit(model, tasks)) for model in models)
+        known.append(head.width)
+        kernel = (found.explained >= 0.9) & (found.width > 0) & (found.distance <= 3)
+        around, before = kernel & (found.distance <= 0.25), start.explained >= 0.9
+        shares.append([each.mean() for each in (kernel, around, before)])
+        columns = {part: vars(found)[part][None] for part in ("width", "distance", "explained")}
+        layers, heads = kernel.shape
+        axes = {"run": [name], "layer": range(layers), "head": range(heads)}
+        rows += tidy(axes, **columns, kernel=kernel[None], untrained=start.explained[None])
+        z = stats.norm.isf(0.025 / (layers * heads * (heads - 1) / 2))
+        for layer in np.flatnonzero(kernel.sum(axis=1) > 1):
+            of = kernel[layer]
+            width, shift, slope = (
+                part[layer][of] for part in (found.width, found.shift, found.slope)
+            )
+            error = z * np.linalg.norm(slope[np.argmax(width)] - slope[np.argmin(width)])
+            low.append(width.max() / width.min() * np.exp(-error))
+            high.append(width.max() / width.min() * np.exp(error))
+            between = np.linalg.norm(shift[:, None] - shift[None], axis=-1)
+            apart.append(between.max() / np.sqrt(width.min() * width.max()))
+    kernels, around, before = np.transpose(shares)
+    checks = {
+        "layers with two kernels or more: largest width / least width, lower end of its interval, "
+        ">= 1.1 in every layer": at_least(low, 1.1, stated=True),
+        "the same layers: largest distance between two centres / width, median over the layers, "
+        ">= 1": at_least(np.median(apart), 1.0, reading="heads that look at different places"),
+        "the same layers: largest width / least width, upper end of its interval, <= 1.6": at_most(
+            high, 1.6
+        ),
+        "share of heads that are kernels in [0.1, 0.6]": within(kernels, 0.1, 0.6),
+        "share of kernels within 1/4 width of the query, <= 0.25": at_most(around, 0.25),
+        "share of heads that are kernels before training, <= 0.05": at_most(before, 0.05),
+        "constructed head: |fitted width / width - 1| <= 1e-6": at_most(
+            [np.max(abs(width / WIDTH - 1)) for width in known], 1e-6
+        ),
+    }
+    return rows, judge(*named(checks))
+
+
+@jax.jit
+def fit(model: Transformer, tasks: Task) -> dict[str, jax.Array]:
+    """Fit kernels to the weights with which the queries read the supports, [layer, head, ...].
+
+    The fit has the least divergence sum w log(w / kernel) of the weights w, by Newton's method
+    with halved steps. `explained` is its part of the divergence from equal weights. `slope` are the
+    contributions of the tasks to the error of log(width).
+    """
+    model, n = jax.tree.map(lambda leaf: leaf.astype(float), model), tasks.x.shape[1]
+
+    def pattern(task: Task) -> jax.Array:
+        cache = run_with_cache(model, task, points=(POINT,))[1]
+        return cache.points[-1][POINT][:, :, 1 + n :, 1 : 1 + n]
+
+    away = tasks.x[:, None] - tasks.x_query[:, :, None]
+    inputs = jnp.concatenate([-jnp.sum(away**2, axis=-1, keepdims=True) / 2, away], axis=-1)
+
+    def of_head(w: jax.Array) -> dict[str, jax.Array]:
+        w = w / jnp.sum(w, axis=-1, keepdims=True)
+
+        def loss(theta: jax.Array) -> jax.Array:
+            kernel = jax.nn.log_softmax(matmul(inputs, theta), axis=-1)
+            return jnp.sum(jax.scipy.special.xlogy(w, w) - w * kernel, axis=(1, 2))
+
+        def step(theta: jax.Array, _: None) -> tuple[jax.Array, None]:
+            go = jnp.linalg.solve(jax.hessian(total)(theta), jax.grad(total)(theta))
+            tries = theta[None] - go[None] * 0.5 ** jnp.arange(6.0)[:, None]
+            return tries[jnp.argmin(jax.lax.map(total, tries))], None
+
+        total = lambda theta: jnp.sum(loss(theta))  # noqa: E731
+        start = jnp.zeros(inputs.shape[-1]).at[0].set(1.0)
+        theta, _ = jax.lax.scan(step, start, None, length=15)
+        slopes = jnp.linalg.solve(jax.hessian(total)(theta), jax.jacobian(loss)(theta).T)
+        shift, width = theta[1:] / theta[0], jnp.sign(theta[0]) / jnp.sqrt(jnp.abs(theta[0]))
+        return {
+            "width": width,
+            "shift": shift,
+            "distance": jnp.linalg.norm(shift) / jnp.abs(width),
+            "explained": 1 - total(theta) / total(0 * theta),
+            "slope": slopes[0] / (2 * theta[0]),
+        }
+
+    weights = jnp.moveaxis(jax.lax.map(pattern, tasks), 0, 2)
+    return jax.lax.map(jax.vmap(of_head), weights)
+
+
+CLAIM = Claim(
+    title="the heads of trained models specialise",
+    statement="The heads of one layer of a trained model are kernel smoothers that specialise: "
+    "they have different bandwidths. (The source does not say in what the heads differ. That it "
+    "is the bandwidth is our reading.)",
+    truth="They specialise, but in where they look. A Gaussian kernel whose centre may lie beside "
+    "the query fits 12 and 11 of the 24 heads of two trained encoders with one feature, and 3 to 6 "
+    "of the 20 heads of one with two features. It explains 90 % of the divergence of their weights "
+    "from equal ones. Of these, at most 4 in a model are centred within a quarter of their "
+    "bandwidth. Before training it fits none. The largest bandwidth of a layer is at most 1.4 "
+    "times the least one, and in some layers the bandwidths do not differ beyond their intervals. "
+    "In the median layer, two heads look at places that are 1.5 to 1.8 bandwidths apart.",
+    corrected="ours",
+    source="Fokoue 2026, abstract",
+    quote="we prove that MHA is a structured ensemble of H NW estimators, each operating in a "
+    "distinct learned projection subspace of the key space. [...] This provides the first rigorous "
+    "theoretical explanation for the empirically observed specialization of attention heads.",
+    expected=CORRECTED,
+    told=FAMILY,
+    run=run,
+    quick=Config(runs=("gp-encoder",), tasks=16),
+    plot=Plot(x="layer", y="width", by=("run", "head")),
+)
