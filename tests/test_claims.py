@@ -334,9 +334,9 @@ def test_a_claim_is_quoted_from_a_known_work_or_is_ours():
         assert "TODO" not in claim.source + claim.quote, name
     source, quote = "Cawley 2025, theorem 2", "a sentence"
     one = CLAIMS["C1"]
-    for bad in ({"source": OURS}, {"quote": ""}, {"truth": "more"}, {"corrected": "ours"}):
-        with pytest.raises(ValueError, match=r"a claim has a quote|truth must say"):
-            dataclasses.replace(one, **{"source": source, "quote": quote, "truth": ""} | bad)
+    for bad in ({"source": OURS}, {"quote": ""}):
+        with pytest.raises(ValueError, match="a claim has a quote"):
+            dataclasses.replace(one, **{"source": source, "quote": quote} | bad)
 
 
 @pytest.mark.parametrize(

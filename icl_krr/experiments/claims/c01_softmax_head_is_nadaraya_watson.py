@@ -1,7 +1,5 @@
 """C1: one softmax head is the Nadaraya-Watson estimator."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -1,7 +1,5 @@
 """C2: one block with one softmax head is not kernel ridge regression."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from typing import NamedTuple

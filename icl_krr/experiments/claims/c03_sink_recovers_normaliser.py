@@ -1,7 +1,5 @@
 """C3: a sink token recovers the normaliser of the softmax."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -161,7 +159,6 @@ CLAIM = Claim(
     "for a context and the same context twice. Adding one constant to all logits multiplies K and "
     "k(x) by a factor. f*, exact kernel ridge regression, does not change if the ridge is "
     "multiplied by the same factor.",
-    corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, theorem 1, step 2 of the proof",
     quote="The aggregator token computes Z_i by summing exp(S) values (via a specific head "
     "configuration) and broadcasting them, allowing the model to recover the unnormalized K~ = "

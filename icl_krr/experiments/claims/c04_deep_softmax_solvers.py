@@ -1,7 +1,5 @@
 """C4: deep stacks of softmax attention run iterative solvers at the textbook rates."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -135,7 +133,6 @@ CLAIM = Claim(
     "Chebyshev iteration attain them if y is the leading eigenvector of A. On the worst spectrum, "
     "the error of CG is at least half of its rate. The prediction error of CG can increase from "
     "one step to the next.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="Then a Deep Transformer constructed with L layers of attention heads (queries Q=U Phi, "
     "keys K=U Phi) and MLP blocks can implement Conjugate Gradient steps on the kernel ridge "

@@ -1,7 +1,5 @@
 """C5: a Neumann series in K needs a large ridge; for a small ridge, the series needs K^-1."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -152,7 +150,6 @@ CLAIM = Claim(
     "gradient descent. It uses products with K and converges for every ridge if the step size eta "
     "is in (0, 2 / (sigma_1 + ridge)), but it needs more terms if the ridge is smaller. So for "
     "every series in K, a small ridge is the difficult case.",
-    corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, theorem 1, step 3 of the proof",
     quote="With explicit access to the matrix-vector multiplication v -> K~ v, the model "
     "implements iterative Conjugate Gradient updates (as in Lemma 3, with K -> K~) in subsequent "

@@ -1,7 +1,5 @@
 """C6: several heads, and one head at very low and very high temperature."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -148,7 +146,6 @@ CLAIM = Claim(
     "normal inputs. At every temperature there is a proven bound on the distance of the head to "
     "each of the two limits. On a sphere in p dimensions, the distance to the mean falls as "
     "1 / sqrt(p).",
-    corrected="ours",
     source="Fokoue 2026, abstract; Cawley 2025, paper/workshop_paper.md, section 4",
     quote="we prove that MHA is a structured ensemble of H NW estimators, each operating in a "
     "distinct learned projection subspace of the key space. | Low temp (tau=0.05) ... 1-NN "

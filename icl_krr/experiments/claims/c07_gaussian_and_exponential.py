@@ -1,7 +1,5 @@
 """C7: the Gaussian kernel is the exponential kernel, multiplied by a diagonal on both sides."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -81,7 +79,6 @@ CLAIM = Claim(
     truth="In addition: on a sphere "
     "the two kernels differ by a constant factor, so they give the same predictions if the ridge "
     "is scaled by this factor. On other inputs the predictions differ.",
-    corrected="ours",
     source="Choromanski et al. 2021, section 2.3",
     quote="SM(x, y) = exp(||x||^2 / 2) K_gauss(x, y) exp(||y||^2 / 2)",
     expected=HOLDS,

@@ -12,8 +12,6 @@ attention are enough (`rivals.one_attention`), and a wide MLP can approximate th
 does not exclude a form that takes one block because it stores more vectors and sums.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -188,7 +186,6 @@ CLAIM = Claim(
     "divides nothing, takes 1 block. So t steps take depth O(t), "
     "as prop.md of the same author says.",
     untested=("a form that takes one block because it stores more vectors and sums",),
-    corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, lemma 3",
     quote="A Linear Attention Transformer (LAT) block can implement one step of PCG: alpha_{t+1} "
     "= alpha_t + gamma_t p_t, r_{t+1} = r_t - gamma_t A p_t, p_{t+1} = r_{t+1} + beta_t p_t where "

@@ -1,7 +1,5 @@
 """C9: softmax heads emulate attention by inner products, without normalisation."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 
@@ -131,7 +129,6 @@ CLAIM = Claim(
     "smallest at one particular e. Inside conjugate gradient (CG), the gap to f* (exact kernel "
     "ridge regression) stops decreasing at a floor, which this error sets. The error does not "
     "slow the convergence down.",
-    corrected="ours",
     source="Cawley 2025, docs/route_b_bound.md, proposition (per-iter e-bound)",
     quote="For centered inputs (1^T v = 0 and Phi column-centered), the two-head construction "
     "satisfies: ||(Kv)^ - Kv||_2 / ||Kv||_2 <= C e ||Phi||_F^2 / n where C depends on the "

@@ -1,7 +1,5 @@
 """C10: conjugate gradient runs more steps than it needs without failing."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax

@@ -1,7 +1,5 @@
 """C11: the softmax normaliser acts as a preconditioner, and a sink shifts the normaliser."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -75,7 +73,6 @@ CLAIM = Claim(
     "sums of G.",
     truth="In addition, a sink token with the logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D "
     "+ c I)^-1 G.",
-    corrected="ours",
     source="Yan et al. 2026, abstract",
     quote="softmax attention produces a row-normalized Gaussian-kernel operator needed for "
     "cross-token interactions",

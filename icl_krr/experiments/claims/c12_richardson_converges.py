@@ -1,7 +1,5 @@
 """C12: Richardson's iteration, preconditioned by the softmax normaliser, converges for every n."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -132,7 +130,6 @@ CLAIM = Claim(
     "factor of the rate to the power t. The MLPs here multiply and divide exactly. C14 has plain "
     "ReLU MLPs instead, and states their width. The queries read their normaliser from a sink. "
     "Its weight need not depend on the task: the number n of supports works for all tasks.",
-    corrected="ours",
     source="Yan et al. 2026, abstract",
     quote="a standard softmax-attention transformer can approximate the KRR predictor during its "
     "forward pass by implementing preconditioned Richardson iteration on the associated kernel "

@@ -1,7 +1,5 @@
 """C13: the number of blocks that preconditioned Richardson iteration needs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -177,7 +175,6 @@ CLAIM = Claim(
     "the A-norm, and O(log(1/e)) holds for each n with another constant. The abstract does not say "
     "which ridge is meant, or whether the constant may depend on n. Cawley 2025 "
     "(paper/sections/background.md) fixes the ridge.",
-    corrected="ours",
     source="Yan et al. 2026, abstract",
     quote="Under bounded-data assumptions, we construct a single-head transformer with "
     "O(log(1/e)) blocks and MLP width O(sqrt(N/e)) that achieves e-accurate prediction for prompts "

@@ -1,7 +1,5 @@
 """C14: a ReLU MLP computes products and quotients by piecewise linear tables."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 
@@ -74,7 +72,6 @@ CLAIM = Claim(
     "w segments in a table, the error of a product of numbers of size up to B is at most "
     "B^2 / w^2. sqrt(n) is loose: the width that is needed grows as n^a with a between 0.15 and "
     "0.4, both for x on a sphere with ridge 1 and for x in a square with ridge 0.1.",
-    corrected="ours",
     source="Yan et al. 2026, abstract",
     quote="Under bounded-data assumptions, we construct a single-head transformer with "
     "O(log(1/e)) blocks and MLP width O(sqrt(N/e)) that achieves e-accurate prediction for prompts "

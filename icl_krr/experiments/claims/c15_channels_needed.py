@@ -1,7 +1,5 @@
 """C15: p + c channels are enough to run a solver exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -109,7 +107,6 @@ CLAIM = Claim(
     truth="In our constructions c does not depend on p, and the p feature channels may hold the "
     "features in any basis. A Jacobi preconditioner needs p channels more. With only p - 1 feature "
     "channels the steps are not exact.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="If m >= p + c (channels for CG state), then there exists a parameterization realizing "
     "t CG steps on KRR exactly (up to numeric precision) under the masks described in S5.",

@@ -1,7 +1,5 @@
 """C16: the error of the kernel matrix after a sketch to m features."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -81,7 +79,6 @@ CLAIM = Claim(
     "of features of rank m, which the metric I does not. For features of full rank it does not "
     "save the bound: a random sketch violates it with every metric in nearly all draws. No "
     "constant saves the bound either: a sketch may nearly hide the features' first direction.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="If m < p, any computation that linearly preserves Phi across layers induces an "
     "effective rank-m sketch K^ with spectral approximation error controlled by the tail of K: "

@@ -1,7 +1,5 @@
 """C17: the error of the inverse after a sketch to m features."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -76,7 +74,6 @@ CLAIM = Claim(
     "inv(A)| / ridge. For a random sketch and features with standard deviations 1/i, this exceeds "
     "the sum only if the ridge is large. The error of every sketch is at most min(|K - K^| / "
     "ridge^2, 1 / ridge). A bound above 1 / ridge is trivial.",
-    corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, theorem 2",
     quote="If the Transformer width m < p, any linear preservation of features induces a low-rank "
     "sketch K^ of rank at most m. The approximation error in the ridge estimator is bounded by the "

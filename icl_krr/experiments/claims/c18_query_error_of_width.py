@@ -1,7 +1,5 @@
 """C18: the error of a model with m feature channels at a query."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -139,7 +137,6 @@ CLAIM = Claim(
     "bounds the error, for the best sketch and for a random one whose queries and keys have the "
     "best metric. The second term dominates if y lies along an eigenvector of K that the sketch "
     "loses.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="[...] which yields a query prediction error bound for any x with feature vector phi(x): "
     "|k(x)^T [(K + lambda I)^-1 - (K^ + lambda I)^-1] y| <= ||k(x)||_2 ||y||_2 "

@@ -1,7 +1,5 @@
 """C19: the effective dimension as the number of feature channels that a model needs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -156,7 +154,6 @@ CLAIM = Claim(
     "near 1 for large r. Below d_eff the gap is a power of the tail that depends on the spectrum. "
     "All this is about features of the kernel. For the exponential kernel d_eff does not count the "
     "channels of x that a model needs: three can be exact at d_eff = 40 (C20).",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="Moreover, writing the effective dimension d_eff(lambda) = tr(K (K + lambda I)^-1), "
     "width m controls approximation via the spectral tail beyond m: when m >= d_eff(lambda), the "

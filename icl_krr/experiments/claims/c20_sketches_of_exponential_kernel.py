@@ -1,7 +1,5 @@
 """C20: sketches of the inputs of the exponential kernel."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -169,7 +167,6 @@ CLAIM = Claim(
     "sigma_(m+1), and m landmark features, which linear attention can use (C21), at most tr(K - "
     "K^). A sketch of x to the span of m landmarks has at most the error of their features. The "
     "error of each entry of K is bounded in terms of the error of its logit.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, implications",
     quote="Softmax Route A: identical statements hold with K replaced by K~ and sigma_i replaced "
     "by the spectrum of K~.",

@@ -1,7 +1,5 @@
 """C21: linear attention on random features in place of softmax attention."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -182,7 +180,6 @@ CLAIM = Claim(
     "gradient (CG) on m positive features does not reach exact kernel ridge regression: its gap "
     "stops decreasing at a floor, which falls roughly as 1 / sqrt(m). To remove the softmax "
     "without any features changes the kernel: the weights <x, z> can be negative.",
-    corrected="ours",
     source="Choromanski et al. 2021, lemmas 1 and 2, theorem 2, section 2.3",
     quote="Consequently, softmax-kernel admits a positive random feature map unbiased "
     "approximation with h(x) = exp(-||x||^2 / 2), l = 1, f_1 = exp and D = N(0, I_d) | "

@@ -1,7 +1,5 @@
 """C23: solvers as spectral filters of the kernel matrix."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -122,7 +120,6 @@ CLAIM = Claim(
     "polynomial in another matrix, (D + c I)^-1 (K + ridge I) with a constant c > 0. Conjugate "
     "gradient (CG) is not linear in y. But its prediction f is homogeneous of degree 1 in y, so "
     "its Jacobian J = df / dy satisfies J y = f.",
-    corrected="ours",
     source="Lo Gerfo et al. 2008, abstract",
     quote="We discuss how a large class of regularization methods, collectively known as spectral "
     "regularization and originally designed for solving ill-posed inverse problems, gives rise to "

@@ -1,7 +1,5 @@
 """C24: a trained layer of linear attention is one step of gradient descent."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 
@@ -94,7 +92,6 @@ CLAIM = Claim(
     "for x ~ U(-1, 1). It is half the mean squared error for w ~ N(0, I) and x ~ U(-1/2, 1/2). "
     "For x ~ U(-1, 1) the loss is four times as large. The published code "
     "draws x from U(-1/2, 1/2), where its documentation says U(-1, 1).",
-    corrected="ours",
     source="von Oswald et al. 2023, section 3, and for the loss the notebook on the token "
     "construction",
     quote="We then sample x_i ~ U(-1, 1)^n_I and construct targets [...] we set the dimensions to "

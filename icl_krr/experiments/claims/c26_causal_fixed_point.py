@@ -1,7 +1,5 @@
 """C26: a causal mask turns iterative solvers of kernel ridge regression into the delta rule."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -97,7 +95,6 @@ CLAIM = Claim(
     truth="If a support also sees itself, the limit solves (tril(K) + ridge I) alpha = y. This is "
     "the delta rule with step size 1 / (ridge + k(x_i, x_i)). Conjugate gradient has no such "
     "limit: its inner products over all supports do not exist under a causal mask.",
-    corrected="ours",
     expected=HOLDS,
     told=FAMILY,
     run=run,

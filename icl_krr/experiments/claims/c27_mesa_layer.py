@@ -1,7 +1,5 @@
 """C27: conjugate gradient at each token is exact ridge regression on the prefix after p steps."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -81,7 +79,6 @@ CLAIM = Claim(
     truth="In addition: one head and 7 blocks a step are enough for every p, and no aggregator is "
     "needed. Support i + 1 needs i steps only, because C has rank i there. In general, fewer than "
     "p steps are not enough.",
-    corrected="ours",
     source="von Oswald et al. 2025, abstract",
     quote="This layer again stems from an in-context loss, but which is now minimized to "
     "optimality at every time point using a fast conjugate gradient solver.",

@@ -1,7 +1,5 @@
 """C28: the normaliser's head with Chebyshev coefficients needs only n and the ridge to be told."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -1,7 +1,5 @@
 """C31: a softmax head as a consistent estimator, and the scale 1 / sqrt(d) of its logits."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -118,7 +116,6 @@ CLAIM = Claim(
     "is h^2 (Laplacian of f) / 2, and the variance falls as 1 / (n h^d). The best bandwidth falls "
     "as n^(-1 / (d + 4)), and the mean squared error at it as n^(-4 / (d + 4)). At a fixed "
     "temperature, such as that of the scale 1 / sqrt(d), the bias stays.",
-    corrected="ours",
     source="TheoremPath 2026, why this matters; Vaswani et al. 2017, section 3.2.1",
     quote="Recognizing this connection provides three benefits: it explains why attention works "
     "(kernel smoothing is a well-studied and principled estimator), it clarifies the role of the "

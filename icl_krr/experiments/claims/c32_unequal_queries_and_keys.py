@@ -1,7 +1,5 @@
 """C32: queries and keys with different weights: when attention scores are a kernel."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -132,7 +130,6 @@ CLAIM = Claim(
     "which is a kernel if k is one. The trained encoders of this library have W_Q^T W_K far "
     "from symmetric. With only the symmetric parts without negative eigenvalues, their loss grows, "
     "but it stays below 5 % of that of predicting 0.",
-    corrected="ours",
     source="Tsai et al. 2019, abstract",
     quote="To be more precise, we realize that the attention can be seen as applying kernel "
     "smoother over the inputs with the kernel scores being the similarities between inputs.",

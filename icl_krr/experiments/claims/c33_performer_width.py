@@ -1,7 +1,5 @@
 """C33: how many random features an attention matrix needs, against the dimension."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -132,7 +130,6 @@ CLAIM = Claim(
     "vectors with entries of variance 1, the bound grows exponentially in sqrt(d), and the m that "
     "is needed, extrapolated from m = 512, much faster than d log d. So m ~ d log d needs a "
     "bounded R / d^(1/4).",
-    corrected="ours",
     source="Choromanski et al. 2021, theorem 4",
     quote="Assume that L2-norms of queries/keys are upper-bounded by R > 0. Define l = R d^(-1/4) "
     "and take h* = exp(l^2 / 2). Then for any e > 0, delta = e / (h*)^2 and the number of random "

@@ -1,7 +1,5 @@
 """C34: p + c channels are enough for conjugate gradient on the exponential kernel, too."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -58,7 +56,6 @@ CLAIM = Claim(
     "of the exponential kernel has infinitely many features, and on n supports its kernel matrix "
     "has the rank n. Fewer than n channels are enough, because the softmax computes the kernel "
     "from inner products of x. With only p - 1 feature channels the steps are not exact.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, setup and theorem",
     quote="[...] with kernel K = Phi Phi^T (or the Route-A exponential kernel K~) [...] If m >= "
     "p + c (channels for CG state), then there exists a parameterization realizing t CG steps on "

@@ -1,7 +1,5 @@
 """C35: relative error bounds for a sketch, if the eigenvalues have a gap."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -163,7 +161,6 @@ CLAIM = Claim(
     "covariance has the error E has sin t <= |E| / (gap - |E|). If the gap is not above 2 |E|, "
     "the bound says nothing. From |K - K^| alone one only gets the bound (sigma_1 sin^2 t + "
     "sigma_(m+1) cos^2 t) / ridge, which is never smaller.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, notes",
     quote="operator-norm statements can be strengthened to relative error bounds under eigengap "
     "assumptions.",

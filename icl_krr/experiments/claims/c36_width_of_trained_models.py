@@ -1,7 +1,5 @@
 """C36: trained models of small width compute a sketch."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -178,7 +176,6 @@ CLAIM = Claim(
     "%, so these sketches are no undertraining. The sketch is gone with p + c = 24 channels, as "
     "many as textbook conjugate gradient needs. Models of 6 and 12 channels may not have "
     "converged.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="when width<m<p, effective rank-m sketching behavior emerges.",
     expected=CORRECTED,

@@ -1,7 +1,5 @@
 """C37: models that are trained again without one of their parts."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -112,7 +110,6 @@ CLAIM = Claim(
     "LayerNorm. Their intervals exclude 1, also if they are to hold for all seven comparisons "
     "together (95 %, Bonferroni), and for the MLPs also with only the eight seeds that were added. "
     "The risk without MLPs is 2 % higher.",
-    corrected="ours",
     source="Yan et al. 2026, abstract",
     quote="Our construction reveals a functional decomposition within the transformer "
     "architecture: softmax attention produces a row-normalized Gaussian-kernel operator needed for "

@@ -1,7 +1,5 @@
 """C38: how far causal solvers are from kernel ridge regression on the prefix, and their blocks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

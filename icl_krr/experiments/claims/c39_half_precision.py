@@ -1,7 +1,5 @@
 """C39: conjugate gradient and the Chebyshev iteration at each token in half precision."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -123,7 +121,6 @@ CLAIM = Claim(
     "predicts well. The Chebyshev iteration was told an interval that the eigenvalues have left, "
     "and its error grows with every step. With a ridge in proportion to |C|, as in that work, the "
     "condition number stays low and both are accurate.",
-    corrected="ours",
     source="Peng et al. 2025, abstract",
     quote="(2) the use of Chebyshev Iteration instead of other conventional iterative solvers, "
     "which we demonstrate to be more stable in low-precision settings.",

@@ -1,7 +1,5 @@
 """C40: conjugate gradient on a sketch of x converges at its rate, up to a bias."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -83,7 +81,6 @@ CLAIM = Claim(
     "best sketch, or the best metric for a random one, does not increase the condition number, and "
     "every sketch to m features needs only m + 1 steps. A Gaussian sketch, whose queries and keys "
     "are the channels, can increase the condition number of both kernels.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, implications",
     quote="Depth-accuracy: unchanged from CG rate provided the mat-vec uses K (or K~); with sketch "
     "K^, an additional bias arises from K -> K^ perturbation.",

@@ -1,7 +1,5 @@
 """C41: a head with learned queries, keys and values, and a kernel of the best bandwidth."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -155,7 +153,6 @@ CLAIM = Claim(
     "comparison shows no difference beyond 1 %. The learned head remains a smoother. Its risk is "
     "1.5 times that of exact kernel ridge regression if y depends on all features, 2 times for one "
     "feature, and 80 times for linear tasks.",
-    corrected="ours",
     source="Zhang et al. 2023, section 11.2",
     quote="Third, and just as importantly, it demonstrates the limits of hand-crafted attention "
     "mechanisms. A much better strategy is to learn the mechanism, by learning the representations "

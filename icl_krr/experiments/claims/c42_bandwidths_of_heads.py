@@ -1,7 +1,5 @@
 """C42: bandwidths of the heads of trained models."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
@@ -137,7 +135,6 @@ CLAIM = Claim(
     "bandwidth. Before training it fits none. The largest bandwidth of a layer is at most 1.4 "
     "times the least one, and in some layers the bandwidths do not differ beyond their intervals. "
     "In the median layer, two heads look at places that are 1.5 to 1.8 bandwidths apart.",
-    corrected="ours",
     source="Fokoue 2026, abstract",
     quote="we prove that MHA is a structured ensemble of H NW estimators, each operating in a "
     "distinct learned projection subspace of the key space. [...] This provides the first rigorous "

@@ -1,7 +1,5 @@
 """C43: conjugate gradient on a normalised softmax head, with the normaliser in the sums only."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -102,7 +100,6 @@ CLAIM = Claim(
     "and 7 if the normaliser is undone (C3). It takes fewer steps where the row sums differ much: "
     "for the exponential kernel of temperature 1 and normal x, 0.5 to 0.85 times those of plain "
     "conjugate gradient to the error 1e-6; on the sphere and for the Gaussian kernel 0.95 to 1.7.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="Work in the exponential-kernel space directly, interpreting softmax weights as "
     "normalized kernel smoother and folding normalization into value channels and aggregator "

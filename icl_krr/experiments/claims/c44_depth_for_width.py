@@ -1,7 +1,5 @@
 """C44: passes through one narrow head give the whole linear kernel; a narrow stream cannot."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -154,7 +152,6 @@ CLAIM = Claim(
     "Depth cannot replace the width of the stream: if it holds P^T x, two tasks with the same "
     "P^T x and y have the same predictions at every depth, but different f*.",
     untested=("sums of more heads than p / m, which can approximate the exponential kernel",),
-    corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, section 2",
     quote="When the feature dimension p or the effective dimension of the data exceeds m, the "
     "model cannot represent the full kernel exactly in a single pass.",

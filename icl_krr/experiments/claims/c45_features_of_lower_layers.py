@@ -1,7 +1,5 @@
 """C45: a solver on top of trained or random blocks, whose stream has the features."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -169,7 +167,6 @@ CLAIM = Claim(
     "kernel has more than 4 times the risk that it has on x. On tasks from a Gaussian process, "
     "blocks that see no y gain nothing over x for the Gaussian kernel (0.8 to 1.35 times the risk, "
     "each with its best bandwidth and ridge). For the linear kernel the risk is less than a tenth.",
-    corrected="ours",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="Let Phi in R^{k x p} be support features and phi(x) in R^p the query features from "
     "lower layers. [...] Then a Deep Transformer [...] can implement Conjugate Gradient steps on "

@@ -1,7 +1,5 @@
 """C46: the cost of one query with linear attention on random features, against softmax."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -140,7 +138,6 @@ CLAIM = Claim(
     "at least 0.3 if R = sqrt(d), the norm of inputs with variance 1. Theorem 4 of the source, "
     "with the constant 1, asks for more than 40 times d log d frequencies for an error of 0.5 at "
     "R = d^(1/4): features then cost less for n of thousands of keys only.",
-    corrected="ours",
     source="Choromanski et al. 2021, section 2.2, appendix B.3, section 3",
     quote="such a mechanism is characterized by space complexity O(Lr+Ld+rd) and time complexity "
     "O(Lrd) as opposed to O(L^2+Ld) and O(L^2 d) of the regular attention | Note that the time "

@@ -1,7 +1,5 @@
 """C47: attention weights from random features, and how many a model of equal quality needs."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 
@@ -163,7 +161,6 @@ CLAIM = Claim(
     "needs at least 4 times as many for R = p^(1/4), and always at least twice as many features as "
     "supports (n = 64): then linear attention is no cheaper. m grows steeply for lower "
     "temperatures.",
-    corrected="ours",
     source="Choromanski et al. 2021, section 4.2",
     quote="We further examined the approximation error via FAVOR+ in Fig. 4. We demonstrate that "
     "1. Orthogonal features produce lower error than unstructured (IID) features, 2. Positive "

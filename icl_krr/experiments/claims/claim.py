@@ -1,7 +1,5 @@
 """A claim: a statement, an experiment and a verdict that follows from the checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -131,12 +129,11 @@ class Claim:
         truth: what holds instead of the statement, or in addition ("" by default).
         untested: readings of the statement that no check tests (none by default).
         corrected: who made the statement in `truth`, "theirs" (the source, at another place),
-            "ours" or "both". "" (default) if there is no `truth`.
+            "ours" (default) or "both".
         dtype: "float64" (default) or "float32", the precision of the experiment.
 
     Raises:
-        ValueError: there is a quote without a source, a source without a quote, or a `truth`
-            without its author.
+        ValueError: there is a quote without a source, or a source without a quote.
     """
 
     title: str
@@ -150,14 +147,12 @@ class Claim:
     plot: Plot
     truth: str = ""
     untested: tuple[str, ...] = ()
-    corrected: str = ""
+    corrected: str = "ours"
     dtype: str = "float64"
 
     def __post_init__(self):
         if (self.source == OURS) == bool(self.quote):
             raise ValueError(f"a claim has a quote if and only if it has a source: {self.title}")
-        if bool(self.truth) != bool(self.corrected):
-            raise ValueError(f"truth must say whose it is, in corrected: {self.title}")
 
     @property
     def config(self) -> Any:

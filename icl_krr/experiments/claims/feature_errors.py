@@ -1,7 +1,5 @@
 """Errors of random features: at given points, for C21 and C47, and in a ball, for C33."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax

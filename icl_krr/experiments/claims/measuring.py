@@ -1,7 +1,5 @@
 """What the experiments of the claims share: tasks, a grid of runs, its rows, and measures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial, wraps

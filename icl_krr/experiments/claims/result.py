@@ -1,7 +1,5 @@
 """What a claim gave over several seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 

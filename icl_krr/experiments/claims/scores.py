@@ -1,7 +1,5 @@
 """Heads whose queries and keys have different weights, for C32."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

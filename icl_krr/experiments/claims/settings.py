@@ -1,7 +1,5 @@
 """Other settings for the experiment of a claim, typed as NAME=VALUE."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, get_args, get_type_hints
 

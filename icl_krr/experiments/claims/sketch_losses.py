@@ -1,7 +1,5 @@
 """What sketches lose of the kernel matrix, or of a function of it, for C16 and C17."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

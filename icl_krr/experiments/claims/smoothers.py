@@ -1,7 +1,5 @@
 """Softmax heads as estimators of a regression function, for C31."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

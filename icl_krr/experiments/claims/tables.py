@@ -1,7 +1,5 @@
 """The tables of the claims: verdicts, readings, settings, and the sentences that are tested."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,7 +14,7 @@ COLUMNS: dict[str, Callable[[Result], str]] = {
     "source": lambda result: result.source,
     "as printed": lambda result: result.quote,
     "what holds": lambda result: result.truth,
-    "whose correction": lambda result: result.corrected,
+    "whose correction": lambda result: result.corrected if result.truth else "",
     "models are told": lambda result: result.told,
     "measured": lambda result: f"{result.measured:.3g}: {result.check}",
     "bound": lambda result: f"{result.bound:.3g}",

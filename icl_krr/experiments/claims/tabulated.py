@@ -1,7 +1,5 @@
 """Richardson's iteration whose products and quotients are ReLU tables, for C14."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

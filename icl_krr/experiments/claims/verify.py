@@ -1,7 +1,5 @@
 """Run the claims over several seeds, side by side."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
