@@ -161,5 +161,5 @@ CLAIM = Claim(
     told=FAMILY,
     run=run,
     quick=Config(steps=200, tasks=1024),
-    plot=Plot(x="tasks", y="to fixed, quotient", logy=False),
+    plot=Plot(x="fixed", y="learned", by=("tasks",), logx=True),
 )
