@@ -84,11 +84,7 @@ STUDIES = {
     "widths": Study(LINEAR, TRAINING, WIDTHS, shipped=False),
     "longer": Study(LINEAR, dataclasses.replace(TRAINING, steps=6000), WIDTHS),
     "longest": Study(
-        LINEAR,
-        dataclasses.replace(TRAINING, steps=18000),
-        {name: WIDTHS[name] for name in ("width 4", "width 8", "width 16", "width 24")},
-        tuned_by="longer",
-        repeats=1,
+        LINEAR, dataclasses.replace(TRAINING, steps=18000), WIDTHS, tuned_by="longer", repeats=1
     ),
     "ablations": Study(
         PROCESS,
