@@ -139,6 +139,10 @@ CLAIM = Claim(
     quote="we prove that MHA is a structured ensemble of H NW estimators, each operating in a "
     "distinct learned projection subspace of the key space. [...] This provides the first rigorous "
     "theoretical explanation for the empirically observed specialization of attention heads.",
+    untested=(
+        "heads that are kernels of the stream, in projections that differ from head to head",
+        "decoders, whose queries read two tokens of each support",
+    ),
     expected=CORRECTED,
     told=FAMILY,
     run=run,
