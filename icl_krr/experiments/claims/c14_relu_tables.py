@@ -17,23 +17,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         np.mean(np.polyfit(np.log(series.sizes), log / 2, 1)[0])
         for series, log in zip(found, logs, strict=True)
     ]
-    rows = [
-        row
-        for (series, part), exponent in zip(found.items(), growth, strict=True)
-        for row in tidy(
-            {
-                "inputs": [series.inputs],
-                "ridge": [series.ridge],
-                "draw": range(config.draws),
-                "n": series.sizes,
-                "width": config.widths,
-            },
-            error=part.error,
-            e=part.e,
-            blocks=part.depth + 2,
-            **{"needed width ~ n^": exponent},
-        )
-    ]
+    rows = []
+    for (series, part), exponent in zip(found.items(), growth, strict=True):
+        axes = {"inputs": [series.inputs], "ridge": [series.ridge], "draw": range(config.draws)}
+        columns = {"error": part.error, "e": part.e, "blocks": part.depth + 2}
+        columns["needed width ~ n^"] = exponent
+        rows += tidy(axes | {"n": series.sizes, "width": config.widths}, **columns)
     error, e, size, overruns, clipped = (
         np.concatenate([getattr(part, name).ravel() for part in found.values()])
         for name in ("error", "e", "size", "overruns", "clipped")
