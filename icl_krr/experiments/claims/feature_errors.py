@@ -83,8 +83,8 @@ def largest(
     Returns:
         The errors [scaling, d, draw, width] and the pairs [scaling, d, draw, width, 2, largest d].
     """
-    counts = jnp.array(config.widths, float)[:, None]
-    weights = jnp.where(jnp.arange(config.widths[-1])[None] < counts, 1 / counts, 0)
+    counts = np.array(config.widths)[:, None]
+    weights = jnp.asarray(np.where(np.arange(config.widths[-1]) < counts, 1 / counts, 0))
 
     def norm(x: jax.Array) -> jax.Array:
         return jnp.linalg.norm(x, axis=-1, keepdims=True)
@@ -92,7 +92,7 @@ def largest(
     def search(key, own, weights, radius, d):
         value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
         start = jax.random.normal(key, (config.starts, 2, own.shape[1]))
-        start = jnp.where((jnp.arange(own.shape[1]) < d)[None, None], start, 0)
+        start = jnp.where((jnp.arange(own.shape[1], dtype=d.dtype) < d)[None, None], start, 0)
 
         def step(state, size):
             pair, best, error = state
@@ -103,7 +103,7 @@ def largest(
             moved = pair + size * radius * slope / jnp.maximum(norm(slope), 1e-30)
             return (moved * jnp.minimum(1, radius / norm(moved)), best, error), None
 
-        sizes = 0.5 * 0.9 ** jnp.arange(config.steps)
+        sizes = 0.5 * 0.9 ** jnp.arange(config.steps, dtype=float)
         state = radius * start / norm(start), start[0], jnp.zeros(())
         (_, best, error), _ = jax.lax.scan(step, state, sizes)
         return error, best
