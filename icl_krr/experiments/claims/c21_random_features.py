@@ -105,7 +105,7 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
         maps = [
             positive_features(own, kernel, orthogonal=each, **options) for each in (False, True)
         ]
-        maps.append(trigonometric_features(own, kernel, **options))
+        maps.append(trigonometric_features(own, kernel, num_features=p, width=most))
         true = kernel(x, z)[0, 0]
         found = jnp.stack([estimates(phi, x, z, config.widths, p)[:, 0, 0] for phi in maps])
         # p features in turn are orthogonal

@@ -46,8 +46,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         about["reading"] = "worse" if low > 1 else "better" if high < 1 else "not distinguishable"
         for seed, value in enumerate(found):
             rows.append({"training seed": seed, "excess": value, "risk": 1 + value} | about)
-    added = slice(STUDY.repeats, None)
-    alone = interval(excess["no MLP"][added], base[added], len(NEEDED))
+    alone = interval(excess["no MLP"][STUDY.repeats :], base[STUDY.repeats :], len(NEEDED))
     small = [name for name in SMALL if name in names]
     checks = {
         "linear attention, no MLP, 1 block: lower end "

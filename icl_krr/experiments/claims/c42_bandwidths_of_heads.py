@@ -32,7 +32,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     hold for all pairs of heads of a run together (95 %, Bonferroni), over the tasks. The fit is
     tested on a constructed head.
     """
-    rows, low, high, apart, shares, known = [], [], [], [], [], []
+    rows, ends, apart, shares, known = [], [], [], [], []
     for name in config.runs:
         run = load(name)
         tasks = draw_tasks(key, config.tasks, run.family)
@@ -49,16 +49,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         rows += tidy(axes, **columns, kernel=kernel[None], untrained=start.explained[None])
         z = stats.norm.isf(0.025 / (layers * heads * (heads - 1) / 2))
         for layer in np.flatnonzero(kernel.sum(axis=1) > 1):
-            of = kernel[layer]
-            width, shift, slope = (
-                part[layer][of] for part in (found.width, found.shift, found.slope)
-            )
+            of = layer, kernel[layer]
+            width, shift, slope = found.width[of], found.shift[of], found.slope[of]
             error = z * np.linalg.norm(slope[np.argmax(width)] - slope[np.argmin(width)])
-            low.append(width.max() / width.min() * np.exp(-error))
-            high.append(width.max() / width.min() * np.exp(error))
+            ends.append(width.max() / width.min() * np.exp([-error, error]))
             between = np.linalg.norm(shift[:, None] - shift[None], axis=-1)
             apart.append(between.max() / np.sqrt(width.min() * width.max()))
-    kernels, around, before = np.transpose(shares)
+    (low, high), (kernels, around, before) = np.transpose(ends), np.transpose(shares)
     checks = {
         "layers with two kernels or more: largest width / least width, lower end of its interval, "
         ">= 1.1 in every layer": at_least(low, 1.1, stated=True),

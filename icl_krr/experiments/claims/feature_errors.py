@@ -83,11 +83,11 @@ def largest(
     Returns:
         The errors [scaling, d, draw, width] and the pairs [scaling, d, draw, width, 2, largest d].
     """
-    counts = np.array(config.widths)[:, None]
+    counts, norm = (
+        np.array(config.widths)[:, None],
+        partial(jnp.linalg.norm, axis=-1, keepdims=True),
+    )
     weights = jnp.asarray(np.where(np.arange(config.widths[-1]) < counts, 1 / counts, 0))
-
-    def norm(x: jax.Array) -> jax.Array:
-        return jnp.linalg.norm(x, axis=-1, keepdims=True)
 
     def search(key, own, weights, radius, d):
         value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
@@ -108,7 +108,7 @@ def largest(
         (_, best, error), _ = jax.lax.scan(step, state, sizes)
         return error, best
 
-    each = jax.vmap(search, in_axes=(None, None, 0, None, None))  # widths
-    each = jax.vmap(each, in_axes=(0, 0, None, None, None))  # draws
+    of_draw = jax.vmap(search, in_axes=(None, None, 0, None, None))  # widths
+    each = jax.vmap(of_draw, in_axes=(0, 0, None, None, None))
     at = lambda case: each(keys, case[0], weights, *case[1:])  # noqa: E731
     return jax.lax.map(lambda row: jax.lax.map(at, (frequencies, row, dims)), radii)

@@ -49,15 +49,14 @@ def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
     `tables` is the error of f that the tables cause. `overruns` are the numbers of operands outside
     of their tables, and `clipped` are those for outputs that are 100 times larger.
     """
-    n, inputs = max(series.sizes), series.inputs
-    process = GaussianProcess(KERNEL, num_supports=n, num_queries=8, inputs=inputs)
+    options = {"num_supports": max(series.sizes), "num_queries": 8, "inputs": series.inputs}
+    process = GaussianProcess(KERNEL, **options)
     cases, n = bounded_cases(draw_tasks(key, config.draws, process), series)
     target, path, cond, bounds = solve(cases, series.steps)
     # the last case is the first one, with larger outputs
     loud = cases[0].replace(y=100 * cases[0].y), cases[1]
-    both, limits = jax.tree.map(
-        lambda a, b: jnp.concatenate([a, b[:1]]), (cases, bounds), (loud, bounds)
-    )
+    append = lambda a, b: jnp.concatenate([a, b[:1]])  # noqa: E731
+    both, limits = jax.tree.map(append, (cases, bounds), (loud, bounds))
     found = [approximate(both, limits, width, series.steps) for width in config.widths]
     paths, overruns = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     target, path, cond = (np.asarray(part)[:, None] for part in (target, path, cond))
@@ -67,14 +66,9 @@ def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
     last = np.where(there, depth, series.steps)[:, :, None, None]
     reached = np.take_along_axis(paths[:-1], last, axis=2)[:, :, 0]
     error = np.where(there, np.max(abs(reached - target), axis=-1), np.nan)
-    each = {
-        "error": error,
-        "e": e,
-        "size": np.broadcast_to(np.max(abs(target), axis=-1), error.shape),
-        "depth": depth,
-        "tables": np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1),
-        "overruns": overruns[:-1],
-    }
+    each = {"error": error, "e": e, "depth": depth, "overruns": overruns[:-1]}
+    each["size"] = np.broadcast_to(np.max(abs(target), axis=-1), error.shape)
+    each["tables"] = np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1)
     shape = config.draws, len(series.sizes), len(config.widths)
     each = {name: np.reshape(part, shape) for name, part in each.items()}
     return fields(each | {"clipped": overruns[-1]})
