@@ -85,9 +85,7 @@ def spectra(gap: float, config: Config) -> jax.Array:
 
 
 @every(1, 2)
-def measure(
-    key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config
-) -> dict[str, jax.Array]:
+def measure(key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config) -> dict:
     """Return sin(angle), its bound, |K - K^|, and what `errors` returns for every ridge.
 
     Each has the axes [draw, gap, spectrum, ...]. The sketch holds the m leading eigenvectors of

@@ -98,14 +98,13 @@ def fit(model: Transformer, tasks: Task) -> dict[str, jax.Array]:
             kernel = jax.nn.log_softmax(matmul(inputs, theta), axis=-1)
             return jnp.sum(jax.scipy.special.xlogy(w, w) - w * kernel, axis=(1, 2))
 
-        def step(theta: jax.Array, _: None) -> tuple[jax.Array, None]:
+        def step(_: int, theta: jax.Array) -> jax.Array:
             go = jnp.linalg.solve(jax.hessian(total)(theta), jax.grad(total)(theta))
             tries = theta[None] - go[None] * 0.5 ** jnp.arange(6.0)[:, None]
-            return tries[jnp.argmin(jax.lax.map(total, tries))], None
+            return tries[jnp.argmin(jax.lax.map(total, tries))]
 
         total = lambda theta: jnp.sum(loss(theta))  # noqa: E731
-        start = jnp.zeros(inputs.shape[-1]).at[0].set(1.0)
-        theta, _ = jax.lax.scan(step, start, None, length=15)
+        theta = jax.lax.fori_loop(0, 15, step, jnp.zeros(inputs.shape[-1]).at[0].set(1.0))
         slopes = jnp.linalg.solve(jax.hessian(total)(theta), jax.jacobian(loss)(theta).T)
         shift, width = theta[1:] / theta[0], jnp.sign(theta[0]) / jnp.sqrt(jnp.abs(theta[0]))
         return {

@@ -80,8 +80,7 @@ def largest(
 ) -> tuple[jax.Array, jax.Array]:
     """Look for the largest error in the ball, from below: by gradient ascent.
 
-    Returns:
-        The errors [scaling, d, draw, width] and the pairs [scaling, d, draw, width, 2, largest d].
+    Return errors [scaling, d, draw, width] and pairs [scaling, d, draw, width, 2, largest d].
     """
     counts, norm = (
         np.array(config.widths)[:, None],
