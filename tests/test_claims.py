@@ -230,7 +230,7 @@ CONSTRUCTION = {
     "C28": Change("constructions.preconditioned_chebyshev", option("ridge", 1.05)),
     "C31": Change("smoothers.constructions.nadaraya_watson", wider),
     "C32": Change("constructions.nadaraya_watson", warmer),
-    "C33": Change("constructions.gradient_descent", option("step_size", 1.05)),
+    "C33": Change("feature_errors.constructions.gradient_descent", option("step_size", 1.05)),
     "C34": Change("c15_channels_needed.constructions.conjugate_gradient", option("ridge", 1.05)),
     "C35": RIDGE,
     "C36": Change("load_models", untrained),

@@ -1,6 +1,7 @@
 """C12: Richardson's iteration, preconditioned by the softmax normaliser, converges for every n."""
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +13,12 @@ from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample
 from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, largest_gap, tidy
+from .measuring import Plot, Rows, every, largest_gap, softmax, tidy
 
 KERNEL, QUERIES = Gaussian(0.7), 8
-CASES = (  # ridge, c, step
-    (0.1, 0.1, 1.0),
-    (0.1, 0.1, 1.9),
-    (0.01, 1.0, 1.9),
-    (0.1, 0.1, 2.1),
-    (3.0, 0.5, 1.0),
-)
+# ridge, c, step
+CASES = ((0.1, 0.1, 1.0), (0.1, 0.1, 1.9), (0.01, 1.0, 1.9), (0.1, 0.1, 2.1), (3.0, 0.5, 1.0))
+GOOD, BEYOND, UNLIKE = slice(0, 3), 3, 4
 
 
 class Config(NamedTuple):
@@ -33,65 +30,49 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys = jax.random.split(key, config.draws)
     parts = [measure(keys, jnp.asarray(CASES), n, config) for n in config.sizes]
-    low, high, error, slots, missed, reach, moved = (
+    # [draw, n, case, ...]
+    low, high, factor, error, slots, missed, moved = (
         np.stack(v, axis=1) for v in zip(*parts, strict=True)
     )
-    etas, steps = np.array([eta for *_, eta in CASES]), np.arange(config.steps + 1)
-    # [draw, n, case]: each step multiplies the error by at most this factor
-    factor = np.maximum(np.abs(1 - etas * low), np.abs(1 - etas * high))
+    steps = np.arange(config.steps + 1)
     bound = factor[..., None] ** steps + 1e-12
-    # [draw, n, case, step]: the largest over the queries, for each of which the bound holds
-    missed = np.max(missed / reach[..., None, :], axis=-1)
-    rows = tidy(
-        {
-            "draw": range(config.draws),
-            "n": config.sizes,
-            "ridge, c, step": [str(case) for case in CASES],
-            "step": steps[::5],
-        },
-        error=error[..., ::5],
-        bound=bound[..., ::5],
-        **{"error of f": missed[..., ::5]},
-    )
-    good, beyond, unlike = slice(0, 3), 3, 4
+    axes = {"draw": range(config.draws), "n": config.sizes, "ridge, c, step": list(map(str, CASES))}
+    columns = {"error": error, "bound": bound, "error of f": missed}
+    columns = {name: column[..., ::5] for name, column in columns.items()}
+    rows = tidy(axes | {"step": steps[::5]}, **columns)
+    within_rate = partial(at_most, bound=bound[..., GOOD, 1:], stated=True, slack=1e-6)
     checks = {
-        "ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1": at_most(high[..., good], 1.0),
-        "ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9": at_least(low[..., good], 1e-9),
+        "ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1": at_most(high[..., GOOD], 1.0),
+        "ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9": at_least(low[..., GOOD], 1e-9),
         "ridge <= c: |slots - iterates| / |iterates| <= 1e-10": at_most(
-            slots[..., good], 1e-10, stated=True
+            slots[..., GOOD], 1e-10, stated=True
         ),
         "ridge <= c, eta = 1 and 1.9: factor < 1, factor = largest |1 - eta eigenvalue|": at_most(
-            factor[..., good], 1 - 1e-9
+            factor[..., GOOD], 1 - 1e-9
         ),
-        "ridge <= c, eta = 1 and 1.9: error <= factor^t": at_most(
-            error[..., good, 1:], bound[..., good, 1:], stated=True, slack=1e-6
-        ),
+        "ridge <= c, eta = 1 and 1.9: error <= factor^t": within_rate(error[..., GOOD, 1:]),
         "ridge <= c, eta = 1 and 1.9: |f_t - f*| at the queries <= "
-        "|(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| factor^t": at_most(
-            missed[..., good, 1:], bound[..., good, 1:], stated=True, slack=1e-6
-        ),
+        "|(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| factor^t": within_rate(missed[..., GOOD, 1:]),
         "one sink for the queries of all tasks, of weight n: |f_t - f_t with a sink for each "
         "task| / |f_t| <= 1e-10": at_most(moved, 1e-10),
         "ridge = c: largest eigenvalue of (D + c I)^-1 A >= 1 - 1e-9": at_least(
             high[..., 0], 1 - 1e-9
         ),
-        "ridge = c, eta = 2.1: factor >= 1.09 (diverges)": at_least(factor[..., beyond], 1.09),
+        "ridge = c, eta = 2.1: factor >= 1.09 (diverges)": at_least(factor[..., BEYOND], 1.09),
         "ridge > c: largest eigenvalue of (D + c I)^-1 A >= 1 + 1e-6": at_least(
-            high[..., unlike], 1 + 1e-6
+            high[..., UNLIKE], 1 + 1e-6
         ),
     }
     return rows, judge(*named(checks))
 
 
 @every(1, 1, static=("num_supports", "config"))
-def measure(
-    key: jax.Array, case: jax.Array, num_supports: int, config: Config
-) -> tuple[jax.Array, ...]:
-    """Return extreme eigenvalues, errors and the gap between slots and iterates of every case.
+def measure(key: jax.Array, case: jax.Array, num_supports: int, config: Config) -> tuple:
+    """Return extreme eigenvalues, the factor of every step, errors and gaps of every case.
 
-    The first error is |sqrt(D + c I) (alpha_t - alpha*)| at every step, relative to step 0. The
-    others are |f_t - f*| at the queries, the factors |(D + c I)^-1/2 k(x)| |sqrt(D + c I) alpha*|
-    of their bounds, and the change of f_t if the sink of the queries has the weight n.
+    The errors at every step are |sqrt(D + c I) (alpha_t - alpha*)|, relative to step 0, and the
+    largest |f_t - f*| over the queries, relative to |(D + c I)^-1/2 k(x)| |sqrt(D + c I) alpha*|.
+    The gaps are from slots to iterates, and to f_t if the sink of the queries has the weight n.
     """
     process = GaussianProcess(KERNEL, num_supports=num_supports, num_queries=QUERIES)
     (ridge, c, eta), task = case, sample(key, process)
@@ -100,22 +81,21 @@ def measure(
     exact = solvers.exact(KERNEL, task, ridge=ridge)
     options = {"ridge": ridge, "steps": config.steps, "step_size": eta, "sink": c}
 
-    def iterates(log_sink: Any) -> tuple[jax.Array, jax.Array]:
-        model = constructions.richardson(
-            KERNEL, num_features=2, attention=Softmax(log_sink=log_sink), **options
-        )
+    def iterates(attention: Softmax) -> tuple[jax.Array, jax.Array]:
+        model = constructions.richardson(KERNEL, num_features=2, attention=attention, **options)
         cache = run_with_cache(model, task, names=("alpha", "prediction"))[1]
         return cache["alpha"], cache["prediction"]
 
-    alpha, f = iterates(theory.log_sink(KERNEL, task))
+    alpha, f = iterates(softmax(KERNEL, task))
     oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
     # (D + c I)^-1 A is symmetric in this norm
     error = jnp.linalg.norm(root[None] * (alpha - exact.alpha[None]), axis=1)
     reach = jnp.linalg.norm(KERNEL(task.x_query, task.x) / root[None], axis=1) * error[0]
-    missed = jnp.abs(f - exact.prediction[None])
-    moved = largest_gap(iterates(float(np.log(num_supports)))[1], f)
-    slots = largest_gap(alpha, oracle)
-    return sigma[0], sigma[-1], error / error[0], slots, missed, reach, moved
+    missed = jnp.max(jnp.abs(f - exact.prediction[None]) / reach[None], axis=1)
+    moved = largest_gap(iterates(Softmax(log_sink=float(np.log(num_supports))))[1], f)
+    factor = theory.stationary_factor(sigma[0], sigma[-1], eta)
+    gap = largest_gap(alpha, oracle)
+    return sigma[0], sigma[-1], factor, error / error[0], gap, missed, moved
 
 
 CLAIM = Claim(

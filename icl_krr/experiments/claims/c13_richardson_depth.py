@@ -7,16 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, solvers, theory
-from ...constructions import Softmax
 from ...kernels import Gaussian
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import GaussianProcess, system
 from ...transformer import run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, every, exponent, first_below, tidy
+from .measuring import Plot, Rows, every, exponent, first_below, softmax, tidy
 
-BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
+BASE = {"n": 64, "ridge": 0.1, "lengthscale": 1.0, "p": 2}
 QUERIES = 64
 LINES = "|f - f*| / largest |y|", "the same for the worst y", "A-norm of alpha"
 DRAWN, WORST, ENERGY = range(len(LINES))
@@ -25,10 +24,7 @@ FIXED, MEAN = "ridge fixed", "ridge proportional to n"
 
 
 class Config(NamedTuple):
-    """Settings; one of n, ridge, lengthscale and p varies, the others have the values of `BASE`.
-
-    While n varies, the ridge is fixed in one series and proportional to n in another.
-    """
+    """Settings; one of n, ridge, lengthscale and p varies, the others have the values of `BASE`."""
 
     draws: int = 2
     n: tuple[int, ...] = (32, 64, 128, 256)
@@ -40,52 +36,39 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, rows, found = jax.random.split(key, config.draws), [], {}
-    series = {FIXED: ("n", lambda n: 1.0), MEAN: ("n", lambda n: n / BASE["n"])} | {
-        varied: (varied, lambda value: 1.0) for varied in BASE if varied != "n"
-    }
-    for name, (varied, factor) in series.items():
+    keys, rows, found, shares = jax.random.split(key, config.draws), [], {}, []
+    limits, known = np.array(config.errors)[:, None], GRID[config.steps >= GRID]
+    series = {FIXED: "n", MEAN: "n"} | {varied: varied for varied in BASE if varied != "n"}
+    for name, varied in series.items():
         for value in getattr(config, varied):
-            setting = BASE | {varied: float(value)}
-            ridge, lengthscale = setting["ridge"] * factor(value), setting["lengthscale"]
-            numbers = jnp.asarray(ridge), jnp.asarray(lengthscale), jnp.asarray(int(setting["p"]))
-            measured = measure(keys, *numbers, int(setting["n"]), config)
-            conds, lines, worst, error, rates = jax.tree.map(np.asarray, measured)
-            limits = np.array(config.errors)[:, None]
+            n, ridge, *others = (BASE | {varied: value}).values()
+            ridge *= value / BASE["n"] if name == MEAN else 1
+            measured = measure(keys, ridge, *others, n, config)
+            conds, lines, worst, error, rates = map(np.asarray, measured)
             slow = np.append(GRID, GRID[-1] + 1)[first_below(worst[:, None], limits)]
             drawn, energy = np.moveaxis(first_below(lines[:, :, None], limits), 1, 0)
             depths = np.stack([drawn, slow, energy], axis=1)
-            known = GRID[config.steps >= GRID]
-            share = np.max(lines[:, DRAWN, known] / (worst[:, : len(known)] + 1e-12))
-            found[name, value] = conds, depths, error, rates, share
+            shares.append(np.max(lines[:, DRAWN, known] / (worst[:, : len(known)] + 1e-12)))
+            found[name, value] = conds, depths, error[:, 1:], rates
+            axes = {"series": [name], "value": [value], "error of": LINES}
             rows += tidy(
-                {
-                    "series": [name],
-                    "value": [value],
-                    "error of": LINES,
-                    "draw": range(config.draws),
-                    "error": config.errors,
-                },
+                axes | {"draw": range(config.draws), "error": config.errors},
                 blocks=np.moveaxis(depths, 1, 0)[None, None],
                 cond=conds[:, 0][None, :, None],
             )
-
-    def over_n(name: str) -> tuple[np.ndarray, ...]:
-        """Return condition numbers [draw, n, matrix] and blocks [draw, n, line, error]."""
-        parts = [found[name, n] for n in config.n]
-        return tuple(np.stack([part[k] for part in parts], axis=1) for k in range(2))
-
-    (conds, depths), (flat, mean_depths) = over_n(FIXED), over_n(MEAN)
+    # condition numbers [draw, n, matrix], blocks [draw, n, line, error], ...
+    fixed, mean = (
+        [np.stack(part, axis=1) for part in zip(*(found[name, n] for n in config.n), strict=True)]
+        for name in (FIXED, MEAN)
+    )
+    conds, limit = fixed[0], 1 + BASE["n"] / BASE["ridge"]
     slopes = [exponent(config.n, line) for line in conds[:, :, 0]]
     growth, mean_growth = (  # [draw, line]
         np.max(ends, axis=1) / np.min(ends, axis=1)
-        for ends in (depths[:, [0, -1]][..., 1], mean_depths[:, [0, -1]][..., 1])
+        for ends in (blocks[:, [0, -1]][..., 1] for _, blocks, *_ in (fixed, mean))
     )
-    steps = np.arange(1, config.steps + 1)
-    over = [found[name, n] for name in (FIXED, MEAN) for n in config.n]
-    errors = np.stack([error[:, 1:] for _, _, error, *_ in over])
-    bounds = np.stack([rates[:, None] ** steps + 1e-12 for *_, rates, _ in over])
-    limit = 1 + BASE["n"] / BASE["ridge"]
+    errors, rates = (np.stack([part[k] for part in (fixed, mean)], axis=1) for k in (2, 3))
+    bounds = rates[..., None] ** np.arange(1, config.steps + 1) + 1e-12
     checks = {
         "ridge fixed: blocks to |f - f*| <= 1e-2 largest |y| for the worst y, at the largest n / "
         "at the smallest n, <= 1.5 (our number)": at_most(growth[:, WORST], 1.5, stated=True),
@@ -93,12 +76,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             mean_growth[:, WORST], 1.5, reading="ridge proportional to n"
         ),
         "every series: |f - f*| / largest |y| for the drawn y <= that for the worst y": at_most(
-            [share for *_, share in found.values()], 1.0, slack=1e-6
+            shares, 1.0, slack=1e-6
         ),
         "ridge fixed: the same ratio for the drawn y and for alpha in the A-norm, geometric mean, "
         ">= 1.5": at_least(np.exp(np.mean(np.log(growth), axis=0)), 1.5),
         "ridge = n / 640: cond((D + c I)^-1 A) <= 1 + n / ridge = 641 for every n": at_most(
-            flat[:, :, 0], limit
+            mean[0][:, :, 0], limit
         ),
         "ridge fixed: cond((D + c I)^-1 A) ~ n^a with a in [0.5, 1.3]": within(slopes, 0.5, 1.3),
         "every n, both ridges: error after t blocks <= factor^t, "
@@ -119,12 +102,10 @@ def measure(
     """Return condition numbers, errors, those for the worst y, one more error, and a factor.
 
     The condition numbers are those of (D + c I)^-1 A and A. The errors after every step are the
-    largest |f - f*| / largest |y| over the queries, and that of alpha in the A-norm. The error for
-    the worst y is the largest |f - f*| / largest |y| that any y causes, after the steps of `GRID`.
-    The other error is in the norm of D + c I, in which each step multiplies it by at most the
-    factor.
+    largest |f - f*| / largest |y| over the queries, and that of alpha in the A-norm. The other
+    error is in the norm of D + c I, in which each step multiplies it by at most the factor.
     """
-    most, kernel = max((int(BASE["p"]), *config.p)), Gaussian(lengthscale)
+    most, kernel = max((BASE["p"], *config.p)), Gaussian(lengthscale)
     process = GaussianProcess(kernel, num_features=most, num_supports=n, num_queries=QUERIES)
     # the other features are 0, so that one compiled program serves every p
     task = process.sample(key, active=p)
@@ -134,8 +115,7 @@ def measure(
     sums, A = jnp.sum(gram, axis=1) + ridge, gram + ridge * jnp.eye(n)
     exact = solvers.exact(kernel, task, ridge=ridge)
     eta = 2 / (sigma[0] + sigma[-1])
-    attention = Softmax(log_sink=theory.log_sink(kernel, task))
-    options = {"num_features": most, "ridge": ridge, "attention": attention}
+    options = {"num_features": most, "ridge": ridge, "attention": softmax(kernel, task)}
     model = constructions.richardson(kernel, steps=config.steps, step_size=eta, **options)
     cache = run_with_cache(model, task, names=("alpha", "prediction"))[1]
     missed = jnp.max(jnp.abs(cache["prediction"] - exact.prediction[None]), axis=1)

@@ -9,33 +9,19 @@ from .tabulated import DEPTH, WIDTH, Config, Series, measure, table_errors
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    found = {series: measure(series, config, key) for series in config.series}
-    logs = [np.mean(np.log(part.tables), axis=0) for part in found.values()]
-    slopes = [np.mean(np.polyfit(np.log(config.widths), log.T, 1)[0]) for log in logs]
-    # the error falls as width^-2, so the width that is needed grows as the root of the error
-    growth = [
-        np.mean(np.polyfit(np.log(series.sizes), log / 2, 1)[0])
-        for series, log in zip(found, logs, strict=True)
-    ]
-    rows = [
-        row
-        for (series, part), exponent in zip(found.items(), growth, strict=True)
-        for row in tidy(
-            {
-                "inputs": [series.inputs],
-                "ridge": [series.ridge],
-                "draw": range(config.draws),
-                "n": series.sizes,
-                "width": config.widths,
-            },
-            error=part.error,
-            e=part.e,
-            blocks=part.depth + 2,
-            **{"needed width ~ n^": exponent},
-        )
-    ]
+    rows, found, slopes, growth = [], [], [], []
+    for series in config.series:
+        found.append(part := measure(series, config, key))
+        log = np.mean(np.log(part.tables), axis=0)
+        slopes.append(np.mean(np.polyfit(np.log(config.widths), log.T, 1)[0]))
+        # the error falls as width^-2, so the width that is needed grows as the root of the error
+        growth.append(np.mean(np.polyfit(np.log(series.sizes), log / 2, 1)[0]))
+        axes = {"inputs": [series.inputs], "ridge": [series.ridge], "draw": range(config.draws)}
+        columns = {"error": part.error, "e": part.e, "blocks": part.depth + 2}
+        columns["needed width ~ n^"] = growth[-1]
+        rows += tidy(axes | {"n": series.sizes, "width": config.widths}, **columns)
     error, e, size, overruns, clipped = (
-        np.concatenate([getattr(part, name).ravel() for part in found.values()])
+        np.concatenate([getattr(part, name).ravel() for part in found])
         for name in ("error", "e", "size", "overruns", "clipped")
     )
     product, chord = table_errors()

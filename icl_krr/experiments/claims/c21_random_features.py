@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, solvers, theory
-from ...kernels import Exponential, Linear
+from ...kernels import Exponential
 from ...sketches import RandomFeatures, positive_features, trigonometric_features
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .feature_errors import block_means, estimates, shares
+from .feature_errors import MAPS, block_means, estimates, shares
 from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
@@ -23,8 +23,7 @@ class Config(NamedTuple):
     """Settings of the experiment.
 
     `draws` is the number of draws of features, each with a pair of points on the unit sphere.
-    `tasks` is the number of tasks for each floor of CG, and for attention that is divided by the
-    sum of its weights. The kernel of this attention has the temperature `low_temperature`.
+    `tasks` are for each floor of CG, and for attention whose kernel has the `low_temperature`.
     """
 
     draws: int = 4096
@@ -41,23 +40,20 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     draws = jax.random.split(key, config.draws)
-    errors, formula, below, blocks = map(np.asarray, kernel_entry_errors(draws, config))
-    mse, negative = np.mean(errors**2, axis=0), np.mean(below, axis=0)
+    errors, *others = map(np.asarray, kernel_entry_errors(draws, config))
+    mse = np.mean(errors**2, axis=0)
+    formula, negative, in_block, unlike = (np.mean(part, axis=0) for part in others)
     # average over the widths, so that there is one test of bias for each kind of features
     pooled = np.mean(errors * np.sqrt(config.widths), axis=-1)
     z = np.mean(pooled, axis=0) / np.std(pooled, axis=0) * np.sqrt(config.draws)
     process = GaussianProcess(Exponential(config.temperature), **sizes(config), inputs="sphere")
     tasks, keys = draw_tasks(key, config.tasks, process), jax.random.split(key, config.tasks)
     gaps = np.array([np.median(gap_floor(keys, tasks, m, config)) for m in config.floors])
-    rows = tidy(
-        {"features": KINDS, "width": config.widths},
-        error=np.sqrt(mse),
-        expected=np.sqrt(np.mean(formula, axis=0)),
-        negative=negative,
-    )
+    columns = {"error": np.sqrt(mse), "expected": np.sqrt(formula), "negative": negative}
+    rows = tidy({"features": KINDS, "width": config.widths}, **columns)
     rows += tidy({"features": ["floor of CG"], "width": config.floors}, error=gaps[None])
     plain, orthogonal, waves = range(3)
-    ratio, in_block = np.mean(mse / np.mean(formula, axis=0), axis=1), np.mean(blocks, axis=0)
+    ratio = np.mean(mse / formula, axis=1)
     slopes = [exponent(config.widths, np.sqrt(values)) for values in mse]
     outside = np.asarray(excess(keys, tasks, config))
     checks = {
@@ -85,36 +81,31 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             exponent(config.floors, gaps), -0.75, -0.25
         ),
         "linear attention without features: share of negative weights <x, z> is >= 0.3": at_least(
-            negative_share(draws, config), 0.3
+            unlike, 0.3
         ),
     }
     return rows, judge(*named(checks))
 
 
-def unit_pair(key: jax.Array, config: Config) -> jax.Array:
-    x = jax.random.normal(key, (2, 1, config.num_features))
-    return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
-
-
 @partial(jax.jit, static_argnames="config")
 def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
-    """Return relative errors [draw, kind, width], their variance by theory and two more arrays.
+    """Return relative errors [draw, kind, width], their variance by theory and three more arrays.
 
-    The third array is True where the estimate of the kernel is negative. The fourth has the mean
-    squared relative error [draw, kind] of p positive features.
-
+    The next one is True where the estimate of the kernel is negative, and the last one where
+    <x, z> is. Between them is the mean squared relative error [draw, kind] of p positive features.
     Each width uses the first features of the largest width.
     """
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 
     def once(key: jax.Array) -> tuple[jax.Array, ...]:
         at, own = jax.random.split(key)
-        x, z = unit_pair(at, config)
-        maps = (
-            positive_features(own, kernel, num_features=p, width=most, orthogonal=False),
-            positive_features(own, kernel, num_features=p, width=most),
-            trigonometric_features(own, kernel, num_features=p, width=most),
-        )
+        pair = jax.random.normal(at, (2, 1, p))
+        x, z = pair / jnp.linalg.norm(pair, axis=-1, keepdims=True)
+        options = {"num_features": p, "width": most}
+        maps = [
+            positive_features(own, kernel, orthogonal=each, **options) for each in (False, True)
+        ]
+        maps.append(trigonometric_features(own, kernel, num_features=p, width=most))
         true = kernel(x, z)[0, 0]
         found = jnp.stack([estimates(phi, x, z, config.widths, p)[:, 0, 0] for phi in maps])
         # p features in turn are orthogonal
@@ -123,12 +114,9 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
             jnp.stack([variance(x[0], z[0], config.temperature, m) for m in config.widths])
             for variance in (theory.positive_variance, theory.trigonometric_variance)
         )
-        return (
-            found / true - 1,
-            jnp.stack([positive, positive, waves]) / true**2,
-            found < 0,
-            jnp.mean((blocks / true - 1) ** 2, axis=-1),
-        )
+        formula = jnp.stack([positive, positive, waves]) / true**2
+        in_block = jnp.mean((blocks / true - 1) ** 2, axis=-1)
+        return found / true - 1, formula, found < 0, in_block, jnp.sum(x * z) < 0
 
     return jax.lax.map(once, keys, batch_size=128)
 
@@ -137,19 +125,16 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
 def excess(key: jax.Array, task: Task, config: Config) -> jax.Array:
     """Return how far the outputs of attention with m = 2 p features leave [min y, max y].
 
-    The weights are the estimates of the kernel, divided by their sum. The result [draw, kind] is
-    the largest excess over the queries, divided by the range of y, for positive and for
-    trigonometric features.
+    The result [draw, kind] is the largest excess over the queries, divided by the range of y.
     """
     kernel, p = Exponential(config.low_temperature), config.num_features
     options = {"num_features": p, "width": 2 * p, "orthogonal": False}
 
-    def outside(phi: RandomFeatures, task: Task) -> jax.Array:
+    def outside(phi: RandomFeatures) -> jax.Array:
         f, y = shares(phi(task.x_query) @ phi(task.x).T) @ task.y, task.y
         return jnp.max(jnp.maximum(f - jnp.max(y), jnp.min(y) - f)) / jnp.ptp(y)
 
-    maps = positive_features, trigonometric_features
-    return jnp.stack([outside(features(key, kernel, **options), task) for features in maps])
+    return jnp.stack([outside(draw(key, kernel, **options)) for draw in MAPS.values()])
 
 
 @every(together=True, static=("width", "config"))
@@ -157,16 +142,9 @@ def gap_floor(key: jax.Array, task: Task, width: int, config: Config) -> jax.Arr
     """Return the final gap to exact KRR of conjugate gradient on m features [task]."""
     kernel, p = Exponential(config.temperature), config.num_features
     phi = positive_features(key, kernel, num_features=p, width=width)
-    model = constructions.conjugate_gradient(
-        kernel, num_features=p, ridge=config.ridge, steps=24, sketch=phi
-    )
-    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-    return gap(predict(model, task), exact)
-
-
-@partial(jax.jit, static_argnames="config")
-def negative_share(keys: jax.Array, config: Config) -> jax.Array:
-    return jnp.mean(jax.vmap(lambda key: Linear()(*unit_pair(key, config))[0, 0] < 0)(keys))
+    options = {"num_features": p, "ridge": config.ridge, "steps": 24, "sketch": phi}
+    f = predict(constructions.conjugate_gradient(kernel, **options), task)
+    return gap(f, solvers.exact(kernel, task, ridge=config.ridge).prediction)
 
 
 CLAIM = Claim(

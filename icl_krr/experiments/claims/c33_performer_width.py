@@ -1,28 +1,21 @@
 """C33: how many random features an attention matrix needs, against the dimension."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
-from ...kernels import Exponential, Features
-from ...sketches import trigonometric_features
+from ... import theory
 from ...tasks import Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .feature_errors import largest
+from .feature_errors import drawn, largest, scores, sums
 from .measuring import Plot, Rows, every, exponent, tidy
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)
 ERROR = 0.5
-
-
-def radius(scaling: int, d: int) -> float:
-    return (2.0, d**0.25, d**0.5)[scaling]
 
 
 class Config(NamedTuple):
@@ -40,30 +33,30 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, dims, widths = jax.random.split(key, config.draws), config.dimensions, config.widths
-    frequencies = jnp.stack([drawn(keys, d, config) for d in dims])
-    radii = np.array([[radius(s, d) for d in dims] for s in range(len(SCALINGS))])
-    search = {name: getattr(config, name) for name in ("widths", "starts", "steps")}
-    found = largest(keys, frequencies, radii, np.array(dims, float), **search)
-    error, places = map(np.asarray, found)
+    keys, widths = jax.random.split(key, config.draws), np.array(config.widths)
+    frequencies = jnp.stack([padded(keys, d, config) for d in config.dimensions])
+    dims = np.array(config.dimensions, float)
+    radii = np.stack([0 * dims + 2, dims**0.25, dims**0.5])
+    error, places = map(np.asarray, largest(keys, frequencies, radii, dims, config))
     typical = np.median(error, axis=2)
-    needed = np.array([[width_for(widths, each) for each in row] for row in typical])
-    bound = np.array(
-        [[float(theory.performer_width(d, radius(s, d), ERROR)) for d in dims] for s in range(3)]
-    )
+    # the m with the error `ERROR`, extrapolated from the nearest error as 1 / sqrt(m)
+    nearest = np.argmin(np.abs(np.log(typical / ERROR)), axis=-1, keepdims=True)
+    needed = np.take_along_axis(widths * (typical / ERROR) ** 2, nearest, axis=-1)[..., 0]
+    bound = np.vectorize(theory.performer_width, otypes=[float])(config.dimensions, radii, ERROR)
     literal = attention(keys, jnp.asarray(places[BOUNDED, 0, :, -1]), config)
-    rows = tidy({"ball": SCALINGS, "d": dims, "m": widths}, error=typical)
-    rows += tidy({"ball": SCALINGS, "d": dims}, **{"needed m": needed, "m of the theorem": bound})
-    growth = [exponent(dims, each) for each in needed]
-    logarithm = needed / (np.array(dims) * np.log(dims))
+    rows = tidy({"ball": SCALINGS, "d": config.dimensions, "m": widths}, error=typical)
+    columns = {"needed m": needed, "m of the theorem": bound}
+    rows += tidy({"ball": SCALINGS, "d": config.dimensions}, **columns)
+    growth, linear = [exponent(dims, each) for each in needed], dims * np.log(dims)
+    relative = needed[GROWING] / linear
     checks = {
         f"trigonometric features: m that is needed for the error {ERROR} in the ball / "
         "((d / delta^2) log(4 d^(3/4) R / delta)) <= 1, for all d and R": at_most(
             needed / bound, 1.0, stated=True
         ),
         "R = d^(1/4): needed m ~ d^a with a <= that of d log d, "
-        f"d = {dims[0]} to {dims[-1]}": at_most(
-            growth[BOUNDED], exponent(dims, np.array(dims) * np.log(dims)), stated=True
+        f"d = {dims[0]:g} to {dims[-1]:g}": at_most(
+            growth[BOUNDED], exponent(dims, linear), stated=True
         ),
         "linear attention on the features: |its error - error of the features| <= 1e-9": at_most(
             np.abs(np.asarray(literal) - error[BOUNDED, 0, :, -1]), 1e-9
@@ -74,48 +67,28 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "R = 2: needed m ~ d^a with a <= 0": at_most(growth[FIXED], 0.0),
         "R = d^(1/4): needed m ~ d^a with a >= 0.7": at_least(growth[BOUNDED], 0.7),
         "needed m / m of the theorem <= 0.35, for all d and R": at_most(needed / bound, 0.35),
-        f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]} / at d = {dims[0]} >= 10": at_least(
-            logarithm[GROWING, -1] / logarithm[GROWING, 0], 10.0
+        f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]:g} / at d = {dims[0]:g} >= 10": (
+            at_least(relative[-1] / relative[0], 10.0)
         ),
     }
     return rows, judge(*named(checks))
 
 
-def width_for(widths: tuple[int, ...], errors: np.ndarray) -> float:
-    """Return the m with the error `ERROR`, extrapolated from the nearest error as 1 / sqrt(m)."""
-    nearest = np.argmin(np.abs(np.log(errors / ERROR)))
-    return float(widths[nearest] * (errors[nearest] / ERROR) ** 2)
-
-
-def features(key: jax.Array, d: int, config: Config):
-    """Draw trigonometric features with orthogonal frequencies of exp(<q, k> / sqrt(d))."""
-    kernel = Exponential(float(np.sqrt(d)))
-    width = 2 * config.widths[-1]
-    return trigonometric_features(key, kernel, num_features=d, width=width, orthogonal=True)
-
-
-@partial(jax.jit, static_argnames=("d", "config"))
-def drawn(keys: jax.Array, d: int, config: Config) -> jax.Array:
+@every(static=("d", "config"))
+def padded(key: jax.Array, d: int, config: Config) -> jax.Array:
     """Draw frequencies [draw, m, largest d], with zeros after the d-th entry."""
-    frequencies = jax.lax.map(lambda key: features(key, d, config).frequencies, keys)
-    return jnp.pad(frequencies, ((0, 0), (0, 0), (0, config.dimensions[-1] - d)))
+    phi = drawn(key, d, config.widths[-1], "trigonometric")
+    return jnp.pad(phi.frequencies, ((0, 0), (0, config.dimensions[-1] - d)))
 
 
 @every(together=True)
 def attention(key: jax.Array, pair: jax.Array, config: Config) -> jax.Array:
-    """Return the error of linear attention for the pairs (q, k) at the smallest d [draw].
-
-    One step of gradient descent of size 1 from alpha = 0 has alpha = y, so its predictions are the
-    unnormalised attention sum_j k^(x, x_j) y_j.
-    """
+    """Return the error of linear attention for the pairs (q, k) at the smallest d [draw]."""
     d = config.dimensions[0]
     q, k = pair[:, None, :d]
-    kernel = Features(features(key, d, config))
-    model = constructions.gradient_descent(
-        kernel, num_features=d, ridge=1.0, steps=1, step_size=1.0
-    )
-    estimate = predict(model, Task(x=k, y=jnp.ones(1), x_query=q))[0]
-    return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / np.sqrt(d)))
+    model = sums(drawn(key, d, config.widths[-1], "trigonometric"), num_features=d)
+    estimate = predict(model, Task(x=k, y=jnp.ones(1), x_query=q))
+    return jnp.abs(estimate - scores(d)(q, k)[0])[0]
 
 
 CLAIM = Claim(

@@ -16,7 +16,7 @@ from ...tasks import Task
 from ...transformer import Transformer, predict
 from ..shared.retrained import STUDIES, load_models
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks
+from .measuring import Plot, Rows, draw_tasks, every
 
 STUDY = STUDIES["longer"]
 p = STUDY.task.num_features
@@ -33,20 +33,6 @@ class Config(NamedTuple):
     )
 
 
-class Found(NamedTuple):
-    """What a predictor f does on a batch of tasks; f* is exact KRR.
-
-    Attributes:
-        risk: mean squared error to the noiseless function.
-        slopes: df/dx, mean over the queries of a task [tasks, p].
-        rank: effective rank (sum s_i^2)^2 / sum s_i^4 of the hat matrix df/dy, mean over tasks.
-    """
-
-    risk: jax.Array
-    slopes: jax.Array
-    rank: jax.Array
-
-
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """Compare every trained model with the best sketch to as many features as it uses.
 
@@ -57,16 +43,18 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """
     family: Any = dataclasses.replace(STUDY.family, num_queries=config.num_queries)  # pyright: ignore[reportArgumentType]
     tasks = draw_tasks(key, config.tasks, family)
-    sketches = measure_sketches(tasks, config.hats)
+    # to 0, ..., p features; the last one is exact KRR
+    sketches = measure_sketches(jnp.arange(p + 1), tasks, config.hats)
     rows = []
     for study, name in config.models:
         found = measure_models(load_models(study, name), tasks, config.hats)
-        for seed, each in zip(STUDIES[study].seeds(name), zip(*found, strict=True), strict=True):
-            width, steps = STUDIES[study].variants[name].width, STUDIES[study].training.steps
+        width, steps = STUDIES[study].variants[name].width, STUDIES[study].training.steps
+        for seed, *each in zip(STUDIES[study].seeds(name), *found, strict=True):
             about = {"steps": steps, "width": width, "training seed": seed}
-            rows.append(about | of_model(Found(*each), sketches))
+            rows.append(about | of_model(*each, *sketches))
     column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    m, k, risk = (column[name] for name in ("width", "features in use", "risk / exact"))
+    m, k, ratio = column["width"], column["features in use"], column["risk / exact"]
+    ratio = ratio / column["sketch / exact"]
     last = column["steps"] == STUDIES["longest"].training.steps
     fewer = "a sketch with fewer features than channels"
     checks = {
@@ -81,12 +69,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             column["angle to leading features"], 0.25, reading=fewer
         ),
         "the next singular value of the gains <= 1/4": at_most(column["next gain"], 0.25),
-        "risk / risk of the best sketch to k features in [0.95, 1.6]": within(
-            risk / column["sketch / exact"], 0.95, 1.6
-        ),
+        "risk / risk of the best sketch to k features in [0.95, 1.6]": within(ratio, 0.95, 1.6),
         "width p + c = 24, 18000 steps: k >= p": at_least(np.where(last & (m == ENOUGH), k, p), p),
         "18000 steps: risk / risk of the best sketch to k features <= 1.05": at_most(
-            np.where(last, risk / column["sketch / exact"], 1), 1.05
+            np.where(last, ratio, 1), 1.05
         ),
         "effective rank of df/dy / that of this sketch in [0.85, 1.35]": within(
             column["rank of hat"] / column["rank of hat, sketch"], 0.85, 1.35
@@ -95,22 +81,24 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-def of_model(found: Found, sketches: Found) -> dict[str, float]:
-    """The features that a trained model uses, and how it compares with the best sketch to them."""
-    matrix = np.linalg.lstsq(sketches.slopes[p], found.slopes)[0].T
+def of_model(risk: Any, slopes: Any, rank: Any, risks: Any, steep: Any, ranks: Any) -> dict:
+    """The features that a trained model uses, and how it compares with the best sketch to them.
+
+    The first three arrays are what `measure` returns for the model, the others for all sketches.
+    """
+    matrix = np.linalg.lstsq(steep[p], slopes)[0].T
     _, gains, directions = np.linalg.svd(matrix)
     k = int(np.sum(gains > 0.5))
     overlap = np.linalg.svd(directions[:k, :k], compute_uv=False)
-    exact = sketches.risk[p]
     return {
         "features in use": k,
         "least gain in use": float(gains[k - 1]),
         "next gain": float([*gains, 0.0][k]),
         "angle to leading features": float(np.arccos(np.minimum(overlap, 1)).max(initial=0)),
-        "risk / exact": float(found.risk / exact),
-        "sketch / exact": float(sketches.risk[k] / exact),
-        "rank of hat": float(found.rank),
-        "rank of hat, sketch": float(sketches.rank[k]),
+        "risk / exact": float(risk / risks[p]),
+        "sketch / exact": float(risks[k] / risks[p]),
+        "rank of hat": float(rank),
+        "rank of hat, sketch": float(ranks[k]),
     }
 
 
@@ -120,28 +108,30 @@ def sketch(kept: jax.Array, task: Task) -> jax.Array:
     The other features are independent of these. Their part of y is noise.
     """
     keep = jnp.arange(p) < kept
-    ridge = p * STUDY.task.noise + jnp.sum(jnp.where(keep, 0, variances()))
+    # of uniform distributions
+    variances = STUDY.task.condition ** -jnp.linspace(0, 1, p) / 3
+    ridge = p * STUDY.task.noise + jnp.sum(jnp.where(keep, 0, variances))
     x, x_query = (jnp.where(keep[None], points, 0) for points in (task.x, task.x_query))
     return solvers.exact(Linear(), task.replace(x=x, x_query=x_query), ridge=ridge).prediction
 
 
-def variances() -> jax.Array:
-    """Variances of the features, which decrease: those of uniform distributions."""
-    return STUDY.task.condition ** -jnp.linspace(0, 1, p) / 3
+@every(static="hats")
+def measure_sketches(kept: jax.Array, tasks: Task, hats: int) -> tuple[jax.Array, ...]:
+    return measure(partial(sketch, kept), tasks, hats)
 
 
-@partial(jax.jit, static_argnames="hats")
-def measure_sketches(tasks: Task, hats: int) -> Found:
-    """The best sketches to 0, ..., p features; the last one is exact KRR."""
-    return jax.lax.map(lambda kept: measure(partial(sketch, kept), tasks, hats), jnp.arange(p + 1))
+@every(static="hats")
+def measure_models(model: Transformer, tasks: Task, hats: int) -> tuple[jax.Array, ...]:
+    return measure(partial(predict, model), tasks, hats)
 
 
-@partial(jax.jit, static_argnames="hats")
-def measure_models(models: Transformer, tasks: Task, hats: int) -> Found:
-    return jax.lax.map(lambda model: measure(partial(predict, model), tasks, hats), models)
+def measure(answer: Callable[[Task], jax.Array], tasks: Task, hats: int) -> tuple[jax.Array, ...]:
+    """Return the risk of a predictor f, df/dx and the rank of df/dy.
 
+    The risk is the mean squared error to the noiseless function. df/dx is the mean over the queries
+    of a task [tasks, p]. The effective rank (sum s_i^2)^2 / sum s_i^4 is the mean over some tasks.
+    """
 
-def measure(answer: Callable[[Task], jax.Array], tasks: Task, hats: int) -> Found:
     def error_and_slopes(task: Task) -> tuple[jax.Array, jax.Array]:
         def total(x_query: jax.Array) -> tuple[jax.Array, jax.Array]:
             f = answer(task.replace(x_query=x_query, y_query=None))
@@ -157,7 +147,7 @@ def measure(answer: Callable[[Task], jax.Array], tasks: Task, hats: int) -> Foun
 
     errors, slopes = jax.lax.map(error_and_slopes, tasks, batch_size=64)
     ranks = jax.lax.map(hat_rank, jax.tree.map(lambda leaf: leaf[:hats], tasks))
-    return Found(jnp.mean(errors), jnp.mean(slopes, axis=1), jnp.mean(ranks))
+    return jnp.mean(errors), jnp.mean(slopes, axis=1), jnp.mean(ranks)
 
 
 CLAIM = Claim(

@@ -1,5 +1,6 @@
 """C37: models that are trained again without one of their parts."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,12 +19,7 @@ STUDY = STUDIES["ablations"]
 NEEDED = ("linear attention", "no MLP", "1 block")
 """Models without a part that the source calls needed, or without depth."""
 SMALL = ("no LayerNorm", "no MLP", "1 head")
-ORDER = (
-    ("linear attention", "base"),
-    ("1 block", "2 blocks"),
-    ("2 blocks", "base"),
-    ("base", "8 blocks"),
-)
+ORDER = {"linear attention": "base", "1 block": "2 blocks", "2 blocks": "base", "base": "8 blocks"}
 """Pairs of models: with every training seed, the first is worse than the second with any."""
 
 
@@ -45,13 +41,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     base, rows, ends = excess["base"], [], {}
     for name, found in excess.items():
         low, high = ends[name] = interval(found, base, len(STUDY.variants) - 1)
-        three = interval(found, base, len(NEEDED))
-        about = {"variant": name, "low": low, "high": high, "low of 3": three[0]}
+        about = {"variant": name, "low": low, "high": high}
+        about["low of 3"] = interval(found, base, len(NEEDED))[0]
         about["reading"] = "worse" if low > 1 else "better" if high < 1 else "not distinguishable"
         for seed, value in enumerate(found):
             rows.append({"training seed": seed, "excess": value, "risk": 1 + value} | about)
-    added = slice(STUDY.repeats, None)
-    alone = interval(excess["no MLP"][added], base[added], len(NEEDED))
+    alone = interval(excess["no MLP"][STUDY.repeats :], base[STUDY.repeats :], len(NEEDED))
     small = [name for name in SMALL if name in names]
     checks = {
         "linear attention, no MLP, 1 block: lower end "
@@ -62,7 +57,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ">= 1": at_least(alone[0], 1),
         "linear attention and base, 1 and 2 blocks, 2 blocks and base, base and 8 blocks: least "
         "excess of the former / largest excess of the latter >= 1": at_least(
-            [excess[a].min() / excess[b].max() for a, b in ORDER if {a, b} <= {*names}], 1
+            [excess[a].min() / excess[b].max() for a, b in ORDER.items() if {a, b} <= {*names}], 1
         ),
         "no LayerNorm, no MLP, 1 head: excess / excess of base, ends of the interval, "
         "in [0.4, 2.6]": within([ends[name] for name in small], 0.4, 2.6),
@@ -88,12 +83,9 @@ def excesses(models: Transformer, tasks: Task) -> jax.Array:
     """(mean of (f - f*)^2) / (risk of f*) of every training seed."""
     best: Any = STUDY.family.optimal()  # pyright: ignore[reportAttributeAccessIssue]
     exact = jax.vmap(lambda task: regression(best[0], task, best[1]))(tasks)
-
-    def of_model(model: Transformer) -> jax.Array:
-        answers = jax.lax.map(lambda task: predict(model, task), tasks, batch_size=64)
-        return jnp.mean((answers - exact) ** 2)
-
-    return jax.lax.map(of_model, models) / jnp.mean((exact - tasks.y_query) ** 2)
+    answer = lambda model: jax.lax.map(partial(predict, model), tasks, batch_size=64)  # noqa: E731
+    missed = jax.lax.map(lambda model: jnp.mean((answer(model) - exact) ** 2), models)
+    return missed / jnp.mean((exact - tasks.y_query) ** 2)
 
 
 CLAIM = Claim(

@@ -32,7 +32,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     hold for all pairs of heads of a run together (95 %, Bonferroni), over the tasks. The fit is
     tested on a constructed head.
     """
-    rows, low, high, apart, shares, known = [], [], [], [], [], []
+    rows, ends, apart, shares, known = [], [], [], [], []
     for name in config.runs:
         run = load(name)
         tasks = draw_tasks(key, config.tasks, run.family)
@@ -49,16 +49,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         rows += tidy(axes, **columns, kernel=kernel[None], untrained=start.explained[None])
         z = stats.norm.isf(0.025 / (layers * heads * (heads - 1) / 2))
         for layer in np.flatnonzero(kernel.sum(axis=1) > 1):
-            of = kernel[layer]
-            width, shift, slope = (
-                part[layer][of] for part in (found.width, found.shift, found.slope)
-            )
+            of = layer, kernel[layer]
+            width, shift, slope = found.width[of], found.shift[of], found.slope[of]
             error = z * np.linalg.norm(slope[np.argmax(width)] - slope[np.argmin(width)])
-            low.append(width.max() / width.min() * np.exp(-error))
-            high.append(width.max() / width.min() * np.exp(error))
+            ends.append(width.max() / width.min() * np.exp([-error, error]))
             between = np.linalg.norm(shift[:, None] - shift[None], axis=-1)
             apart.append(between.max() / np.sqrt(width.min() * width.max()))
-    kernels, around, before = np.transpose(shares)
+    (low, high), (kernels, around, before) = np.transpose(ends), np.transpose(shares)
     checks = {
         "layers with two kernels or more: largest width / least width, lower end of its interval, "
         ">= 1.1 in every layer": at_least(low, 1.1, stated=True),
@@ -101,14 +98,13 @@ def fit(model: Transformer, tasks: Task) -> dict[str, jax.Array]:
             kernel = jax.nn.log_softmax(matmul(inputs, theta), axis=-1)
             return jnp.sum(jax.scipy.special.xlogy(w, w) - w * kernel, axis=(1, 2))
 
-        def step(theta: jax.Array, _: None) -> tuple[jax.Array, None]:
+        def step(_: int, theta: jax.Array) -> jax.Array:
             go = jnp.linalg.solve(jax.hessian(total)(theta), jax.grad(total)(theta))
             tries = theta[None] - go[None] * 0.5 ** jnp.arange(6.0)[:, None]
-            return tries[jnp.argmin(jax.lax.map(total, tries))], None
+            return tries[jnp.argmin(jax.lax.map(total, tries))]
 
         total = lambda theta: jnp.sum(loss(theta))  # noqa: E731
-        start = jnp.zeros(inputs.shape[-1]).at[0].set(1.0)
-        theta, _ = jax.lax.scan(step, start, None, length=15)
+        theta = jax.lax.fori_loop(0, 15, step, jnp.zeros(inputs.shape[-1]).at[0].set(1.0))
         slopes = jnp.linalg.solve(jax.hessian(total)(theta), jax.jacobian(loss)(theta).T)
         shift, width = theta[1:] / theta[0], jnp.sign(theta[0]) / jnp.sqrt(jnp.abs(theta[0]))
         return {

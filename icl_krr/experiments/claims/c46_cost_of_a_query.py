@@ -7,15 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, theory
-from ...kernels import Exponential, Features
-from ...sketches import RandomFeatures, positive_features, trigonometric_features
+from ...sketches import RandomFeatures
 from ...tasks import Task
-from ...transformer import Transformer, predict
+from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .feature_errors import shares
+from .feature_errors import MAPS, distance, drawn, scores, sums
 from .measuring import Plot, Rows, every, tidy
 
-KINDS, NORMS = ("positive", "trigonometric"), ("R = d^(1/4)", "R = sqrt(d)")
+KINDS, NORMS = tuple(MAPS), ("R = d^(1/4)", "R = sqrt(d)")
 BOUNDED, GROWING = range(2)
 FEW, MANY, LONG, ERROR = 64, 256, 16, 0.5
 program = jax.jit(predict)
@@ -38,10 +37,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     slope = (softmax[1] - softmax[0]) / (MANY - FEW)
     start = softmax[0] - slope * FEW
     crossover = (linear - start) / slope
-    theirs = [float(theory.performer_width(d, d**0.25, ERROR)) for d in config.dimensions]
+    theirs = np.vectorize(theory.performer_width, otypes=[float])(dims, dims**0.25, ERROR)
     apart = np.median([distances(keys, d) for d in config.dimensions], axis=1)  # [d, norm, kind]
     columns = {"m": m, "n where both cost the same": crossover, "m of theorem 4": theirs}
-    columns = {name: np.broadcast_to(part, linear.shape) for name, part in columns.items()}
     rows = tidy({"features": KINDS, "d": dims}, operations=linear, **columns)
     rows += tidy({"d": dims, "norm": NORMS, "features": KINDS}, distance=apart)
     checks = {
@@ -75,31 +73,17 @@ def projections(d: int) -> int:
     return int(np.ceil(d * np.log(d)))
 
 
-def drawn(key: jax.Array, d: int, kind: str) -> RandomFeatures:
-    """Random features of exp(<q, k> / sqrt(d)) from d log d orthogonal frequencies."""
-    kernel, m = Exponential(float(np.sqrt(d))), projections(d)
-    if kind == KINDS[0]:
-        return positive_features(key, kernel, num_features=d, width=m)
-    return trigonometric_features(key, kernel, num_features=d, width=2 * m, orthogonal=True)
-
-
-def attention(d: int, kind: str = "") -> Transformer:
-    """One head for d values: softmax attention, or the sums of random features and of ones.
-
-    One step of gradient descent of size 1 from alpha = 0 has alpha = y, so it predicts the sums.
-    """
-    if not kind:
-        kernel = Exponential(float(np.sqrt(d)))
-        return constructions.nadaraya_watson(kernel, num_features=d, num_outputs=d)
-    kernel = Features(drawn(jax.random.key(0), d, kind))
-    return constructions.gradient_descent(
-        kernel, num_features=d, num_outputs=d + 1, ridge=1.0, steps=1, step_size=1.0
-    )
-
-
 def one_query(d: int, n: int, kind: str = "") -> float:
-    """Count the operations that one more query adds to the program: the sums are known by then."""
-    model = attention(d, kind)
+    """Count the operations that one more query adds to the program: the sums are known by then.
+
+    One head has d values. Softmax attention averages them, and random features of some kind give
+    their sums and those of ones.
+    """
+    if kind:
+        phi = drawn(jax.random.key(0), d, projections(d), kind)
+        model = sums(phi, num_features=d, num_outputs=d + 1)
+    else:
+        model = constructions.nadaraya_watson(scores(d), num_features=d, num_outputs=d)
 
     def count(queries: int) -> float:
         sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
@@ -115,12 +99,11 @@ def distances(key: jax.Array, d: int) -> jax.Array:
     """Return mean total-variation distances of weights to those of softmax [norm, kind]."""
     points = jax.random.normal(key, (16 + MANY, d))
     points /= jnp.linalg.norm(points, axis=1, keepdims=True)
-    maps = [drawn(key, d, kind) for kind in KINDS]
+    maps = [drawn(key, d, projections(d), kind) for kind in KINDS]
 
     def at(norm: float, phi: RandomFeatures) -> jax.Array:
         q, k = norm * points[:16], norm * points[16:]
-        apart = shares(phi(q) @ phi(k).T) - shares(Exponential(float(np.sqrt(d)))(q, k))
-        return jnp.mean(jnp.sum(jnp.abs(apart), axis=1)) / 2
+        return distance(phi(q) @ phi(k).T, scores(d)(q, k))
 
     return jnp.stack([jnp.stack([at(norm, phi) for phi in maps]) for norm in (d**0.25, d**0.5)])
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from ... import constructions, solvers
 from ...kernels import Exponential, Features
-from ...sketches import RandomFeatures, positive_features, trigonometric_features
+from ...sketches import RandomFeatures
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
-from .feature_errors import estimates, shares
+from .feature_errors import MAPS, distance, estimates, shares, sums
 from .measuring import Plot, Rows, draw_tasks, every, exponent, first_below, gap, sizes, tidy
 
-KINDS, DRAWS = ("positive", "trigonometric"), ("independent", "orthogonal")
+KINDS, DRAWS = tuple(MAPS), ("independent", "orthogonal")
 MODELS = ("one head", "ridge regression")
 # of the kernel on the unit sphere. With scores over sqrt(p), the same weights have queries and
 # keys of norm p^(1/4), sqrt(2) p^(1/4) and 2 p^(1/4), which is sqrt(p) for p = 16
@@ -116,34 +116,27 @@ def measure(
         cross, gram = (
             estimates(phi, points, task.x, config.widths, 16) for points in (task.x_query, task.x)
         )
-        apart = jnp.sum(jnp.abs(shares(cross) - shares(exact[0])[None]), axis=2) / 2
         relative = jnp.sqrt(jnp.mean((cross / exact[0][None] - 1) ** 2, axis=(1, 2)))
         head, solver = (jax.vmap(risks)(cross, gram) / risks(*exact)[None]).T
-        return jnp.mean(apart, axis=1), relative, head, solver
+        return distance(cross, exact[0][None]), relative, head, solver
 
-    features = positive_features if kind == KINDS[0] else trigonometric_features
     options = {"num_features": p, "width": config.widths[-1]}
-    maps = [features(key, kernel, orthogonal=each, **options) for each in (False, True)]
+    maps = [MAPS[kind](key, kernel, orthogonal=each, **options) for each in (False, True)]
     return jax.vmap(errors)(jax.tree.map(lambda *leaves: jnp.stack(leaves), *maps))
 
 
 @every()
 def literal(key: jax.Array, config: Config) -> jax.Array:
-    """Return the gaps of two models of linear attention to what the features give, by algebra.
-
-    One step of gradient descent of size 1 from alpha = 0 predicts the sums of y and of ones with
-    the weights phi(x)^T phi(x_j). Their quotient is the head.
-    """
+    """Return the gaps of two models of linear attention to what the features give, by algebra."""
     p = config.p[-1]
     process = family(p, TEMPERATURES[COLD], config)
     task, kernel, ridge = process.sample(key), process.kernel, process.noise
-    phi = positive_features(key, kernel, num_features=p, width=config.widths[0])
-    options = {"num_features": p, "sketch": phi}
-    model = constructions.gradient_descent(kernel, ridge=1.0, steps=1, step_size=1.0, **options)
+    phi = MAPS["positive"](key, kernel, num_features=p, width=config.widths[0])
     both = jnp.stack([task.y, jnp.ones(config.num_supports)], axis=1)
-    f, ones = predict(model, task.replace(y=both, y_query=None)).T
+    f, ones = predict(sums(phi, num_features=p), task.replace(y=both, y_query=None)).T
     head = shares(phi(task.x_query) @ phi(task.x).T) @ task.y
-    solver = constructions.conjugate_gradient(kernel, ridge=ridge, steps=48, **options)
+    options = {"num_features": p, "ridge": ridge, "steps": 48, "sketch": phi}
+    solver = constructions.conjugate_gradient(kernel, **options)
     exact = solvers.exact(Features(phi), task, ridge=ridge).prediction
     return jnp.stack([gap(f / ones, head), gap(predict(solver, task), exact)])
 

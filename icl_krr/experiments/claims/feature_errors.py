@@ -1,12 +1,39 @@
-"""Errors of random features: at given points, for C21 and C47, and in a ball, for C33."""
+"""Errors of random features: at given points, for C21, C46 and C47, and in a ball, for C33."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ... import constructions
+from ...kernels import Exponential, Features
 from ...numerics import matmul
-from ...sketches import RandomFeatures
+from ...sketches import RandomFeatures, positive_features, trigonometric_features
+from ...transformer import Transformer
+
+MAPS = {"positive": positive_features, "trigonometric": trigonometric_features}
+
+
+def scores(d: int) -> Exponential:
+    """The kernel exp(<q, k> / sqrt(d))."""
+    return Exponential(float(np.sqrt(d)))
+
+
+def drawn(key: jax.Array, d: int, m: int, kind: str) -> RandomFeatures:
+    """Random features of exp(<q, k> / sqrt(d)) from m orthogonal frequencies."""
+    width = m if kind == "positive" else 2 * m
+    return MAPS[kind](key, scores(d), num_features=d, width=width, orthogonal=True)
+
+
+def sums(phi: RandomFeatures, **options: Any) -> Transformer:
+    """Linear attention that predicts the sums of phi(x)^T phi(x_j) y_j.
+
+    It is one step of gradient descent of size 1 from alpha = 0, which has alpha = y.
+    """
+    options |= {"ridge": 1.0, "steps": 1, "step_size": 1.0}
+    return constructions.gradient_descent(Features(phi), **options)
 
 
 def block_means(phi: RandomFeatures, x: jax.Array, z: jax.Array, block: int) -> jax.Array:
@@ -31,6 +58,12 @@ def shares(weights: jax.Array) -> jax.Array:
     return weights / jnp.sum(weights, axis=-1, keepdims=True)
 
 
+def distance(weights: jax.Array, exact: jax.Array) -> jax.Array:
+    """Total-variation distance of attention weights, mean over the queries [...]."""
+    apart = jnp.abs(shares(weights) - shares(exact))
+    return jnp.mean(jnp.sum(apart, axis=-1), axis=-1) / 2
+
+
 def score_error(
     pair: jax.Array, frequencies: jax.Array, weights: jax.Array, d: jax.Array
 ) -> jax.Array:
@@ -41,34 +74,24 @@ def score_error(
     return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / jnp.sqrt(d)))
 
 
-@partial(jax.jit, static_argnames=("widths", "starts", "steps"))
+@partial(jax.jit, static_argnames="config")
 def largest(
-    keys: jax.Array,
-    frequencies: jax.Array,
-    radii: jax.Array,
-    dims: jax.Array,
-    *,
-    widths: tuple[int, ...],
-    starts: int,
-    steps: int,
+    keys: jax.Array, frequencies: jax.Array, radii: jax.Array, dims: jax.Array, config: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Look for the largest error in the ball, from below: by gradient ascent.
 
-    Returns:
-        The errors [scaling, d, draw, width] and the pairs [scaling, d, draw, width, 2, largest d].
+    Return errors [scaling, d, draw, width] and pairs [scaling, d, draw, width, 2, largest d].
     """
-    counts = jnp.array(widths, frequencies.dtype)[:, None]
-    order = jnp.arange(widths[-1], dtype=frequencies.dtype)[None]
-    weights = jnp.where(order < counts, 1 / counts, 0)
-
-    def norm(x: jax.Array) -> jax.Array:
-        return jnp.linalg.norm(x, axis=-1, keepdims=True)
+    counts, norm = (
+        np.array(config.widths)[:, None],
+        partial(jnp.linalg.norm, axis=-1, keepdims=True),
+    )
+    weights = jnp.asarray(np.where(np.arange(config.widths[-1]) < counts, 1 / counts, 0))
 
     def search(key, own, weights, radius, d):
         value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
-        start = jax.random.normal(key, (starts, 2, own.shape[1]))
-        used = jnp.arange(own.shape[1], dtype=own.dtype) < d
-        start = jnp.where(used[None, None], start, 0)
+        start = jax.random.normal(key, (config.starts, 2, own.shape[1]))
+        start = jnp.where((jnp.arange(own.shape[1], dtype=d.dtype) < d)[None, None], start, 0)
 
         def step(state, size):
             pair, best, error = state
@@ -79,16 +102,12 @@ def largest(
             moved = pair + size * radius * slope / jnp.maximum(norm(slope), 1e-30)
             return (moved * jnp.minimum(1, radius / norm(moved)), best, error), None
 
-        sizes = 0.5 * 0.9 ** jnp.arange(steps, dtype=frequencies.dtype)
+        sizes = 0.5 * 0.9 ** jnp.arange(config.steps, dtype=float)
         state = radius * start / norm(start), start[0], jnp.zeros(())
         (_, best, error), _ = jax.lax.scan(step, state, sizes)
         return error, best
 
-    each = jax.vmap(search, in_axes=(None, None, 0, None, None))  # widths
-    each = jax.vmap(each, in_axes=(0, 0, None, None, None))  # draws
-
-    def of_dimension(case):
-        own, radius, d = case
-        return each(keys, own, weights, radius, d)
-
-    return jax.lax.map(lambda row: jax.lax.map(of_dimension, (frequencies, row, dims)), radii)
+    of_draw = jax.vmap(search, in_axes=(None, None, 0, None, None))  # widths
+    each = jax.vmap(of_draw, in_axes=(0, 0, None, None, None))
+    at = lambda case: each(keys, case[0], weights, *case[1:])  # noqa: E731
+    return jax.lax.map(lambda row: jax.lax.map(at, (frequencies, row, dims)), radii)

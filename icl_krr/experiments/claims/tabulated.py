@@ -1,6 +1,7 @@
 """Richardson's iteration whose products and quotients are ReLU tables, for C14."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -8,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, solvers, theory
-from ...constructions import ReLU, Softmax
+from ...constructions import ReLU
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, Task
 from ...transformer import Transformer, operand_bounds, run_with_cache
-from .measuring import draw_tasks, every
+from .measuring import draw_tasks, every, fields, softmax
 
 KERNEL, STEP_SIZE = Gaussian(0.7), 1.6
 # tables of WIDTH sqrt(n / e) segments, DEPTH cond log(1 / e) + 2 blocks
@@ -42,34 +43,20 @@ class Config(NamedTuple):
     widths: tuple[int, ...] = (64, 128, 256)
 
 
-class Measured(NamedTuple):
-    """Of a series: |f - f*| and e [draw, n, width], |f*| and what the tables do to f and report.
+def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
+    """Measure |f - f*|, e, |f*| (`size`) and what the tables do to f and report [draw, n, width].
 
-    `tables` [draw, n, width] is the error of f that the tables cause. `overruns` are the numbers of
-    operands outside of their tables, and `clipped` are those for outputs that are 100 times larger.
+    `tables` is the error of f that the tables cause. `overruns` are the numbers of operands outside
+    of their tables, and `clipped` are those for outputs that are 100 times larger.
     """
-
-    error: np.ndarray
-    e: np.ndarray
-    size: np.ndarray
-    depth: np.ndarray
-    tables: np.ndarray
-    overruns: np.ndarray
-    clipped: np.ndarray
-
-
-def measure(series: Series, config: Config, key: jax.Array) -> Measured:
-    process = GaussianProcess(
-        KERNEL, num_supports=max(series.sizes), num_queries=8, inputs=series.inputs
-    )
+    options = {"num_supports": max(series.sizes), "num_queries": 8, "inputs": series.inputs}
+    process = GaussianProcess(KERNEL, **options)
     cases, n = bounded_cases(draw_tasks(key, config.draws, process), series)
     target, path, cond, bounds = solve(cases, series.steps)
     # the last case is the first one, with larger outputs
-    task, ridge = cases
-    loud = task.replace(y=100 * task.y), ridge
-    both, limits = jax.tree.map(
-        lambda a, b: jnp.concatenate([a, b[:1]]), (cases, bounds), (loud, bounds)
-    )
+    loud = cases[0].replace(y=100 * cases[0].y), cases[1]
+    append = lambda a, b: jnp.concatenate([a, b[:1]])  # noqa: E731
+    both, limits = jax.tree.map(append, (cases, bounds), (loud, bounds))
     found = [approximate(both, limits, width, series.steps) for width in config.widths]
     paths, overruns = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     target, path, cond = (np.asarray(part)[:, None] for part in (target, path, cond))
@@ -78,13 +65,13 @@ def measure(series: Series, config: Config, key: jax.Array) -> Measured:
     there = depth <= series.steps
     last = np.where(there, depth, series.steps)[:, :, None, None]
     reached = np.take_along_axis(paths[:-1], last, axis=2)[:, :, 0]
-    shape = config.draws, len(series.sizes), len(config.widths)
     error = np.where(there, np.max(abs(reached - target), axis=-1), np.nan)
-    size = np.broadcast_to(np.max(abs(target), axis=-1), error.shape)
-    tables = np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1)
-    by_n = partial(np.reshape, shape=shape)
-    each = map(by_n, (error, e, size, depth, tables, overruns[:-1]))
-    return Measured(*each, clipped=overruns[-1])
+    each = {"error": error, "e": e, "depth": depth, "overruns": overruns[:-1]}
+    each["size"] = np.broadcast_to(np.max(abs(target), axis=-1), error.shape)
+    each["tables"] = np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1)
+    shape = config.draws, len(series.sizes), len(config.widths)
+    each = {name: np.reshape(part, shape) for name, part in each.items()}
+    return fields(each | {"clipped": overruns[-1]})
 
 
 def bounded_cases(tasks: Task, series: Series) -> tuple[Case, np.ndarray]:
@@ -100,15 +87,8 @@ def bounded_cases(tasks: Task, series: Series) -> tuple[Case, np.ndarray]:
 
 
 def build(case: Case, steps: int, **options: Any) -> Transformer:
-    return constructions.richardson(
-        KERNEL,
-        num_features=2,
-        ridge=case[1],
-        steps=steps,
-        step_size=STEP_SIZE,
-        attention=Softmax(log_sink=theory.log_sink(KERNEL, case[0])),
-        **options,
-    )
+    options |= {"num_features": 2, "ridge": case[1], "steps": steps, "step_size": STEP_SIZE}
+    return constructions.richardson(KERNEL, attention=softmax(KERNEL, case[0]), **options)
 
 
 @every(static="steps")
@@ -123,10 +103,7 @@ def solve(case: Case, steps: int) -> tuple[Any, ...]:
 
 @every(together=True, static=("width", "steps"))
 def approximate(case: Case, bounds: Any, width: int, steps: int) -> tuple[jax.Array, jax.Array]:
-    """Return the predictions after every step, and how often an operand was outside its table.
-
-    The products and quotients come from tables of this width in ReLU MLPs.
-    """
+    """Return the predictions after every step, and how often an operand was outside its table."""
     model = build(case, steps, arithmetic=ReLU(width, bounds))
     cache = run_with_cache(model, case[0], names=("prediction", "overrun"))[1]
     return cache["prediction"], jnp.sum(cache["overrun"])
@@ -143,7 +120,5 @@ def table_errors(width: int = 64) -> tuple[jax.Array, jax.Array]:
     x = jnp.exp(jnp.linspace(jnp.log(0.01), jnp.log(100.0), 100_001))
     knots = 0.01 * 1e4 ** jnp.linspace(0, 1, width + 1)
     chord = jnp.max(jnp.abs(jnp.interp(x, knots, 1 / knots) * x - 1))
-    return (
-        product / theory.product_table_error(1.0, 1.0, width),
-        chord / theory.reciprocal_table_error(0.01, 100.0, width),
-    )
+    product /= theory.product_table_error(1.0, 1.0, width)
+    return product, chord / theory.reciprocal_table_error(0.01, 100.0, width)
