@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
+from icl_krr import plots
 from icl_krr.constructions import SUPPORTS_AND_QUERIES
 from icl_krr.experiments.claims import verify
 from icl_krr.experiments.claims.claim import FAMILY, NOTHING, OURS, REFERENCES, TASK, compare
@@ -249,10 +250,15 @@ CONSTRUCTION = {
 
 
 def status(name, compiled=True):
-    """That of a quick run, compiled again unless its compiled parts are those of the last run."""
+    """That of a quick run, compiled again unless its compiled parts are those of the last run.
+
+    The rows have the columns of the figure.
+    """
     if compiled:
         forget()
-    result, _ = verify.verify(name, CLAIMS[name], seeds=[0], quick=True)
+    result, rows = verify.verify(name, CLAIMS[name], seeds=[0], quick=True)
+    if result.agrees:
+        plots.claim_figure(name, CLAIMS[name], rows)
     return result.status
 
 
