@@ -15,7 +15,7 @@ from ...kernels import Exponential
 from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer, predict, run_with_cache
-from .claim import CORRECTED, NOTHING, Claim, Verdict, at_least, at_most, judge, named
+from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, gap, tidy
 
 NOISE = 0.1
@@ -178,7 +178,7 @@ CLAIM = Claim(
     "U Phi) and an aggregator token can implement the prediction function: f(x) = k~(x)^T (K~ + "
     "lambda I)^-1 y",
     expected=CORRECTED,
-    told=NOTHING,
+    told=FAMILY,
     run=run,
     quick=Config(num_supports=(64,), num_features=(2,), heads=Config().heads[:9], blocks=5),
     plot=Plot(x="n", y="gap", by=("temperature",), logx=True),
