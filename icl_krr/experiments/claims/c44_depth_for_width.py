@@ -63,7 +63,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     square, signs = jnp.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), [1, -1, -1, 1]
     mixed = Exponential(1.0)(square, square[:1])[:, 0] @ jnp.array(signs, float)
     axes = {"draw": range(config.draws), "channels": config.channels}
-    rows = tidy(axes, passes=found.slots.max(2), blocks=blocks[None], **{"one pass": found.lost})
+    values = {"passes": found.slots.max(axis=2), "one pass": found.lost, "blocks": blocks[None]}
+    rows = tidy(axes, **values)
     checks = {
         "exponential kernel, m channels in all, p < m < d_eff, one pass: "
         "|K v of the model - K v| / |K v| >= 1e-3": at_least(wide, 1e-3, stated=True),

@@ -50,9 +50,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 found.gradient, 1e-8
             ),
         }
-    halves = [
-        draw_tasks(jax.random.fold_in(key, i), config.tasks, trained.family) for i in range(2)
-    ]
+    pair = (jax.random.fold_in(key, i) for i in range(2))
+    halves = [draw_tasks(own, config.tasks, trained.family) for own in pair]
     both = [[risks(half, below) for half in halves] for below in (None, *models, first(model))]
     risk = {
         kind: np.array([tuned(*(r[kind] for r in pair)) for pair in both]) for kind in both[0][0]
@@ -103,9 +102,8 @@ def on_features(below: Transformer | None, task: Task) -> Task:
 @every(static="name")
 def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
     kernel, ridge = KERNELS[name]
-    above = constructions.conjugate_gradient(
-        kernel, num_features=below.layout["stream"].width, ridge=ridge, steps=STEPS
-    )
+    p = below.layout["stream"].width
+    above = constructions.conjugate_gradient(kernel, num_features=p, ridge=ridge, steps=STEPS)
     found, cache = run_with_cache(stack(below, above), task)
     path = solvers.conjugate_gradient(kernel, on_features(below, task), ridge=ridge, steps=FIRST)
     names = ("alpha", "r", "prediction")
