@@ -282,7 +282,7 @@ def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
         (["C1", "--set", "temperatures=warm"], "temperatures must be a number, got 'warm'"),
         (["C8", "--set", "solvers=jacobi"], "solvers must be one of 'textbook',"),
         (["C13", "--set", "steps=3"], "steps must have 2 values, got '3'"),
-        (["C16", "--set", "width=21"], "C16 cannot run with these settings: width must be <= p"),
+        (["C16", "--set", "widths=21"], "C16 cannot run with these settings: width must be <= p"),
         (["C16", "--set", "spectrum=foo", "--quick"], "spectrum must be one of '1/sqrt i', '1/i',"),
         (["--set", "draws=3"], "set needs the names of claims, such as C16 --set draws=4"),
     ],
