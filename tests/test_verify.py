@@ -33,8 +33,8 @@ from icl_krr.experiments.claims.claim import (
 )
 from icl_krr.experiments.claims.result import bootstrap, summarise
 from icl_krr.experiments.claims.tables import markdown, table_of_sentences
+from icl_krr.experiments.shared import spectra
 from icl_krr.experiments.shared.rows import tidy
-from icl_krr.sketches import sketched
 
 
 def test_a_check_compares_entry_by_entry():
@@ -112,16 +112,18 @@ def test_seeds_are_put_together():
 def test_the_counterexample_is_that_of_its_seed(x64):
     """The seed and the draw that are printed give the measured violation again."""
     (result, _) = verify.verify("C16", c16.CLAIM, seeds=[7], quick=True)
-    keys = jax.random.split(jax.random.key(result.seed), c16.CLAIM.quick.draws)
-    at, own = jax.random.split(keys[result.draw])
     config = c16.CLAIM.quick
-    x = c16.of_rank(config.width, at, config.spectrum, config.num_features, config.num_supports)
-    P = c16.sketch("orthonormal", own, x, config.width)
-    K, K_ = np.asarray(x @ x.T), np.asarray(sketched(c16.Linear(), P)(x, x))
-    sigma = np.linalg.eigvalsh(K)[::-1]
-    assert abs(sigma[config.width :]).sum() < 1e-12 * sigma[0]
-    assert np.linalg.norm(K - K_, 2) > 0.1 * sigma[0]
-    assert [check.violations for check in result.checks[:3]] == [1.0, 1.0, 0.0]
+    keys = jax.random.split(jax.random.key(result.seed), config.draws)
+    at, own = jax.random.split(keys[result.draw])
+    sizes, m = (config.spectrum, config.num_features, config.num_supports), config.width
+    x, h = spectra.spectral_task(at, *sizes).x, config.levels[-1]
+    P = spectra.sketch("orthonormal", own, x, m)
+    x = spectra.of_rank(m, at, *sizes) + h * x
+    K, Q = np.asarray(x @ x.T), np.linalg.qr(x @ spectra.hiding(P, x, h**2))[0]
+    sigma, lost = np.linalg.eigvalsh(K)[::-1], np.linalg.norm(K - Q @ Q.T @ K, 2)
+    assert sigma[m:].sum() / sigma[0] < h**2
+    assert lost > max(sigma[m:].sum() / h, 0.2 * sigma[0])
+    assert [check.violations for check in result.checks[:4]] == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_the_sharp_bound_of_c17_is_met():
@@ -280,7 +282,8 @@ def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
         (["C1", "--set", "temperatures=warm"], "temperatures must be a number, got 'warm'"),
         (["C8", "--set", "solvers=jacobi"], "solvers must be one of 'textbook',"),
         (["C13", "--set", "steps=3"], "steps must have 2 values, got '3'"),
-        (["C16", "--set", "width=21"], "C16 cannot run with these settings: width must be <= p"),
+        (["C16", "--set", "widths=21"], "C16 cannot run with these settings: width must be <= p"),
+        (["C16", "--set", "spectrum=foo", "--quick"], "spectrum must be one of '1/sqrt i', '1/i',"),
         (["--set", "draws=3"], "set needs the names of claims, such as C16 --set draws=4"),
     ],
 )

@@ -1,15 +1,13 @@
 """C8: linear attention runs conjugate gradient exactly, but a step takes more than one block.
 
 A block is one layer of attention and one layer of gated units. A unit is a product or a quotient of
-two linear functions of the stream. One block is not enough for the step from alpha, r and p to
-their next values. The step size gamma = r.r / p.Ap is a quotient by p.Ap, in which every two tokens
-j and k have a term p_j K_jk p_k. After one layer of attention, each channel is a sum of terms that
-each contain one other token only, so no divisor of a unit is p.Ap. The pipelined form also stores
-A p. Its first block computes the quotients and its second block multiplies them by vectors.
+two linear functions of the stream. The step size gamma = r.r / p.Ap is a quotient by p.Ap, in which
+every two tokens j and k have a term p_j K_jk p_k. After one layer of attention, each channel is a
+sum of terms that each contain one other token only, so no divisor of a unit is p.Ap. The pipelined
+form also stores A p: its first block computes the quotients, its second multiplies vectors by them.
 
-The argument is about these states and this layer of units. Four layers of units after one layer of
-attention are enough (`rivals.one_attention`), and a wide MLP can approximate them. The argument
-does not exclude a form that takes one block because it stores more vectors and sums.
+The argument is about these states and this layer of units. Four layers of units are enough
+(`rivals.one_attention`), and a wide MLP can approximate them.
 """
 
 from functools import partial
@@ -32,26 +30,15 @@ from .measuring import Plot, Rows, draw_tasks, every, gap, sizes, tidy
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
 
 
-class Solver(NamedTuple):
-    """A construction, its options and the number of blocks in one step that we state."""
-
-    name: str
-    options: dict[str, Any]
-    blocks: int
-
-
-FORMS = {
-    "textbook": Solver("conjugate_gradient", {"form": "textbook"}, 5),
-    "fused": Solver("conjugate_gradient", {"form": "fused"}, 3),
-    "pipelined": Solver("conjugate_gradient", {"form": "pipelined"}, 2),
-    "Jacobi": Solver("preconditioned_conjugate_gradient", {}, 5),
-    "Nystrom": Solver("preconditioned_conjugate_gradient", {}, 6),
+SOLVERS: dict[str, tuple[str, dict[str, Any], int]] = {  # with the blocks of a step that we state
+    "textbook": ("conjugate_gradient", {"form": "textbook"}, 5),
+    "fused": ("conjugate_gradient", {"form": "fused"}, 3),
+    "pipelined": ("conjugate_gradient", {"form": "pipelined"}, 2),
+    "Jacobi": ("preconditioned_conjugate_gradient", {}, 5),
+    "Nystrom": ("preconditioned_conjugate_gradient", {}, 6),
+    "one attention layer": ("one_attention", {}, 4),
+    "Chebyshev": ("chebyshev", {}, 1),
 }
-OTHERS = {
-    "one attention layer": Solver("one_attention", {}, 4),
-    "Chebyshev": Solver("chebyshev", {}, 1),
-}
-SOLVERS = FORMS | OTHERS
 
 
 class Config(NamedTuple):
@@ -64,17 +51,15 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    regression = LinearRegression(**sizes(config), num_queries=8)
-    tasks = draw_tasks(key, config.draws, regression)
+    tasks = draw_tasks(key, config.draws, LinearRegression(**sizes(config), num_queries=8))
     first = jax.tree.map(lambda leaf: leaf[0], tasks)
     models = {name: build(name, config, first) for name in config.solvers}
     rows, checks = [], {}
     for name, model in models.items():
         errors, gaps = measure(tasks, name, config)
-        blocks = model.blocks_per_step
-        axes = {"solver": [name], "draw": range(config.draws), "step": range(config.steps + 1)}
-        rows += tidy(axes, gap=gaps[None], blocks=blocks * np.arange(config.steps + 1))
-        most = SOLVERS[name].blocks
+        blocks, most, steps = model.blocks_per_step, SOLVERS[name][-1], np.arange(config.steps + 1)
+        axes = {"solver": [name], "draw": range(config.draws), "step": steps}
+        rows += tidy(axes, gap=gaps[None], blocks=blocks * steps)
         checks |= {
             f"{name}: |slots - one step of the solver| / |iterates| <= 1e-12": at_most(
                 errors, 1e-12
@@ -82,14 +67,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             f"{name}: blocks in one step <= {most}": at_most(blocks, most),
         }
         if name not in ("Chebyshev", "Jacobi", "Nystrom"):
-            exact = gaps[:, config.num_features + 1]
-            checks[f"{name}: gap to f* after p + 1 steps <= 1e-8"] = at_most(exact, 1e-8)
+            last = at_most(gaps[:, config.num_features + 1], 1e-8)
+            checks[f"{name}: gap to f* after p + 1 steps <= 1e-8"] = last
     if own := models.get("one attention layer"):
         layers = sum(bool(block.attention) for block in own.weights.steps)
         checks["one attention layer: blocks with attention in one step <= 1"] = at_most(
             layers, 1, reading="a block has several layers of units after its attention"
         )
-    forms = [models[name] for name in models if name in FORMS]
+    forms = [model for name, model in models.items() if "conjugate" in SOLVERS[name][0]]
     counts = np.array([1, 2, 4, 8])
     depths = [[model.replace(steps=int(t)).depth for t in counts] for model in forms]
     checks = {
@@ -105,16 +90,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def build(name: str, config: Config, task: Task) -> Transformer:
-    solver = SOLVERS[name]
-    construct = (
-        one_attention if name == "one attention layer" else getattr(constructions, solver.name)
-    )
+    construct = getattr(constructions, SOLVERS[name][0], one_attention)
     return construct(KERNEL, num_features=config.num_features, **needs(name, config, task))
 
 
 def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
-    """Return the options of a construction."""
-    options = {"ridge": config.ridge, "steps": config.steps, **SOLVERS[name].options}
+    options = {"ridge": config.ridge, "steps": config.steps, **SOLVERS[name][1]}
     if name == "Chebyshev":
         options["spectrum"] = theory.spectral_bounds(KERNEL, task, ridge=config.ridge)
     if name == "Nystrom":
@@ -126,11 +107,10 @@ def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
 def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array]:
     """Return the errors of the start and every step [draw, step, state], and the gaps to f*.
 
-    The error compares the slots alpha, r and p after a step with one step of the solver, computed
-    from the slots before the step. So it does not accumulate rounding over the steps, which late
-    steps amplify: whole runs of two programs differ by up to 1e-10.
+    The error compares the slots after a step with one step of the solver from the slots before it.
+    So it accumulates no rounding: late steps amplify that of whole runs to up to 1e-10.
     """
-    _, cache = run_with_cache(build(name, config, task), task, names=(*STATES, "prediction"))
+    cache = run_with_cache(build(name, config, task), task)[1]
     path = [cache[state] for state in STATES]
     if name == "Chebyshev":
         oracle = solvers.chebyshev(KERNEL, task, **needs(name, config, task))
@@ -142,12 +122,10 @@ def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array
         step = partial(conjugate_gradient_step, A, inverse)
         after = jax.vmap(step)(*(states[:-1] for states in path))
         expected = [jnp.vstack(pair) for pair in zip(start, after, strict=True)]
-    errors = [
-        jnp.max(jnp.abs(found - wanted), axis=1) / jnp.max(jnp.abs(found))
-        for found, wanted in zip(path, expected, strict=True)
-    ]
+    found = jnp.stack(path)
+    errors = jnp.abs(found - jnp.stack(expected)) / jnp.max(abs(found), axis=(1, 2), keepdims=True)
     exact = solvers.exact(KERNEL, task, ridge=config.ridge).prediction
-    return jnp.stack(errors, axis=-1), gap(cache["prediction"], exact[None])
+    return jnp.max(errors, axis=2).T, gap(cache["prediction"], exact[None])
 
 
 def conjugate_gradient_step(
@@ -183,8 +161,7 @@ CLAIM = Claim(
     "one layer of gated units (products and quotients) cannot compute this quotient from alpha, r "
     "and p and multiply it by p. With four layers of units after the attention, and X^T X in p^2 "
     "more channels, one layer of attention is enough. One step of the Chebyshev iteration, which "
-    "divides nothing, takes 1 block. So t steps take depth O(t), "
-    "as prop.md of the same author says.",
+    "divides nothing, takes 1 block. So t steps take depth O(t), as prop.md of the author says.",
     untested=("a form that takes one block because it stores more vectors and sums",),
     source="Cawley 2025, paper/sections/theory.md, lemma 3",
     quote="A Linear Attention Transformer (LAT) block can implement one step of PCG: alpha_{t+1} "

@@ -1,6 +1,5 @@
 """C17: the error of the inverse after a sketch to m features."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -30,11 +29,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges, trivial = jnp.asarray(config.ridges), 1 / np.asarray(config.ridges)
     found = fields(measure(jax.random.split(key, config.draws), ridges, config))
     general = theory.inverse_error_bound(found.lost, ridges[None, :, None])
-    rows = tidy(
-        {"draw": range(config.draws), "ridge": config.ridges, "sketch": config.sketches},
-        error=found.error,
-        **{name: getattr(found, name)[..., :1] for name in ("tail", "sharp", "any_metric")},
-    )
+    axes = {"draw": range(config.draws), "ridge": config.ridges, "sketch": config.sketches}
+    whole = {name: getattr(found, name)[..., :1] for name in ("tail", "sharp", "any_metric")}
+    rows = tidy(axes, error=found.error, **whole)
     error, of_sum = "|inv(A) - inv(A^)|", "sum_(i>m) sigma_i / ridge^2"
     sharp, h = "sigma_(m+1) / (ridge (ridge + sigma_(m+1)))", np.asarray(config.levels)
     last, size = config.ridges[-1], found.size[:, -1, HIDDEN]
@@ -55,10 +52,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 @every(1, 1)
 def measure(key: jax.Array, ridge: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return `losses` of inv(A) [draw, ridge], as those of I / ridge - inv(A), at least 0."""
-    eye, m = jnp.eye(config.num_supports), config.width
-    names = {"tail": theory.inverse_error_tail, "sharp": theory.inverse_error_best}
-    bounds = {name: partial(bound, ridge=ridge) for name, bound in names.items()}
-    return losses(key, lambda K: eye / ridge - solve(K + ridge * eye, eye), bounds, m, config)
+    eye = jnp.eye(config.num_supports)
+    tail, sharp = theory.inverse_error_tail, theory.inverse_error_best
+    of = lambda K: eye / ridge - solve(K + ridge * eye, eye)  # noqa: E731
+    return losses(key, of, tail, sharp, config, ridge)
 
 
 CLAIM = Claim(
@@ -70,10 +67,9 @@ CLAIM = Claim(
     truth="For the best sketch, if the source means this one alone, the bound holds: its error is "
     "exactly sigma_(m+1) / (ridge (ridge + sigma_(m+1))). For other sketches no constant saves the "
     "bound, whatever the metric: a sketch may nearly hide the first direction of the features. "
-    "Let Q project on the columns of X P. Then the error of every metric is at least |(I - Q) K "
-    "inv(A)| / ridge. For a random sketch and features with standard deviations 1/i, this exceeds "
-    "the sum only if the ridge is large. The error of every sketch is at most min(|K - K^| / "
-    "ridge^2, 1 / ridge). A bound above 1 / ridge is trivial.",
+    "If Q projects on the columns of X P, the error of every metric is at least |(I - Q) K inv(A)| "
+    "/ ridge. For a random sketch and features with standard deviations 1/i, this exceeds the sum "
+    "only if the ridge is large. No error exceeds the smaller of |K - K^| / ridge^2 and 1 / ridge.",
     source="Cawley 2025, paper/sections/theory.md, theorem 2",
     quote="If the Transformer width m < p, any linear preservation of features induces a low-rank "
     "sketch K^ of rank at most m. The approximation error in the ridge estimator is bounded by the "

@@ -39,17 +39,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     slopes = np.array([np.polyfit(own, log_gap, 1)[0] for own, log_gap in zip(x, y, strict=True)])
     fits = [np.corrcoef(own, log_gap)[0, 1] ** 2 for own, log_gap in zip(x, y, strict=True)]
     pooled = np.corrcoef(x.ravel(), y.ravel())[0, 1] ** 2
-    rows = tidy(
-        {"spectrum": config.spectra, "draw": range(config.draws), "m / d_eff": widths / d},
-        gap=found.gap,
-        excess=found.risk,
-        expected=found.expected,
-        width=widths,
-        ridge=found.ridge[..., None],
-        tail=found.tail,
-        slope=slopes[:, None, None],
-        fit=np.array(fits)[:, None, None],
-    )
+    axes = {"spectrum": config.spectra, "draw": range(config.draws), "m / d_eff": widths / d}
+    values = {"gap": found.gap, "excess": found.risk, "expected": found.expected, "width": widths}
+    values |= {"ridge": found.ridge[..., None], "tail": found.tail, "slope": slopes[:, None, None]}
+    rows = tidy(axes, **values, fit=np.array(fits)[:, None, None])
     ratio = (curves / np.median(found.expected, axis=1))[:, widths <= 2 * d]
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
@@ -89,38 +82,30 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every()
 def measure(key: jax.Array, deviations: jax.Array, config: Config) -> dict[str, jax.Array]:
-    """Return six values for every width [draw, width], and the ridge [draw].
+    """Return six values for every width [draw, width], and the ridge of this d_eff [draw].
 
     They are the gap |f^ - f*| / |f*| at the queries, the quotient of the `risk` of the model f^ and
     that of f*, |f^ - f*| / |y| at the supports (`moved`), the expected gap, the `tail` sum_(i>m)
     sigma_i / sum_i sigma_i, and the `share` sigma_(m+1) / (sigma_(m+1) + ridge).
-
-    The ridge of each draw is chosen such that d_eff equals `config.dimension`.
     """
-    p, widths = config.num_features, jnp.asarray(config.widths)
+    p, q, widths = config.num_features, config.num_queries, jnp.asarray(config.widths)
     process = LinearRegression(**sizes(config), noise=config.noise, spectrum=deviations**2)
     task = sample(key, process)
     sigma = theory.eigenvalues(Linear(), task)
-    ridge = ridge_of(sigma, config.dimension)
-    P = best(task.x, p)
-    queries = jnp.concatenate([task.x_query, task.x])
-    everywhere = Task(x=task.x, y=task.y, x_query=queries)
+    ridge, P = ridge_of(sigma, config.dimension), best(task.x, p)
+    everywhere = Task(x=task.x, y=task.y, x_query=jnp.concatenate([task.x_query, task.x]))
     target = solvers.exact(Linear(), everywhere, ridge=ridge).prediction
+    risk = lambda f: jnp.mean((f[:q] - task.y_query) ** 2)  # noqa: E731
 
     def of_width(width: jax.Array) -> dict[str, jax.Array]:
         # channels >= width are 0, so that one compiled program serves every width
         sketch = jnp.where(jnp.arange(p)[None] < width, P, 0)
-        model = constructions.conjugate_gradient(
-            Linear(), num_features=p, ridge=ridge, steps=p, sketch=sketch
-        )
-        answers = predict(model, everywhere)
-        f, exact = (values[: config.num_queries] for values in (answers, target))
-        moved = (answers - target)[config.num_queries :]
-        risk = jnp.mean((f - task.y_query) ** 2) / jnp.mean((exact - task.y_query) ** 2)
+        options = {"num_features": p, "ridge": ridge, "steps": p, "sketch": sketch}
+        f = predict(constructions.conjugate_gradient(Linear(), **options), everywhere)
         return {
-            "gap": gap(f, exact),
-            "risk": risk,
-            "moved": jnp.linalg.norm(moved) / jnp.linalg.norm(task.y),
+            "gap": gap(f[:q], target[:q]),
+            "risk": risk(f) / risk(target),
+            "moved": jnp.linalg.norm((f - target)[q:]) / jnp.linalg.norm(task.y),
             "expected": theory.expected_gap(sigma, width, ridge, 1 / p, config.noise),
             "tail": theory.sketch_error_tail(sigma, width) / jnp.sum(sigma),
             "share": ridge * theory.inverse_error_best(sigma, width, ridge),
@@ -135,11 +120,9 @@ def flat_gaps(key: jax.Array, rank: jax.Array, config: Config) -> jax.Array:
     p, m = max(config.ranks), config.dimension
     task = flat_task(key, rank, p, config.num_supports, config.num_queries)
     ridge = rank / m - 1  # so that d_eff = rank / (1 + ridge) = m
-    model = constructions.conjugate_gradient(
-        Linear(), num_features=p, ridge=ridge, steps=2, sketch=best(task.x, m)
-    )
-    exact = solvers.exact(Linear(), task, ridge=ridge).prediction
-    return gap(predict(model, task), exact)
+    options = {"num_features": p, "ridge": ridge, "steps": 2, "sketch": best(task.x, m)}
+    found = predict(constructions.conjugate_gradient(Linear(), **options), task)
+    return gap(found, solvers.exact(Linear(), task, ridge=ridge).prediction)
 
 
 CLAIM = Claim(

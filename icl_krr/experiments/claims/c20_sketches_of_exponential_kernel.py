@@ -35,7 +35,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys = jax.random.split(key, config.draws)
     found = fields(measure(keys, config))
     few, many = (fields(of_model(keys, *case, config)) for case in ((3, 1.0), (16, 2e3)))
-    error, tail = dict(zip(NAMES, np.moveaxis(found.error, -1, 0), strict=True)), found.tail
+    (of_x, of_K, of_marks), tail = np.moveaxis(found.error, -1, 0), found.tail
     axes = {"draw": range(config.draws), "width": m, "sketch": NAMES}
     rows = tidy(axes, error=found.error, tail=tail[..., None])
     checks = {
@@ -55,7 +55,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "p = m = 3, m far below d_eff: |f^ - f*| / |f*| >= 0.01 of the share of sum_(i>m) sigma_i "
         "in the trace of K": at_least(few.gap, 0.01 * few.share, stated=True),
         "best sketch of x, supports on the sphere: |K - K^| <= sum_(i>m) sigma_i": at_most(
-            error[NAMES[0]], tail, reading=BEST
+            of_x, tail, reading=BEST
         ),
         "best sketch of x, supports on the sphere: |inv(A) - inv(A^)| <= sum_(i>m) sigma_i / "
         "ridge^2": at_most(
@@ -68,12 +68,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "p = m = 3: d_eff >= 10 m": at_least(few.dimension, 30),
         "p = m = 3: |f^ - f*| / |f*| <= 1e-7": at_most(few.gap, 1e-7),
         "p = 16: d_eff <= m": at_most(many.dimension, 3),
-        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": at_most(
-            error[NAMES[1]], found.least, slack=1e-6
-        ),
-        "m landmarks: |K - K^| <= tr(K - K^)": at_most(error[NAMES[2]], found.trace, slack=1e-6),
+        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": at_most(of_K, found.least, slack=1e-6),
+        "m landmarks: |K - K^| <= tr(K - K^)": at_most(of_marks, found.trace, slack=1e-6),
         "sketch of x to the span of m landmarks: |K - K^| <= that of the kernel matrix of these "
-        "landmarks": at_most(found.span, error[NAMES[2]], slack=1e-6),
+        "landmarks": at_most(found.span, of_marks, slack=1e-6),
         "entries of K and K^, logits s and s^: |exp(s) - exp(s^)| <= exp(max(s, "
         "s^)) |s - s^|": at_most(found.entry, found.entry_bound, slack=1e-6),
     }
@@ -99,9 +97,7 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     def of_width(m: int) -> dict[str, jax.Array]:
         lost = lambda P, x: spectral_norm(kernel(x, x) - sketched(kernel, P)(x, x))  # noqa: E731
         tail = lambda sigma: theory.sketch_error_tail(jnp.maximum(sigma, 0), m)  # noqa: E731
-        P = best(x, m)
-        squeezed = sketched(kernel, P)(x, x)
-        inverse = jax.lax.map(spectral_norm, inverses(gram) - inverses(squeezed))
+        squeezed = sketched(kernel, best(x, m))(x, x)
         whole, part = nystrom_features(kernel, x, width=m), nystrom_features(kernel, x[:m])
         grams = squeezed, *(Features(phi)(x, x) for phi in (whole, part))
         entry = theory.logit_perturbation(*map(jnp.log, (gram, squeezed)))
@@ -116,7 +112,7 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
             "error": jnp.stack([spectral_norm(gram - own) for own in grams]),
             "tail": tail(sigma),
             "least": theory.sketch_error_best(sigma, m),
-            "inverse": inverse,
+            "inverse": jax.lax.map(spectral_norm, inverses(gram) - inverses(squeezed)),
             "long": lost(best(long, m), long),
             "long_tail": tail(eigenvalues(kernel(long, long))),
             "trace": jnp.trace(gram - grams[2]),
@@ -133,13 +129,9 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
 
 @every(static=("p", "ridge", "config"))
 def of_model(key: jax.Array, p: int, ridge: float, config: Config) -> dict[str, jax.Array]:
-    """Return `width_errors` of a model with three channels, its relative gap, d_eff, and a share.
-
-    The share is that of sum_(i>m) sigma_i in the trace of K.
-    """
-    kernel, m = Exponential(config.temperature), 3
-    sizes = {"num_features": p, "num_supports": 64, "num_queries": 8}
-    task = sample(key, GaussianProcess(kernel, **sizes, inputs="sphere"))
+    """`width_errors` for three channels, the gap, d_eff, and the share of the tail in the trace."""
+    kernel, m, options = Exponential(config.temperature), 3, {"num_features": p, "num_queries": 8}
+    task = sample(key, GaussianProcess(kernel, **options, num_supports=64, inputs="sphere"))
     sigma = theory.eigenvalues(kernel, task)
     errors = width_errors(kernel, task, best(task.x, m), jnp.eye(m), ridge, 120)
     exact = solvers.exact(kernel, task, ridge=ridge).prediction

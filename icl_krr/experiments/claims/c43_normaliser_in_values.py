@@ -14,7 +14,8 @@ from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named, within
 from .measuring import Plot, Rows, every, fields, first_below, gap, largest_gap, sizes, tidy
 
 FIRST, LIMIT = 6, 1e-6
-NORMALISER: dict[str, Any] = {"num_features": 3, "preconditioner": "normaliser"}
+PCG = "preconditioned_conjugate_gradient"
+KNOWN: dict[str, Any] = {"preconditioner": "normaliser"}
 KINDS = {  # with the interval of steps / steps of plain conjugate gradient
     "exponential kernel, normal x": (Exponential(1.0), "normal", (0.5, 0.85)),
     "exponential kernel, sphere": (Exponential(1.0), "sphere", (0.95, 1.7)),
@@ -48,9 +49,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 ratio, *interval
             ),
         }
-    model = constructions.preconditioned_conjugate_gradient(
-        Exponential(), ridge=1.0, steps=1, **NORMALISER
-    )
+    model = getattr(constructions, PCG)(Exponential(), num_features=3, ridge=1.0, steps=1, **KNOWN)
     units = [unit for block in model.weights.steps for unit in block.mlp if unit.gate is not None]
     written = {unit.to for unit in units if "normaliser_support" in unit.gate.slots}  # pyright: ignore[reportOptionalMemberAccess]
     others = len(written - {"weighted_p", "weighted_z"})
@@ -62,21 +61,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 @every(static=("kind", "config"))
 def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
     """Return gaps to PCG, the error of f, and A-norm errors and conditions of both solvers."""
-    kernel, inputs, _ = KINDS[kind]
-    ridge, steps = config.ridge, config.steps
+    (kernel, inputs, _), ridge = KINDS[kind], config.ridge
     process = GaussianProcess(kernel, **sizes(config), num_features=3, num_queries=8, inputs=inputs)
     task = sample(key, process)
-    solver, plain = "preconditioned_conjugate_gradient", constructions.conjugate_gradient
-    own = getattr(constructions, solver)(kernel, ridge=ridge, steps=steps, **NORMALISER)
-    models = own, plain(kernel, num_features=3, ridge=ridge, steps=steps)
+    options = {"num_features": 3, "ridge": ridge, "steps": config.steps}
+    own, plain = getattr(constructions, PCG), constructions.conjugate_gradient
+    models = own(kernel, **options, **KNOWN), plain(kernel, **options)
     cache, other = (run_with_cache(model, task)[1] for model in models)
-    path = getattr(solvers, solver)(
-        kernel, task, ridge=ridge, steps=FIRST, preconditioner="normaliser"
-    )
-    slots = [
-        largest_gap(cache[slot][: FIRST + 1], getattr(path, slot))
-        for slot in ("alpha", "p", "prediction")
-    ]
+    path = getattr(solvers, PCG)(kernel, task, ridge=ridge, steps=FIRST, **KNOWN)
+    names = ("alpha", "p", "prediction")
+    slots = [largest_gap(cache[name][: FIRST + 1], getattr(path, name)) for name in names]
     exact = solvers.exact(kernel, task, ridge=ridge)
     A = system(kernel, task).gram + ridge * jnp.eye(task.num_supports)
     errors = [theory.energy_norm(A, each["alpha"] - exact.alpha[None]) for each in (cache, other)]

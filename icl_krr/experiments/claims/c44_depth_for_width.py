@@ -56,16 +56,15 @@ def in_passes(channels: int, config: Config) -> Transformer:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, m = jax.random.split(key, config.draws), np.array(config.channels)
-    each = [fields(measure(keys, channels, config)) for channels in config.channels]
-    found = fields({name: np.stack([vars(of)[name] for of in each], 1) for name in vars(each[0])})
+    each = [measure(keys, channels, config) for channels in config.channels]
+    found = fields(jax.tree.map(lambda *parts: np.stack(parts, 1), *each))
     blocks = np.array([in_passes(each, config).blocks_per_step for each in config.channels])
-    wide, share = map(np.asarray, one_pass(keys))
+    wide, share = one_pass(keys)
     square, signs = jnp.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), [1, -1, -1, 1]
     mixed = Exponential(1.0)(square, square[:1])[:, 0] @ jnp.array(signs, float)
-    rows = tidy(
-        {"draw": range(config.draws), "channels": config.channels},
-        **{"passes": found.slots.max(axis=2), "one pass": found.lost, "blocks": blocks[None]},
-    )
+    axes = {"draw": range(config.draws), "channels": config.channels}
+    values = {"passes": found.slots.max(axis=2), "one pass": found.lost, "blocks": blocks[None]}
+    rows = tidy(axes, **values)
     checks = {
         "exponential kernel, m channels in all, p < m < d_eff, one pass: "
         "|K v of the model - K v| / |K v| >= 1e-3": at_least(wide, 1e-3, stated=True),
@@ -92,22 +91,16 @@ def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     task, p = sample(key, LinearRegression(**sizes(config), num_queries=8)), config.num_features
     path = solvers.conjugate_gradient(Linear(), task, ridge=RIDGE, steps=FIRST)
     found, cache = run_with_cache(in_passes(m, config), task)
-    slots = [
-        largest_gap(cache[slot][: FIRST + 1], getattr(path, slot))
-        for slot in ("alpha", "r", "prediction")
-    ]
+    names = ("alpha", "r", "prediction")
+    slots = [largest_gap(cache[name][: FIRST + 1], getattr(path, name)) for name in names]
     # another task with the same P^T x and y
     P = sketches.orthonormal(key, p, m)
-    rest = jnp.eye(p) - matmul(P, P.T)
-    noise = jax.random.normal(jax.random.fold_in(key, 1), (task.num_supports + 8, p))
-    x, x_query = (
-        points + matmul(part - points, rest)
-        for points, part in ((task.x, noise[8:]), (task.x_query, noise[:8]))
-    )
-    twin = task.replace(x=x, x_query=x_query)
-    sketched = constructions.conjugate_gradient(
-        Linear(), num_features=p, ridge=RIDGE, steps=m, sketch=P
-    )
+    points = jnp.concatenate([task.x_query, task.x])
+    noise = jax.random.normal(jax.random.fold_in(key, 1), points.shape)
+    points += matmul(noise - points, jnp.eye(p) - matmul(P, P.T))
+    twin = task.replace(x=points[8:], x_query=points[:8])
+    options = {"num_features": p, "ridge": RIDGE, "steps": m, "sketch": P}
+    sketched = constructions.conjugate_gradient(Linear(), **options)
     models = [sketched, *(random_blocks(key, P, depth) for depth in DEPTHS)]
     f, f_twin = (jnp.stack([predict(model, each) for model in models]) for each in (task, twin))
     exact, other = (solvers.exact(Linear(), each, ridge=RIDGE).prediction for each in (task, twin))

@@ -1,16 +1,16 @@
 """C45: a solver on top of trained or random blocks, whose stream has the features."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from ... import constructions, solvers
 from ...kernels import Exponential, Gaussian, Kernel, Linear
-from ...linalg import solve
-from ...numerics import matmul
 from ...tasks import Task
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache, stack
 from ..shared.runs import load
@@ -50,15 +50,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 found.gradient, 1e-8
             ),
         }
-    halves = [
-        draw_tasks(jax.random.fold_in(key, i), config.tasks, trained.family) for i in range(2)
-    ]
+    pair = (jax.random.fold_in(key, i) for i in range(2))
+    halves = [draw_tasks(own, config.tasks, trained.family) for own in pair]
     both = [[risks(half, below) for half in halves] for below in (None, *models, first(model))]
     risk = {
         kind: np.array([tuned(*(r[kind] for r in pair)) for pair in both]) for kind in both[0][0]
     }
-    y = halves[1].y_query
-    mean = jnp.mean(halves[1].y, axis=1, keepdims=True)
+    y, mean = halves[1].y_query, jnp.mean(halves[1].y, axis=1, keepdims=True)
     others = [risk["smoother"][0], *(float(jnp.mean((y - guess) ** 2)) for guess in (mean, 0))]
     kinds = ("Gaussian", "linear")
     depths = [0 if name == "x" else DEPTH for name in FEATURES]
@@ -104,46 +102,38 @@ def on_features(below: Transformer | None, task: Task) -> Task:
 @every(static="name")
 def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
     kernel, ridge = KERNELS[name]
-    above = constructions.conjugate_gradient(
-        kernel, num_features=below.layout["stream"].width, ridge=ridge, steps=STEPS
-    )
+    p = below.layout["stream"].width
+    above = constructions.conjugate_gradient(kernel, num_features=p, ridge=ridge, steps=STEPS)
     found, cache = run_with_cache(stack(below, above), task)
-    known = on_features(below, task)
-    path = solvers.conjugate_gradient(kernel, known, ridge=ridge, steps=FIRST)
+    path = solvers.conjugate_gradient(kernel, on_features(below, task), ridge=ridge, steps=FIRST)
     names = ("alpha", "r", "prediction")
     slots = [largest_gap(cache[name][: FIRST + 1], getattr(path, name)) for name in names]
 
-    def ours(below: Transformer) -> jax.Array:
-        return jnp.mean((predict(stack(below, above), task) - task.y_query) ** 2)
-
     def exactly(below: Transformer) -> jax.Array:
-        exact = solvers.exact(kernel, on_features(below, task), ridge=ridge).prediction
-        return jnp.mean((exact - task.y_query) ** 2)
+        return solvers.exact(kernel, on_features(below, task), ridge=ridge).prediction
 
-    slopes = [jax.tree.leaves(jax.grad(f)(below).weights.steps) for f in (ours, exactly)]
-    flat = [jnp.concatenate([leaf.ravel() for leaf in leaves]) for leaves in slopes]
-    exact = solvers.exact(kernel, known, ridge=ridge).prediction
-    return {"slots": jnp.stack(slots), "error": gap(found, exact), "gradient": gap(*flat)}
+    def slope(f: Callable[[Transformer], jax.Array]) -> jax.Array:
+        loss = lambda below: jnp.mean((f(below) - task.y_query) ** 2)  # noqa: E731
+        return ravel_pytree(jax.grad(loss)(below).weights.steps)[0]
+
+    slopes = slope(lambda below: predict(stack(below, above), task)), slope(exactly)
+    error = gap(found, exactly(below))
+    return {"slots": jnp.stack(slots), "error": error, "gradient": gap(*slopes)}
 
 
 @every(static=())
 def risks(task: Task, below: Transformer | None) -> dict[str, jax.Array]:
     """The errors [task, bandwidth, ridge] of regression, and those of a smoother."""
     task = on_features(below, task)
-    x, queries, size = task.x, task.x_query, jnp.mean(jnp.sum(task.x**2, axis=1))
-
-    def error(prediction: jax.Array) -> jax.Array:
-        return jnp.mean((prediction - task.y_query) ** 2)
-
-    def regress(kernel: Kernel, ridge: jax.Array) -> jax.Array:
-        A = kernel(x, x) + ridge * jnp.eye(len(x))
-        return error(matmul(kernel(queries, x), solve(A, task.y)[:, None])[:, 0])
+    size = jnp.mean(jnp.sum(task.x**2, axis=1))
+    error = lambda found: jnp.mean((found.prediction - task.y_query) ** 2)  # noqa: E731
 
     def of_ridges(kernel: Kernel, unit: Any = 1.0) -> jax.Array:
-        return jax.vmap(lambda ridge: regress(kernel, ridge))(unit * jnp.asarray(RIDGES))
+        regress = lambda ridge: error(solvers.exact(kernel, task, ridge=ridge))  # noqa: E731
+        return jax.vmap(regress)(unit * jnp.asarray(RIDGES))
 
-    widths = Gaussian.bandwidths(x)
-    smooth = lambda width: error(solvers.nadaraya_watson(Gaussian(width), task).prediction)  # noqa: E731
+    widths = Gaussian.bandwidths(task.x)
+    smooth = lambda width: error(solvers.nadaraya_watson(Gaussian(width), task))  # noqa: E731
     return {
         "Gaussian": jax.vmap(lambda width: of_ridges(Gaussian(width)))(widths),
         "linear": of_ridges(Linear(), size),

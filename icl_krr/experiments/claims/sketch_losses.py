@@ -12,32 +12,30 @@ from ...linalg import eigenvalues
 from ...sketches import sketched
 from ..shared import spectra
 from ..shared.spectra import least_lost, sketch, spectral_norm
-from .claim import at_least, at_most
+from .claim import Unnamed, at_least, at_most
 
 RANDOM, FEW, HIDDEN = 0, 1, slice(2, None)
 """The cases of `losses`: a random sketch, one for features of rank m, and some that hide."""
 
 
 def losses(
-    key: jax.Array, of: Callable, bounds: dict[str, Callable], width: int, config: Any
+    key: jax.Array, of: Callable, tail: Callable, sharp: Callable, config: Any, *ridge: jax.Array
 ) -> dict[str, jax.Array]:
     """Return |B - B^| with B = of(K) and B^ = of(K^) for all sketches [sketch] and cases [case].
 
     A sketch that hides is random, but with h^2 times its part along the first principal direction
     of the features, which have the rank m up to noise of size h, for each h in `config.levels`. The
-    cases have |K| (`size`), the `bounds`, |B - B^| for the metric I (`plain`) and the best one
+    cases have |K| (`size`), the bounds, |B - B^| for the metric I (`plain`) and the best one
     (`metric`), and the least of all metrics (`any_metric`); the sketches the rank of K^ (`rank`),
     |B - B^| (`error`) and |K - K^| (`lost`).
     """
-    at, turn = jax.random.split(key)
+    (at, turn), width = jax.random.split(key), config.width
     sizes = config.spectrum, config.num_features, config.num_supports
     x, few = spectra.spectral_task(at, *sizes).x, spectra.of_rank(width, at, *sizes)
     P = sketch("orthonormal", turn, x, width)
     noisy = [few + h * x for h in config.levels]
     hidden = [spectra.hiding(P, x, h**2) for x, h in zip(noisy, config.levels, strict=True)]
-
-    def gram(x: jax.Array, P: jax.Array | None = None) -> jax.Array:
-        return (Linear() if P is None else sketched(Linear(), P))(x, x)
+    gram = lambda x, *P: (sketched(Linear(), *P) if P else Linear())(x, x)  # noqa: E731
 
     def case(given: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
         x, P = given
@@ -47,7 +45,8 @@ def losses(
             "plain": spectral_norm(whole - of(gram(x, P))),
             "metric": spectral_norm(whole - of(gram(x, spectra.with_metric(P, x)))),
             "any_metric": least_lost(P, x, whole),
-            **{name: bound(sigma, width) for name, bound in bounds.items()},
+            "tail": tail(sigma, width, *ridge),
+            "sharp": sharp(sigma, width, *ridge),
         }
 
     def own(K: jax.Array) -> dict[str, jax.Array]:
@@ -68,25 +67,22 @@ def shared_checks(
 ) -> dict:
     """The checks that C16 and C17 share, of arrays [draw, ...] of `losses` with words for them."""
     lost, tail, best = found.any_metric, found.tail, found.error[..., 0]
-    plain, other = found.plain[..., RANDOM], found.metric[..., RANDOM]
-    first, words = tail[..., RANDOM], {"trivial": trivial}
-    random = "random orthonormal sketch"
+    own, other = found.plain[..., RANDOM], found.metric[..., RANDOM]
+    least, one = lost[..., RANDOM], "random orthonormal sketch"
+
+    def at(measured: Any, reading: str) -> Unnamed:
+        return at_most(measured, tail[..., RANDOM], reading=reading, trivial=trivial)
+
     return {
         "sketch that nearly hides the first direction of the features, for h = 0.1, 0.01, ..., "
         f"every metric: {error} <= (1 / h) {bound}, whatever the constant 1 / h": at_most(
             lost[..., HIDDEN], tail[..., HIDDEN] / h, stated=True
         ),
-        f"{random}, metric I: {error} <= {bound}": at_most(
-            plain, first, reading="queries and keys are the channels P^T x", **words
-        ),
-        f"{random}, every metric: {error} <= {bound}": at_most(
-            lost[..., RANDOM], first, reading="the best metric for each sketch", **words
-        ),
-        f"best sketch: {error} <= {bound}": at_most(
-            best, first, reading="the best sketch alone", **words
-        ),
-        f"{random}, two metrics: {error} >= what every metric loses": at_least(
-            np.minimum(plain, other), lost[..., RANDOM], slack=1e-6
+        f"{one}, metric I: {error} <= {bound}": at(own, "queries and keys are the channels P^T x"),
+        f"{one}, every metric: {error} <= {bound}": at(least, "the best metric for each sketch"),
+        f"best sketch: {error} <= {bound}": at(best, "the best sketch alone"),
+        f"{one}, two metrics: {error} >= what every metric loses": at_least(
+            np.minimum(own, other), least, slack=1e-6
         ),
         f"best sketch: {error} <= {sharp}": at_most(best, found.sharp[..., RANDOM], slack=1e-6),
     }

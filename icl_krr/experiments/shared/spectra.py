@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from ... import sketches
+from ...fields import unknown
 from ...linalg import eigenvalues
 from ...numerics import matmul
 from ...sketches.matrices import root_inverse
@@ -28,14 +30,11 @@ def spectral_task(
     key: jax.Array, spectrum: str, num_features: int, num_supports: int, num_queries: int = 1
 ) -> Task:
     """Linear regression on randomly rotated features with the standard deviations of `SPECTRA`."""
-    deviations = SPECTRA[spectrum](jnp.arange(1.0, num_features + 1))
-    config = LinearRegression(
-        spectrum=deviations**2,
-        num_features=num_features,
-        num_supports=num_supports,
-        num_queries=num_queries,
-    )
-    return sample(key, config)
+    if spectrum not in SPECTRA:
+        raise ValueError(unknown("spectrum", spectrum, SPECTRA))
+    variances = SPECTRA[spectrum](jnp.arange(1.0, num_features + 1)) ** 2
+    sizes: dict[str, Any] = {"num_features": num_features, "num_supports": num_supports}
+    return sample(key, LinearRegression(**sizes, num_queries=num_queries, spectrum=variances))
 
 
 def of_rank(
