@@ -76,7 +76,7 @@ def of_identification():
 
 def of_sweep():
     config = SweepConfig("depth", seeds=1)
-    gaps = {f"{name} gap": 0.85123 for name in BASELINES}
+    gaps = {f"{name} gap": 0.85123 for name in BASELINES} | dict.fromkeys(("d_eff", "tail"), np.nan)
     sweep.print_medians(
         config,
         [

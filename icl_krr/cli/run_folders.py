@@ -136,8 +136,9 @@ def claims_section(folder: Path) -> Section:
     """The section for a folder of `icl-krr verify`."""
     record = read_json(folder / "claims.json")
     with whole_folder(folder, "verify"):
-        table, *_ = from_markdown((folder / "claims.md").read_text())
-        require_equal(len(table[1]), len(record["claims"]))
+        table, *_, settings = from_markdown((folder / "claims.md").read_text())
+        for lines in table[1], settings[1]:
+            require_equal(len(lines), len(record["claims"]))
         made = pages.provenance(record["meta"], "dtype of each claim")
         return pages.claims_section(table, f"{made} {compute(record['claims'])}")
 

@@ -25,7 +25,8 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, m, h = jax.random.split(key, config.draws), config.width, np.asarray(config.levels)
-    by_width = {m: fields(measure(keys, config._replace(width=m))) for m in config.widths}
+    widths = sorted({*config.widths, m})
+    by_width = {width: fields(measure(keys, config._replace(width=width))) for width in widths}
     rows = []
     for width, found in by_width.items():
         axes = {"sketch": config.sketches, "width": [width], "draw": range(config.draws)}
