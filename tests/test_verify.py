@@ -78,6 +78,10 @@ def test_the_status_follows_from_the_checks():
     assert judge(broken, saved, lost).status == FALSE
     assert judge(broken, saved, lost._replace(reading="a third")).status == CORRECTED
     assert judge(stated, lost).status == HOLDS
+    both = broken._replace(reading="another")
+    assert judge(both, saved).status == FALSE
+    assert judge(stated._replace(reading="another"), broken, saved).status == CORRECTED
+    assert judge(broken, saved, bad).headline == bad
     assert readings((broken, saved, lost._replace(reading="a third"), good)) == {
         PRINTED: False,
         "another": True,
@@ -164,7 +168,9 @@ def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
     assert claim["expected"] == ""
     rows = list(csv.DictReader((tmp_path / "C1.csv").read_text().splitlines()))
     assert len(rows) == 3 * 2
-    assert {(row["num_supports"], row["temperatures"]) for row in rows} == {("64", "(0.5, 2.0)")}
+    assert {(row["setting num_supports"], row["setting temperatures"]) for row in rows} == {
+        ("64", "(0.5, 2.0)")
+    }
     assert "draws 3, num_supports 64" in (tmp_path / "claims.md").read_text()
 
 

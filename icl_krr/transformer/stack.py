@@ -12,7 +12,7 @@ from ..residual import Layout, Read, Slot
 from .resume import unrolled_blocks
 from .weights import Block, Transformer, Unit, check_model
 
-ALIKE = ("attention", "causal", "inclusive", "aggregator", "tokens")
+ALIKE = ("num_outputs", "attention", "causal", "inclusive", "aggregator", "tokens")
 
 
 def stack(below: Transformer, above: Transformer) -> Transformer:

@@ -35,7 +35,7 @@ class Verify(Command):
     verdict is then that for these settings, and is not compared with the recorded one. --long
     prints the settings."""
     quick: bool = False
-    """Use fewer draws and one seed. All claims then take less than a minute."""
+    """Use fewer draws and one seed. All claims then take two CPU minutes."""
     seeds: int | None = None
     """Number of seeds. The first seed is --seed. If None, 10, or 1 with --quick."""
     seed: int = 0
@@ -103,11 +103,11 @@ def run(settings: Verify) -> int:
 
 
 def with_settings(rows: Rows, result: Result) -> Rows:
-    """The rows with a column for each setting that is none of their columns."""
+    """The rows with a column for each setting."""
     from ...experiments.claims.tables import words
 
-    given = {name: words(value) for name, value in result.settings.items()}
-    return [row | {name: own for name, own in given.items() if name not in row} for row in rows]
+    given = {f"setting {name}": words(value) for name, value in result.settings.items()}
+    return [row | given for row in rows]
 
 
 def claim_record(result: Result) -> dict[str, Any]:
@@ -118,6 +118,7 @@ def claim_record(result: Result) -> dict[str, Any]:
     return {
         **fields,
         "agrees": result.agrees,
+        "readings": result.readings,
         "counterexample": place,
         "checks": [check._asdict() | {"holds": check.holds} for check in result.checks],
     }

@@ -71,7 +71,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             abs(0.5 / theory.lost_share_bound(level, d) - 1), 1e-9
         ),
         "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": at_most(
-            at(risks, 3), 1.1, reading="m is a multiple of d_eff"
+            at(risks, 3), 1.1, reading="m is a multiple of d_eff, first sentence alone"
         ),
         "m <= 2 d_eff: log_3(median gap / expected gap) in [-1, 1]": within(
             np.log(ratio) / np.log(3), -1.0, 1.0

@@ -154,11 +154,12 @@ CLAIM = Claim(
     "two of m supports apart, every kernel of them changes K, but the sum is 0. On the sphere the "
     "best sketch of x satisfies both bounds in every draw, but not if one support is long. The "
     "model computes k from its channels, too, which adds to the error at a query. d_eff does not "
-    "count the channels: m = p = 3 are exact at d_eff = 40, and three of p = 16 lose half of f* "
-    "although d_eff < 3. These guarantees hold instead. The best matrix of rank m has the error "
-    "sigma_(m+1), and m landmark features, which linear attention can use (C21), at most tr(K - "
-    "K^). A sketch of x to the span of m landmarks has at most the error of their features. The "
-    "error of each entry of K is bounded in terms of the error of its logit.",
+    "count the channels: m = p = 3 are exact at d_eff = 40, and three of p = 16 lose more than "
+    "half of f* although d_eff < 3. These guarantees hold instead, for features of K~ itself, "
+    "which a softmax model that stores m channels of x does not compute. The best matrix of rank m "
+    "has the error sigma_(m+1), and m landmark features, which linear attention can use (C21), at "
+    "most tr(K - K^). A sketch of x to the span of m landmarks has at most the error of their "
+    "features. The error of each entry of K is bounded in terms of the error of its logit.",
     source="Cawley 2025, docs/theory/width_rank.md, implications",
     quote="Softmax Route A: identical statements hold with K replaced by K~ and sigma_i replaced "
     "by the spectrum of K~.",

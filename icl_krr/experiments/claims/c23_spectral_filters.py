@@ -110,16 +110,16 @@ def measure(task: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]:
 CLAIM = Claim(
     title="spectral filters of the kernel matrix are solvers",
     statement="Spectral regularisation, a class of methods for ill-posed problems, gives learning "
-    "algorithms that are consistent kernel methods and easy to implement. Each predicts "
-    "k(x)^T q(K) y with a filter q of the kernel matrix K. Kernel ridge regression and gradient "
-    "descent are two of them.",
-    truth="Consistency (for more and more data) is not tested here. In addition: the filter of a "
-    "constructed transformer can be read from its hat rows h(x) = d prediction / dy. It is the "
-    "filter of its solver at every step, also for Chebyshev iteration. Some solvers have no filter "
-    "of K. Richardson's iteration preconditioned by the softmax normaliser D is a "
-    "polynomial in another matrix, (D + c I)^-1 (K + ridge I) with a constant c > 0. Conjugate "
-    "gradient (CG) is not linear in y. But its prediction f is homogeneous of degree 1 in y, so "
-    "its Jacobian J = df / dy satisfies J y = f.",
+    "algorithms that are consistent kernel methods and easy to implement. Each predicts k(x)^T "
+    "q(K) y with a filter q of the kernel matrix K. Kernel ridge regression and gradient descent "
+    "are two of them.",
+    untested=("consistent for more and more data",),
+    truth="In addition: the filter of a constructed transformer can be read from its hat rows h(x) "
+    "= d prediction / dy. It is the filter of its solver at every step, also for Chebyshev "
+    "iteration. Some solvers have no filter of K. Richardson's iteration preconditioned by the "
+    "softmax normaliser D is a polynomial in another matrix, (D + c I)^-1 (K + ridge I) with a "
+    "constant c > 0. Conjugate gradient (CG) is not linear in y. But its prediction f is "
+    "homogeneous of degree 1 in y, so its Jacobian J = df / dy satisfies J y = f.",
     source="Lo Gerfo et al. 2008, abstract",
     quote="We discuss how a large class of regularization methods, collectively known as spectral "
     "regularization and originally designed for solving ill-posed inverse problems, gives rise to "

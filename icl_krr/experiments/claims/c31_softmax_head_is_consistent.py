@@ -108,8 +108,9 @@ CLAIM = Claim(
     title="a softmax head is a principled estimator; its scale 1 / sqrt(d) keeps gradients",
     statement="A softmax head is a kernel smoother, a principled estimator. For queries and keys "
     "with d independent entries of variance 1, the dot products have the variance d. If d is "
-    "large, they push the softmax into regions where it has extremely small gradients. The scale "
-    "1 / sqrt(d) counteracts this.",
+    "large, they push the softmax into regions where it has extremely small gradients. The scale 1 "
+    "/ sqrt(d) counteracts this.",
+    untested=("random features make attention linear in time (C21 and C46 test this)",),
     truth="In addition: the head is a consistent estimator only if its temperature falls with the "
     "number n of supports. Its bandwidth h is the square root of the temperature. For a smooth "
     "regression function f on a set of dimension d, noisy supports and uniform density, the bias "

@@ -53,7 +53,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "all families: risk of the learned head / risk of the best bandwidth, upper end of its "
         "interval, <= 0.8": at_most(high, 0.8, stated=True),
         "the same feature in all tasks: this upper end <= 0.5": at_most(
-            high[2], 0.5, reading="tasks that depend on the same directions"
+            high[2], 0.5, reading="tasks that depend on the same few directions"
         ),
         "all features, another feature in each task: lower end >= 0.93": at_least(
             low[[0, 3]], 0.93
@@ -146,8 +146,8 @@ CLAIM = Claim(
     title="a learned head is much better than a fixed kernel",
     statement="A softmax head whose queries and keys are learned is much better than a kernel "
     "smoother with a fixed kernel of the best bandwidth.",
-    truth="Much is gained only if all tasks depend on the same directions. If y depends on one of "
-    "four features, the risk of the learned head is 0.2 times that of the best bandwidth. If y "
+    truth="Much is gained only if all tasks depend on the same few directions. If y depends on one "
+    "of four features, the risk of the learned head is 0.2 times that of the best bandwidth. If y "
     "depends on all four, or on another one in each task, it is 0.97 to 1 times. For linear tasks "
     "it is 0.8 times, but mostly because of a factor of the values: compared with the best "
     "bandwidth and factor it is 0.97 to 0.99 times. For the two families before it, this "

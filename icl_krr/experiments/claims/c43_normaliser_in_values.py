@@ -92,8 +92,9 @@ CLAIM = Claim(
     "converges to f*, exact kernel ridge regression.",
     truth="This is conjugate gradient with the preconditioner D + ridge. A step takes 8 blocks, "
     "and 7 if the normaliser is undone (C3). It takes fewer steps where the row sums differ much: "
-    "for the exponential kernel of temperature 1 and normal x, 0.5 to 0.85 times those of plain "
-    "conjugate gradient to the error 1e-6; on the sphere and for the Gaussian kernel 0.95 to 1.7.",
+    "for the exponential kernel of temperature 1 and normal x, about 0.6 to 0.7 times those of "
+    "plain conjugate gradient to the error 1e-6. On the sphere it takes as many, and for the "
+    "Gaussian kernel 1.5 times as many.",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="Work in the exponential-kernel space directly, interpreting softmax weights as "
     "normalized kernel smoother and folding normalization into value channels and aggregator "

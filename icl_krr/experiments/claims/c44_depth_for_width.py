@@ -70,7 +70,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "|K v of the model - K v| / |K v| >= 1e-3": at_least(wide, 1e-3, stated=True),
         "that model: d_eff / m >= 1.5": at_least(share, 1.5),
         "linear kernel, m < p, one pass: smallest |K - K^|_2 / |K|_2 >= 1e-3": at_least(
-            found.lost, 1e-3, reading="the number p of features exceeds m"
+            found.lost, 1e-3, reading="features of rank p > m"
         ),
         "linear kernel, head with m < p channels, p / m passes: "
         "|slots - iterates of CG| / |iterates| <= 1e-10, first steps": at_most(found.slots, 1e-10),
@@ -134,16 +134,16 @@ def one_pass(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 CLAIM = Claim(
     title="a narrow model cannot represent the kernel in one pass",
-    statement="If the number p of features or the effective dimension d_eff of the kernel matrix "
-    "exceeds the width m of a model, one pass does not give products with the kernel matrix K "
-    "exactly.",
-    truth="This holds for p > m, but not for d_eff > m: a softmax head that reads all features "
-    "computes K v of the exponential kernel exactly. Depth can replace the width of a head. If the "
-    "stream holds p features, a head with m channels computes K v of the linear kernel in p / m "
-    "blocks, and conjugate gradient with it is exact. For the exponential kernel no sum of such "
-    "passes is exact, because its matrix is the entrywise product of those of the slices of x. "
-    "Depth cannot replace the width of the stream: if it holds P^T x, two tasks with the same "
-    "P^T x and y have the same predictions at every depth, but different f*.",
+    statement="If the number p of features or the effective dimension exceeds the width m of a "
+    "model, one pass does not give products with the kernel matrix K exactly. (The source says "
+    "effective dimension of the data. We read d_eff of the kernel matrix, as in its theorem 2.)",
+    truth="This holds for features of rank p > m, but not for d_eff > m: a softmax head that reads "
+    "all features computes K v of the exponential kernel exactly. Depth can replace the width of a "
+    "head. If the stream holds p features, a head with m channels computes K v of the linear "
+    "kernel in p / m blocks, and conjugate gradient with it is exact. For the exponential kernel "
+    "no sum of such passes is exact, because its matrix is the entrywise product of those of the "
+    "slices of x. Depth cannot replace the width of the stream: if it holds P^T x, two tasks with "
+    "the same P^T x and y have the same predictions at every depth, but different f*.",
     untested=("sums of more heads than p / m, which can approximate the exponential kernel",),
     source="Cawley 2025, paper/sections/theory.md, section 2",
     quote="When the feature dimension p or the effective dimension of the data exceeds m, the "

@@ -154,8 +154,8 @@ CLAIM = Claim(
     truth="icl_krr.stack builds such a model on random or trained blocks, and gradients reach the "
     "blocks. phi(x) is one function of x only if the blocks see no y, and see supports as queries: "
     "on Phi of the first blocks of a trained encoder as they are, regression with the Gaussian "
-    "kernel has more than 4 times the risk that it has on x. On tasks from a Gaussian process, "
-    "blocks that see no y gain nothing over x for the Gaussian kernel (0.8 to 1.35 times the risk, "
+    "kernel has more than 10 times the risk that it has on x. On tasks from a Gaussian process, "
+    "blocks that see no y gain nothing over x for the Gaussian kernel (0.95 to 1.2 times the risk, "
     "each with its best bandwidth and ridge). For the linear kernel the risk is less than a tenth.",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="Let Phi in R^{k x p} be support features and phi(x) in R^p the query features from "

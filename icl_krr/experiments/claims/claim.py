@@ -65,7 +65,8 @@ class Check(NamedTuple):
         stated: whether the source states this bound, as printed. The other checks are claims of
             ours, or test another `reading`.
         reading: another reading of the statement that this check tests, in words. It differs in a
-            constant, a condition, a count or a quantifier. "" if the check tests none.
+            constant, a condition, a count or a quantifier. What the statement says as printed and
+            in this reading is `stated`, too. "" if the check tests none.
         measured: measured value at the draw of largest tightness.
         bound: bound at the same draw.
         tightness: largest quotient measured / bound over the draws.
@@ -102,9 +103,11 @@ class Verdict(NamedTuple):
 
     @property
     def headline(self) -> Check:
-        """The first stated check that is violated; else the first stated check; else the first."""
+        """The check that decides: a violated one of ours; else of the statement; else the first."""
+        ours = [check for check in self.checks if not (check.stated or check.reading)]
         stated = [check for check in self.checks if check.stated]
-        return (*(check for check in stated if not check.holds), *stated, *self.checks)[0]
+        broken = [check for check in (*ours, *stated) if not check.holds]
+        return (*broken, *stated, *self.checks)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,8 +269,7 @@ def readings(checks: Iterable[Check]) -> dict[str, bool]:
     """The readings of the statement that the checks test, and whether each one holds."""
     found = {}
     for check in checks:
-        reading = PRINTED if check.stated else check.reading
-        if reading:
+        for reading in filter(None, (PRINTED * check.stated, check.reading)):
             found[reading] = found.get(reading, True) and check.holds
     return found
 
@@ -277,8 +279,8 @@ def judge(*checks: Check) -> Verdict:
 
     - "not confirmed" if a check is violated that tests no reading of the statement,
     - "holds" if the statement holds as printed,
-    - "holds as corrected" if it does not, but another reading holds: with another constant,
-      condition, count or quantifier, about the same kind of model,
+    - "holds as corrected" if it does not, but another reading of it, or of a part of it, holds:
+      with another constant, condition, count or quantifier, about the same kind of model,
     - "false as stated" if no reading holds.
     """
     found = readings(checks)

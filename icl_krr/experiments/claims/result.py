@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, PRINTED, Check, Claim, Verdict, readings
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict, readings
 
 
 class Result(NamedTuple):
@@ -63,7 +63,7 @@ class Result(NamedTuple):
     @property
     def readings(self) -> dict[str, str]:
         """The readings of the statement that were considered, and the verdict under each."""
-        found = readings(self.checks) or {PRINTED: self.status in (HOLDS, CORRECTED)}
+        found = readings(self.checks) or {"as stated here": self.status in (HOLDS, CORRECTED)}
         tested = {words: HOLDS if holds else "false" for words, holds in found.items()}
         return tested | dict.fromkeys(self.untested, "not tested")
 

@@ -1,5 +1,6 @@
 """Other settings for the experiment of a claim, typed as NAME=VALUE."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, get_args, get_type_hints
 
@@ -42,7 +43,7 @@ def read(name: str, text: str, hint: Any, default: Any) -> Any:
     if hint in KINDS:
         return number(name, text, hint, (default,))
     kinds = get_args(hint)
-    values = tuple(number(name, part, kinds[0], default) for part in text.split(","))
+    values = tuple(number(name, part, kinds[0], default) for part in re.split(",(?! )", text))
     if Ellipsis not in kinds and len(values) != len(kinds):
         raise ValueError(f"{name} must have {len(kinds)} values, got {text!r}")
     return values

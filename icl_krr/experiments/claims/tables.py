@@ -82,7 +82,7 @@ def table_of_sentences(results: Iterable[Result]) -> Lines:
 def sentences(quote: str) -> list[str]:
     """The sentences of a quote, in which " | " and "[...]" stand for what was left out."""
     parts = re.split(r" \| | ?\[\.\.\.\] ?", quote)
-    return [s for part in parts for s in re.split(r"(?<=[A-Za-z)0-9][.:]) (?=[A-Z])", part) if s]
+    return [s for part in parts for s in re.split(r"(?<=[A-Za-z)][.:]) (?=[A-Z])", part) if s]
 
 
 NOT_TESTED = (

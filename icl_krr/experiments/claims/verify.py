@@ -73,7 +73,8 @@ def verify(
                 if config in (claim.config, claim.quick):
                     raise
                 reason = str(error).partition("\n")[0]
-                raise ValueError(f"{name} cannot run with these settings: {reason}") from error
+                kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
+                raise ValueError(f"{name} cannot run with these settings: {kind}{reason}") from None
             rows += [{"seed": seed, **row} for row in found]
             progress(1)
     seconds, cpu_seconds = (clock() - began for clock, began in zip(clocks, start, strict=True))

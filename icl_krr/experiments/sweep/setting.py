@@ -49,7 +49,7 @@ class Models(NamedTuple):
 
 
 def draw(key: jax.Array, config: SweepConfig) -> Task:
-    """The task of a cell. It does not depend on the kernel of the regression."""
+    """The task of a cell."""
     names = ("num_features", "num_supports", "num_queries")
     sizes = {name: getattr(config, name) for name in names}
     if config.kernel == "linear":
