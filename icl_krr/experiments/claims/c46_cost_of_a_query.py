@@ -9,7 +9,7 @@ import numpy as np
 from ... import constructions, theory
 from ...sketches import RandomFeatures
 from ...tasks import Task
-from ...transformer import predict
+from ...transformer import Transformer, predict
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import MAPS, distance, drawn, scores, sums
 from .measuring import Plot, Rows, every, tidy
@@ -74,17 +74,17 @@ def projections(d: int) -> int:
     return int(np.ceil(d * np.log(d)))
 
 
-def one_query(d: int, n: int, kind: str = "") -> float:
-    """Count the operations that one more query adds to the program: the sums are known by then.
+def attention(d: int, kind: str = "") -> Transformer:
+    """One head for d values: softmax attention, or the sums of random features and of ones."""
+    if not kind:
+        return constructions.nadaraya_watson(scores(d), num_features=d, num_outputs=d)
+    phi = drawn(jax.random.key(0), d, projections(d), kind)
+    return sums(phi, num_features=d, num_outputs=d + 1)
 
-    One head has d values. Softmax attention averages them, and random features of some kind give
-    their sums and those of ones.
-    """
-    if kind:
-        phi = drawn(jax.random.key(0), d, projections(d), kind)
-        model = sums(phi, num_features=d, num_outputs=d + 1)
-    else:
-        model = constructions.nadaraya_watson(scores(d), num_features=d, num_outputs=d)
+
+def one_query(d: int, n: int, kind: str = "") -> float:
+    """Count the operations that one more query adds to the program: the sums are known by then."""
+    model = attention(d, kind)
 
     def count(queries: int) -> float:
         sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
