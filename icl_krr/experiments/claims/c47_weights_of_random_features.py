@@ -34,7 +34,6 @@ class Config(NamedTuple):
     num_queries: int = 32
     widths: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048)
     draws: int = 256
-    keys: int = 256
     samples: tuple[int, ...] = (16, 64, 256)
 
 
@@ -67,19 +66,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "mean less 3 standard errors, <= 1": at_most(np.exp(middle - 3 * error), 1.0, stated=True),
         "squared error of the output with positive / with trigonometric features, geometric mean, "
         "every m, <= 1": at_most(np.exp(np.mean(logs[0] - logs[1], axis=0)), 1.0, stated=True),
-        "positive features: geometric mean of the first quotient in [0.75, 1.3]": within(
-            np.exp(middle[0]), 0.75, 1.3
-        ),
+        "positive features: the first mean in [0.75, 1.3]": within(np.exp(middle[0]), 0.75, 1.3),
         "norm p^(1/4): distance of orthogonal / of independent frequencies, mean over p and m, "
         "<= 1": at_most(
-            mean(orthogonal[:, WARM].T), 1.0, reading="sentence 1 for weights, norm p^(1/4)"
+            mean(orthogonal[:, WARM].T), 1.0, reading="sentence 1, weights, norm p^(1/4)"
         ),
         "p = 16, norm p^(1/4): distance of positive / of trigonometric features, every m, "
-        "<= 1": at_most(
-            positive[WARM], 1.0, reading="sentence 2 for weights, norm p^(1/4) at p = 16"
-        ),
+        "<= 1": at_most(positive[WARM], 1.0, reading="sentence 2, weights, p = 16, norm p^(1/4)"),
         "p = 16, norm sqrt(p): the same <= 1": at_most(
-            positive[COLD], 1.0, reading="sentence 2 for weights, norm sqrt(p) at p = 16"
+            positive[COLD], 1.0, reading="sentence 2, weights, p = 16, norm sqrt(p)"
         ),
         "p = 16, norm sqrt(p): distance of orthogonal / of independent frequencies in [0.7, "
         "1.3]": within(orthogonal[-1, COLD], 0.7, 1.3),
@@ -108,11 +103,7 @@ def family(p: int, temperature: float | jax.Array, config: Config) -> GaussianPr
 def measure(
     key: jax.Array, task: Task, temperature: jax.Array, p: int, kind: str, config: Config
 ) -> tuple[jax.Array, ...]:
-    """Return distances of weights, and quotients of risks of `MODELS` [draw, width].
-
-    The distance is the mean total variation of a query. A quotient has the risk with the features
-    over the risk with the kernel.
-    """
+    """Return total variations, and risks of `MODELS` over those with the kernel [draw, width]."""
     process = family(p, temperature, config)
     kernel, ridge = process.kernel, process.noise
     exact = kernel(task.x_query, task.x), kernel(task.x, task.x)
@@ -137,7 +128,7 @@ def measure(
 @every(static=("kind", "config"))
 def outputs(key: jax.Array, kind: str, config: Config) -> jax.Array:
     """Return the squared error of the output of attention on normal inputs [draw, samples]."""
-    q, k, v = jax.random.normal(key, (3, config.keys, 16))
+    q, k, v = jax.random.normal(key, (3, 256, 16))
     q, last, errors = q[: config.num_queries], config.samples[-1], []
     for orthogonal in (False, True):
         phi = drawn(jax.random.fold_in(key, 1), 16, last, kind, orthogonal=orthogonal)
