@@ -21,10 +21,10 @@ def scores(d: int) -> Exponential:
     return Exponential(float(np.sqrt(d)))
 
 
-def drawn(key: jax.Array, d: int, m: int, kind: str) -> RandomFeatures:
-    """Random features of exp(<q, k> / sqrt(d)) from m orthogonal frequencies."""
+def drawn(key: jax.Array, d: int, m: int, kind: str, *, orthogonal: bool = True) -> RandomFeatures:
+    """Random features of exp(<q, k> / sqrt(d)) from m frequencies."""
     width = m if kind == "positive" else 2 * m
-    return MAPS[kind](key, scores(d), num_features=d, width=width, orthogonal=True)
+    return MAPS[kind](key, scores(d), num_features=d, width=width, orthogonal=orthogonal)
 
 
 def sums(phi: RandomFeatures, **options: Any) -> Transformer:
