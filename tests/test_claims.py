@@ -200,7 +200,7 @@ BOUND = {
     "C44": limit("p / m passes", 1e-8),
     "C45": limit("on Phi", 1e-9),
     "C46": limit("operations of one query / (m d)", 0.5),
-    "C47": limit("with positive / with trigonometric", 1e-3),
+    "C47": limit("by algebra", 1e-10),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),

@@ -12,7 +12,7 @@ from ...kernels import Exponential, Features
 from ...sketches import RandomFeatures
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
+from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import MAPS, distance, drawn, estimates, scores, shares, sums
 from .measuring import Plot, Rows, draw_tasks, every, first_below, gap, sizes, tidy
 
@@ -61,11 +61,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     logs = np.log([outputs(keys, kind, config) for kind in KINDS])  # [kind, key, draw, samples]
     change = np.mean(logs[:, :, 1] - logs[:, :, 0], axis=-1).T
     middle, error = np.mean(change, axis=0), np.std(change, axis=0) / np.sqrt(config.draws)
+    upper = np.exp(middle + 3 * error)
     checks = {
         "squared error of the output with orthogonal / with independent frequencies, geometric "
-        "mean less 3 standard errors, <= 1": at_most(np.exp(middle - 3 * error), 1.0, stated=True),
+        "mean plus 3 standard errors, <= 1": at_most(upper, 1.0, stated=True),
         "squared error of the output with positive / with trigonometric features, geometric mean, "
-        "every m, <= 1": at_most(np.exp(np.mean(logs[0] - logs[1], axis=0)), 1.0, stated=True),
+        "every m, <= 1": at_most(
+            np.exp(np.mean(logs[0] - logs[1], axis=0)), 1.0, stated=True, reading="sentence 2 alone"
+        ),
         "positive features: the first mean in [0.75, 1.3]": within(np.exp(middle[0]), 0.75, 1.3),
         "norm p^(1/4): distance of orthogonal / of independent frequencies, mean over p and m, "
         "<= 1": at_most(
@@ -160,8 +163,9 @@ CLAIM = Claim(
     "sum_l phi(x)^T phi(x_l). On normal inputs (d = 16, 256 keys here) the squared error of the "
     "output is smaller for orthogonal than for independent frequencies, and smaller for positive "
     "than for trigonometric features of the same number of frequencies.",
-    truth="Orthogonal frequencies are not clearly worse: the first check tests only this. With "
-    "positive features no clear difference is seen. We take geometric means, since sums of "
+    truth="Positive features have the smaller error: at most a tenth of that of trigonometric "
+    "ones. Orthogonal frequencies make no clear difference: with 256 draws (and three standard "
+    "errors) the change is not distinguishable from none. We take geometric means, since sums of "
     "trigonometric weights can be near 0. For m features, and queries and keys of norm R, we test "
     "total variation. Positive features are better at p = 16 and R = sqrt(p), and orthogonal "
     "frequencies at R = p^(1/4). Trigonometric features with orthogonal frequencies are better "
@@ -175,7 +179,7 @@ CLAIM = Claim(
     "features produce lower error than trigonometric sin/cos features. [...] MSE of the "
     "approximation output when comparing Orthogonal vs IID features and trigonometric sin/cos vs "
     "positive features. We took L=4096, d=16, and varied the number of random samples m.",
-    expected=HOLDS,
+    expected=CORRECTED,
     told=FAMILY,
     run=run,
     quick=Config(tasks=16, num_queries=16, widths=(32, 128, 512, 2048), draws=64),
