@@ -79,7 +79,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             shares, 1.0, slack=1e-6
         ),
         "ridge fixed: the same ratio for the drawn y and for alpha in the A-norm, geometric mean, "
-        ">= 1.5": at_least(np.exp(np.mean(np.log(growth), axis=0)), 1.5),
+        ">= 1.2": at_least(np.exp(np.mean(np.log(growth), axis=0)), 1.2),
         "ridge = n / 640: cond((D + c I)^-1 A) <= 1 + n / ridge = 641 for every n": at_most(
             mean[0][:, :, 0], limit
         ),
