@@ -416,6 +416,7 @@ def loops(jaxpr):
 def claim_result(entry, **place):
     """The result of a claim from its record in claims.json."""
     own = {name: value for name, value in entry.items() if name in Result._fields}
+    own |= {name: np.inf for name in ("measured", "bound", "tightness") if own[name] is None}
     checks = tuple(
         Check(**{name: check[name] for name in Check._fields}) for check in entry["checks"]
     )
