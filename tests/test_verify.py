@@ -155,6 +155,7 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
 
 
 def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(c01, "CLAIM", dataclasses.replace(c01.CLAIM, expected=FALSE))
     argv = ["verify", "C1", "--quick", "--long", "--out", str(tmp_path)]
     assert cli.main([*argv, "--set", "draws=3", "temperatures=0.5,2"]) == 0
