@@ -12,7 +12,7 @@ from ...kernels import Kernel, Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Unnamed, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, largest_gap, sizes, tidy
+from .measuring import Plot, Rows, draw_tasks, every, sizes, slot_gaps, tidy
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -94,7 +94,7 @@ def channel_gaps(
         model = build(name, kernel, p, ridge=ridge, steps=steps, sketch=P)
         slots = tuple(name for name in ("alpha", "r", "prediction") if name in model.layout.names)
         _, cache = run_with_cache(model, task, names=slots)
-        return jnp.max(jnp.stack([largest_gap(cache[slot], getattr(path, slot)) for slot in slots]))
+        return jnp.max(slot_gaps(cache, path, *slots))
 
     return jax.vmap(largest)(jnp.stack([P, P.at[:, -1].set(0)]))
 

@@ -11,7 +11,7 @@ from ...kernels import Exponential, Gaussian
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named, within
-from .measuring import Plot, Rows, every, fields, first_below, gap, largest_gap, sizes, tidy
+from .measuring import Plot, Rows, every, fields, first_below, gap, sizes, slot_gaps, tidy
 
 FIRST, LIMIT = 6, 1e-6
 PCG = "preconditioned_conjugate_gradient"
@@ -69,15 +69,13 @@ def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
     models = own(kernel, **options, **KNOWN), plain(kernel, **options)
     cache, other = (run_with_cache(model, task)[1] for model in models)
     path = getattr(solvers, PCG)(kernel, task, ridge=ridge, steps=FIRST, **KNOWN)
-    names = ("alpha", "p", "prediction")
-    slots = [largest_gap(cache[name][: FIRST + 1], getattr(path, name)) for name in names]
     exact = solvers.exact(kernel, task, ridge=ridge)
     A = system(kernel, task).gram + ridge * jnp.eye(task.num_supports)
     errors = [theory.energy_norm(A, each["alpha"] - exact.alpha[None]) for each in (cache, other)]
     sigma = theory.preconditioned_eigenvalues(kernel, task, ridge=ridge, sink=ridge)
     low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
     return {
-        "slots": jnp.stack(slots),
+        "slots": slot_gaps(cache, path, "alpha", "p", "prediction"),
         "error": gap(cache["prediction"][-1], exact.prediction),
         "path": jnp.stack(errors) / errors[0][0],
         "condition": jnp.stack([sigma[-1] / sigma[0], high / low]),

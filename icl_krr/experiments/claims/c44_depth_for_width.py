@@ -18,7 +18,7 @@ from ...residual import Read
 from ...tasks import GaussianProcess, LinearRegression, sample
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, gap, largest_gap, reading, sizes, tidy
+from .measuring import Plot, Rows, every, fields, gap, reading, sizes, slot_gaps, tidy
 
 RIDGE, FIRST, DEPTHS = 1.0, 6, (2, 12)
 
@@ -91,8 +91,6 @@ def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     task, p = sample(key, LinearRegression(**sizes(config), num_queries=8)), config.num_features
     path = solvers.conjugate_gradient(Linear(), task, ridge=RIDGE, steps=FIRST)
     found, cache = run_with_cache(in_passes(m, config), task)
-    names = ("alpha", "r", "prediction")
-    slots = [largest_gap(cache[name][: FIRST + 1], getattr(path, name)) for name in names]
     # another task with the same P^T x and y
     P = sketches.orthonormal(key, p, m)
     points = jnp.concatenate([task.x_query, task.x])
@@ -106,7 +104,7 @@ def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     exact, other = (solvers.exact(Linear(), each, ridge=RIDGE).prediction for each in (task, twin))
     sigma = theory.eigenvalues(Linear(), task)
     return {
-        "slots": jnp.stack(slots),
+        "slots": slot_gaps(cache, path, "alpha", "r", "prediction"),
         "error": gap(found, exact),
         "lost": sigma[-m - 1] / sigma[-1],
         "same": gap(f_twin, f),

@@ -15,7 +15,7 @@ from ...tasks import Task
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache, stack
 from ..shared.runs import load
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, every, fields, gap, largest_gap, reading, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, gap, reading, slot_gaps, tidy
 
 DEPTH, STEPS, FIRST, RIDGES = 3, 40, 3, 10.0 ** np.arange(-5, 1)
 KERNELS: dict[str, tuple[Kernel, float]] = {  # with the ridge
@@ -106,8 +106,7 @@ def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
     above = constructions.conjugate_gradient(kernel, num_features=p, ridge=ridge, steps=STEPS)
     found, cache = run_with_cache(stack(below, above), task)
     path = solvers.conjugate_gradient(kernel, on_features(below, task), ridge=ridge, steps=FIRST)
-    names = ("alpha", "r", "prediction")
-    slots = [largest_gap(cache[name][: FIRST + 1], getattr(path, name)) for name in names]
+    slots = slot_gaps(cache, path, "alpha", "r", "prediction")
 
     def exactly(below: Transformer) -> jax.Array:
         return solvers.exact(kernel, on_features(below, task), ridge=ridge).prediction
@@ -118,7 +117,7 @@ def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
 
     slopes = slope(lambda below: predict(stack(below, above), task)), slope(exactly)
     error = gap(found, exactly(below))
-    return {"slots": jnp.stack(slots), "error": error, "gradient": gap(*slopes)}
+    return {"slots": slots, "error": error, "gradient": gap(*slopes)}
 
 
 @every(static=())

@@ -87,6 +87,16 @@ def largest_gap(found: jax.Array, expected: jax.Array) -> jax.Array:
     return jnp.max(jnp.abs(found - expected)) / jnp.max(jnp.abs(expected))
 
 
+def slot_gaps(cache: Any, path: Any, *names: str) -> jax.Array:
+    """The largest gaps of a model's slots to the iterates of a solver, over the steps of the path.
+
+    Returns one gap for each name, of a slot and of a field of the path.
+    """
+    paths = [getattr(path, name) for name in names]
+    pairs = zip(names, paths, strict=True)
+    return jnp.stack([largest_gap(cache[name][: len(own)], own) for name, own in pairs])
+
+
 def exponent(sizes: Any, values: Any) -> float:
     """The a of the fit values ~ sizes^a."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])

@@ -63,18 +63,13 @@ def words(value: Any) -> str:
 
 def table_of_sentences(results: Iterable[Result]) -> Lines:
     """The sentences of every source that the claims quote, and the claims that test them."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[str, list[Result]] = {}
     for result in results:
         for sentence in sentences(result.quote):
-            found.setdefault((result.source, sentence), []).append(result.id)
-    merged: dict[str, tuple[list[str], list[str]]] = {}
-    for (source, sentence), names in found.items():
-        sources, claims = merged.setdefault(sentence, ([], []))
-        sources.append(source)
-        claims += names
+            found.setdefault(sentence, []).append(result)
     lines = [
-        ["; ".join(dict.fromkeys(sources)), sentence, ", ".join(claims)]
-        for sentence, (sources, claims) in merged.items()
+        ["; ".join(dict.fromkeys(r.source for r in own)), sentence, ", ".join(r.id for r in own)]
+        for sentence, own in found.items()
     ]
     return ["source", "sentence", "claims"], sorted(lines, key=lambda line: line[0])
 
