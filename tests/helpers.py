@@ -402,15 +402,19 @@ def relative(a, b):
     return np.max(np.abs(a - b)) / (scale if scale > 0 else 1)
 
 
-def loops(jaxpr):
-    """All loops of a program, outer ones first."""
+def equations(jaxpr, name):
+    """All equations of a program with this primitive, outer ones first."""
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan":
+        if equation.primitive.name == name:
             yield equation
         for inner in jax.tree.leaves(list(equation.params.values())):
             inner = getattr(inner, "jaxpr", inner)
             if hasattr(inner, "eqns"):
-                yield from loops(inner)
+                yield from equations(inner, name)
+
+
+def loops(jaxpr):
+    return equations(jaxpr, "scan")
 
 
 def claim_result(entry, **place):

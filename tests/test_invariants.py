@@ -120,7 +120,7 @@ def test_scratch_is_zero_and_data_untouched_after_every_step(x64, case):
 @each_kind
 def test_every_declared_slot_is_used(x64, case):
     model, _, cache = everything(case)
-    blocks = (*model.weights.prologue, *model.weights.steps)
+    blocks = model.blocks
     reads = [
         slot
         for block in blocks

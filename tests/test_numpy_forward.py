@@ -29,7 +29,7 @@ def describe(model):
     """Names and numbers of the structure, block by block; no arrays."""
     return [
         {
-            "heads": [(g.heads, [w.to for w in g.writes]) for g in block.attention],
+            "heads": [(g.heads, [w.to for w in g.writes], g.pattern) for g in block.attention],
             "units": [(u.to, u.activation) for u in block.mlp],
         }
         for block in (*model.weights.prologue, *model.weights.steps)
@@ -74,12 +74,13 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
         if b >= prologue:
             block = jax.tree.map(lambda leaf: leaf[min(step, len(leaf) - 1)], block)  # noqa: B023
         written = []
-        for j, (heads, targets) in enumerate(structure[b]["heads"]):
+        for j, (heads, targets, pattern) in enumerate(structure[b]["heads"]):
             group = block["attention"][str(j)]
+            shared = arrays["patterns"][pattern] if pattern else group
             q, k = (
-                apply(group[name], stream, tokens) * np.ones((tokens, heads))
-                if not group[name]["blocks"]
-                else apply(group[name], stream, tokens)
+                apply(shared[name], stream, tokens) * np.ones((tokens, heads))
+                if not shared[name]["blocks"]
+                else apply(shared[name], stream, tokens)
                 for name in ("query", "key")
             )
             for t, slot in enumerate(targets):
@@ -90,8 +91,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
                     *(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True
                 ):
                     logits = qh @ kh.T
-                    pattern = PATTERNS[kind](logits, seen)
-                    parts.append(pattern @ vh)
+                    parts.append(PATTERNS[kind](logits, seen) @ vh)
                 mixed = np.concatenate(parts, axis=1)
                 written.append((slot, mixed if write["out"] is None else mixed @ write["out"]))
         stream, written = add(stream, written), []
@@ -108,10 +108,11 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
 
 @often(
     ("name", "merge", "kind"),
-    (("cg-exponential", True, ""), ("gd", False, "relu")),
+    (("cg-exponential", True, ""), ("cg-exponential", False, ""), ("gd", False, "relu")),
     [
         ("cg", False, ""),
         ("cg-exponential", True, ""),
+        ("cg-exponential", False, ""),
         ("gd", False, "relu"),
         ("ric-tables", False, ""),
     ],

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, KINDS, cg, dense, draw, loops, numpy, often, relative
+from helpers import CASES, KINDS, cg, dense, draw, equations, loops, numpy, often, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
@@ -24,8 +24,8 @@ def fast_forward(model, task):
 def plain_forward(model, task):
     """The reference: every block of every step from its own weights, every pattern anew."""
     stream, seen = embed_task(model, task), visible(task)
-    steps = ik.untie(model).weights.steps
-    blocks = list(model.weights.prologue)
+    weights = ik.untie(model).weights
+    steps, blocks = weights.steps, list(weights.prologue)
     for t in range(model.steps):
         blocks += [jax.tree.map(lambda leaf: leaf[t], block) for block in steps]  # noqa: B023
     for block in blocks:
@@ -121,11 +121,17 @@ def test_a_looped_transformer_reads_what_its_steps_wrote(x64):
 
 
 def exponentials_in_a_step(model, task):
-    """Exponentials of [.., T, T] within the scan over steps."""
-    run = lambda model: ik.predict(model, task)  # noqa: E731
-    text = str(jax.make_jaxpr(run)(model))
-    body = text[text.index("scan[") :]
-    return sum(" exp " in line and "," in line.split("]")[0] for line in body.splitlines())
+    """Exponentials within the scan over steps."""
+    (steps,) = loops(jax.make_jaxpr(lambda model: ik.predict(model, task))(model).jaxpr)
+    return len(list(equations(steps.params["jaxpr"].jaxpr, "exp")))
+
+
+def test_before_the_first_step_a_shared_pattern_is_made_once():
+    """The head that asks for the weight of the sink has the queries and keys of the steps."""
+    task, steps = draw(0), CASES["cg-exponential"].build(draw(0), 0.5, 4)
+    own = jax.make_jaxpr(lambda model: ik.predict(model, task))
+    counts = [len(list(equations(own(model).jaxpr, "exp"))) for model in (steps, ik.untie(steps))]
+    assert counts == [3, 6]  # of a pattern: for a CPU with and without a shift, and for others
 
 
 @pytest.mark.parametrize("name", ["cg-exponential", "che-exponential", "ric-gaussian"])

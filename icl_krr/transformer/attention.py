@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from .. import devices
 from ..numerics import accumulator, matmul
 from ..residual.tokens import DividedTokens
 from .ring_attention import ring_softmax
-from .tiled_attention import tiled_softmax, uses_tiles
+from .tiled_attention import everywhere, tiled_softmax, uses_tiles
 from .weights import Spec
 
 Visible = Bool[Array, " T"] | Bool[np.ndarray, " T"] | DividedTokens
@@ -25,21 +26,24 @@ LONG = 2048
 """With more tokens, XLA on a CPU sums products of single channels faster if the products are masked
 and the sum is computed apart from what uses it. With fewer tokens, both cost time."""
 
+NARROW = 8
+"""With fewer channels, XLA on a CPU computes sums of products faster than matrix products."""
+
 
 class UndividedSoftmax(NamedTuple):
-    """Numerator and denominator of a softmax: exp(logits - shift) [T, K], its row sums [T, 1].
+    """The numerator exp(logits - shift) of a softmax, and 1 / (its row sums).
 
-    With `own` [T, 1], the weights of hidden tokens for themselves, the sums include these.
+    With `own`, the weights of hidden tokens for themselves, the sums include these.
     """
 
     weights: Float[Array, "T K"]
-    totals: Float[Array, "T 1"]
+    scale: Float[Array, "T 1"]
     own: Float[Array, "T 1"] | None = None
 
     def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
         """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
         sums = matmul(self.weights, of_keys(v, visible))
-        return (sums if self.own is None else sums + self.own * v) / self.totals
+        return (sums if self.own is None else sums + self.own * v) * self.scale
 
 
 def attend(
@@ -159,19 +163,71 @@ def undivided_softmax(
     """
     own = own_logits(q, k, visible, -jnp.inf) if order == "own" else None
     k = of_keys(k, visible)
-    # XLA's products on a CPU are slow for an odd number of channels
-    q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
-    logits = hide(matmul(q, k.T), visible, order, -jnp.inf)
-    largest = jnp.max(logits, axis=-1, keepdims=True)
-    if own is not None:
-        largest = jnp.maximum(largest, own)
-    shift = jax.lax.stop_gradient(largest)
-    weights = jnp.exp(logits - shift)
+    weights, shift = exponentials(q, k, own, shown(visible, len(k)), order)
     totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
     if own is None:
-        return UndividedSoftmax(weights, totals)
+        return UndividedSoftmax(weights, 1 / totals)
     own = jnp.exp(own - shift)
-    return UndividedSoftmax(weights, totals + own, own)
+    return UndividedSoftmax(weights, 1 / (totals + own), own)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(4,))
+def exponentials(
+    q: Float[Array, "T k"],
+    k: Float[Array, "K k"],
+    own: Float[Array, "T 1"] | None,
+    seen: Bool[Array, " K"] | None,
+    order: str,
+) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
+    """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
+
+    On a CPU, the shift is 0 if exp and its sums cannot overflow without, and XLA computes few
+    channels and exp in one loop, because what a branch takes and returns are whole arrays.
+    """
+
+    def logits(q: jax.Array, k: jax.Array) -> jax.Array:
+        return hide(inner_products(q, k), seen, order, -jnp.inf)
+
+    def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        made = logits(q, k)
+        largest = jnp.max(made, axis=-1, keepdims=True)
+        shift = largest if own is None else jnp.maximum(largest, own)
+        return jnp.exp(made - shift), shift
+
+    def plain(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.exp(logits(q, k)), jnp.zeros((len(q), 1), q.dtype)
+
+    def cheapest(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.lax.cond(in_range(q, k), plain, shifted, q, k)
+
+    return jax.lax.platform_dependent(q, k, cpu=cheapest, default=shifted)
+
+
+@exponentials.defjvp
+def _exponentials_jvp(order, primals, tangents):
+    (q, k, *_), (dq, dk, *_) = primals, tangents
+    weights, shift = exponentials(*primals, order)
+    slope = weights * (inner_products(dq, k) + inner_products(q, dk))
+    return (weights, shift), (slope, jnp.zeros_like(shift))
+
+
+def inner_products(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
+    """All <q_i, k_j>; of few channels as a sum, which XLA fuses with what uses it."""
+    if q.shape[1] < NARROW:
+        terms = [q[:, c, None] * k[None, :, c] for c in range(q.shape[1])]
+        return sum(terms[1:], terms[0])
+    # XLA's products on a CPU are slow for an odd number of channels
+    q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
+    return matmul(q, k.T)
+
+
+def in_range(q: jax.Array, k: jax.Array) -> Bool[Array, ""]:
+    """Whether exp of all <q_i, k_j> leaves half of the exponents to sums and to values.
+
+    The bound on the logits is that of Cauchy and Schwarz.
+    """
+    bound = jnp.max(jnp.sum(q * q, axis=-1)) * jnp.max(jnp.sum(k * k, axis=-1))
+    return everywhere(bound < float(np.log(float(jnp.finfo(q.dtype).max)) / 2) ** 2)
 
 
 def own_logits(
@@ -191,30 +247,36 @@ def pattern(
 ) -> Float[Array, "T T"]:
     """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
     if spec.attention == "linear":
-        weights = matmul(q, k.T)
+        weights, seen = matmul(q, k.T), shown(visible, len(k))
         if log_gate is not None:
             check_gate(visible, spec)
             gaps = log_gate[:, None] - log_gate[None, :]
-            weights *= jnp.exp(hide(gaps, visible, spec.order, 0.0))
-        weights = hide(weights, visible, spec.order, 0.0)
+            weights *= jnp.exp(hide(gaps, seen, spec.order, 0.0))
+        weights = hide(weights, seen, spec.order, 0.0)
         own = own_logits(q, k, visible, 0.0) if spec.order == "own" else None
     else:
-        weights, totals, own = undivided_softmax(q, k, visible, spec.order)
-        weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
-        own = None if own is None else own / totals
+        weights, scale, own = undivided_softmax(q, k, visible, spec.order)
+        weights = jnp.pad(weights * scale, ((0, 0), (0, len(k) - weights.shape[1])))
+        own = None if own is None else own * scale
     return weights if own is None else weights + jnp.diag(own[:, 0])
 
 
-def hide(pairs: jax.Array, visible: Visible, order: str, fill: float) -> jax.Array:
+def hide(pairs: jax.Array, seen: Any, order: str, fill: float) -> jax.Array:
     """Set the entries [T, K] of the keys that a query does not read to `fill`."""
-    visible, (tokens, keys) = mask_of(visible), pairs.shape
-    if not (isinstance(visible, np.ndarray) and visible[:keys].all()):
-        pairs = jnp.where(visible[None, :keys], pairs, fill)
+    tokens, keys = pairs.shape
+    if seen is not None:
+        pairs = jnp.where(seen[None], pairs, fill)
     if order:
         last = -1 if order == "exclusive" else 0
         earlier = jnp.tri(tokens, keys, k=last, dtype=bool).at[0, 0].set(True)
         pairs = jnp.where(earlier, pairs, fill)
     return pairs
+
+
+def shown(visible: Visible, keys: int) -> jax.Array | np.ndarray | None:
+    """Which of the first tokens can be read as keys [K]; None if it is known that all can."""
+    mask = mask_of(visible)[:keys]
+    return None if isinstance(mask, np.ndarray) and mask.all() else mask
 
 
 def of_keys(values: jax.Array, visible: Visible) -> jax.Array:

@@ -15,7 +15,17 @@ from ..tasks import Task
 from ..tasks.batches import chunk_of, own_part
 from .sublayers import is_mean, known_heads
 from .tying import erases, wanted_slots
-from .weights import Block, Heads, Spec, Transformer, Unit, expressions, width, widths
+from .weights import (
+    Block,
+    Heads,
+    Spec,
+    Transformer,
+    Unit,
+    expressions,
+    width,
+    widths,
+    with_patterns,
+)
 
 
 class Cost(NamedTuple):
@@ -49,8 +59,10 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     copies *= len(task.x) if task.x.ndim > 2 else 1
     flops, stream, weights = 0, 0, 0
     pairs = [] if place and place.context else known_heads(model, tokens)
-    for b, block in enumerate(jax.tree.map(of_one_step, model.weights.steps)):
-        known = {j for at, j in pairs if at == b}
+    first = len(model.weights.prologue)
+    steps = jax.tree.map(of_one_step, model.weights.steps)
+    for b, block in enumerate(with_patterns(steps, model.weights.patterns)):
+        known = {j for at, j in pairs if at == first + b}
         flops += sum(
             flops_of_heads(heads, model, tokens, keys, j in known)
             for j, heads in enumerate(block.attention)
@@ -154,7 +166,8 @@ def step_sent(
         return Sent(0, 0)
     own = own_part(task, place)
     wanted = wanted_slots(model, names)
-    groups = [heads for block in model.weights.steps for heads in block.attention]
+    steps = model.blocks[len(model.weights.prologue) :]
+    groups = [heads for block in steps for heads in block.attention]
     sizes = [
         size
         for heads in groups

@@ -46,8 +46,9 @@ def dense(model: Transformer) -> Transformer:
     if set(model.weights.embedding) == {"stream"}:
         return model
     some = jax.tree.leaves(model.weights)[0]
-    numbers = layout.width * (model.carried + sum(map(channels, model.weights.prologue)))
-    numbers += layout.width * model.steps * sum(map(channels, model.weights.steps))
+    first = len(model.weights.prologue)
+    numbers = layout.width * (model.carried + sum(map(channels, model.blocks[:first])))
+    numbers += layout.width * model.steps * sum(map(channels, model.blocks[first:]))
     capacity.check("merged weights", numbers, some, "use fewer features or steps")
     weights = model.weights
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):

@@ -25,7 +25,7 @@ from .sublayers import (
     written_by_heads,
 )
 from .tying import carried_slots, erased_slots, erases, known_zeros, split_steps
-from .weights import Block, Spec, Transformer
+from .weights import Block, Spec, Transformer, with_patterns
 
 
 class Pass(NamedTuple):
@@ -97,13 +97,21 @@ def forward(
         kept.append(hook_points.kept)
         return stream
 
+    hooked = any(at is None or at >= first for at, _ in placed)
+    shared: dict[str | None, UndividedSoftmax] = {}
+
+    def patterns(at: int, block: Block, stream: Stream) -> dict[int, UndividedSoftmax]:
+        if placed or keep is True or isinstance(visible, DividedTokens):
+            return {}
+        return constant_patterns(model, at, block, stream, visible, shared)
+
     points: list[dict[str, Any]] = []
-    for i, block in enumerate(prologue):
-        stream = run(block, i, 0, stream, {}, points)
+    for i, block in enumerate(with_patterns(prologue, model.weights.patterns)):
+        stream = run(block, i, 0, stream, patterns(i, block, stream), points)
 
     scanned, blocks = split_steps(model)
-    hooked = any(at is None or at >= first for at, _ in placed)
-    known = [] if hooked or keep is True else constant_patterns(model, stream, visible)
+    any_step = blocks([None if leaf is None else leaf[0] for leaf in scanned])
+    known = [patterns(first + b, block, stream) for b, block in enumerate(any_step)]
 
     # a hook may change any slot
     start, carried = stream, stream if hooked else carried_slots(model.weights.steps, stream)
@@ -113,7 +121,7 @@ def forward(
         kept: list[dict[str, Any]] = []
         stream = start | carried
         for b, block in enumerate(blocks(own)):
-            stream = run(block, first + b, step, stream, known[b] if known else {}, kept)
+            stream = run(block, first + b, step, stream, known[b], kept)
         return {slot: stream[slot] for slot in carried}, (observe(stream), kept)
 
     # recomputing a step for the gradient is faster than storing its values

@@ -64,7 +64,8 @@ def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
 def unrolled_blocks(model: Transformer) -> list[Block]:
     """All blocks one by one: those of the prologue, then those of every step."""
     steps = (step_blocks(model, step) for step in range(model.steps))
-    return [*model.weights.prologue, *(block for step in steps for block in step)]
+    first = model.blocks[: len(model.weights.prologue)]
+    return [*first, *(block for step in steps for block in step)]
 
 
 def check_block(model: Transformer, block: int) -> None:

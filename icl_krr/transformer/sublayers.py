@@ -14,7 +14,6 @@ from ..fields import unknown
 from ..numerics import matmul, reciprocal
 from ..residual import Stream
 from ..residual.reads import read_together
-from ..residual.tokens import DividedTokens
 from .attention import (
     UndividedSoftmax,
     Visible,
@@ -29,7 +28,7 @@ from .attention import (
 from .hook_points import HookPoints
 from .tiled_attention import uses_tiles
 from .tying import constant_heads
-from .weights import Heads, Norm, Spec, Transformer, Unit
+from .weights import Block, Heads, Norm, Spec, Transformer, Unit
 
 ACTIVATIONS = {
     "identity": lambda x: x,
@@ -127,25 +126,30 @@ def written_by_heads(
 
 
 def constant_patterns(
-    model: Transformer, stream: Stream, visible: Visible
-) -> list[dict[int, UndividedSoftmax]]:
-    """The attention patterns that are the same in all steps, with a leading axis of heads.
+    model: Transformer,
+    at: int,
+    block: Block,
+    stream: Stream,
+    visible: Visible,
+    shared: dict[str | None, UndividedSoftmax],
+) -> dict[int, UndividedSoftmax]:
+    """The patterns of a block that are the same in all steps, {group of heads: [H, T, K]}.
 
-    There is one dict {group of heads: pattern} for each block of a step.
+    The block is number `at` of `model.blocks`. `shared` has the patterns that earlier blocks have
+    computed, by name, and gets those of this block.
     """
-    known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
-    if isinstance(visible, DividedTokens):
-        return known
 
     def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
         return undivided_softmax(q, k, visible, model.spec.order)
 
-    first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
-    for b, j in known_heads(model, len(visible)):
-        heads = first[b].attention[j]
-        inputs = normalise(first[b].attention_norm, stream)
-        q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
-        known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
+    known: dict[int, UndividedSoftmax] = {}
+    inputs = normalise(block.attention_norm, stream)
+    for _, j in (pair for pair in known_heads(model, len(visible)) if pair[0] == at):
+        heads = block.attention[j]
+        if heads.pattern is None or heads.pattern not in shared:
+            q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
+            shared[heads.pattern] = jax.vmap(of_head, in_axes=1)(q, k)
+        known[j] = shared[heads.pattern]
     return known
 
 
@@ -153,9 +157,9 @@ def known_heads(model: Transformer, tokens: int) -> list[tuple[int, int]]:
     """The pairs (block, group of heads) whose patterns are computed before the first step."""
     if model.spec.attention == "linear" or uses_tiles(tokens, model.spec.streaming):
         return []
-    steps = model.weights.steps
+    blocks = model.blocks
     pairs = constant_heads(model)
-    return [(b, j) for b, j in pairs if not is_mean(steps[b].attention[j], model.spec)]
+    return [(at, j) for at, j in pairs if not is_mean(blocks[at].attention[j], model.spec)]
 
 
 def weigh(

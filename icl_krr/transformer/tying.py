@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,7 +12,16 @@ import numpy as np
 
 from .. import capacity
 from ..residual import Fixed, Stream
-from .weights import Block, Heads, Transformer, Unit, check_model, expressions, widths
+from .weights import (
+    Block,
+    Heads,
+    Transformer,
+    Unit,
+    check_model,
+    expressions,
+    widths,
+    with_patterns,
+)
 
 
 def written_slots(blocks: Iterable[Block]) -> set[str]:
@@ -96,8 +106,12 @@ def untie(model: Transformer) -> Transformer:
     def spread(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))
 
-    steps = jax.tree.map(spread, model.weights.steps)
-    return model.replace(weights=model.weights.replace(steps=steps))  # pyright: ignore[reportAttributeAccessIssue]
+    weights = model.weights
+    own = {name: replace(heads, pattern=None) for name, heads in weights.patterns.items()}
+    first = with_patterns(weights.prologue, own)
+    steps = with_patterns(weights.steps, jax.tree.map(lambda leaf: leaf[None], own))
+    steps = jax.tree.map(spread, steps)
+    return model.replace(weights=replace(weights, prologue=first, steps=steps, patterns={}))
 
 
 def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tuple[Block, ...]]]:
@@ -114,7 +128,8 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 
     def blocks(now: list[Any]) -> tuple[Block, ...]:
         pairs = zip(now, tied, strict=True)
-        return structure.unflatten([own if shared is None else shared for own, shared in pairs])
+        own = structure.unflatten([own if shared is None else shared for own, shared in pairs])
+        return with_patterns(own, model.weights.patterns)
 
     return scanned, blocks
 
@@ -127,21 +142,26 @@ def uniform_slots(model: Transformer) -> frozenset[str]:
 
 
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
-    """The pairs (block of a step, group of heads) whose pattern is the same in every step.
+    """The pairs (block, group of heads) whose pattern is the same in every step.
 
-    They read only slots that no step writes, with weights that all steps share.
+    They read only slots that no step writes, with weights that all steps share. In the prologue,
+    these are heads that share their pattern with others and read only slots that no block after
+    them writes.
     """
-    blocks = model.weights.steps
-    written = written_slots(blocks)
+    blocks, first = model.blocks, len(model.weights.prologue)
 
-    def constant(block: Block, heads: Heads) -> bool:
+    def constant(at: int, block: Block, heads: Heads) -> bool:
         read = heads.query.slots | heads.key.slots
         weights = jax.tree.leaves((heads.query, heads.key, block.attention_norm))
-        return not read & written and all(leaf.shape[0] == 1 for leaf in weights)
+        if heads.pattern is None:
+            same = at >= first and all(leaf.shape[0] == 1 for leaf in weights)
+        else:
+            same = not block.attention_norm
+        return same and not read & written_slots(blocks[min(at, first) :])
 
     return [
-        (b, j)
-        for b, block in enumerate(blocks)
+        (at, j)
+        for at, block in enumerate(blocks)
         for j, heads in enumerate(block.attention)
-        if constant(block, heads)
+        if constant(at, block, heads)
     ]

@@ -48,24 +48,27 @@ class Heads:
     are written.
 
     Args:
-        query: `Read` that returns the queries of all heads, [T, heads * d_k].
-        key: `Read` that returns the keys of all heads, [T, heads * d_k].
+        query: `Read` that returns the queries of all heads, [T, heads * d_k]; None with `pattern`.
+        key: `Read` that returns the keys of all heads, [T, heads * d_k]; None with `pattern`.
         writes: values and their target slots, one `Write` for each slot.
         heads: number of heads H, 1 by default.
         log_gate: `Read` that returns the cumulative log gates G of all heads, [T, heads]. The
             pattern is multiplied by exp(G_i - G_j), so that a gate below 1 forgets earlier tokens.
             Only causal linear attention takes it; default None: no gate.
+        pattern: name of the heads in `Weights.patterns` that have the queries, keys and gates of
+            these heads; default None: they have their own.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Heads(query=x, key=x, writes=(Write(x, to="K_x"),)).heads
     1
     """
 
-    query: Read
-    key: Read
+    query: Any
+    key: Any
     writes: tuple[Write, ...]
     heads: int = struct.field(pytree_node=False, default=1)
     log_gate: Read | None = None
+    pattern: str | None = struct.field(pytree_node=False, default=None)
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -162,6 +165,8 @@ class Weights:
         readouts: {name: `Read`} of further numbers that the final stream holds at the same tokens,
             such as the variance of the prediction (see `icl_krr.read_outs`); default: none. The
             name "prediction" is that of `readout`.
+        patterns: {name: `Heads` without writes}, whose queries and keys are those of all heads with
+            this `pattern`, in the prologue and in all steps; default: none.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Weights(embedding={"x": x}, steps=(Block(),), readout=x).readout.width
@@ -175,6 +180,7 @@ class Weights:
     positions: dict[str, jax.Array] = struct.field(default_factory=dict)
     final_norm: dict[str, Norm] = struct.field(default_factory=dict)
     readouts: dict[str, Read] = struct.field(default_factory=dict)
+    patterns: dict[str, Heads] = struct.field(default_factory=dict)
 
 
 @readable
@@ -325,8 +331,12 @@ class Transformer:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks of the prologue, followed by the blocks of one step."""
-        return (*self.weights.prologue, *self.weights.steps)
+        """The blocks of the prologue, followed by the blocks of one step.
+
+        Heads that share queries and keys have them here, without an axis of steps.
+        """
+        weights = self.weights
+        return with_patterns((*weights.prologue, *weights.steps), weights.patterns)
 
     @cached_property
     def dtype(self) -> Any:
@@ -376,6 +386,19 @@ serialization.register_serialization_state(
 
 def check_model(model: Transformer, name: str = "model") -> None:
     checks.instance(name, model, Transformer, "an icl_krr.Transformer")
+
+
+def with_patterns(blocks: tuple[Block, ...], patterns: dict[str, Heads]) -> tuple[Block, ...]:
+    """The blocks, in which heads that share queries and keys have them themselves."""
+
+    def own(heads: Heads) -> Heads:
+        if heads.pattern is None:
+            return heads
+        return dataclasses.replace(patterns[heads.pattern], writes=heads.writes)
+
+    return tuple(
+        dataclasses.replace(block, attention=tuple(map(own, block.attention))) for block in blocks
+    )
 
 
 def expressions(layer: Heads | Unit) -> list[Read]:

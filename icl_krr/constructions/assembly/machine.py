@@ -17,7 +17,7 @@ from ...kernels import Kernel
 from ...residual import ROLES, Read
 from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic
-from .packing import Operation, Recorder, pack
+from .packing import Operation, Recorder, name_patterns, pack
 from .slots import label
 
 
@@ -231,11 +231,20 @@ class Machine(Recorder, ABC):
                 f"{', '.join(self.at(readout)) or 'no role'}"
             )
         own = [PerStep(xp.asarray(numbers)) for numbers in coefficients]
-        blocks = jax.tree.map(of_all_steps, self.record(lambda: step(*own)))
+        blocks = self.record(lambda: step(*own))
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
         self.forget_unread_flags((*first, *blocks), readouts.values())
+        patterns: dict[str, Heads] = {}
+        if self.spec.attention == "softmax":  # linear attention forms no patterns
+            patterns, (first, blocks) = name_patterns(first, blocks)
         weights = Weights(
-            self.embedding, blocks, readout, first, self.positions, readouts=dict(readouts)
+            embedding=self.embedding,
+            steps=jax.tree.map(of_all_steps, blocks),
+            readout=readout,
+            prologue=first,
+            positions=self.positions,
+            readouts=dict(readouts),
+            patterns=patterns,
         )
         weights = jax.tree.map(lambda weight: as_jax(weight.astype(self.dtype)), weights)
         return Transformer(weights, self.spec, self.layout, steps, self.problem)

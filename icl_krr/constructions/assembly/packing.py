@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -110,6 +110,31 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
         Block(tuple(share_patterns(at(attention))), tuple(at(attention + 1)))
         for attention in range(0, max(places, default=-1) + 1, 2)
     )
+
+
+def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tuple[Block, ...]]]:
+    """The queries and keys that heads of several parts of a model read, by name, and the parts.
+
+    In the parts, these heads have only the name.
+    """
+
+    def of(heads: Heads) -> tuple[int, ...]:
+        return tuple(map(id, heads.reads))
+
+    groups = [[heads for block in part for heads in block.attention] for part in parts]
+    common = set.intersection(*({of(heads) for heads in group} for group in groups))
+    found = {of(heads): heads for heads in groups[0] if heads.query.blocks and heads.key.blocks}
+    names = {own: f"pattern_{i}" for i, own in enumerate(own for own in found if own in common)}
+
+    def named(heads: Heads) -> Heads:
+        name = names.get(of(heads))
+        return heads if name is None else Heads(None, None, heads.writes, heads.heads, None, name)
+
+    patterns = {name: replace(found[own], writes=(), pattern=name) for own, name in names.items()}
+    return patterns, [
+        tuple(replace(block, attention=tuple(map(named, block.attention))) for block in part)
+        for part in parts
+    ]
 
 
 def share_patterns(heads: list) -> list[Heads]:

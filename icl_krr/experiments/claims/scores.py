@@ -11,6 +11,7 @@ from ...numerics import matmul
 from ...residual import Read, embed
 from ...tasks import Task
 from ...transformer import Block, Heads, Transformer, predict, predict_batch
+from ...transformer.resume import unrolled_blocks
 from ..shared.runs import load
 from .claim import at_least, at_most
 from .measuring import Rows, draw_tasks, every, tidy
@@ -29,7 +30,7 @@ def project(model: Transformer, w_query: jax.Array, w_key: jax.Array) -> Transfo
         return Read({**read.blocks, "x": block}, read.width)
 
     def heads(group: Heads) -> Heads:
-        if "x" not in group.query.blocks:
+        if group.query is None or "x" not in group.query.blocks:
             return group
         return replace(group, query=read(group.query, w_query), key=read(group.key, w_key))
 
@@ -37,12 +38,14 @@ def project(model: Transformer, w_query: jax.Array, w_key: jax.Array) -> Transfo
         tuple(replace(block, attention=tuple(map(heads, block.attention))) for block in blocks)
         for blocks in (model.weights.prologue, model.weights.steps)
     )
-    return model.replace(weights=replace(model.weights, prologue=prologue, steps=steps))
+    patterns = {name: heads(group) for name, group in model.weights.patterns.items()}
+    weights = replace(model.weights, prologue=prologue, steps=steps, patterns=patterns)
+    return model.replace(weights=weights)
 
 
 def logits(model: Transformer, task: Task) -> jax.Array:
     """The logits of the first head at the supports, then the queries, for all supports."""
-    group = jax.tree.map(lambda leaf: leaf[0], model.weights.steps[0].attention[0])
+    group = unrolled_blocks(model)[len(model.weights.prologue)].attention[0]
     stream = embed(model.weights.embedding, task)
     n = task.num_supports
     return matmul(group.query(stream)[1:], group.key(stream)[1 : n + 1].T)
