@@ -110,7 +110,8 @@ class Task:
 def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
     checks.instance(name, task, Task, "an icl_krr.Task")
-    check_task(task)
+    if "valid" not in vars(task):
+        check_task(task)
     if task.x.ndim != 2 + axes:
         wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
         mend = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
@@ -209,6 +210,8 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
                 checks.in_range(name, value)
                 if name == "x":
                     checks.resolved(name, value)
+    if all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task)):  # and cannot change
+        vars(task)["valid"] = True
 
 
 LISTS = (list, tuple, range)

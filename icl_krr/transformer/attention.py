@@ -37,13 +37,14 @@ class UndividedSoftmax(NamedTuple):
     """
 
     weights: Float[Array, "T K"]
+    totals: Float[Array, "T 1"]
     scale: Float[Array, "T 1"]
     own: Float[Array, "T 1"] | None = None
 
     def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
         """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
         sums = matmul(self.weights, of_keys(v, visible))
-        return (sums if self.own is None else sums + self.own * v) * self.scale
+        return over(sums if self.own is None else sums + self.own * v, self.totals, self.scale)
 
 
 def attend(
@@ -166,9 +167,22 @@ def undivided_softmax(
     weights, shift = exponentials(q, k, own, shown(visible, len(k)), order)
     totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
     if own is None:
-        return UndividedSoftmax(weights, 1 / totals)
+        return UndividedSoftmax(weights, totals, 1 / totals)
     own = jnp.exp(own - shift)
-    return UndividedSoftmax(weights, 1 / (totals + own), own)
+    return UndividedSoftmax(weights, totals + own, 1 / (totals + own), own)
+
+
+@jax.custom_jvp
+def over(a, b, inverse):
+    return a * inverse
+
+
+@over.defjvp
+def _over_jvp(primals, tangents):
+    a, b, inverse = primals
+    da, db, _ = tangents
+    out = a * inverse
+    return out, (da - out * db) / b
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
@@ -185,8 +199,10 @@ def exponentials(
     channels and exp in one loop, because what a branch takes and returns are whole arrays.
     """
 
+    products = channel_by_channel if q.shape[1] < NARROW else inner_products
+
     def logits(q: jax.Array, k: jax.Array) -> jax.Array:
-        return hide(inner_products(q, k), seen, order, -jnp.inf)
+        return hide(products(q, k), seen, order, -jnp.inf)
 
     def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
         made = logits(q, k)
@@ -212,13 +228,16 @@ def _exponentials_jvp(order, primals, tangents):
 
 
 def inner_products(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
-    """All <q_i, k_j>; of few channels as a sum, which XLA fuses with what uses it."""
-    if q.shape[1] < NARROW:
-        terms = [q[:, c, None] * k[None, :, c] for c in range(q.shape[1])]
-        return sum(terms[1:], terms[0])
+    """All <q_i, k_j>."""
     # XLA's products on a CPU are slow for an odd number of channels
     q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
     return matmul(q, k.T)
+
+
+def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
+    """All <q_i, k_j> as sums, which XLA fuses with what uses them."""
+    terms = [q[:, c, None] * k[None, :, c] for c in range(q.shape[1])]
+    return sum(terms[1:], terms[0])
 
 
 def in_range(q: jax.Array, k: jax.Array) -> Bool[Array, ""]:
@@ -255,7 +274,7 @@ def pattern(
         weights = hide(weights, seen, spec.order, 0.0)
         own = own_logits(q, k, visible, 0.0) if spec.order == "own" else None
     else:
-        weights, scale, own = undivided_softmax(q, k, visible, spec.order)
+        weights, _, scale, own = undivided_softmax(q, k, visible, spec.order)
         weights = jnp.pad(weights * scale, ((0, 0), (0, len(k) - weights.shape[1])))
         own = None if own is None else own * scale
     return weights if own is None else weights + jnp.diag(own[:, 0])
