@@ -19,7 +19,9 @@ def most_numbers(model: Transformer, request: Request, tokens: int) -> int:
     width = model.layout.width
     points = 10 if request.keep is True else len(request.keep or ())
     stored = width * (1 + len(request.names)) + model.blocks_per_step * points * (width + tokens)
-    return tokens * (width * (2 + 3 * tokens) + model.steps * stored)
+    formed = model.spec.attention == "softmax" or points or request.hooks
+    pairs = tokens if formed else width  # of tokens, or of the channels of keys and values
+    return tokens * (width * (2 + 3 * pairs) + model.steps * stored)
 
 
 def least_numbers(
