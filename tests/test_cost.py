@@ -35,7 +35,7 @@ def by_hand_encoder():
     biased = lambda rows, columns: (2 * rows + 3) * columns  # noqa: E731
     token = 3 * biased(d, d) + biased(d, hidden) + (2 * d + 1) * d + (2 * hidden + 1) * d + 3 * d
     weights = 4 * d * d + 3 * d + 2 * hidden * d + hidden + d + 4 * d
-    return T * token + 4 * d * T * K, 4 * (T * (d + 1 + d) + weights)
+    return T * token + 4 * d * T * K, 4 * (T * (d + d) + 1 + weights)
 
 
 @pytest.mark.parametrize(

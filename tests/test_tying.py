@@ -202,8 +202,15 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     assert np.any(bias(rows) != 0)
     for found, wanted in zip(jax.tree.leaves(rows), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
-    written = model.weights.replace(prologue=(Block(mlp=(Unit(Read({"one": ONE}, 1), to="one"),)),))
-    assert not uniform_slots(model.replace(weights=written))
+    for read, same in (("one", True), ("stream", False)):
+        unit = Unit(Read({read: np.ones((model.layout[read].width, 1))}, 1), to="one")
+        written = model.weights.replace(prologue=(Block(mlp=(unit,)),))
+        assert ("one" in uniform_slots(model.replace(weights=written))) == same
     assert "one" not in uniform_slots(dense(cg(task, 0.1, 2)))
     _, cache = numpy(ik.run_with_cache(model, task, names=("one",)))
     assert cache["one"].shape[:2] == (3, len(visible(task)))
+    solver = CASES["cg-exponential"].build(task, 0.5, 4)
+    assert uniform_slots(solver) == {"one", "rr", "pAp", "gamma", "rr_next", "beta"}
+    _, cache = numpy(ik.run_with_cache(solver, task, names=("rr",)))
+    _, kept = numpy(ik.run_with_cache(solver, task, everything=True))
+    assert relative(cache["rr"], kept["rr"]) < 1e-12

@@ -13,8 +13,8 @@ from ..numerics import accumulator
 from ..residual import Read, num_tokens
 from ..tasks import Task
 from ..tasks.batches import chunk_of, own_part
-from .sublayers import is_mean, known_heads
-from .tying import erases, wanted_slots
+from .sublayers import known_heads
+from .tying import erases, is_mean, uniform_slots, wanted_slots
 from .weights import (
     Block,
     Heads,
@@ -42,8 +42,9 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     2 T for each of its entries, and a scalar takes T for each channel. A softmax head takes 2 T K
     for each channel of its queries and of its values; patterns that are the same in all steps are
     not counted. A linear head takes 4 T for each pair of these channels. Products of MLP units and
-    sums take T for each channel. Erasing a slot takes nothing. Functions of one number, such as exp
-    and LayerNorm, are not counted.
+    sums take T for each channel, but 1 in a slot that is the same at all tokens, of which there is
+    one row. Erasing a slot takes nothing. Functions of one number, such as exp and LayerNorm, are
+    not counted.
 
     Bytes are those of a program that keeps nothing else between blocks: a block reads each slot
     that it uses and writes each slot that it changes, once, and reads its weights and the attention
@@ -58,6 +59,7 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     copies = task.num_outputs // model.spec.num_outputs
     copies *= len(task.x) if task.x.ndim > 2 else 1
     flops, stream, weights = 0, 0, 0
+    rows = dict.fromkeys(uniform_slots(model), 1)
     pairs = [] if place and place.context else known_heads(model, tokens)
     first = len(model.weights.prologue)
     steps = jax.tree.map(of_one_step, model.weights.steps)
@@ -67,8 +69,8 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
             flops_of_heads(heads, model, tokens, keys, j in known)
             for j, heads in enumerate(block.attention)
         )
-        flops += tokens * sum(map(flops_of_unit, block.mlp))
-        stream += tokens * channels(block, known)
+        flops += sum(rows.get(unit.to, tokens) * flops_of_unit(unit) for unit in block.mlp)
+        stream += numbers(block, known, tokens, rows)
         stream += tokens * keys * sum(block.attention[j].heads for j in known)
         weights += sum(leaf.size for leaf in jax.tree.leaves(block))
     return Cost(copies * flops, size * (copies * stream + weights))
@@ -113,14 +115,15 @@ def flops_of_out(out: Any, hidden: int) -> int:
     return hidden if out is None else 2 * out.size + out.shape[-1]
 
 
-def channels(block: Block, known: set[int]) -> int:
-    """How many channels a block reads and writes, each slot once."""
+def numbers(block: Block, known: set[int], tokens: int, rows: dict[str, int]) -> int:
+    """How many numbers a block reads and writes, each slot once, `tokens` rows or those given."""
     reads = [read for unit in block.mlp for read in expressions(unit)]
     for j, heads in enumerate(block.attention):
         reads += expressions(heads)[len(heads.reads) if j in known else 0 :]
     written = {slot: size for layer in block.layers for slot, size in widths(layer).items()}
     used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}
-    return sum(used.values()) + sum(written.values())
+    each = [*used.items(), *written.items()]
+    return sum(rows.get(slot, tokens) * size for slot, size in each)
 
 
 class Sent(NamedTuple):

@@ -116,15 +116,18 @@ def evaluate_once(
         uniform = frozenset()
     stream = embed_task(model, task, axes) if stream is None else stream
 
-    # blocks read one row of these slots: the gradient of a bias is then one sum over all tokens
-    whole = {slot: stream[slot] for slot in uniform}
-    rows = {slot: value[:1] for slot, value in whole.items()}
+    # blocks have one row of these slots: the gradient of a bias is then one sum over all tokens
+    rows = {slot: stream[slot][:1] for slot in uniform}
+    shapes = {slot: value.shape for slot, value in stream.items()}
+
+    def whole(stream: Stream) -> Stream:
+        return {slot: jnp.broadcast_to(value, shapes[slot]) for slot, value in stream.items()}
 
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
 
     def readout(stream: Stream, asked: slice = asked, every: bool = False) -> Any:
-        normed = normalise(model.weights.final_norm, {**stream, **whole})
+        normed = normalise(model.weights.final_norm, whole(stream))
         queries = {slot: value[asked] for slot, value in normed.items()}
         prediction = like_y(model.weights.readout(queries))
         if not every:
@@ -135,7 +138,7 @@ def evaluate_once(
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
             return readout(stream)
-        value = slot_of_stream({**stream, **whole}, layout, name)
+        value = slot_of_stream(whole(stream), layout, name)
         value = value[tokens_of_role(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 

@@ -8,9 +8,8 @@ import jax
 
 from ..tasks import Task
 from .evaluate import Request
-from .sublayers import is_mean
 from .tiled_attention import uses_tiles
-from .tying import lasting_slots
+from .tying import is_mean, lasting_slots
 from .weights import Block, Transformer
 
 

@@ -20,6 +20,7 @@ from .sublayers import (
     add_to_stream,
     constant_patterns,
     normalise,
+    of_one_row,
     project,
     sum_of_slots,
     written_by_heads,
@@ -159,7 +160,9 @@ def run_block(
     for j, unit in enumerate(block.mlp):
         if unit.to in erased and erases(unit):
             continue
-        hidden = hook_points(f"units.{j}.hidden", activate(unit, inputs))
+        few = of_one_row(inputs)
+        read = few if unit.to in few else inputs
+        hidden = hook_points(f"units.{j}.hidden", activate(unit, read))
         made = hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
         written = sum_of_slots(written, made)
     stream = add_to_stream(stream, hook_points("mlp", written))

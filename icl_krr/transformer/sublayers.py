@@ -27,7 +27,7 @@ from .attention import (
 )
 from .hook_points import HookPoints
 from .tiled_attention import uses_tiles
-from .tying import constant_heads
+from .tying import constant_heads, is_mean
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit
 
 ACTIVATIONS = {
@@ -76,6 +76,11 @@ def sum_of_slots(stream: Stream, written: Stream) -> Stream:
     return {**stream, **added}
 
 
+def of_one_row(stream: Stream) -> Stream:
+    """The slots of which one row stands for all tokens."""
+    return {slot: value for slot, value in stream.items() if len(value) == 1}
+
+
 def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
     """LayerNorm of the slots that have a norm; other slots are unchanged."""
     normed = {}
@@ -119,7 +124,9 @@ def written_by_heads(
     written: Stream = {}
     start = 0
     for write, value in zip(heads.writes, values, strict=True):
-        part = mixed[:, :, start : start + value.shape[-1]].reshape(len(mixed), -1)
+        rows = len(stream[write.to] if write.to in stream else mixed)
+        part = mixed[:rows, :, start : start + value.shape[-1]]
+        part = part.reshape(len(part), -1)
         written = sum_of_slots(written, {write.to: project(part, write.out)})
         start += value.shape[-1]
     return written
@@ -193,12 +200,6 @@ def attend_each(
         return attend(q, k, v, visible, spec, *(g[:, 0] for g in gate))
 
     return jax.vmap(of_head, in_axes=1, out_axes=1)(v, *reads)
-
-
-def is_mean(heads: Heads, spec: Spec) -> bool:
-    """Whether queries or keys read no slot, so that softmax weighs all visible tokens alike."""
-    nothing = not (heads.query.blocks and heads.key.blocks)
-    return nothing and spec.attention == "softmax" and not spec.causal
 
 
 def mean(v: Float[Array, "T H d"], visible: Visible) -> Float[Array, "T H d"]:

@@ -15,6 +15,7 @@ from ..residual import Fixed, Stream
 from .weights import (
     Block,
     Heads,
+    Spec,
     Transformer,
     Unit,
     check_model,
@@ -135,10 +136,30 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 
 
 def uniform_slots(model: Transformer) -> frozenset[str]:
-    """The slots that are the same at all tokens, because only the field `one` is embedded there."""
+    """The slots that are the same at all tokens.
+
+    At most the field `one` is embedded there. All that is written there are means over tokens, and
+    units that read such slots only.
+    """
     embedding = model.weights.embedding
-    changed = written_slots(model.blocks) | set(model.weights.positions)
-    return frozenset(s for s in embedding if embedding[s].slots == {"one"} and s not in changed)
+    found = {s for s in embedding if embedding[s].slots <= {"one"}} - set(model.weights.positions)
+    before = None
+    while before != found:
+        before = set(found)
+        for block in model.blocks:
+            for heads in block.attention:
+                if not is_mean(heads, model.spec):
+                    found -= set(widths(heads))
+            for unit in block.mlp:
+                if not all(read.blocks and read.slots <= found for read in expressions(unit)):
+                    found.discard(unit.to)
+    return frozenset(found)
+
+
+def is_mean(heads: Heads, spec: Spec) -> bool:
+    """Whether queries or keys read no slot, so that softmax weighs all visible tokens alike."""
+    nothing = not (heads.query.blocks and heads.key.blocks)
+    return nothing and spec.attention == "softmax" and not spec.causal
 
 
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
