@@ -115,6 +115,7 @@ ATTENTIONS = ("softmax", "linear")
 
 SUITES = {
     "forward": "icl_krr.bench.forwards:forwards",
+    "task": "icl_krr.bench.one_task:one_task",
     "gradient": "icl_krr.bench.steps:gradients",
     "attention": "icl_krr.bench.attention:attention",
     "context": "icl_krr.bench.attention:linear_context",

@@ -124,7 +124,8 @@ def written_by_heads(
     written: Stream = {}
     start = 0
     for write, value in zip(heads.writes, values, strict=True):
-        rows = len(stream[write.to] if write.to in stream else mixed)
+        target = stream.get(write.to)
+        rows = None if target is None else len(target)
         part = mixed[:rows, :, start : start + value.shape[-1]]
         part = part.reshape(len(part), -1)
         written = sum_of_slots(written, {write.to: project(part, write.out)})

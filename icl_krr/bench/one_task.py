@@ -1,0 +1,78 @@
+"""One task at a time, as in a notebook: predictions and gradients, against plain jitted code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from .. import constructions
+from ..kernels import Kernel
+from ..tasks import Task
+from ..transformer import Transformer, memory, predict
+from .contest import Contest
+from .draws import draw, exponential, linear
+from .plain import System, conjugate_gradient, factored, formed
+
+
+def one_task(quick: bool, seed: int) -> Iterator[Contest]:
+    """Conjugate gradient by linear (B) and by softmax attention (A), n = 64 and 4096.
+
+    B takes 6 steps, fewer than there are features, because plain code has no gradient after
+    convergence. A takes 16. `predict` is called as it is, within `jax.jit`, and differentiated with
+    respect to y. Plain code gets the task only and has the numbers of the kernel as constants. With
+    softmax attention and n = 4096, it holds the kernel matrix, as the model does with
+    `streaming=False`.
+    """
+    for label, route, steps in (("B", linear, 6), ("A", exponential, 16)):
+        for n in (16,) if quick else (64, 4096):
+            kernel, config, _ = route(n=n)
+            ridge = n / 10  # with a smaller ridge, programs disagree before convergence
+            model = constructions.conjugate_gradient(
+                kernel, num_features=config.num_features, ridge=ridge, steps=steps
+            )
+            task = jax.tree.map(lambda leaf: leaf[0], draw(config, 1, seed))
+            system = factored if kernel.featured else formed
+            plain = partial(plain_prediction, system, kernel, ridge, steps)
+            ways = {"": model}
+            if label == "A" and n > 2048:
+                ways[", streaming=False"] = model.replace(spec=replace(model.spec, streaming=False))
+            for way, own in ways.items():
+                yield from contests(f"{label}, CG, n = {n}{way}", own, task, plain)
+
+
+def plain_prediction(
+    system: Callable[..., System], kernel: Kernel, ridge: float, steps: int, task: Task
+) -> jax.Array:
+    return conjugate_gradient(system(kernel, task), ridge, steps)
+
+
+def contests(
+    name: str, model: Transformer, task: Task, plain: Callable[[Task], jax.Array]
+) -> Iterator[Contest]:
+    def slopes(task: Task, run: Callable[[Task], jax.Array]) -> jax.Array:
+        return jax.grad(lambda y: jnp.sum(run(task.replace(y=y, y_query=None))))(task.y)
+
+    def ours(model: Transformer, task: Task) -> jax.Array:
+        return slopes(task, partial(predict, model))
+
+    jitted, rival = jax.jit(predict), jax.jit(plain)
+    gradient, of_rival = jax.jit(ours), jax.jit(partial(slopes, run=plain))
+    for what, run, other in (
+        ("predict", lambda: predict(model, task), lambda: rival(task)),
+        ("predict within jit", lambda: jitted(model, task), lambda: rival(task)),
+        ("gradient in y", lambda: gradient(model, task), lambda: of_rival(task)),
+    ):
+        yield Contest(
+            "task",
+            f"one task, {name}: {what}",
+            run,
+            {"plain": other},
+            target=2.0,
+            tolerance=0.05,
+            scratch=lambda what=what: memory(model, task, gradient="grad" in what).scratch,
+            size={"n": task.num_supports, "tasks": 1, "depth": model.steps},
+        )
