@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from .. import constructions
 from ..tasks import Task
 from ..transformer import memory, predict
-from ..transformer.attention import undivided_softmax
 from ..transformer.tiled_attention import tiled_softmax
+from ..transformer.undivided_softmax import undivided_softmax
 from .contest import Contest, scratch
 from .draws import draw, linear
 from .peers import torch_attention

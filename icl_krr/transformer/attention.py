@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from .. import devices
 from ..numerics import accumulator, matmul
 from ..residual.tokens import DividedTokens
 from .ring_attention import ring_softmax
-from .tiled_attention import everywhere, tiled_softmax, uses_tiles
+from .tiled_attention import tiled_softmax, uses_tiles
+from .undivided_softmax import own_logits, undivided_softmax
+from .visible import Visible, hide, shown, zero_hidden
 from .weights import Spec
-
-Visible = Bool[Array, " T"] | Bool[np.ndarray, " T"] | DividedTokens
-"""The tokens that can be read as keys. A NumPy array is a constant of the traced program.
-`DividedTokens` are those of one device; other devices hold more."""
-
 
 LONG = 2048
 """With more tokens, XLA on a CPU sums products of single channels faster if the products are masked
 and the sum is computed apart from what uses it. With fewer tokens, both cost time."""
-
-NARROW = 8
-"""With fewer channels, XLA on a CPU computes sums of products faster than matrix products."""
-
-
-class UndividedSoftmax(NamedTuple):
-    """The numerator exp(logits - shift) of a softmax, and 1 / (its row sums).
-
-    With `own`, the weights of hidden tokens for themselves, the sums include these.
-    """
-
-    weights: Float[Array, "T K"]
-    totals: Float[Array, "T 1"]
-    scale: Float[Array, "T 1"]
-    own: Float[Array, "T 1"] | None = None
-
-    def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
-        """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
-        sums = matmul(self.weights, of_keys(v, visible))
-        return over(sums if self.own is None else sums + self.own * v, self.totals, self.scale)
 
 
 def attend(
@@ -154,109 +127,6 @@ def apart(total: jax.Array) -> jax.Array:
     return jax.lax.reduce_precision(total, dtype.nexp, dtype.nmant)
 
 
-def undivided_softmax(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, order: str
-) -> UndividedSoftmax:
-    """The softmax of <q_i, k_j> over the visible keys j.
-
-    The result can be applied to any number of values. Every token must have at least one key: the
-    first token must be visible, or the `order` be "own".
-    """
-    own = own_logits(q, k, visible, -jnp.inf) if order == "own" else None
-    k = of_keys(k, visible)
-    weights, shift = exponentials(q, k, own, shown(visible, len(k)), order)
-    totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
-    if own is None:
-        return UndividedSoftmax(weights, totals, 1 / totals)
-    own = jnp.exp(own - shift)
-    return UndividedSoftmax(weights, totals + own, 1 / (totals + own), own)
-
-
-@jax.custom_jvp
-def over(a, b, inverse):
-    return a * inverse
-
-
-@over.defjvp
-def _over_jvp(primals, tangents):
-    a, b, inverse = primals
-    da, db, _ = tangents
-    out = a * inverse
-    return out, (da - out * db) / b
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(4,))
-def exponentials(
-    q: Float[Array, "T k"],
-    k: Float[Array, "K k"],
-    own: Float[Array, "T 1"] | None,
-    seen: Bool[Array, " K"] | None,
-    order: str,
-) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
-    """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
-
-    On a CPU, the shift is 0 if exp and its sums cannot overflow without, and XLA computes few
-    channels and exp in one loop, because what a branch takes and returns are whole arrays.
-    """
-
-    products = channel_by_channel if q.shape[1] < NARROW else inner_products
-
-    def logits(q: jax.Array, k: jax.Array) -> jax.Array:
-        return hide(products(q, k), seen, order, -jnp.inf)
-
-    def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        made = logits(q, k)
-        largest = jnp.max(made, axis=-1, keepdims=True)
-        shift = largest if own is None else jnp.maximum(largest, own)
-        return jnp.exp(made - shift), shift
-
-    def plain(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jnp.exp(logits(q, k)), jnp.zeros((len(q), 1), q.dtype)
-
-    def cheapest(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jax.lax.cond(in_range(q, k), plain, shifted, q, k)
-
-    return jax.lax.platform_dependent(q, k, cpu=cheapest, default=shifted)
-
-
-@exponentials.defjvp
-def _exponentials_jvp(order, primals, tangents):
-    (q, k, *_), (dq, dk, *_) = primals, tangents
-    weights, shift = exponentials(*primals, order)
-    slope = weights * (inner_products(dq, k) + inner_products(q, dk))
-    return (weights, shift), (slope, jnp.zeros_like(shift))
-
-
-def inner_products(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
-    """All <q_i, k_j>."""
-    # XLA's products on a CPU are slow for an odd number of channels
-    q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
-    return matmul(q, k.T)
-
-
-def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
-    """All <q_i, k_j> as sums, which XLA fuses with what uses them."""
-    terms = [q[:, c, None] * k[None, :, c] for c in range(q.shape[1])]
-    return sum(terms[1:], terms[0])
-
-
-def in_range(q: jax.Array, k: jax.Array) -> Bool[Array, ""]:
-    """Whether exp of all <q_i, k_j> leaves half of the exponents to sums and to values.
-
-    The bound on the logits is that of Cauchy and Schwarz.
-    """
-    bound = jnp.max(jnp.sum(q * q, axis=-1)) * jnp.max(jnp.sum(k * k, axis=-1))
-    return everywhere(bound < float(np.log(float(jnp.finfo(q.dtype).max)) / 2) ** 2)
-
-
-def own_logits(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, fill: float
-) -> Float[Array, "T 1"]:
-    """The logits <q_i, k_i> of hidden tokens, which read themselves; `fill` at visible tokens."""
-    own = jnp.sum(q * k, axis=-1, keepdims=True)
-    return jnp.where(mask_of(visible)[:, None], fill, own)
-
-
 def pattern(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
@@ -274,43 +144,7 @@ def pattern(
         weights = hide(weights, seen, spec.order, 0.0)
         own = own_logits(q, k, visible, 0.0) if spec.order == "own" else None
     else:
-        weights, _, scale, own = undivided_softmax(q, k, visible, spec.order)
-        weights = jnp.pad(weights * scale, ((0, 0), (0, len(k) - weights.shape[1])))
-        own = None if own is None else own * scale
+        weights, totals, _, own = undivided_softmax(q, k, visible, spec.order)
+        weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
+        own = None if own is None else own / totals
     return weights if own is None else weights + jnp.diag(own[:, 0])
-
-
-def hide(pairs: jax.Array, seen: Any, order: str, fill: float) -> jax.Array:
-    """Set the entries [T, K] of the keys that a query does not read to `fill`."""
-    tokens, keys = pairs.shape
-    if seen is not None:
-        pairs = jnp.where(seen[None], pairs, fill)
-    if order:
-        last = -1 if order == "exclusive" else 0
-        earlier = jnp.tri(tokens, keys, k=last, dtype=bool).at[0, 0].set(True)
-        pairs = jnp.where(earlier, pairs, fill)
-    return pairs
-
-
-def shown(visible: Visible, keys: int) -> jax.Array | np.ndarray | None:
-    """Which of the first tokens can be read as keys [K]; None if it is known that all can."""
-    mask = mask_of(visible)[:keys]
-    return None if isinstance(mask, np.ndarray) and mask.all() else mask
-
-
-def of_keys(values: jax.Array, visible: Visible) -> jax.Array:
-    """The tokens up to the last one that can be a key, with zeros at hidden tokens."""
-    if not isinstance(visible, np.ndarray):
-        return zero_hidden(values, visible)
-    keys = int(np.max(np.flatnonzero(visible))) + 1
-    return values[:keys] if visible[:keys].all() else zero_hidden(values, visible)[:keys]
-
-
-def mask_of(visible: Visible) -> jax.Array | np.ndarray:
-    return visible.visible if isinstance(visible, DividedTokens) else visible
-
-
-def zero_hidden(values: jax.Array, visible: Visible) -> jax.Array:
-    """Set hidden tokens to zero, so that a NaN at a hidden token does not spread."""
-    visible = mask_of(visible)
-    return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

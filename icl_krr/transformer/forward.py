@@ -13,7 +13,6 @@ from ..devices import in_order
 from ..fields import similar
 from ..residual import Stream
 from ..residual.tokens import DividedTokens, without_aggregator
-from .attention import UndividedSoftmax, Visible
 from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .sublayers import (
     activate,
@@ -26,6 +25,8 @@ from .sublayers import (
     written_by_heads,
 )
 from .tying import carried_slots, erased_slots, erases, known_zeros, split_steps
+from .undivided_softmax import UndividedSoftmax
+from .visible import Visible
 from .weights import Block, Spec, Transformer, with_patterns
 
 

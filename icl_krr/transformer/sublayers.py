@@ -14,20 +14,12 @@ from ..fields import unknown
 from ..numerics import matmul, reciprocal
 from ..residual import Stream
 from ..residual.reads import read_together
-from .attention import (
-    UndividedSoftmax,
-    Visible,
-    attend,
-    mask_of,
-    of_keys,
-    pattern,
-    total,
-    undivided_softmax,
-    zero_hidden,
-)
+from .attention import attend, pattern, total
 from .hook_points import HookPoints
 from .tiled_attention import uses_tiles
 from .tying import constant_heads, is_mean
+from .undivided_softmax import UndividedSoftmax, undivided_softmax
+from .visible import Visible, mask_of, of_keys, zero_hidden
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit
 
 ACTIVATIONS = {

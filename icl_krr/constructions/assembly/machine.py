@@ -237,14 +237,9 @@ class Machine(Recorder, ABC):
         patterns: dict[str, Heads] = {}
         if self.spec.attention == "softmax":  # linear attention forms no patterns
             patterns, (first, blocks) = name_patterns(first, blocks)
+        blocks, further = jax.tree.map(of_all_steps, blocks), dict(readouts)
         weights = Weights(
-            embedding=self.embedding,
-            steps=jax.tree.map(of_all_steps, blocks),
-            readout=readout,
-            prologue=first,
-            positions=self.positions,
-            readouts=dict(readouts),
-            patterns=patterns,
+            self.embedding, blocks, readout, first, self.positions, {}, further, patterns
         )
         weights = jax.tree.map(lambda weight: as_jax(weight.astype(self.dtype)), weights)
         return Transformer(weights, self.spec, self.layout, steps, self.problem)

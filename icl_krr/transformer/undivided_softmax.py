@@ -1,0 +1,144 @@
+"""Softmax of one head whose pattern is computed as a whole."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..numerics import matmul
+from .tiled_attention import everywhere
+from .visible import Visible, hide, mask_of, of_keys, shown
+
+NARROW = 8
+"""With fewer channels, XLA on a CPU computes sums of products faster than matrix products."""
+
+
+class UndividedSoftmax(NamedTuple):
+    """Numerator exp(logits - shift) and denominator of a softmax: row sums, and one over these.
+
+    With `own`, the weights of hidden tokens for themselves, the sums include these.
+    """
+
+    weights: Float[Array, "T K"]
+    totals: Float[Array, "T 1"]
+    inverse: Float[Array, "T 1"]
+    own: Float[Array, "T 1"] | None = None
+
+    def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
+        """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
+        sums = matmul(self.weights, of_keys(v, visible))
+        sums = sums if self.own is None else sums + self.own * v
+        return quotient(sums, self.totals, self.inverse)
+
+
+def undivided_softmax(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, order: str
+) -> UndividedSoftmax:
+    """The softmax of <q_i, k_j> over the visible keys j.
+
+    The result can be applied to any number of values. Every token must have at least one key: the
+    first token must be visible, or the `order` be "own".
+    """
+    own = own_logits(q, k, visible, -jnp.inf) if order == "own" else None
+    k = of_keys(k, visible)
+    weights, shift = exponentials(q, k, own, shown(visible, len(k)), order)
+    totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
+    if own is not None:
+        own = jnp.exp(own - shift)
+        totals += own
+    return UndividedSoftmax(weights, totals, 1 / totals, own)
+
+
+@jax.custom_jvp
+def quotient(a: jax.Array, b: jax.Array, inverse: jax.Array) -> jax.Array:
+    """a / b for a known 1 / b.
+
+    The derivative divides, so that XLA does not fuse all that leads to it into the outer products
+    [T, K] of a gradient, which would take ten times as long.
+    """
+    return a * inverse
+
+
+@quotient.defjvp
+def _quotient_jvp(primals, tangents):
+    (a, b, inverse), (da, db, _) = primals, tangents
+    out = a * inverse
+    return out, (da - out * db) / b
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(4,))
+def exponentials(
+    q: Float[Array, "T k"],
+    k: Float[Array, "K k"],
+    own: Float[Array, "T 1"] | None,
+    seen: Bool[Array, " K"] | None,
+    order: str,
+) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
+    """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
+
+    On a CPU, the shift is 0 if exp and its sums cannot overflow without, and XLA computes logits of
+    few channels and exp in one loop, because what a branch takes and returns are whole arrays.
+    """
+    products = channel_by_channel if q.shape[1] < NARROW else inner_products
+
+    def logits(q: jax.Array, k: jax.Array) -> jax.Array:
+        return hide(products(q, k), seen, order, -jnp.inf)
+
+    def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        made = logits(q, k)
+        largest = jnp.max(made, axis=-1, keepdims=True)
+        shift = largest if own is None else jnp.maximum(largest, own)
+        return jnp.exp(made - shift), shift
+
+    def plain(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.exp(logits(q, k)), jnp.zeros((len(q), 1), q.dtype)
+
+    def cheapest(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.lax.cond(in_range(q, k, own), plain, shifted, q, k)
+
+    return jax.lax.platform_dependent(q, k, cpu=cheapest, default=shifted)
+
+
+@exponentials.defjvp
+def _exponentials_jvp(order, primals, tangents):
+    (q, k, *_), (dq, dk, *_) = primals, tangents
+    weights, shift = exponentials(*primals, order)
+    slope = weights * (inner_products(dq, k) + inner_products(q, dk))
+    return (weights, shift), (slope, jnp.zeros_like(shift))
+
+
+def inner_products(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
+    """All <q_i, k_j>."""
+    # XLA's products on a CPU are slow for an odd number of channels
+    q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
+    return matmul(q, k.T)
+
+
+def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[Array, "T K"]:
+    """All <q_i, k_j> as sums, which XLA fuses with what uses them."""
+    terms = [q[:, c, None] * k[None, :, c] for c in range(q.shape[1])]
+    return sum(terms[1:], terms[0])
+
+
+def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, ""]:
+    """Whether exp of all <q_i, k_j> and `own` leaves half of the exponents to sums and to values.
+
+    The bound on <q_i, k_j> is that of Cauchy and Schwarz.
+    """
+    most = float(np.log(float(jnp.finfo(q.dtype).max))) / 2
+    bound = jnp.max(jnp.sum(q * q, axis=-1)) * jnp.max(jnp.sum(k * k, axis=-1))
+    small = bound < most**2
+    return everywhere(small if own is None else small & (jnp.max(own) < most))
+
+
+def own_logits(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, fill: float
+) -> Float[Array, "T 1"]:
+    """The logits <q_i, k_i> of hidden tokens, which read themselves; `fill` at visible tokens."""
+    own = jnp.sum(q * k, axis=-1, keepdims=True)
+    return jnp.where(mask_of(visible)[:, None], fill, own)
