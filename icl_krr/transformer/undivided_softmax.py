@@ -126,11 +126,11 @@ def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[
 
 
 def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, ""]:
-    """Whether exp of all <q_i, k_j> and `own` leaves half of the exponents to sums and to values.
+    """Whether exp of all <q_i, k_j> and `own` is so small that values up to 1e25 have finite sums.
 
-    The bound on <q_i, k_j> is that of Cauchy and Schwarz.
+    The bound on <q_i, k_j> is that of Cauchy and Schwarz. In float64, values may be up to 1e225.
     """
-    most = float(np.log(float(jnp.finfo(q.dtype).max))) / 2
+    most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
     bound = jnp.max(jnp.sum(q * q, axis=-1)) * jnp.max(jnp.sum(k * k, axis=-1))
     small = bound < most**2
     return everywhere(small if own is None else small & (jnp.max(own) < most))
