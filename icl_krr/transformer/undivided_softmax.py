@@ -131,9 +131,16 @@ def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, "
     The bound on <q_i, k_j> is that of Cauchy and Schwarz. In float64, values may be up to 1e225.
     """
     most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
-    bound = jnp.max(jnp.sum(q * q, axis=-1)) * jnp.max(jnp.sum(k * k, axis=-1))
-    small = bound < most**2
+    small = largest_square(q) * largest_square(k) < most**2
     return everywhere(small if own is None else small & (jnp.max(own) < most))
+
+
+def largest_square(rows: Float[Array, "T k"]) -> Float[Array, ""]:
+    """The largest |row|^2."""
+    if rows.shape[1] >= NARROW:
+        return jnp.max(jnp.sum(rows * rows, axis=-1))
+    squares = [rows[:, c] ** 2 for c in range(rows.shape[1])]
+    return jnp.max(sum(squares[1:], squares[0]))
 
 
 def own_logits(
