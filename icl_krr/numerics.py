@@ -9,6 +9,9 @@ from jax.typing import DTypeLike
 
 from . import capacity
 
+NARROW = 8
+"""With fewer columns or channels, XLA on a CPU is faster at products one by one than together."""
+
 
 def matmul(a: jax.Array | np.ndarray, b: jax.Array | np.ndarray) -> jax.Array:
     """Compute a @ b at full precision.
@@ -23,6 +26,20 @@ def matmul(a: jax.Array | np.ndarray, b: jax.Array | np.ndarray) -> jax.Array:
     if jnp.ndim(b) == 2:
         capacity.check("matrix product", jnp.size(a) // b.shape[0] * b.shape[1], a)
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
+def times_columns(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Compute a @ b at full precision, and column by column where b has few.
+
+    XLA on a CPU multiplies a matrix by one column two to three times as fast as by two to four.
+
+    >>> import jax.numpy as jnp
+    >>> times_columns(jnp.ones((1, 2)), jnp.ones((2, 3))).tolist()
+    [[2.0, 2.0, 2.0]]
+    """
+    if b.shape[1] >= NARROW:
+        return matmul(a, b)
+    return jnp.stack([matmul(a, column) for column in b.T], axis=1)
 
 
 def as_one(*parts: jax.Array) -> tuple[jax.Array, ...]:

@@ -10,12 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..numerics import matmul
+from ..numerics import NARROW, matmul, times_columns
 from .tiled_attention import everywhere
 from .visible import Visible, hide, mask_of, of_keys, shown
-
-NARROW = 8
-"""With fewer channels, XLA on a CPU computes sums of products faster than matrix products."""
 
 
 class UndividedSoftmax(NamedTuple):
@@ -31,7 +28,7 @@ class UndividedSoftmax(NamedTuple):
 
     def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
         """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
-        sums = matmul(self.weights, of_keys(v, visible))
+        sums = times_columns(self.weights, of_keys(v, visible))
         sums = sums if self.own is None else sums + self.own * v
         return quotient(sums, self.totals, self.inverse)
 
