@@ -10,7 +10,7 @@ import numpy as np
 from .. import capacity, solvers, theory
 from ..catalogue import SOLVERS, load, name_of
 from ..kernels import Kernel
-from ..probes import check
+from ..probes.check import check, slots_read
 from ..status import TOLERANCE
 from ..tasks import Task, system
 from ..transformer import run_with_cache
@@ -69,8 +69,8 @@ def run(
         steps, reason, most = steps_needed(config.solver, kernel, task, ridge, best)
     model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
-    slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
-    _, cache = run_with_cache(model, task, names=slots)
+    slots = slots_read(model)  # one program for this run and that of the check
+    _, cache = run_with_cache(model, task.replace(y_query=None), names=slots)
     status = None if model.problem is None else check(model, task)
     size = norm(best)
 

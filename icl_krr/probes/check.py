@@ -77,14 +77,18 @@ def check(
         given = kernels, known.ridge, known.sharpness, task, cache["prediction"], weights
     else:
         check_system(known.kernel, task, known.ridge, matrices=DOUBLE)
-        states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
-        slots = [name for name in states if name.startswith(READ)]
-        _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
+        _, cache = run_with_cache(model, task, names=slots_read(model))
         measure = partial(compare, any_size=degrees(model) is not None)
         given = known.kernel, known.ridge, task, cache.slots
     steps = model.steps if has_solver(model) else 0
     about = {"steps": steps, "spectrum": model.takes("spectrum"), "model": True}
     return in_float64(partial(measure, **about), *given)
+
+
+def slots_read(model: Transformer) -> tuple[str, ...]:
+    """The slots that `check` reads; a caller that keeps the same ones shares its program."""
+    states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
+    return (*(name for name in states if name.startswith(READ)), "prediction")
 
 
 def has_solver(model: Transformer) -> bool:
