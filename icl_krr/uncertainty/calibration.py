@@ -97,7 +97,7 @@ def coverage(
     if by_task:
         error = scipy.stats.sem(inside.reshape(len(inside), -1).mean(1))
         count = min(count, fraction * (1 - fraction) / error**2) if error > 0 else count
-    z = float(scipy.stats.norm.isf((1 - CONFIDENCE) / 2))
+    z = -float(scipy.special.ndtri((1 - CONFIDENCE) / 2))
     centre = (fraction + z**2 / (2 * count)) / (1 + z**2 / count)
     width = z * np.sqrt(fraction * (1 - fraction) / count + (z / (2 * count)) ** 2)
     half = float(width) / (1 + z**2 / count)
