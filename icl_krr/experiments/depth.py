@@ -69,8 +69,8 @@ def run(
         steps, reason, most = steps_needed(config.solver, kernel, task, ridge, best)
     model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
-    slots = slots_read(model)  # one program for this run and that of the check
-    _, cache = run_with_cache(model, task.replace(y_query=None), names=slots)
+    slots = slots_read(model, task)  # one program for this run and that of the check
+    _, cache = run_with_cache(model, task, names=slots)
     status = None if model.problem is None else check(model, task)
     size = norm(best)
 
