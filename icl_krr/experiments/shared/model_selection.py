@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -70,6 +71,7 @@ def subsample(task: Task, method: str) -> Task:
     return Task(x[rows], y[rows], x_query)
 
 
+@partial(jax.jit, static_argnames="family")
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     """17 bandwidths around the value at which logits have size 1, the grid before it grows."""
     return family.bandwidths(task.x, task.mask)
@@ -86,7 +88,7 @@ def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
 
 def computable(kernel: Kernel, task: Task) -> bool:
     """Whether no kernel value is above `LARGEST`."""
-    return bool(sizes(kernel, task)[1] <= LARGEST)
+    return float(sizes(kernel, task)[1]) <= LARGEST
 
 
 def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
@@ -193,7 +195,7 @@ def choose(
 
 
 def typical_bandwidth(family: type[Kernel], task: Task) -> float:
-    return float(bandwidths(family, task)[BANDWIDTHS["float64"].reach])
+    return float(np.asarray(bandwidths(family, task))[BANDWIDTHS["float64"].reach])
 
 
 def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
