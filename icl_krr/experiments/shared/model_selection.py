@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -71,7 +70,7 @@ def subsample(task: Task, method: str) -> Task:
     return Task(x[rows], y[rows], x_query)
 
 
-@partial(jax.jit, static_argnames="family")
+@jax.jit(static_argnames="family")
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     """17 bandwidths around the value at which logits have size 1, the grid before it grows."""
     return family.bandwidths(task.x, task.mask)
@@ -80,10 +79,9 @@ def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
 @jax.jit
 def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
     """tr K / n, or 1 if it is 0, and the largest k(x, x) of supports and queries."""
-    on = jnp.where(kept(task), kernel.diagonal(task.x), 0)
+    on, asked = jnp.where(kept(task), kernel.diagonal(task.x), 0), kernel.diagonal(task.x_query)
     unit = jnp.sum(on) / task.num_supports
-    most = jnp.max(jnp.concatenate([on, kernel.diagonal(task.x_query)]))
-    return jnp.where(unit > 0, unit, 1), most
+    return jnp.where(unit > 0, unit, 1), jnp.max(jnp.concatenate([on, asked]))
 
 
 def computable(kernel: Kernel, task: Task) -> bool:
