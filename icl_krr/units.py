@@ -26,9 +26,10 @@ def unit_of(y: jax.Array, axis: int | None = None) -> jax.Array:
     size = jnp.max(jnp.abs(jax.lax.stop_gradient(y)), axis=axis, initial=0)
     info = jnp.finfo(y.dtype)
     extreme = jnp.isfinite(size) & (size > 0) & ((size < 1 / ORDINARY) | (size > ORDINARY))
-    _, exponent = jnp.frexp(jnp.where(extreme, size, 1))
-    power = jnp.clip(exponent - 1, info.minexp, -info.minexp)  # or its reciprocal rounds to 0
-    return jnp.where(extreme, jnp.ldexp(jnp.ones((), y.dtype), power), 1)
+    size = jnp.clip(size, info.tiny, 1 / info.tiny)  # or the reciprocal rounds to 0
+    bits = jax.lax.bitcast_convert_type(size, f"uint{info.bits}")
+    power = jax.lax.bitcast_convert_type(bits >> info.nmant << info.nmant, y.dtype)
+    return jnp.where(extreme, power, 1)
 
 
 def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *others: Any) -> Any:

@@ -109,10 +109,11 @@ def test_a_solver_prints_a_table(table, capsys, solver):
 
 
 @pytest.mark.slow
-def test_demo_writes_its_files(tmp_path, capsys, monkeypatch):
+def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     monkeypatch.setenv("COLUMNS", "80")
     out = tmp_path / "deep" / "demo"
     assert cli.main(["demo", "--out", str(out), "--steps", "3", "--seed", "1"]) == 0
+    assert len(programs) <= 30, programs  # 58 before
     printed = capsys.readouterr().out
     assert printed.count("┏") == 2  # a table for each task, with all columns
     for word in ("gap to", "bound", "zero", "mean", "exact", "d_eff", "cond", "float32"):

@@ -289,7 +289,7 @@ def page_of(tmp_path, make):
         return make()
 
     with suppress(KeyboardInterrupt):
-        make_page(tmp_path, [Part("claims", part)])
+        make_page(tmp_path, [Part("claims", 1, part)])
     return seen[0], path.read_text()
 
 

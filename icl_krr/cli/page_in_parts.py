@@ -53,9 +53,10 @@ WORDS = (
 
 
 class Part(NamedTuple):
-    """A part of the page that is computed: what it shows, and how it is made."""
+    """A part of the page that is computed: what it shows, its cost, and how it is made."""
 
     title: str
+    cost: int  # CPU seconds, about, with nothing compiled before
     make: Callable[[Show], Section]
 
 
@@ -84,7 +85,7 @@ def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
         save()
         print(
             f"wrote {path} with what is ready; {len(missing)} parts follow, each as soon as it is "
-            "ready",
+            f"ready, in about {sum(part.cost for _, part in missing)} CPU seconds",
             file=sys.stderr,
         )
         bars = [progress.add_task(part.title, start=False, total=1) for _, part in missing]

@@ -10,7 +10,7 @@ import numpy as np
 from .. import capacity, solvers, theory
 from ..catalogue import SOLVERS, load, name_of
 from ..kernels import Kernel
-from ..probes import check
+from ..probes.check import check, slots_read
 from ..status import TOLERANCE
 from ..tasks import Task, system
 from ..transformer import run_with_cache
@@ -69,15 +69,16 @@ def run(
         steps, reason, most = steps_needed(config.solver, kernel, task, ridge, best)
     model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
-    slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
+    slots = slots_read(model, task)  # one program for this run and that of the check
     _, cache = run_with_cache(model, task, names=slots)
     status = None if model.problem is None else check(model, task)
     size = norm(best)
+    truth = None if task.y_query is None else np.asarray(task.y_query)
 
     def row(
         predictor: str, step: int, blocks: int, f: np.ndarray, oracle: np.ndarray | None = None
     ) -> Row:
-        error = np.nan if task.y_query is None else norm(f - task.y_query) / np.sqrt(f.size)
+        error = np.nan if truth is None else norm(f - truth) / np.sqrt(f.size)
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
@@ -97,7 +98,7 @@ def run(
         )
         for t, f in enumerate(predictions)
     ]
-    mean = np.broadcast_to(np.mean(task.y, axis=0), best.shape)
+    mean = np.broadcast_to(np.mean(np.asarray(task.y), axis=0), best.shape)
     baseline = {"zero": np.zeros_like(mean), "mean": mean, "nadaraya_watson": smooth, "exact": best}
     baselines = [row(name, 0, 0, values) for name, values in baseline.items()]
     widths = bandwidth(kernel)
@@ -162,9 +163,9 @@ def steps_needed(
     for most in MOST_STEPS[str(task.x.dtype)]:
         model = build_model(solver, kernel, task, ridge, most)
         _, cache = run_with_cache(model, task, names=("prediction",))
-        gaps = np.abs(np.asarray(cache["prediction"][1:]) - best).reshape(most, -1).max(axis=1)
+        gaps = np.abs(np.asarray(cache["prediction"])[1:] - best).reshape(most, -1).max(axis=1)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(task.y).max())
+        near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(np.asarray(task.y)).max())
         if near.any():
             return 1 + int(np.argmax(near)), "converged", most
         nearest = 1 + int(np.argmin(gaps))

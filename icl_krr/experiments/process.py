@@ -11,6 +11,7 @@ from .. import solvers
 from ..constructions import prefix_posterior
 from ..kernels import Kernel
 from ..sketches import featured
+from ..solvers.algebra import check_system
 from ..tasks import Task
 from ..transformer import predictive
 from ..uncertainty import Predictive
@@ -118,12 +119,12 @@ def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: 
 
 def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -> Process:
     """The process by exact regression in float64; NaN if its rounding errors are too large."""
-    x, y, x_query = parts
+    y = parts[1]
     with jax.enable_x64(True):
-        best = solvers.exact(kernel, Task(*parts), ridge=ridge)
-        # for y = 0, the status is that of the variance alone
-        spread = solvers.posterior(kernel, Task(x, 0 * y, x_query), ridge=ridge)
-        on, prior = (np.asarray(kernel.diagonal(at)) for at in (x, x_query))
+        task = Task(*parts)
+        check_system(kernel, task, ridge, matrices=3)  # inside of a program, nothing is checked
+        best, spread, *diagonals = regression(kernel, task, ridge)
+    on, prior = map(np.asarray, diagonals)
     mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, spread.variance))
     gaps = float(best.status.gap), float(spread.status.gap)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0
@@ -141,6 +142,15 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
         return exact._replace(error=error)
     lost: Any = {name: np.full_like(getattr(exact, name), np.nan) for name in Process._fields[:5]}
     return exact._replace(**lost, source="nothing, because float64 has too few digits")
+
+
+@jax.jit
+def regression(kernel: Kernel, task: Task, ridge: float) -> tuple:
+    """Exact regression, its variance, and k(x, x): one program, which factorises A once."""
+    best = solvers.exact(kernel, task, ridge=ridge)
+    # for y = 0, the status is that of the variance alone
+    spread = solvers.posterior(kernel, task.replace(y=0 * task.y), ridge=ridge)
+    return best, spread, kernel.diagonal(task.x), kernel.diagonal(task.x_query)
 
 
 def transformed(

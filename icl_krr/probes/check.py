@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, check_pairs
+from ..residual import num_tokens
 from ..rounding import in_float64
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
@@ -17,7 +18,7 @@ from ..solvers.bayesian_average import of_average
 from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, run_with_cache
-from ..transformer.admission import check_compatible
+from ..transformer.admission import SMALL_RUN, check_compatible
 from ..transformer.degrees import degrees
 
 
@@ -77,14 +78,22 @@ def check(
         given = kernels, known.ridge, known.sharpness, task, cache["prediction"], weights
     else:
         check_system(known.kernel, task, known.ridge, matrices=DOUBLE)
-        states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
-        slots = [name for name in states if name.startswith(READ)]
-        _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
+        _, cache = run_with_cache(model, task, names=slots_read(model, task))
         measure = partial(compare, any_size=degrees(model) is not None)
         given = known.kernel, known.ridge, task, cache.slots
     steps = model.steps if has_solver(model) else 0
     about = {"steps": steps, "spectrum": model.takes("spectrum"), "model": True}
     return in_float64(partial(measure, **about), *given)
+
+
+def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
+    """The slots that `check` keeps: all states, as `run_with_cache` does, so that one program is
+    compiled for both; if they are large, only those that it reads."""
+    states = [slot for slot in model.layout.slots if slot.kind == "state"]
+    numbers = (model.steps + 1) * num_tokens(task, model.spec.tokens) * task.num_outputs
+    if numbers * model.layout.width * task.x.dtype.itemsize > SMALL_RUN:
+        states = [slot for slot in states if slot.name.startswith(READ)]
+    return (*(slot.name for slot in states), "prediction")
 
 
 def has_solver(model: Transformer) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -160,6 +161,8 @@ def admit(
             "model must be causal to predict along the supports, got causal=False; use a causal "
             "construction, such as delta_rule, or build the model with causal=True"
         )
+    task = copy(task)  # `replace` would check it again, and take longer than the door
+    object.__setattr__(task, "y_query", None)  # one program for tasks with and without it
     place = placement(task, mesh) if stream is None else None
     if place is not None and not batch and (request.keep or request.hooks):
         raise ValueError(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ...experiments.explorer import Explored
 
 TRAINED = "gp-encoder"
+SLIDERS, STREAMS, IDENTIFICATION, CLAIMS = 15, 10, 90, 150
+"""CPU seconds that the parts take, as measured on two cores with an empty cache of programs."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Report(Command):
     patterns, the solver that a trained model runs, and verdicts on published claims. The page
     shows the results in the folders RUN without computing them again. If the folders contain
     no identification or no claims, the command computes the missing results on fewer tasks and
-    seeds. It writes the page with what is ready first, and then adds each part that takes long."""
+    seeds, in about 5 CPU minutes. It writes the page with what is ready first, and then adds each
+    part that takes long."""
 
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="[RUN ...]")]] = ()
     """Folders written by verify, identify, sweep or train, or names of trained models
@@ -52,10 +55,13 @@ def run(settings: Report) -> int:
     grid: list[Explored] = []
     parts = [
         computed.Part(
-            "sliders over constructed transformers", lambda show: computed.sliders(seed, grid, show)
+            "sliders over constructed transformers",
+            SLIDERS,
+            lambda show: computed.sliders(seed, grid, show),
         ),
         computed.Part(
             f"residual streams and attention patterns of {named}",
+            STREAMS,
             lambda show: computed.streams_section(model, named, seed),
         ),
         *folders.training_sections(model, named, folder_of(where)),
@@ -63,13 +69,14 @@ def run(settings: Report) -> int:
         if sources.identification
         else computed.Part(
             f"identification of {named}",
+            IDENTIFICATION,
             lambda show: computed.small_identification(model, named, seed, meta, show),
         ),
         *(folders.sweep_section(*pair) for pair in enumerate(sources.sweeps)),
         folders.claims_section(sources.claims)
         if sources.claims
         else computed.Part(
-            "claims, quick run", lambda show: computed.quick_claims(seed, meta, show)
+            "claims, quick run", CLAIMS, lambda show: computed.quick_claims(seed, meta, show)
         ),
         pages.Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
     ]

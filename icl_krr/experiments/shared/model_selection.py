@@ -70,6 +70,7 @@ def subsample(task: Task, method: str) -> Task:
     return Task(x[rows], y[rows], x_query)
 
 
+@jax.jit(static_argnames="family")
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     """17 bandwidths around the value at which logits have size 1, the grid before it grows."""
     return family.bandwidths(task.x, task.mask)
@@ -78,15 +79,14 @@ def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
 @jax.jit
 def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
     """tr K / n, or 1 if it is 0, and the largest k(x, x) of supports and queries."""
-    on = jnp.where(kept(task), kernel.diagonal(task.x), 0)
+    on, asked = jnp.where(kept(task), kernel.diagonal(task.x), 0), kernel.diagonal(task.x_query)
     unit = jnp.sum(on) / task.num_supports
-    most = jnp.max(jnp.concatenate([on, kernel.diagonal(task.x_query)]))
-    return jnp.where(unit > 0, unit, 1), most
+    return jnp.where(unit > 0, unit, 1), jnp.max(jnp.concatenate([on, asked]))
 
 
 def computable(kernel: Kernel, task: Task) -> bool:
     """Whether no kernel value is above `LARGEST`."""
-    return bool(sizes(kernel, task)[1] <= LARGEST)
+    return float(sizes(kernel, task)[1]) <= LARGEST
 
 
 def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
@@ -193,7 +193,7 @@ def choose(
 
 
 def typical_bandwidth(family: type[Kernel], task: Task) -> float:
-    return float(bandwidths(family, task)[BANDWIDTHS["float64"].reach])
+    return float(np.asarray(bandwidths(family, task))[BANDWIDTHS["float64"].reach])
 
 
 def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
