@@ -64,14 +64,17 @@ def attend(
         return mixed + own_logits(q, k, visible, 0.0) * v if spec.order == "own" else mixed
     all_k, all_v = k, v
     k = zero_hidden(k, visible)
-    if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1:
-        if len(q) > LONG:
-            state = apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
-        else:
-            state = jnp.sum(k * zero_hidden(v, visible), axis=0, keepdims=True)
+    if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
+        state = apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
         return q * total(state, visible)
     v = zero_hidden(v, visible)
     if spec.attention == "linear":
+        if v.shape[1] < 8 and len(q) <= LONG:
+            if k.shape[1] == 1:
+                return q * total(jax.vmap(sum_of_few, 1)(k * v)[None], visible)
+            state = jnp.stack([matmul(column, k) for column in v.T], axis=1)
+            state = total(state, visible)
+            return jnp.stack([matmul(q, column) for column in state.T], axis=1)
         # the narrower factor is the one that is transposed
         state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
         return matmul(q, total(state, visible))
@@ -147,6 +150,22 @@ def apart(total: jax.Array) -> jax.Array:
     """
     dtype = jnp.finfo(total.dtype)
     return jax.lax.reduce_precision(total, dtype.nexp, dtype.nmant)
+
+
+@jax.custom_jvp
+def sum_of_few(numbers: Float[Array, " T"]) -> Float[Array, ""]:
+    """The sum of up to `LONG` numbers: XLA on a CPU adds slices as vectors, a sum one by one.
+
+    It hands sums of more than 4096 numbers in all tasks to a library, which is slower still.
+    """
+    lanes = max(8, len(numbers) // 16)
+    numbers = jnp.pad(apart(numbers), (0, -len(numbers) % lanes))
+    return jnp.sum(sum(jnp.split(numbers, len(numbers) // lanes)))
+
+
+@sum_of_few.defjvp
+def _sum_of_few_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    return sum_of_few(*primals), jnp.sum(*tangents)
 
 
 def undivided_softmax(
