@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .. import devices
-from ..numerics import accumulator, matmul
+from ..numerics import accumulator, apart, matmul, sum_of_few
 from ..residual.tokens import DividedTokens
 from .ring_attention import ring_softmax
 from .tiled_attention import tiled_softmax, uses_tiles
@@ -140,32 +140,6 @@ def check_gate(visible: Visible, spec: Spec) -> None:
 def total(part: jax.Array, visible: Visible) -> jax.Array:
     """The sum over all tokens, of which this device may hold a part."""
     return devices.total(part, visible.axes) if isinstance(visible, DividedTokens) else part
-
-
-def apart(total: jax.Array) -> jax.Array:
-    """The same numbers, but XLA does not fuse their sum with what uses them.
-
-    On a CPU, such a fusion of [T, 1] takes five times as long as its parts, and XLA drops
-    `jax.lax.optimization_barrier` before it fuses.
-    """
-    dtype = jnp.finfo(total.dtype)
-    return jax.lax.reduce_precision(total, dtype.nexp, dtype.nmant)
-
-
-@jax.custom_jvp
-def sum_of_few(numbers: Float[Array, " T"]) -> Float[Array, ""]:
-    """The sum of up to `LONG` numbers: XLA on a CPU adds slices as vectors, a sum one by one.
-
-    It hands sums of more than 4096 numbers in all tasks to a library, which is slower still.
-    """
-    lanes = max(8, len(numbers) // 16)
-    numbers = jnp.pad(apart(numbers), (0, -len(numbers) % lanes))
-    return jnp.sum(sum(jnp.split(numbers, len(numbers) // lanes)))
-
-
-@sum_of_few.defjvp
-def _sum_of_few_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    return sum_of_few(*primals), jnp.sum(*tangents)
 
 
 def undivided_softmax(
