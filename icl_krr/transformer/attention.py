@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import devices
-from ..numerics import accumulator, matmul
+from ..numerics import NARROW, accumulator, apart, matmul, sum_of_few, times_columns
 from ..residual.tokens import DividedTokens
 from .ring_attention import ring_softmax
 from .tiled_attention import tiled_softmax, uses_tiles
@@ -37,22 +37,13 @@ def attend(
     divided = isinstance(visible, DividedTokens)
     if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
         return undivided_softmax(q, k, visible, spec.order)(v, visible)
-    if spec.attention == "linear" and spec.causal:
+    if spec.attention == "linear" and not spec.causal:
+        return linear(q, k, v, visible)
+    if spec.attention == "linear":
         mixed = linear_causal(q, k, v, visible, spec.order, log_gate)
         return mixed + own_logits(q, k, visible, 0.0) * v if spec.order == "own" else mixed
     all_k, all_v = k, v
-    k = zero_hidden(k, visible)
-    if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1:
-        if len(q) > LONG:
-            state = apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
-        else:
-            state = jnp.sum(k * zero_hidden(v, visible), axis=0, keepdims=True)
-        return q * total(state, visible)
-    v = zero_hidden(v, visible)
-    if spec.attention == "linear":
-        # the narrower factor is the one that is transposed
-        state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
-        return matmul(q, total(state, visible))
+    k, v = (zero_hidden(part, visible) for part in (k, v))
     if divided:
         mixed, log_total = ring_softmax(q, k, v, visible, spec.order)
     else:
@@ -61,6 +52,25 @@ def attend(
         own = jax.nn.sigmoid(own_logits(q, all_k, visible, -jnp.inf) - log_total[:, None])
         return mixed + own * (all_v - mixed)
     return mixed
+
+
+def linear(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], visible: Visible
+) -> Float[Array, "T d"]:
+    """Linear attention to all visible tokens, q (k^T v), in the way that XLA computes fastest."""
+    k, all_v = zero_hidden(k, visible), v
+    v = zero_hidden(v, visible)
+    if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
+        state = apart(jnp.sum(zero_hidden(k * all_v, visible), axis=0, keepdims=True))
+        return q * total(state, visible)
+    if v.shape[1] >= NARROW or len(q) > LONG:
+        # the narrower factor is the one that is transposed
+        state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
+        return matmul(q, total(state, visible))
+    if k.shape[1] == 1:
+        return q * total(jax.vmap(sum_of_few, 1)(k * v)[None], visible)
+    state = jnp.stack([matmul(column, k) for column in v.T], axis=1)
+    return times_columns(q, total(state, visible))
 
 
 def linear_causal(
@@ -115,16 +125,6 @@ def check_gate(visible: Visible, spec: Spec) -> None:
 def total(part: jax.Array, visible: Visible) -> jax.Array:
     """The sum over all tokens, of which this device may hold a part."""
     return devices.total(part, visible.axes) if isinstance(visible, DividedTokens) else part
-
-
-def apart(total: jax.Array) -> jax.Array:
-    """The same numbers, but XLA does not fuse their sum with what uses them.
-
-    On a CPU, such a fusion of [T, 1] takes five times as long as its parts, and XLA drops
-    `jax.lax.optimization_barrier` before it fuses.
-    """
-    dtype = jnp.finfo(total.dtype)
-    return jax.lax.reduce_precision(total, dtype.nexp, dtype.nmant)
 
 
 def pattern(
