@@ -17,8 +17,8 @@ from .samplers import Sampler, sample
 from .task import Task, check_axes, kept
 
 TOKENS = 2048
-"""Tokens in one chunk on a CPU. With more tokens, XLA hands each small operation to its thread
-pool, which costs more time than the operation takes."""
+"""Most tokens in one chunk on a CPU. With more, XLA divides small operations among its threads,
+which costs more time than the operations take."""
 
 
 def map_tasks(
@@ -106,13 +106,9 @@ def chunk_of(tasks: Task, chunk: int | None) -> int:
         return chunk
     if jax.default_backend() != "cpu":
         return tasks.x.shape[0]
-    return max(1, TOKENS // (1 + tasks.num_supports + tasks.num_queries))
-
-
-def even_chunk(tasks: Task) -> int:
-    """The whole batch, or a power of two, which divides most batches without a remainder."""
-    chunk = chunk_of(tasks, None)
-    return len(tasks.x) if chunk >= len(tasks.x) else 2 ** (chunk.bit_length() - 1)
+    most = max(1, TOKENS // (1 + tasks.num_supports + tasks.num_queries))
+    # a power of two divides most batches, and a remainder would need a second program
+    return len(tasks.x) if most >= len(tasks.x) else 2 ** (most.bit_length() - 1)
 
 
 def each_task(tasks: Task) -> list[Task]:

@@ -12,7 +12,7 @@ import optax
 from .. import checks
 from ..readable import readable
 from ..tasks import Sampler, Task, map_tasks
-from ..tasks.batches import check_batch, even_chunk, outline
+from ..tasks.batches import check_batch, outline
 from ..tasks.samplers import check_sampler
 from ..transformer import Transformer, predict, predict_along, predictive
 from ..transformer.read_outs import check_distribution
@@ -139,7 +139,7 @@ def error(
         losses = jnp.where(keep, of_targets(model, task, jnp.where(keep, y, 0)), 0)
         return jnp.sum(losses), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
-    sums, counts = map_tasks(of_task, tasks, model, chunk=even_chunk(tasks))
+    sums, counts = map_tasks(of_task, tasks, model)
     return jnp.sum(sums) / jnp.sum(counts)
 
 

@@ -17,10 +17,10 @@ from .. import capacity
 from ..devices import Placement
 from ..residual import Stream, num_tokens
 from ..tasks import Task
-from ..tasks.batches import own_part, placement
+from ..tasks.batches import chunk_of, own_part, placement
 from ..tasks.task import check_axes
 from .divided import evaluate_batch_divided, evaluate_divided
-from .evaluate import PREDICTION, Request, chunk_for, evaluate, evaluate_batch
+from .evaluate import PREDICTION, Request, evaluate, evaluate_batch
 from .footprint import how_to_need_less, least_numbers, most_numbers
 from .weights import Transformer, check_model
 
@@ -170,7 +170,7 @@ def admit(
             f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
             "jax.devices()[0]), or names= without points"
         )
-    together = chunk_for(model, task, chunk) if batch else None
+    together = chunk_of(task, chunk) if batch else None
     return Admission(model, task, request, place, together, stream)
 
 

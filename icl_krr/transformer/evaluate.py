@@ -13,7 +13,6 @@ from ..devices import Axes, with_automatic_axes
 from ..residual import Stream, embed, num_tokens
 from ..residual.tokens import keys_of, positions, slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
-from ..tasks.batches import chunk_of, even_chunk
 from ..units import in_units, in_units_plainly
 from .degrees import degrees_of_results, unit_of_task
 from .forward import forward
@@ -168,13 +167,6 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int, axes: Axes = ())
         # the gradient also recomputes each chunk, so that its memory does not grow with the batch
         one = jax.checkpoint(one, prevent_cse=False)
     return map_tasks(one, tasks, model, chunk=chunk)
-
-
-def chunk_for(model: Transformer, tasks: Task, chunk: int | None = None) -> int:
-    """The number of tasks at a time; smaller if the gradient stores all that a chunk computes."""
-    if chunk is None and stores_streams(model, tasks):
-        return even_chunk(tasks)
-    return chunk_of(tasks, chunk)
 
 
 def stores_streams(model: Transformer, tasks: Task) -> bool:
