@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..fields import unknown
-from ..numerics import matmul, reciprocal
+from ..numerics import NARROW, matmul, reciprocal
 from ..residual import Stream
 from ..residual.reads import read_together
 from .attention import attend, pattern, total
@@ -99,19 +99,23 @@ def written_by_heads(
     reads = [*heads.reads] if formed else []
     results = read_together([*reads, *(write.value for write in heads.writes)], stream)
     each = [split(result, heads.heads) for result in results]
-    values = each[len(reads) :]
-    v = jnp.concatenate(values, axis=-1)
-    if shown:
-        weights = hook_points(point, patterns(each[: len(reads)], visible, spec))
-        mixed = over_heads(partial(weigh, visible=visible, spec=spec))(weights, v)
-    else:
-        hook_points.seen.add(point)
+    formed_by, values = each[: len(reads)], each[len(reads) :]
+    hook_points.seen.add(point)
+    weights = hook_points(point, patterns(formed_by, visible, spec)) if shown else None
+
+    def mix(v: jax.Array) -> jax.Array:
+        if weights is not None:
+            return over_heads(partial(weigh, visible=visible, spec=spec))(weights, v)
         if known is not None:
-            mixed = over_heads(partial(UndividedSoftmax.__call__, visible=visible))(known, v)
-        elif is_mean(heads, spec):
-            mixed = mean(v, visible)
-        else:
-            mixed = attend_each(each[: len(reads)], v, visible, spec)
+            return over_heads(partial(UndividedSoftmax.__call__, visible=visible))(known, v)
+        if is_mean(heads, spec):
+            return mean(v, visible)
+        return attend_each(formed_by, v, visible, spec)
+
+    # products with few values are faster one by one; sums of several values are one operation
+    few = sum(value.shape[-1] for value in values) < NARROW and not is_mean(heads, spec)
+    parts = values if few else [jnp.concatenate(values, axis=-1)]
+    mixed = jnp.concatenate([mix(v) for v in parts], axis=-1)
     mixed = hook_points(f"heads.{j}.mixed", mixed)
     written: Stream = {}
     start = 0
