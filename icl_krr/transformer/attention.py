@@ -16,8 +16,8 @@ from .visible import Visible, hide, shown, zero_hidden
 from .weights import Spec
 
 LONG = 2048
-"""With more tokens, XLA on a CPU sums products of single channels faster if the products are masked
-and the sum is computed apart from what uses it. With fewer tokens, both cost time."""
+"""With more tokens, XLA on a CPU sums products of single channels faster if it has to select between
+product and sum, and to sum apart from what uses the sum. With fewer tokens, both cost time."""
 
 
 def attend(
@@ -62,7 +62,8 @@ def linear(
     v = zero_hidden(v, visible)
     if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
         state = apart(jnp.sum(zero_hidden(k * all_v, visible), axis=0, keepdims=True))
-        return q * total(state, visible)
+        # the same as the product, also for NaN, but its gradient sums what is selected
+        return jnp.where(q == q, q * total(state, visible), q)
     if v.shape[1] >= NARROW or len(q) > LONG:
         # the narrower factor is the one that is transposed
         state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
