@@ -14,6 +14,8 @@ from icl_krr.experiments import depth, depth_config
 from icl_krr.experiments.hyperparameters import FitConfig, builder
 from icl_krr.experiments.shared import model_selection
 from icl_krr.experiments.shared.build import solver_keywords
+from icl_krr.tasks import batches
+from icl_krr.tasks.batches import chunk_of
 from icl_krr.training import held_out
 
 
@@ -266,4 +268,8 @@ def test_chunks_are_as_large_as_asked(monkeypatch):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
     some = ik.predict_batch(model, tasks, chunk=3)
     assert relative(ik.predict_batch(model, tasks), some) < 1e-5
-    assert sizes == [3, 2048 // 66]
+    many = jax.eval_shape(lambda tasks: stacked(*[tasks] * 6), jax.tree.map(lambda x: x[0], tasks))
+    assert sizes == [3, 7]
+    assert chunk_of(many, None) == 6
+    monkeypatch.setattr(batches, "TOKENS", 5 * 66)
+    assert chunk_of(many, None) == 4

@@ -16,8 +16,8 @@ from .visible import Visible, hide, shown, zero_hidden
 from .weights import Spec
 
 LONG = 2048
-"""With more tokens, XLA on a CPU sums products of single channels faster if it has to select between
-product and sum, and to sum apart from what uses the sum. With fewer tokens, both cost time."""
+"""With more tokens, XLA on a CPU sums products of single channels faster if it has to select
+between product and sum, and to sum apart from what uses it. With fewer tokens, both cost time."""
 
 
 def attend(
