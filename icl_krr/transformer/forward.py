@@ -154,16 +154,15 @@ def run_block(
         written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
     stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
     inputs = normalise(block.mlp_norm, stream)
-    written = {}
+    written, rows = {}, of_one_row(inputs)
     # h - h is zero: a constant, which costs nothing. Points that somebody looks at show the -h
     erased = set() if hook_points.used else erased_slots(block)
     stream = stream | {slot: known_zeros(stream[slot]) for slot in erased}
     for j, unit in enumerate(block.mlp):
         if unit.to in erased and erases(unit):
             continue
-        few = of_one_row(inputs)
-        read = few if unit.to in few else inputs
-        hidden = hook_points(f"units.{j}.hidden", activate(unit, read))
+        hidden = activate(unit, rows if unit.to in rows else inputs)
+        hidden = hook_points(f"units.{j}.hidden", hidden)
         made = hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
         written = sum_of_slots(written, made)
     stream = add_to_stream(stream, hook_points("mlp", written))

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from flax import struct
 
+from ..fields import unknown
 from ..readable import readable
 from ..residual import Read
 
@@ -149,6 +150,8 @@ def with_patterns(blocks: tuple[Block, ...], patterns: dict[str, Heads]) -> tupl
     def own(heads: Heads) -> Heads:
         if heads.pattern is None:
             return heads
+        if heads.pattern not in patterns:
+            raise ValueError(unknown("pattern", heads.pattern, patterns))
         return dataclasses.replace(patterns[heads.pattern], writes=heads.writes)
 
     return tuple(

@@ -234,7 +234,7 @@ class Machine(Recorder, ABC):
         blocks = self.record(lambda: step(*own))
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
         self.forget_unread_flags((*first, *blocks), readouts.values())
-        patterns: dict[str, Heads] = {}
+        patterns = {}
         if self.spec.attention == "softmax":  # linear attention forms no patterns
             patterns, (first, blocks) = name_patterns(first, blocks)
         blocks, further = jax.tree.map(of_all_steps, blocks), dict(readouts)
