@@ -1,10 +1,12 @@
 """Weights that steps share, and what is computed once because of it."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, KINDS, cg, dense, draw, equations, loops, numpy, often, relative
+from helpers import CASES, KINDS, cg, dense, draw, equations, loops, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
@@ -87,15 +89,39 @@ def test_steps_share_what_is_the_same_and_keep_what_is_their_own():
     assert relative(ik.predict(every, task), ik.predict(mixed, task)) < 1e-6
 
 
-@often("name", ("che",), ["cg-exponential", "che"])
-def test_the_gradient_of_a_shared_weight_is_the_sum_over_steps(x64, name):
+@pytest.mark.parametrize("name", ["cg-exponential", "che"])
+def test_the_gradient_of_a_shared_weight_is_the_sum_over_its_uses(x64, name):
+    """Over the steps; of a pattern, over the heads of the prologue and of the steps that use it."""
     task = draw(0)
     model = CASES[name].build(task, 0.5, 4)
     slope = jax.jit(jax.grad(lambda model: jnp.sum(ik.predict(model, task))))
-    together, apart = slope(model).weights.steps, slope(ik.untie(model)).weights.steps
-    for one, each in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
-        total = np.sum(each, axis=0, keepdims=True) if one.shape[0] == 1 else each
-        assert np.allclose(one, total, rtol=1e-7, atol=1e-9)
+    together, apart = slope(model).weights, slope(ik.untie(model)).weights
+    sums = jax.tree.map(np.zeros_like, together.patterns)
+
+    def values(block, like, of_use):
+        """The gradients of a block but for shared queries and keys, which go to `sums`."""
+        for heads, named in zip(block.attention, like.attention, strict=True):
+            if named.pattern:
+                own = replace(heads, writes=(), pattern=named.pattern)
+                sums[named.pattern] = jax.tree.map(
+                    lambda total, leaf: total + of_use(leaf), sums[named.pattern], own
+                )
+        kept = [
+            heads.writes if named.pattern else heads
+            for heads, named in zip(block.attention, like.attention, strict=True)
+        ]
+        return jax.tree.leaves((kept, block.mlp))
+
+    uses = [(model.weights.prologue, apart.prologue, together.prologue, lambda leaf: leaf)]
+    uses += [(model.weights.steps, apart.steps, together.steps, lambda leaf: np.sum(leaf, axis=0))]
+    for likes, alone, shared, of_use in uses:
+        for like, each, one in zip(likes, alone, shared, strict=True):
+            for leaf, total in zip(values(each, like, of_use), jax.tree.leaves(one), strict=True):
+                whole = np.sum(leaf, axis=0, keepdims=True) if total.shape[:1] == (1,) else leaf
+                assert np.allclose(total, whole, rtol=1e-7, atol=1e-9)
+    for total, whole in zip(*map(jax.tree.leaves, (together.patterns, sums)), strict=True):
+        assert np.allclose(total, whole, rtol=1e-7, atol=1e-9)
+    assert bool(sums) == (name == "cg-exponential")
 
 
 def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
