@@ -7,7 +7,7 @@ import pytest
 from helpers import cg, draw, kernel_matrix, numpy
 
 import icl_krr as ik
-from icl_krr.tasks import read_table, sample, split
+from icl_krr.tasks import read_table, sample, split, task as checking
 
 
 def test_gaussian_process_has_the_kernel_as_covariance(x64):
@@ -436,3 +436,22 @@ def test_a_task_leaves_what_jax_has_as_it_is():
         jax.jit(lambda a: task.replace(y=[a, a]))(1.0)
     with pytest.raises(TypeError, match="x must be floating point, got int32"):
         task.replace(x=jnp.array([[0], [1]]))
+
+
+def test_a_task_is_checked_once_and_any_other_one_again(monkeypatch):
+    task, model = draw(0), cg(draw(0), 0.5, 1)
+    ik.predict(model, task)  # compiles
+    checked, check = [], checking.check_task
+    monkeypatch.setattr(checking, "check_task", lambda *args: checked.append(check(*args)))
+    ik.predict(model, task)
+    assert not checked
+    worse = jax.tree.map(lambda leaf: leaf / 0, task)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="must be finite"):
+            ik.predict(model, worse)
+    assert not hasattr(worse, "valid")
+    own = jax.tree.map(np.array, task)  # which its owner can change
+    ik.predict(model, own)
+    own.y[0] = np.nan
+    with pytest.raises(ValueError, match="y must be finite"):
+        ik.predict(model, own)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import cg, dense, draw, numpy, often, relative, stacked, train
+from helpers import CASES, cg, dense, draw, numpy, often, relative, stacked, train
 from jaxtyping import TypeCheckError
 
 import icl_krr as ik
@@ -519,3 +519,20 @@ def test_predict_refuses():
     bad = jax.tree.map(lambda a: np.where(a == a[0], np.nan, a), task)
     with pytest.raises(ValueError, match=r"x must be finite, got nan at index \[0, 0\]"):
         ik.predict(model, bad)
+
+
+def test_a_model_is_a_pytree_of_its_weights():
+    """A model remembers its leaves; one that JAX makes anew has its own."""
+    model = CASES["cg-exponential"].build(draw(0), 0.5, 2)
+    leaves = jax.tree.leaves(model)
+    assert all(a is b for a, b in zip(leaves, jax.tree.leaves(model.weights), strict=True))
+    moved = jax.tree.map(lambda leaf: leaf + 1, model)
+    assert all(a is b for a, b in zip(*map(jax.tree.leaves, (moved, moved.weights)), strict=True))
+    assert np.all(jax.tree.leaves(moved)[0] == leaves[0] + 1)
+    assert jax.tree.structure(moved) == jax.tree.structure(model)
+    assert jax.tree.leaves(jax.tree.map(lambda leaf: None, model)) == []
+    assert jax.tree.structure(model) != jax.tree.structure(model.replace(steps=3))
+    paths, values = zip(*jax.tree_util.tree_leaves_with_path({"model": model}), strict=True)
+    named = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+    assert "model.weights.patterns.pattern_0.query.blocks.x" in named
+    assert all(a is b for a, b in zip(values, leaves, strict=True))
