@@ -439,7 +439,7 @@ def test_a_task_leaves_what_jax_has_as_it_is():
 
 
 def test_a_task_is_checked_once_and_any_other_one_again(monkeypatch):
-    task, model = draw(0), cg(draw(0), 0.5, 1)
+    task, model = draw(0).replace(), cg(draw(0), 0.5, 1)  # arrays of JAX
     ik.predict(model, task)  # compiles
     checked, check = [], checking.check_task
     monkeypatch.setattr(checking, "check_task", lambda *args: checked.append(check(*args)))
