@@ -143,10 +143,10 @@ def keep_compiled_programs() -> None:
 
 
 def compile_quickly() -> None:
-    """Take half the time to compile, by XLA's older code generator and in one part, unless told.
+    """Let XLA use its older code generator, which takes half the time, unless the user sets flags.
 
-    What it makes is as fast, but for exponentials, which take half as long again. XLA aborts at a
-    flag that it does not know, so only a version that knows these gets them.
+    The programs are as fast, except that exponentials take 1.5 times as long. XLA aborts at a flag
+    that it does not know, so only a version that knows these gets them.
     """
     if "jax" not in sys.modules and version("jaxlib").startswith("0.10."):
         flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"

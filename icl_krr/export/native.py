@@ -158,7 +158,7 @@ def check_runs(model: Transformer) -> None:
     widths = {slot: read.width for slot, read in model.weights.embedding.items()}
     if widths not in (slots, {"stream": model.layout.width}):
         raise ValueError(f"layout must have the slots {widths}, got {slots}")
-    reads = jax.tree.leaves(model.weights, is_leaf=lambda part: isinstance(part, Read))
+    reads = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Read))
     for read in (part for part in reads if isinstance(part, Read)):
         found = {block.shape[-1] for block in read.blocks.values() if np.ndim(block) > 1}
         if found - {read.width}:

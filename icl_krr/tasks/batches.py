@@ -40,8 +40,8 @@ def map_tasks(
         *shared: pytrees of arrays that are the same for all tasks, such as a model. If the batch is
             divided, gradients can be taken with respect to these, but not with respect to other
             arrays of the mesh.
-        chunk: number of tasks computed at once, >= 1. By default, a chunk fits the caches
-            on a CPU and is the whole batch on other devices.
+        chunk: number of tasks computed at once, >= 1. By default, the largest power of two that
+            fits the caches on a CPU, and the whole batch on other devices.
 
     Returns:
         The results of `function` with a leading axis b.

@@ -110,7 +110,7 @@ class Task:
 def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
     checks.instance(name, task, Task, "an icl_krr.Task")
-    if "valid" not in vars(task):
+    if not vars(task).get("valid"):
         check_task(task)
     if task.x.ndim != 2 + axes:
         wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
@@ -210,8 +210,8 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
                 checks.in_range(name, value)
                 if name == "x":
                     checks.resolved(name, value)
-    if all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task)):  # and cannot change
-        vars(task)["valid"] = True
+    # arrays of JAX do not change, so a task of them stays valid
+    vars(task)["valid"] = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task))
 
 
 LISTS = (list, tuple, range)

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 from flax import struct
 
-from ..fields import unknown
 from ..readable import readable
 from ..residual import Read
 
@@ -151,7 +150,10 @@ def with_patterns(blocks: tuple[Block, ...], patterns: dict[str, Heads]) -> tupl
         if heads.pattern is None:
             return heads
         if heads.pattern not in patterns:
-            raise ValueError(unknown("pattern", heads.pattern, patterns))
+            raise ValueError(
+                f"weights must have the pattern {heads.pattern!r} of a head in their `patterns`, "
+                f"got {', '.join(map(repr, patterns)) or 'none'}"
+            )
         return dataclasses.replace(patterns[heads.pattern], writes=heads.writes)
 
     return tuple(

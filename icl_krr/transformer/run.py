@@ -62,9 +62,9 @@ def predict_batch(
     Args:
         model: as in `predict`, which also says what is raised.
         tasks: a batch of b tasks, with a leading axis on every field.
-        chunk: number of tasks to run at a time, >= 1. Default None: on a CPU, as many as fit its
-            caches; on other devices, the whole batch. In a batch that is divided over devices,
-            each device runs that many.
+        chunk: number of tasks to run at a time, >= 1. Default None: on a CPU, the largest power of
+            two that fits its caches; on other devices, the whole batch. In a batch that is divided
+            over devices, each device runs that many.
         mesh: mesh whose axis `tasks` divides the tasks, and whose axis `context` divides the
             supports of each; default None: all stay on the devices on which they are, or on those
             of `jax.set_mesh`.

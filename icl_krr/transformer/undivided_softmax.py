@@ -78,10 +78,12 @@ def exponentials(
 ) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
     """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
 
-    On a CPU, the shift is 0 if exp and its sums cannot overflow without, and XLA computes logits of
-    few channels and exp in one loop, because what a branch takes and returns are whole arrays.
+    For few channels on a CPU, the shift is 0 if exp and its sums cannot overflow without, and XLA
+    computes the logits and exp in one loop, because what a branch takes and returns are whole
+    arrays.
     """
-    products = channel_by_channel if q.shape[1] < NARROW else inner_products
+    few = q.shape[1] < NARROW
+    products = channel_by_channel if few else inner_products
 
     def logits(q: jax.Array, k: jax.Array) -> jax.Array:
         return hide(products(q, k), seen, order, -jnp.inf)
@@ -93,11 +95,14 @@ def exponentials(
         return jnp.exp(made - shift), shift
 
     def plain(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jnp.exp(logits(q, k)), jnp.zeros((len(q), 1), q.dtype)
+        weights = jnp.exp(logits(q, k))
+        return weights, jnp.zeros_like(weights[:, :1])  # it varies over devices as the weights do
 
     def cheapest(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jax.lax.cond(in_range(q, k, own), plain, shifted, q, k)
 
+    if not few:
+        return shifted(q, k)
     return jax.lax.platform_dependent(q, k, cpu=cheapest, default=shifted)
 
 
@@ -123,9 +128,10 @@ def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[
 
 
 def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, ""]:
-    """Whether exp of all <q_i, k_j> and `own` is so small that values up to 1e25 have finite sums.
+    """Whether all <q_i, k_j> and `own` are so small that exp of them spoils no sum of values.
 
-    The bound on <q_i, k_j> is that of Cauchy and Schwarz. In float64, values may be up to 1e225.
+    Values may have sizes from 1e-28 to 1e25 in float32, and from 1e-230 to 1e225 in float64. The
+    bound on <q_i, k_j> is that of Cauchy and Schwarz.
     """
     most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
     small = largest_square(q) * largest_square(k) < most**2

@@ -213,7 +213,8 @@ class Transformer:
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of the prologue, followed by the blocks of one step.
 
-        Heads that share queries and keys have them here, without an axis of steps.
+        Heads that share queries and keys have them here. These have no axis of steps, in blocks of
+        a step too.
         """
         weights = self.weights
         return with_patterns((*weights.prologue, *weights.steps), weights.patterns)
@@ -222,12 +223,6 @@ class Transformer:
     def dtype(self) -> Any:
         """The dtype of the weights."""
         return jax.tree.leaves(self.weights)[0].dtype
-
-    @cached_property
-    def flat(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The weights in one tuple, and everything else: what a pytree consists of."""
-        leaves, structure = jax.tree.flatten(self.weights)
-        return tuple(leaves), (structure, self.spec, self.layout, self.steps)
 
     def summary(self, memory: Any = None) -> str:
         """Summarise depth, heads, channels, blocks and layout in a text table.
@@ -258,30 +253,8 @@ class Transformer:
         return summary(self, memory)
 
 
-@dataclass(frozen=True)
-class Place:
-    """The path from a transformer to one of its weights, such as weights.readout.blocks.stream."""
-
-    path: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        return jax.tree_util.keystr(self.path, simple=True, separator=".")
-
-
-def with_places(model: Transformer) -> tuple[list[tuple[Place, Any]], Any]:
-    weights = jax.tree_util.GetAttrKey("weights")
-    leaves = jax.tree_util.tree_leaves_with_path(model.weights)
-    return [(Place((weights, *path)), leaf) for path, leaf in leaves], model.flat[1]
-
-
-def from_leaves(structure: tuple[Any, ...], leaves: Any) -> Transformer:
-    weights, *settings = structure
-    return Transformer(weights.unflatten(leaves), *settings)
-
-
-# a model remembers its leaves, because to find them takes longer than to run it on a small task
-jax.tree_util.register_pytree_with_keys(
-    Transformer, with_places, from_leaves, lambda model: model.flat
+jax.tree_util.register_dataclass(
+    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem", "made"]
 )
 serialization.register_serialization_state(
     Transformer,
