@@ -13,6 +13,7 @@ from .. import constructions
 from ..kernels import Kernel
 from ..tasks import Task
 from ..transformer import Transformer, memory, predict
+from ..transformer.tiled_attention import uses_tiles
 from .contest import Contest
 from .draws import draw, exponential, linear
 from .plain import System, conjugate_gradient, factored, formed
@@ -38,7 +39,7 @@ def one_task(quick: bool, seed: int) -> Iterator[Contest]:
             system = factored if kernel.featured else formed
             plain = partial(plain_prediction, system, kernel, ridge, steps)
             ways = {"": model}
-            if label == "A" and n > 2048:
+            if model.spec.attention == "softmax" and uses_tiles(n, None):
                 ways[", streaming=False"] = model.replace(spec=replace(model.spec, streaming=False))
             for way, own in ways.items():
                 yield from contests(f"{label}, CG, n = {n}{way}", own, task, plain)

@@ -89,11 +89,11 @@ def check(
 def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
     """The slots that `check` keeps: all states, as `run_with_cache` does, so that one program is
     compiled for both; if they are large, only those that it reads."""
-    states = [slot for slot in model.layout.slots if slot.kind == "state"]
+    states = model.layout.states
     numbers = (model.steps + 1) * num_tokens(task, model.spec.tokens) * task.num_outputs
     if numbers * model.layout.width * task.x.dtype.itemsize > SMALL_RUN:
-        states = [slot for slot in states if slot.name.startswith(READ)]
-    return (*(slot.name for slot in states), "prediction")
+        states = [name for name in states if name.startswith(READ)]
+    return (*states, "prediction")
 
 
 def has_solver(model: Transformer) -> bool:

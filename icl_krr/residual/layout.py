@@ -109,6 +109,11 @@ class Layout:
         """The names of the slots, in order."""
         return tuple(slot.name for slot in self.slots)
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the slots that hold the state of a solver, in order."""
+        return tuple(slot.name for slot in self.slots if slot.kind == "state")
+
     def __getitem__(self, name: str) -> Slot:
         for slot in self.slots:
             if slot.name == name:

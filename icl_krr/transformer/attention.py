@@ -16,8 +16,9 @@ from .visible import Visible, hide, shown, zero_hidden
 from .weights import Spec
 
 LONG = 2048
-"""With more tokens, XLA on a CPU sums products of single channels faster if it has to select
-between product and sum, and to sum apart from what uses it. With fewer tokens, both cost time."""
+"""With more tokens, sums of products of single channels are faster on a CPU in another form: the
+products pass a selection before they are added, and XLA is kept from fusing the sum with what uses
+it. With fewer tokens, this form is slower."""
 
 
 def attend(

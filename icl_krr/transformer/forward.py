@@ -18,6 +18,7 @@ from .sublayers import (
     activate,
     add_to_stream,
     constant_patterns,
+    known_heads,
     normalise,
     of_one_row,
     project,
@@ -99,13 +100,13 @@ def forward(
         kept.append(hook_points.kept)
         return stream
 
-    hooked = any(at is None or at >= first for at, _ in placed)
-    shared: dict[str | None, UndividedSoftmax] = {}
+    in_parts = isinstance(visible, DividedTokens)
+    pairs = [] if placed or keep is True or in_parts else known_heads(model, len(visible))
+    shared: dict[str, UndividedSoftmax] = {}
 
     def patterns(at: int, block: Block, stream: Stream) -> dict[int, UndividedSoftmax]:
-        if placed or keep is True or isinstance(visible, DividedTokens):
-            return {}
-        return constant_patterns(model, at, block, stream, visible, shared)
+        groups = [j for position, j in pairs if position == at]
+        return constant_patterns(block, groups, stream, visible, spec, shared)
 
     points: list[dict[str, Any]] = []
     for i, block in enumerate(with_patterns(prologue, model.weights.patterns)):
@@ -115,6 +116,7 @@ def forward(
     any_step = blocks([None if leaf is None else leaf[0] for leaf in scanned])
     known = [patterns(first + b, block, stream) for b, block in enumerate(any_step)]
 
+    hooked = any(at is None or at >= first for at, _ in placed)
     # a hook may change any slot
     start, carried = stream, stream if hooked else carried_slots(model.weights.steps, stream)
 

@@ -160,8 +160,7 @@ def run_with_cache(
     """
     check_model(model)
     if names is None:
-        states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
-        names = (*states, "prediction")
+        names = (*model.layout.states, "prediction")
     for what, value in (("names", names), ("points", points)):
         checks.names(what, value)
     checks.flag("everything", everything)

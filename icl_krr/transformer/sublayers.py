@@ -130,31 +130,33 @@ def written_by_heads(
 
 
 def constant_patterns(
-    model: Transformer,
-    at: int,
     block: Block,
+    groups: list[int],
     stream: Stream,
     visible: Visible,
-    shared: dict[str | None, UndividedSoftmax],
+    spec: Spec,
+    shared: dict[str, UndividedSoftmax],
 ) -> dict[int, UndividedSoftmax]:
-    """The patterns of a block that are the same in all steps, {group of heads: [H, T, K]}.
+    """The patterns of these groups of heads of a block, {group: [H, T, K]}.
 
-    The block is number `at` of `model.blocks`. `shared` has the patterns that earlier blocks have
-    computed, by name, and gets those of this block.
+    `shared` has the patterns that earlier blocks have computed, by name, and gets those of this
+    block.
     """
 
     def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
-        return undivided_softmax(q, k, visible, model.spec.order)
+        return undivided_softmax(q, k, visible, spec.order)
 
-    known: dict[int, UndividedSoftmax] = {}
+    def of_group(heads: Heads) -> UndividedSoftmax:
+        if heads.pattern in shared:
+            return shared[heads.pattern]
+        q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
+        made = jax.vmap(of_head, in_axes=1)(q, k)
+        if heads.pattern is not None:
+            shared[heads.pattern] = made
+        return made
+
     inputs = normalise(block.attention_norm, stream)
-    for _, j in (pair for pair in known_heads(model, len(visible)) if pair[0] == at):
-        heads = block.attention[j]
-        if heads.pattern is None or heads.pattern not in shared:
-            q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
-            shared[heads.pattern] = jax.vmap(of_head, in_axes=1)(q, k)
-        known[j] = shared[heads.pattern]
-    return known
+    return {j: of_group(block.attention[j]) for j in groups}
 
 
 def known_heads(model: Transformer, tokens: int) -> list[tuple[int, int]]:

@@ -128,10 +128,11 @@ def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[
 
 
 def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, ""]:
-    """Whether all <q_i, k_j> and `own` are so small that exp of them spoils no sum of values.
+    """Whether exp of <q_i, k_j> and of `own`, without a shift, is neither too large nor too small.
 
-    Values may have sizes from 1e-28 to 1e25 in float32, and from 1e-230 to 1e225 in float64. The
-    bound on <q_i, k_j> is that of Cauchy and Schwarz.
+    Sums of values are then as exact as with a shift, if the values have sizes from 1e-28 to 1e25 in
+    float32, and from 1e-230 to 1e225 in float64. The bound on <q_i, k_j> is that of Cauchy and
+    Schwarz.
     """
     most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
     small = largest_square(q) * largest_square(k) < most**2

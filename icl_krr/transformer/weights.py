@@ -213,8 +213,8 @@ class Transformer:
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of the prologue, followed by the blocks of one step.
 
-        Heads that share queries and keys have them here. These have no axis of steps, in blocks of
-        a step too.
+        Heads that share a pattern have its queries and keys here. Unlike other weights of a step,
+        these have no axis of steps.
         """
         weights = self.weights
         return with_patterns((*weights.prologue, *weights.steps), weights.patterns)

@@ -123,7 +123,7 @@ def swap(
         raise ValueError(
             f"other must have tokens={model.spec.tokens!r} like model, got {other.spec.tokens!r}"
         )
-    names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
+    names = other.layout.states
     flags = role_flags(model, jax.tree.map(lambda field: np.asarray(field)[0], fitted))
     role_of = np.asarray(flags).argmax(axis=1)
     streams_of = over_tasks(partial(streams_at_block, block, step), model, other)
