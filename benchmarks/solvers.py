@@ -23,10 +23,10 @@ def built(row: Solver, kind: str) -> Transformer | None:
 
 
 def solver_table() -> Lines:
-    """One line per solver: states, blocks per step, keywords, what the model is told."""
-    header = ["solver", "states besides alpha and prediction"]
+    """One line per solver: its call, states, blocks per step, what the model is told."""
+    header = ["solver", "call", "states besides alpha and prediction"]
     header += ["blocks per step, linear attention", "blocks per step, softmax attention"]
-    header += ["required keywords", "told besides the kernel"]
+    header += ["told besides the kernel"]
     lines = []
     for row in SOLVERS.values():
         models = [built(row, kind) for kind in ("featured", "positive")]
@@ -36,9 +36,7 @@ def solver_table() -> Lines:
         of_attention = ("alpha", "prediction", "sink", "normaliser")
         shown = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
-        lines.append(
-            [f"`{row.name}`", ", ".join(shown), *blocks, ", ".join(row.keywords), row.knows]
-        )
+        lines.append([f"`{row.name}`", f"`{row.call}`", ", ".join(shown), *blocks, row.knows])
     return header, lines
 
 

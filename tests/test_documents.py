@@ -27,12 +27,13 @@ from benchmarks import (
 from benchmarks.power import power_table
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
-from icl_krr.catalogue import SOLVERS, load, spelled
+from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
 from icl_krr.cli import commands
 from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.tables import markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
+from icl_krr.experiments.shared.build import construct, solver_keywords
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, STUDIES, weights_file
 from icl_krr.experiments.solverbench import score as bench_score
@@ -395,7 +396,29 @@ def test_the_table_of_solvers_is_made_from_the_catalogue():
     assert shown == to_markdown(table)
     for row, line in zip(SOLVERS.values(), table[1], strict=True):
         blocks = [str(row.blocks.get(kind, "")) for kind in ("linear", "softmax")]
-        assert line[2:4] == blocks, row.name
+        assert line[3:5] == blocks, row.name
+
+
+def test_every_call_in_the_table_of_solvers_runs():
+    """Typed with values, in both rooms; the error for a solver without a function says the call."""
+    task = ik.Task(x=np.eye(6)[:, :2], y=np.ones(6), x_query=np.eye(2))
+    (shown,) = re.findall(r"<!-- solvers -->\n(.*?)<!-- /solvers -->", README, re.S)
+    calls = dict(re.findall(r"^\| `(.*?)` \| `(.*?)` \|", shown, re.M))
+    assert [*calls] == [*SOLVERS]
+    for name, call in calls.items():
+        row, kernel = SOLVERS[name], make_kernel(taken(name)[0], {})
+        values = solver_keywords(row, kernel, task, 0.5)
+        steps = {"steps": 2} if row.iterates else {}
+        typed = re.sub(r"(\w+)=\.\.\.", r"\1=values['\1']", call).replace("...", "*given, **sizes")
+        names = {"values": values, "given": (kernel,), "sizes": {"num_features": 2, **steps}}
+        model = eval(typed, vars(ik.constructions) | names)
+        assert model.layout == construct(name, kernel, task, **steps, **values).layout
+        names |= {"given": (kernel, task), "sizes": steps}
+        path = jax.eval_shape(lambda: eval(typed, vars(ik.solvers) | names))  # noqa: B023
+        assert path.prediction.shape[-1] == 2
+        for room in (ik.constructions, ik.solvers) if not call.startswith(f"{name}(") else ():
+            with pytest.raises(AttributeError, match=re.escape(f"{name!r}; write {call}")):
+                getattr(room, name)
 
 
 def test_every_run_with_weights_has_its_line():

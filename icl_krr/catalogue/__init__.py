@@ -63,6 +63,7 @@ of `--kernel` and to the kernels that `identify` tries.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
@@ -189,6 +190,14 @@ def load(path: str) -> Any:
         raise ValueError(
             f"path must be an importable 'module:object', got {path!r}: {error}"
         ) from error
+
+
+def absent(room: str, name: str) -> AttributeError:
+    """The error for a name that a module does not have; it has the call of a solver's row."""
+    row = SOLVERS.get(spelled(name))
+    mend = f"; write {row.call}" if row and f"{room}:" in row.construction + row.oracle else ""
+    words = f"module {room!r} has no attribute {name!r}{mend}"
+    return AttributeError(words, name=name, obj=sys.modules[room])
 
 
 def check_text(name: str, value: Any) -> None:

@@ -154,6 +154,13 @@ class Solver:
         return tuple(name.rpartition(":")[2] for name in self.told)
 
     @property
+    def call(self) -> str:
+        """The call without kernel, task and sizes: "heavy_ball(..., ridge=..., spectrum=...)"."""
+        needs = [f"{name}=..." for name in self.keywords]
+        fixed = [f"{name}={value!r}" for name, value in self.options.items()]
+        return f"{self.construction.rpartition(':')[2]}({', '.join(['...', *needs, *fixed])})"
+
+    @property
     def knows(self) -> str:
         """What a model with this solver is told: NOTHING, about the FAMILY, or about this TASK."""
         of_task = {*self.told} - {"ridge", "ridges", "num_supports"}

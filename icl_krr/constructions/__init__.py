@@ -81,6 +81,8 @@ Raises:
     TypeError: a keyword is unknown or a number has the wrong type.
 """
 
+from typing import TYPE_CHECKING
+
 from .assembly.choice import machine
 from .assembly.options import Options, Softmax
 from .assembly.prefix import CausalOptions, prefix_sums
@@ -127,3 +129,10 @@ __all__ = [
     "prefix_sums",
     "richardson",
 ]
+
+if not TYPE_CHECKING:  # a type checker knows which names there are
+
+    def __getattr__(name):
+        from ..catalogue import absent  # which imports packages that import this one
+
+        raise absent(__name__, name)

@@ -32,6 +32,8 @@ Raises:
     MemoryError: the matrices and the stored steps do not fit into memory.
 """
 
+from typing import TYPE_CHECKING
+
 from .bayesian_average import AverageTrajectory, bayesian_average
 from .conjugate_gradient import conjugate_gradient
 from .delta_rule import delta_rule
@@ -96,3 +98,10 @@ __all__ = [
     "richardson",
     "smoother_leave_one_out",
 ]
+
+if not TYPE_CHECKING:  # a type checker knows which names there are
+
+    def __getattr__(name):
+        from ..catalogue import absent  # which imports packages that import this one
+
+        raise absent(__name__, name)
