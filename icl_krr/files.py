@@ -24,6 +24,9 @@ UNSAVED: set[Path] = set()
 LAST_WORDS: dict[Path, Callable[[], bytes]] = {}
 """Files that say what is in progress, and what they must say if the process ends before it."""
 
+FAREWELL: list[Callable[[], str]] = []
+"""What the process says on standard error if a signal ends it."""
+
 
 def replace(path: Path, content: bytes) -> None:
     """Write a file atomically, so that an interruption leaves the old file unchanged.

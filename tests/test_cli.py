@@ -444,6 +444,7 @@ from icl_krr.cli import console, program
 def busy(argv):
     if "--saving" in argv:
         files.UNSAVED.add("file")
+        files.FAREWELL.append(lambda: "saved this")
     if "--workers" in argv:
         spawn = get_context("spawn")
         worker = spawn.Process(target=print, args=(spawn.Lock(),))
@@ -492,7 +493,10 @@ def test_what_is_unsaved_is_saved_first_unless_a_second_signal_follows():
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "saved\n")
-    assert "interrupted; saving (press Ctrl-C again to exit without saving)" in said
+    assert said == (
+        "icl-krr: interrupted; saving (press Ctrl-C again to exit without saving)\n"
+        "icl-krr: saved this\n"
+    )
     process = start_slowly("--saving")
     process.send_signal(signal.SIGINT)
     process.stderr.readline()

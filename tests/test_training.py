@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,7 @@ from icl_krr.training import (
     train,
 )
 from icl_krr.training.batches import batch, draw
+from icl_krr.training.checkpoint import read
 from icl_krr.training.reference import optimal, reference
 from icl_krr.training.step import check, error
 
@@ -240,6 +242,24 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
     assert (whole / "model.msgpack").read_bytes() == (cut / "model.msgpack").read_bytes()
     assert load(cut).recipe.training.steps == 9
     assert not [name for name in os.listdir(whole) if name.startswith(".")]
+
+
+@pytest.mark.slow
+def test_a_run_without_a_terminal_tells_of_every_interval_and_how_to_go_on(tmp_path):
+    """As soon as it is measured; and that a signal saved the last step."""
+    command = [sys.executable, "-c", "from icl_krr.cli import console; console()", "train"]
+    run = [*command, *FLAGS.split(), "--training.steps", "100000", "--out", "cut"]
+    process = subprocess.Popen(run, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stderr is not None
+    first, second = (process.stderr.readline() for _ in range(2))
+    assert re.fullmatch(r"step 0 of 100000: [\d.]+ x the error of exact KRR, compiling\n", first)
+    assert re.fullmatch(r"step 3 of 100000: loss [\d.]+, .* steps/s\n", second)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    step, again = re.findall(r"^icl-krr: saved step (\d+); to go on: (.*)", rest, re.M)[0]
+    assert again == "icl-krr train cut"
+    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] == int(step)
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
@@ -491,7 +511,11 @@ def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
     shutil.copytree(folder_of("linear"), run)
     before = (run / "recipe.json").read_text()
     assert main(["train", str(run), "--task.noise", "0.7"]) == 2
-    assert "task.noise: stored 0.0, given 0.7" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "task.noise: stored 0.0, given 0.7" in said
+    assert f"; choose another --out, and add --model.start {run} to train on from its" in said
+    assert main(["train", str(run), "--model.width", "2"]) == 2
+    assert capsys.readouterr().err.endswith("given 2; choose another --out\n")
     assert (run / "recipe.json").read_text() == before
 
 

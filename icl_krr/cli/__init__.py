@@ -22,11 +22,14 @@ from contextlib import suppress
 from multiprocessing import active_children
 from typing import NoReturn
 
-from ..files import LAST_WORDS, UNSAVED, replace
+from ..files import FAREWELL, LAST_WORDS, UNSAVED, replace
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 60.0
 """Seconds in which the main thread may save what it has finished."""
+
+LEAVING = threading.RLock()
+"""Held for good by the thread that ends the process."""
 
 
 def watch() -> list[int]:
@@ -67,6 +70,10 @@ def heard(listener: socket.socket, seconds: float) -> bool:
 
 def leave(number: int) -> NoReturn:
     """End the process at once, with the status of a process that a signal has ended."""
+    LEAVING.acquire()
+    for words in FAREWELL:
+        with suppress(Exception):  # such as a run that is not saved yet
+            os.write(2, f"icl-krr: {words()}\n".encode())
     for worker in active_children():  # one that is about to start would miss its parent
         worker.kill()
     os._exit(128 + number)

@@ -55,13 +55,13 @@ def checksum(array: np.ndarray) -> str:
     return f"{array.dtype}{list(array.shape)} {zlib.crc32(array.tobytes()):08x}"
 
 
-def compare(there: Config, here: Config, path: Path) -> None:
+def compare(
+    there: Config, here: Config, path: Path, mend: str = "choose another file or folder"
+) -> None:
     """Raise Mismatch if the configs differ."""
     there = {name: value for name, value in LATER.items() if name in here} | there
     if differs := checks.differences(there, here):
-        raise Mismatch(
-            f"{path} does not match the given settings: {differs}; choose another file or folder"
-        )
+        raise Mismatch(f"{path} does not match the given settings: {differs}; {mend}")
 
 
 def save(path: Path, state: State, config: Config, losses: list[jax.Array]) -> None:

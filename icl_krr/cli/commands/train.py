@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,6 +12,7 @@ import tyro
 
 from ...catalogue import FAMILIES, SOLVERS, kernel_class
 from ...experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, names
+from ...files import FAREWELL
 from ...text_tables import Table, number
 from ...training.settings import Training
 from .. import output
@@ -88,17 +90,23 @@ def run(settings: Train) -> int:
     output.prepare(folder)
     made = any((folder / name).exists() for name in (FILE, FOLDER, "model.msgpack"))
     if made and (folder / "recipe.json").exists():
-        compare(described(Recipe.read(folder)), described(sealed), folder)
+        there, here = described(Recipe.read(folder)), described(sealed)
+        compare(there, here, folder, another_out(folder, there, here))
     output.save(folder, {"recipe.json": sealed.to_json().encode()})
+    start = None if sealed is recipe else recipe.model.start
+    FAREWELL[:] = [lambda: how_to_go_on(folder, start)]
     with output.bar() as progress:
         bar = progress.add_task("compiling", total=recipe.training.steps)
 
         def show_progress(step: int, row: dict[str, Any] | None) -> None:
             progress.update(bar, completed=step)
-            if step == 1:
-                progress.update(bar, description="training")
-            if row is not None and step:
+            if row is not None:
                 progress.update(bar, description=words_of(row))
+                if progress.console.quiet:
+                    count = f"step {step} of {recipe.training.steps}"
+                    print(f"{count}: {words_of(row)}", file=sys.stderr, flush=True)
+            elif step == 1:
+                progress.update(bar, description="training")
 
         try:
             model, rows = train(
@@ -140,12 +148,30 @@ def described(recipe: Recipe) -> dict[str, Any]:
     return {name: value for part in parts for name, value in part.items()}
 
 
+def another_out(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> str:
+    """What helps if a folder has a run of other settings, which may start from its weights."""
+    changed = {name for name in {**there, **here} if there.get(name) != here.get(name)}
+    if any(name.startswith("model.") for name in changed - {"model.start"}):
+        return "choose another --out"
+    return f"choose another --out, and add --model.start {folder} to train on from its weights"
+
+
+def how_to_go_on(folder: Path, start: str | None) -> str:
+    """What is saved, and the command that continues; a recipe does not have the path `start`."""
+    from ...training import checkpoint
+    from ...training.shared_checkpoint import FILE
+
+    step = int(checkpoint.read(folder / FILE, "step")["step"])
+    again = ["icl-krr", "train", str(folder), *(["--model.start", start] if start else [])]
+    return f"saved step {step}; to go on: {shlex.join(again)}"
+
+
 def words_of(row: dict[str, Any]) -> str:
-    gap = f", {row['nll'] - row['exact_nll']:.3f} nats above exact KRR" if "nll" in row else ""
-    return (
-        f"loss {row['loss']:.3g}{gap}, {row['ratio']:.3f} x the error of exact KRR, "
-        f"{row['steps_per_second']:.1f} steps/s"
-    )
+    gap = f"{row['nll'] - row['exact_nll']:.3f} nats above exact KRR, " if "nll" in row else ""
+    words = f"{gap}{row['ratio']:.3f} x the error of exact KRR, "
+    if not row["step"]:
+        return f"{words}compiling"
+    return f"loss {row['loss']:.3g}, {words}{row['steps_per_second']:.1f} steps/s"
 
 
 def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
