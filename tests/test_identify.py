@@ -27,7 +27,7 @@ from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.known import exact
 from icl_krr.experiments.solverbench.settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
-from icl_krr.probes import identify, layerwise
+from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes.naming import ruling
 from icl_krr.probes.naming.answers import halves_of
 from icl_krr.probes.naming.candidates import parameters, solve
@@ -155,7 +155,13 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     """Gradient descent's distances when only smoothing is offered; strata and layers add up."""
     made, found = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert found.status == "none is close"
-    near = found.best.distances["prediction"]
+    near, hat = (found.best.distances[space] for space in ("prediction", "hat"))
+    away = f"{near.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
+    assert found.verdict.startswith(
+        f"none is close (nearest: nadaraya_watson, {away}); close is at"
+    )
+    assert agreement([found, found]).verdict.startswith("none is close; nearest with each seed")
+    assert "cond: condition number of K + ridge I" in " ".join(str(found).split())
     assert near.interval[0] <= near.mean <= near.interval[1]
     assert np.isclose(near.mean, np.mean(near.by_layer))
     for (low, high), value in zip(near.layer_intervals, near.by_layer, strict=True):

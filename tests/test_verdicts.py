@@ -94,6 +94,9 @@ def test_the_ladder_says_what_a_polynomial_of_k_is(x64):
     assert rungs["degree 2"]["prediction"].mean > 1e-3
     assert rungs["degree 1"]["prediction"].mean > rungs["degree 2"]["prediction"].mean
     assert rungs["smoother"]["hat"].mean > 0.1
+    nested = ("any filter", *(f"degree {t}" for t in (8, 5, 3, 2, 1)))
+    both = [sum(distance.mean for distance in rungs[name].values()) for name in nested]
+    assert both == sorted(both)
 
 
 def test_the_ladder_tells_a_smoother_from_what_is_not_linear(x64):

@@ -23,7 +23,6 @@ REASONS = {
     IDENTIFIED: "every other candidate is farther on the same tasks, diverges, takes no step, or "
     "is a more general form of this solver that is no nearer",
     TIED: "on the same tasks, no difference between their distances is beyond chance",
-    NONE: f"the nearest candidate is farther than {CLOSE} in",
 }
 
 
@@ -100,6 +99,12 @@ class Identification(NamedTuple):
             known = self.best.evidence
             held = "is decodable, but " if known and known.effects else "is ruled out: "
             return f"{self.status}: {self.best.fit.candidate} {held}{self.best.because}"
+        if self.status == NONE:
+            near = self.best.distances.items()
+            away = " and ".join(f"{d.mean:.2g} away in {TITLES[space]}" for space, d in near)
+            others = f"; as near: {', '.join(self.remain[1:])}" if self.remain[1:] else ""
+            nearest = f"nearest: {self.best.fit.candidate}, {away}{others}"
+            return f"{self.status} ({nearest}); close is at most {CLOSE} in each"
         named = f"{self.status}: {', '.join(self.remain)}"
         far = [
             f"{found.mean:.2g} in {TITLES[space]}"
@@ -109,10 +114,8 @@ class Identification(NamedTuple):
         if self.status == TIED and far:
             named += f", and the nearest is only close ({' and '.join(far)})"
         if self.status != NEAR:
-            spaces = " or in ".join(TITLES[space] for space in self.best.distances)
-            far = f" {spaces}" if self.status == NONE else ""
             and_controls = "every control and " if self.depth and self.status == IDENTIFIED else ""
-            return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}{far}"
+            return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}"
         why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
         why += ["its steps at the layers are not regular"] * (not self.best.regular)
         why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)

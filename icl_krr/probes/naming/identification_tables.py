@@ -20,6 +20,7 @@ CONTROLS = {
 LAST_ROWS = "Baselines and nulls: " + "; ".join(
     f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
 )
+LAST_ROWS += ". cond: condition number of K + ridge I, which puts the tasks into groups"
 LAST_COLUMNS = (
     f"Controls: {'; '.join(f'{name}: {words}' for name, words in (NULLS | CONTROLS).items())}. "
     "Independent steps: how many independent combinations of the steps so far each layer decodes. "

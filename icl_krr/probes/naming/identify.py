@@ -15,7 +15,7 @@ from ...tasks.task import check_axes
 from ..reading.derivatives import LayerAnswers
 from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
-from .identification import IDENTIFIED, NEAR, STATUSES, TIED, Identification
+from .identification import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Identification
 from .stream_identify import check_steps, compare_streams, seen, untrained
 from .stream_use import read_roles
 
@@ -238,7 +238,7 @@ def agreement(found: Sequence[Identification]) -> Agreement:
         f"({', '.join(f'{d.mean:.2g}' for d in one.best.distances.values())})"
         for one in found
     ]
-    named = f"{status}: {', '.join(remain)}" if remain else status
+    named = f"{status}: {', '.join(remain)}" if remain and status != NONE else status
     words = f"nearest with each seed (distance of predictions, hat matrices): {', '.join(parts)}"
     return Agreement(status, remain, f"{named}; {words}")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tasks import Task
 from ...tasks.task import outputs_of
+from ..resampling import relative_distances
 from .answers import ModelAnswers
 from .distances import Aligned, aligned_once
 from .filter_fit import Family, Spectrum, fit_family
@@ -93,7 +94,25 @@ def ladder(model: ModelAnswers, kernels: Sequence[str]) -> list[Rung]:
     spectra = Spectrum(model.fitted), Spectrum(model.scored)
     answers = np.asarray(model.answers, float)
     fitted = [of_family(family, kernels, spectra, answers, model) for family in FAMILIES]
-    return [*on_derivatives(model), *fitted]
+    return [*on_derivatives(model), *nested(fitted)]
+
+
+def nested(rungs: list[Rung]) -> list[Rung]:
+    """Any filter may be any other one, and a polynomial one of lower degree, if these are nearer.
+
+    Each was fitted with a kernel of its own, and a search may miss the best kernel.
+    """
+    free, *filters, nulls = rungs[0], *rungs[1 : -len(NULLS)], rungs[-len(NULLS) :]
+    found: list[Rung] = []
+    for rung in reversed(filters):
+        found.append(min([rung, *found[-1:]], key=far)._replace(name=rung.name))
+    return [min(free, found[-1], *nulls, key=far)._replace(name=free.name), *found[::-1], *nulls]
+
+
+def far(rung: Rung) -> float:
+    """The relative distances of all layers in all spaces."""
+    each = ((gaps.squares, gaps.sizes, np.ones(len(gaps.squares))) for gaps in rung.gaps.values())
+    return float(sum(relative_distances(*one).mean() for one in each))
 
 
 def of_family(

@@ -25,7 +25,7 @@ from ..resampling import (
     relative_distances,
     resamples,
 )
-from .identification import EXACT, status_of
+from .identification import EXACT, NONE, status_of
 from .ruling import RESOLUTION
 
 REGRESSION = "exact regression"
@@ -74,7 +74,7 @@ class Variances(NamedTuple):
     @property
     def verdict(self) -> str:
         """Status, what remains and the distances, in one sentence."""
-        named = f": {', '.join(self.remain)}" if self.remain else ""
+        named = f": {', '.join(self.remain)}" if self.remain and self.status != NONE else ""
         nulls = f", no nearer than a variance by {', '.join(self.as_near)}" if self.as_near else ""
         near = ", ".join(f"{row.name} {row.distance:.2g}" for row in self.rows[:3])
         return f"{self.status}{named}{nulls}; nearest (distance of log variances): {near}"
