@@ -76,7 +76,7 @@ def lines(seed: int) -> Iterator[list[str]]:
                     model, task, names=(), points=("resid_pre", "resid_post")
                 )
                 with tempfile.TemporaryDirectory() as folder:
-                    t5 = to_t5(model, folder)
+                    t5 = to_t5(folder, model)
                     config, states = run(t5, folder, task)
                 last = model.depth - 1
                 path = [cache[f"blocks.{i}.resid_pre"] for i in range(model.depth)]

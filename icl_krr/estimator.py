@@ -125,6 +125,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     steps_: int
     status_: Status | None
 
+    @checks.suggesting
     def __init__(
         self,
         *,
@@ -303,8 +304,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for name, value in bandwidths.items():
             if given is not None and value is not None:
                 raise ValueError(
-                    f"{name} must be None if kernel is an object, which has its own, "
-                    f"got {checks.shown(value)}"
+                    f"{name} must be None if kernel is an object, got {checks.shown(value)}"
                 )
         config = DepthConfig(
             self.solver,

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, wraps
+from inspect import signature
 from numbers import Integral, Real
 from reprlib import Repr
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+F = TypeVar("F", bound=Callable)
 NUMBERS = {int: Integral, float: Real}
 WORDS = {int: "an integer", float: "a number", bool: "True or False", str: "text", NoneType: "None"}
+SYNONYMS = {
+    "ridge": ("lam", "lambda_", "alpha", "reg", "regularization", "l2"),
+    "steps": ("iterations", "max_iter", "n_iter"),
+    "step_size": ("eta", "lr", "learning_rate"),
+    "lengthscale": ("ell", "sigma", "bandwidth"),
+    "lengthscale=(2 * gamma) ** -0.5": ("gamma",),
+    "temperature": ("tau", "bandwidth"),
+}
+"""What other books and libraries call a keyword, or what makes one of theirs."""
 SHORT = Repr()
 SHORT.maxstring = SHORT.maxother = 100
 SHORT.maxlist = SHORT.maxtuple = 16
@@ -101,13 +112,52 @@ def similar(name: Any, known: Iterable[str]) -> str:
     >>> similar("alhpa", ("alpha", "r", "p"))
     "; did you mean 'alpha'?"
     """
+    if isinstance(name, type):
+        return f"; write {name.__name__}()"
     if not isinstance(name, str) or not name:
         return ""
     spelled = {folded(one): one for one in known}
     asked = folded(name)
-    close = get_close_matches(asked, spelled, 1) or [one for one in spelled if asked in one][:3]
-    return f"; did you mean {' or '.join(repr(spelled[one]) for one in close)}?" if close else ""
+    meant = [one for one, names in SYNONYMS.items() if asked in names]
+    close = [one for one in meant if one.partition("=")[0] in spelled] or [
+        spelled[one]
+        for one in get_close_matches(asked, spelled, 1)
+        or [one for one in spelled if asked in one][:3]
+    ]
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def folded(name: str) -> str:
     return name.lower().replace("-", "_")
+
+
+def suggesting(function: F) -> F:
+    """Let the error for an unknown keyword of a function say those that it has, and which is meant.
+
+    >>> suggesting(lambda ridge: ridge)(lam=0.1)
+    Traceback (most recent call last):
+    TypeError: keyword of <lambda> must be one of 'ridge', got 'lam'; did you mean 'ridge'?
+    """
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except TypeError as error:
+            if error.__traceback__ and not error.__traceback__.tb_next:  # before the first line
+                name, known = function.__qualname__.removesuffix(".__init__"), keywords_of(function)
+                for given in keywords:
+                    if given not in known:
+                        raise TypeError(unknown(f"keyword of {name}", given, known)) from None
+            raise
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+def keywords_of(function: Callable) -> list[str]:
+    """The names of all keywords, with those of a `TypedDict` that `**options` unpacks."""
+    names = []
+    for name, one in signature(function).parameters.items():
+        typed = get_args(get_type_hints(function)[name]) if one.kind is one.VAR_KEYWORD else ()
+        names += [*hints(typed[0])] if typed else [name] * (name != "self")
+    return names

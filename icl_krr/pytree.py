@@ -9,6 +9,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
+from .fields import suggesting
 from .readable import readable
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ def checked(cls: type[T]) -> type[T]:
     """
     own = "__repr__" in vars(cls)
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is an array
+    cls.__init__ = suggesting(cls.__init__)
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     structure = [f.name for f in fields if f.metadata.get("static")]

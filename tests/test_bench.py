@@ -22,6 +22,7 @@ from icl_krr.bench.forwards import CASES as FORWARDS, against_plain
 from icl_krr.bench.steps import training
 from icl_krr.catalogue import SOLVERS, SUITES, load, name_of, taken
 from icl_krr.cli.commands.bench import Bench
+from icl_krr.tasks import batch
 
 
 def slow(seconds, value=1.0):
@@ -273,6 +274,15 @@ def test_map_tasks_is_vmap_in_chunks():
         ik.map_tasks(solve, tasks, chunk=0)
     with pytest.raises(ValueError, match="task must be a batch of tasks"):
         ik.map_tasks(solve, draw(0))
+
+
+def test_a_batch_of_tasks_of_unequal_lengths_is_padded_and_masked():
+    tasks = [draw(seed, n=n) for seed, n in enumerate((4, 7, 5))]
+    found = ik.map_tasks(lambda task: ik.solvers.exact(ik.Linear(), task, ridge=0.1), batch(tasks))
+    for i, task in enumerate(tasks):
+        alone = ik.solvers.exact(ik.Linear(), task, ridge=0.1).prediction
+        np.testing.assert_allclose(found.prediction[i], alone, atol=1e-5)
+    assert batch(tasks[:1]).mask is None
 
 
 @pytest.mark.slow

@@ -169,11 +169,20 @@ def test_a_program_serves_other_values_and_about_as_many_queries(programs):
         ),
         ({"solver": "newton_schulz"}, "kernel must be 'linear' for solver 'newton_schulz', got "),
         ({"normalize_y": 1}, "normalize_y must be True or False, got 1"),
+        ({"kernel": ik.Gaussian}, r"kernel must be one of .*; write Gaussian\(\)"),
+        ({"lam": 0.1}, "keyword of InContextRegressor must be .*; did you mean 'ridge'"),
     ],
 )
 def test_a_bad_parameter_is_told_in_fit(options, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         InContextRegressor(**options).fit(X, Y)
+
+
+def test_one_row_cannot_be_left_out():
+    for given, names in (({}, "lengthscale and ridge"), ({"lengthscale": 1.0}, "ridge")):
+        with pytest.raises(ValueError, match=f"^{names} must be given for one support"):
+            InContextRegressor(**given).fit(X[:1], Y[:1])
+    InContextRegressor(lengthscale=1.0, ridge=0.1).fit(X[:1], Y[:1])
 
 
 def test_a_solver_without_a_posterior_is_told():

@@ -75,7 +75,7 @@ def test_a_construction_comes_back_to_the_bit(case, tmp_path, x64):
 def test_other_forms_of_a_construction_come_back_to_the_bit(tmp_path):
     model = cg()
     for form in (ik.untie(model), jax.jit(ik.dense)(model), model.replace(steps=5)):
-        save(tmp_path / "form.safetensors", form)
+        save(form, tmp_path / "form.safetensors")  # in either order
         assert_same(load(tmp_path / "form.safetensors"), form)
 
 
@@ -358,7 +358,7 @@ def cast(tree, dtype):
 def test_every_layer_of_the_t5_is_the_forward(run, solver, steps, dtype, tolerance, tmp_path, x64):
     """Slot by slot, and the read-out; in float32 beside the forward in float64."""
     model, task, prediction, path = solved(solver, steps)
-    t5 = to_t5(cast(model, dtype), tmp_path)
+    t5 = to_t5(tmp_path, cast(model, dtype))
     hidden = run(tmp_path, t5.embed(cast(task, dtype)))
     assert hidden.dtype == dtype
     for i, (state, stream) in enumerate(zip(hidden, path, strict=True)):
@@ -373,7 +373,7 @@ def test_every_layer_of_the_t5_is_the_forward(run, solver, steps, dtype, toleran
 def test_the_t5_regresses(run, tmp_path, x64):
     """Chebyshev on the default task: exact regression, to the error of the tables."""
     model, task, *_ = solved("chebyshev", 40)
-    t5 = to_t5(model, tmp_path)
+    t5 = to_t5(tmp_path, model)
     prediction = t5.read_out(run(tmp_path, t5.embed(task))[-1], task)
     exact = ik.solvers.exact(ik.Exponential(0.5), task, ridge=RIDGES["chebyshev"]).prediction
     assert relative(prediction, exact) < 5e-2
@@ -410,7 +410,7 @@ def test_the_norm_is_the_identity_to_the_bit_as_far_as_is_said(norm):
 @each_engine
 def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
     model, task, *_ = solved("richardson", 8)
-    t5 = to_t5(model, tmp_path)
+    t5 = to_t5(tmp_path, model)
     task = task.replace(mask=np.arange(64) < 60, y_query=None)
     embeds = t5.embed(task)
     x_query = np.array(task.x_query)
@@ -437,7 +437,7 @@ def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
         ik.Gaussian(), ridge=0.5, steps=4, arithmetic=tables, num_features=4, num_outputs=2
     )
     model = jax.jit(build)()
-    t5 = to_t5(model, tmp_path)
+    t5 = to_t5(tmp_path, model)
     embeds = t5.embed(tasks)
     assert embeds.shape[:2] == (2, 1 + 7 + 3)
     hidden = run(tmp_path, embeds)[-1]
@@ -495,9 +495,9 @@ def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
     }
     for message, model in refused.items():
         with pytest.raises(ValueError, match=message):
-            to_t5(model, tmp_path / "t5")
-    with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got str"):
-        to_t5("richardson", tmp_path / "t5")
+            to_t5(tmp_path / "t5", model)
+    with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got int"):
+        to_t5(3, tmp_path / "t5")
     with jax.enable_x64(True):
         wide = drawn()
     spoilt = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), drawn())

@@ -1,7 +1,7 @@
 """Input checks; an error message gives the name, the rule, the value and often a remedy."""
 
 # ruff: noqa: F401 (what the rest of the package calls as checks.NAME)
-from ..fields import shown
+from ..fields import shown, suggesting
 from .arrays import (
     array,
     choice,

@@ -66,7 +66,7 @@ def save(path: str | Path, model: Transformer) -> None:
 
     Args:
         path: file to write; its folder must exist.
-        model: the model, with float32 or float64 weights.
+        model: the model, with float32 or float64 weights. `save(model, path)` works, too.
 
     Raises:
         TypeError: `model` is not a `Transformer`, the class of one of its parts is not from
@@ -83,6 +83,7 @@ def save(path: str | Path, model: Transformer) -> None:
     >>> jax.tree.structure(again) == jax.tree.structure(model), again.layout == model.layout
     (True, True)
     """
+    path, model = in_order(path, model)
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     checks.count("steps", model.steps)
@@ -96,6 +97,12 @@ def save(path: str | Path, model: Transformer) -> None:
         "model": encode(saved, "", tensors),
     }
     write(path, tensors, {"icl_krr": json.dumps(record)})
+
+
+def in_order(path: Any, model: Any) -> tuple[Any, Any]:
+    """Path and model, whichever was given first."""
+    swapped = not isinstance(path, (str, Path)) and not isinstance(model, Transformer)
+    return (model, path) if swapped else (path, model)
 
 
 def load(path: str | Path) -> Transformer:

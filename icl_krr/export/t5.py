@@ -20,7 +20,7 @@ from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer
 from ..transformer.admission import check_compatible
-from .native import load, save, write
+from .native import in_order, load, save, write
 from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
 LARGEST = 2.0**27
@@ -127,7 +127,7 @@ class T5:
         return values[0] if single else values
 
 
-def to_t5(model: Transformer, folder: str | Path) -> T5:
+def to_t5(folder: str | Path, model: Transformer) -> T5:
     r"""Write a construction to a folder as a T5 encoder.
 
     `transformers.T5EncoderModel`, unmodified, loads `config.json` and `model.safetensors`. The file
@@ -147,7 +147,7 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
         tables = ik.ReLU(width=128, bound=ik.operand_bounds(exact, task))
         model = build(ik.Gaussian(), **options, arithmetic=tables)
 
-        t5 = ik.export.to_t5(model, "richardson-t5")
+        t5 = ik.export.to_t5("richardson-t5", model)
         network = nnsight.NNsight(T5EncoderModel.from_pretrained("richardson-t5"))
         with torch.no_grad(), network.trace(inputs_embeds=torch.tensor(t5.embed(task))):
             layers = network.encoder.block
@@ -182,11 +182,11 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     the float64 stream a relative error of 2e-7 in one layer. transformers 5.23 has no such error.
 
     Args:
+        folder: folder to write to. It is created if it does not exist.
         model: the model to export, float32 or float64. It must have softmax attention in both
             directions, one token per support, and only linear and ReLU units without gates (build a
             construction with `arithmetic=icl_krr.ReLU(...)`). It must not have LayerNorm or
-            positions.
-        folder: folder to write to. It is created if it does not exist.
+            positions. `to_t5(model, folder)` works, too.
 
     Returns:
         A `T5`, which embeds tasks for the network and reads its hidden states.
@@ -204,10 +204,11 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     >>> from tempfile import TemporaryDirectory
     >>> head = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
     >>> with TemporaryDirectory() as folder:
-    ...     _ = to_t5(head, folder)
+    ...     _ = to_t5(folder, head)
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']
     """
+    folder, model = in_order(folder, model)
     check_stock(model)
     folder = checks.path("folder", folder)
     config, tensors = t5_config_and_tensors(model)
@@ -240,7 +241,7 @@ def open_t5(folder: str | Path) -> T5:
     >>> plain = {"activation": "relu", "layer_norm": False}
     >>> architecture = ik.Architecture(num_features=1, width=8, depth=1, heads=2, **plain)
     >>> with TemporaryDirectory() as folder:
-    ...     _ = to_t5(ik.init(jax.random.key(0), architecture), folder)
+    ...     _ = to_t5(folder, ik.init(jax.random.key(0), architecture))
     ...     sorted(path.name for path in Path(folder).iterdir())
     ...     t5 = open_t5(folder)
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']

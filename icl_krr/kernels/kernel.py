@@ -269,4 +269,18 @@ def not_positive(kernel: Kernel, purpose: str) -> TypeError:
 
 def check_kernel(kernel: Kernel) -> None:
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a kernel such as icl_krr.Linear(), got {kernel!r}")
+        got = f"{kernel!r}{instead_of(kernel)}"
+        raise TypeError(f"kernel must be a kernel such as icl_krr.Linear(), got {got}")
+
+
+def instead_of(value: object) -> str:
+    """How the kernel is made that a class or a name in the catalogue means."""
+    from ..catalogue import KERNELS, kernel_class, spelled  # whose packages may import this file
+
+    name = spelled(value) if isinstance(value, str) else ""
+    made_by = kernel_class(name) if name in KERNELS else value
+    if not (isinstance(made_by, type) and issubclass(made_by, Kernel)):
+        return ""
+    place = "icl_krr." if made_by.__module__.startswith("icl_krr.") else ""
+    bandwidth = f"{made_by.bandwidth}=1.0" if made_by.bandwidth else ""
+    return f"; write {place}{made_by.__name__}({bandwidth})"

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .. import capacity, checks
 from ..constants import xp
-from ..kernels import FeatureLayer, Kernel, LogBilinear, project
+from ..kernels import FeatureLayer, Kernel, LogBilinear, check_kernel, project
 from ..linalg import one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
@@ -155,6 +155,7 @@ def draw(
     checks.count("num_features", num_features)
     checks.count("width", count)
     checks.flag("orthogonal", orthogonal)
+    check_kernel(kernel)
     if not isinstance(kernel, LogBilinear):
         raise ValueError(
             "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "

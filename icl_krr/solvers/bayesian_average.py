@@ -62,6 +62,7 @@ class AverageTrajectory(Result):
     status: Status | None = None
 
 
+@checks.suggesting
 def bayesian_average(
     kernel: Kernel | Sequence[Kernel],
     task: Task,

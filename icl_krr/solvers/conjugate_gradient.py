@@ -17,6 +17,7 @@ from .paths import after, trajectory
 from .results import Trajectory
 
 
+@checks.suggesting
 def conjugate_gradient(
     kernel: Kernel,
     task: Task,

@@ -19,6 +19,7 @@ from .prefix import check_prefix, decays, in_units_of_y, tokens_of
 from .results import CausalTrajectory
 
 
+@checks.suggesting
 def delta_rule(
     kernel: Kernel,
     task: Task,

@@ -57,6 +57,7 @@ def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     return Solved(seen(task)[0], found[:, 0], found[:, 1:].T, A)
 
 
+@checks.suggesting
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     r"""Return the hat matrix $df/dy = k(x)^T A^{-1}$, the derivative of the predictions in y.
 
@@ -79,6 +80,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
     return solved(kernel, task, ridge).hat
 
 
+@checks.suggesting
 def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
     r"""Return the derivative of the predictions in the ridge.
 
@@ -96,6 +98,7 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     return -matmul(hat, alpha)
 
 
+@checks.suggesting
 def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
     r"""Return the derivative of the predictions in the bandwidth $\theta$ of the kernel.
 
@@ -117,6 +120,7 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
     return matmul(cross - matmul(hat, gram), alpha)
 
 
+@checks.suggesting
 def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q d p"]:
     r"""Return the derivative of the predictions in the projection $U$ of the kernel.
 
@@ -139,6 +143,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
     return contract("qndp,n->qdp", cross, alpha) - contract("qm,mndp,n->qdp", hat, gram, alpha)
 
 
+@checks.suggesting
 def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q p"]:
     r"""Return the derivative of each prediction in its query, $df(x)/dx = (dk(x)/dx)^T \alpha$.
 
@@ -157,6 +162,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     return contract("qnp,n->qp", kernel.derivative_in_x(task.x_query, x), alpha)
 
 
+@checks.suggesting
 def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n p"]:
     r"""Return the derivative of every prediction in the features of every support.
 
@@ -181,6 +187,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
     return own - row - contract("qm,jmp,j->qjp", hat, gram, alpha)
 
 
+@checks.suggesting
 def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     r"""Return the influence of every support, $df/dw_j = \lambda h_j \alpha_j$ at $w = 1$.
 
@@ -199,6 +206,7 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     return jnp.asarray(ridge, hat.dtype) * hat * alpha[None]
 
 
+@checks.suggesting
 def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     r"""Return the change of every prediction if support j is left out of the regression.
 

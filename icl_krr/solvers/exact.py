@@ -18,6 +18,7 @@ from .algebra import check_system, like
 from .results import Posterior, Solution
 
 
+@checks.suggesting
 def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Solution:
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
@@ -60,6 +61,7 @@ def coefficients_and_mean(y: Any, A: Any, lower: Any, found: Any, cross: Any) ->
     return alpha, matmul(cross, alpha)
 
 
+@checks.suggesting
 def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
     r"""Return mean and variance of a Gaussian process at the queries, given the supports.
 
@@ -101,6 +103,7 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     return Posterior(like(task.y, mean), variance, status)
 
 
+@checks.suggesting
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
     r"""Return the leave-one-out error of every support, without refitting.
 

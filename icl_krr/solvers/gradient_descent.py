@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import step_sizes
+from ..fields import suggesting
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -17,6 +18,7 @@ from .paths import after, trajectory
 from .results import Trajectory
 
 
+@suggesting
 def gradient_descent(
     kernel: Kernel,
     task: Task,
@@ -49,6 +51,7 @@ def gradient_descent(
     return descend(kernel, task, ridge, eta, steps, False)
 
 
+@suggesting
 def gradient_descent_in_alpha(
     kernel: Kernel,
     task: Task,

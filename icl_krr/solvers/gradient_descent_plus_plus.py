@@ -18,6 +18,7 @@ from .paths import after
 from .results import Trajectory
 
 
+@checks.suggesting
 def gradient_descent_plus_plus(
     kernel: Kernel,
     task: Task,

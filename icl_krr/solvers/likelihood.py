@@ -16,6 +16,7 @@ from ..units import in_units, unit_of
 from .algebra import check_system
 
 
+@checks.suggesting
 def log_marginal_likelihood(
     kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 ) -> Float[Array, ""]:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import step_sizes
+from ..fields import suggesting
 from ..kernels import Kernel
 from ..step_sizes import Momentum
 from ..tasks import Task
@@ -15,6 +16,7 @@ from .paths import after, trajectory
 from .results import Trajectory
 
 
+@suggesting
 def heavy_ball(
     kernel: Kernel,
     task: Task,
@@ -51,6 +53,7 @@ def heavy_ball(
     return follow(kernel, task, ridge, step_sizes.heavy_ball(steps, step_size, momentum, spectrum))
 
 
+@suggesting
 def chebyshev(
     kernel: Kernel,
     task: Task,

@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from ..fields import suggesting
 from ..kernels import Kernel, PositiveKernel, check_positive
 from ..numerics import matmul
 from ..tasks import Task
@@ -14,6 +15,7 @@ from .algebra import check_system, like, seen
 from .results import Smoothing
 
 
+@suggesting
 def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     r"""Predict the average of the outputs of the supports, weighted by the kernel.
 
@@ -50,6 +52,7 @@ def average(kernel: Kernel, task: Task) -> Smoothing:
     return Smoothing(like(task.y, matmul(weights, y)), weights)
 
 
+@suggesting
 def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     r"""Return the leave-one-out error of the Nadaraya-Watson estimator at every support.
 

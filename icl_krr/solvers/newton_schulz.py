@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import capacity, linalg, step_sizes
+from ..fields import suggesting
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import Status, assess
@@ -30,6 +31,7 @@ from .algebra import check_system, featured, like, seen
 from .results import Trajectory
 
 
+@suggesting
 def newton_schulz(
     kernel: Kernel,
     task: Task,

@@ -17,6 +17,7 @@ from .paths import trajectory
 from .results import Trajectory
 
 
+@checks.suggesting
 def richardson(
     kernel: Kernel,
     task: Task,
@@ -75,6 +76,7 @@ def iterate(steps, gram, ridge, y, eta, sink):
     return alpha, r, None
 
 
+@checks.suggesting
 def preconditioned_chebyshev(
     kernel: Kernel,
     task: Task,

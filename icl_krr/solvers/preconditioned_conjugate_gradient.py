@@ -20,6 +20,7 @@ from .paths import after, trajectory
 from .results import Trajectory
 
 
+@checks.suggesting
 def preconditioned_conjugate_gradient(
     kernel: Kernel,
     task: Task,

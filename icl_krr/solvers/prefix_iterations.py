@@ -18,6 +18,7 @@ from .prefix import check_prefix, fits, in_units_of_y, num_features, prefix_syst
 from .results import CausalTrajectory, causal_trajectory
 
 
+@checks.suggesting
 def prefix_conjugate_gradient(
     kernel: Kernel,
     task: Task,
@@ -96,6 +97,7 @@ def dot(a: Float[Array, "T m r"], b: Float[Array, "T m r"]) -> Float[Array, "T 1
     return jnp.sum(a * b, axis=1, keepdims=True)
 
 
+@checks.suggesting
 def prefix_chebyshev(
     kernel: Kernel,
     task: Task,

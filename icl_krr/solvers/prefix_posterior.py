@@ -48,6 +48,7 @@ class PosteriorTrajectory(Result):
     d: Float[Array, "L T m"]
 
 
+@checks.suggesting
 def prefix_posterior(
     kernel: Kernel,
     task: Task,

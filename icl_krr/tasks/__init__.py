@@ -42,8 +42,9 @@ a `Task` from them. Every model and solver takes that task:
 **Random tasks.** A sampler is a frozen dataclass that describes a distribution of tasks. `sample`
 draws a task from a sampler and a random key. Samplers are Gaussian processes (`GaussianProcess`),
 linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `DecisionTree`,
-`Sinusoids` and the rows of a table (`Rows`). `map_tasks` applies any function to many tasks at
-once. `battery` changes a family in one respect, for tests outside of the training distribution.
+`Sinusoids` and the rows of a table (`Rows`). `batch` makes one batch of tasks, also of unequal
+length. `map_tasks` applies any function to many tasks at once. `battery` changes a family in one
+respect, for tests outside of the training distribution.
 
 A sampler of random functions $f$ returns $f$ plus noise as y at the supports, and $f$ without noise
 as y_query at the queries. Samplers of tasks take these arguments:
@@ -61,7 +62,7 @@ Raises:
     ValueError: a number is out of range or not finite, or `inputs` is unknown.
 """
 
-from .batches import map_tasks
+from .batches import batch, map_tasks
 from .division import split
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from .gaussian_process import GaussianProcess, LinearRegression
@@ -82,6 +83,7 @@ __all__ = [
     "System",
     "Table",
     "Task",
+    "batch",
     "battery",
     "diabetes",
     "map_tasks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -70,6 +70,37 @@ def map_tasks(
     if sharding is not None and (axes := axes_of(sharding, 0)):
         return in_parts_of(sharding.mesh, axes, run, tasks, *shared)
     return in_parts(run, tasks, *shared)
+
+
+def batch(tasks: Sequence[Task]) -> Task:
+    """Make one batch of several tasks; shorter ones get further supports, which are masked.
+
+    Args:
+        tasks: tasks of equal p, q and r, at least one; x [n, p] with an n of its own for each.
+
+    Returns:
+        A `Task` with a leading axis on every field, and n supports, as many as the longest task.
+
+    Raises:
+        TypeError: `tasks` is no list of tasks.
+        ValueError: there is no task, or the tasks differ in more than n and the mask.
+
+    >>> of = lambda n: Task(x=np.ones((n, 2)), y=np.ones(n), x_query=np.ones((1, 2)))
+    >>> both = batch([of(3), of(5)])
+    >>> both, both.mask.sum(axis=1).tolist()
+    (Task(x=f32[2,5,2], y=f32[2,5], x_query=f32[2,1,2], mask=bool[2,5]), [3, 5])
+    """
+    checks.instance("tasks", tasks, (list, tuple), "a list of tasks")
+    for one in tasks:
+        check_axes(one)
+    most = max((one.num_supports for one in tasks), default=0)
+    masked = any(one.mask is not None or one.num_supports < most for one in tasks)
+    whole = [with_padding(one, most - one.num_supports) if masked else one for one in tasks]
+    kinds = [*dict.fromkeys(map(repr, whole))]  # a task prints its dtypes and shapes
+    if len(kinds) != 1:
+        got = " and ".join(kinds[:2]) or "none"
+        raise ValueError(f"tasks must be at least one, and differ in n only, got {got}")
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *whole)
 
 
 def sample_batch(keys: jax.Array, sampler: Sampler, active: Any = None) -> Task:
@@ -156,14 +187,19 @@ def spread_tasks(
 
 def padded(task: Task, place: Placement) -> Task:
     if missing := -task.num_supports % place.parts(place.context):
-        batch = task.x.shape[:-2]
-        keep = jnp.broadcast_to(kept(task), (*batch, task.num_supports))
-
-        def grown(value: jax.Array) -> jax.Array:
-            return jnp.pad(value, [(0, missing * (i == len(batch))) for i in range(value.ndim)])
-
-        task = task.replace(x=grown(task.x), y=grown(task.y), mask=grown(keep))
+        task = with_padding(task, missing)
     return devices.filled_up(task, place.parts(place.tasks)) if place.tasks else task
+
+
+def with_padding(task: Task, missing: int) -> Task:
+    """The task with so many more supports, which are masked."""
+    batch = task.x.shape[:-2]
+    keep = jnp.broadcast_to(kept(task), (*batch, task.num_supports))
+
+    def grown(value: jax.Array) -> jax.Array:
+        return jnp.pad(value, [(0, missing * (i == len(batch))) for i in range(value.ndim)])
+
+    return task.replace(x=grown(task.x), y=grown(task.y), mask=grown(keep))
 
 
 def own_part(task: Task, place: Placement | None) -> Task:

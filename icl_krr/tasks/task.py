@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import jax
@@ -13,9 +12,9 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from .. import checks
-from ..fields import cut
 from ..pytree import checked
 from ..rounding import cast
+from .conversion import as_numpy
 
 
 @checked
@@ -109,6 +108,11 @@ class Task:
 
 def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
+    if isinstance(task, (list, tuple)):
+        raise TypeError(
+            f"{name} must be an icl_krr.Task, got {type(task).__name__}; use "
+            "icl_krr.tasks.batch, which also pads and masks shorter tasks"
+        )
     checks.instance(name, task, Task, "an icl_krr.Task")
     if not vars(task).get("valid"):
         check_task(task)
@@ -172,9 +176,10 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
         raise ValueError(f"y must have at least one output, got shape {list(task.y.shape)}")
     queries = task.x_query.shape
     if len(queries) != task.x.ndim or queries[:-2] != batch or queries[-1] != p:
+        mend = "; use x_query[None]" if queries == (p,) and not batch else ""
         raise ValueError(
             f"x_query must be [q, p] with p = {p} to match x {list(task.x.shape)}, "
-            f"got shape {list(queries)}"
+            f"got shape {list(queries)}{mend}"
         )
     for name in ("y", "x_query"):
         if getattr(task, name).dtype != task.x.dtype:
@@ -212,49 +217,3 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
                     checks.resolved(name, value)
     # arrays of JAX do not change, so a task of them stays valid
     vars(task)["valid"] = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task))
-
-
-LISTS = (list, tuple, range)
-NO_NUMBERS = "OSUmMVc"
-"""Kinds of dtypes: objects, texts, dates, records and complex numbers."""
-
-
-def as_numpy(name: str, value: Any) -> Any:
-    """A list, or what `numpy.asarray` reads, as a NumPy array; all other values as they are."""
-    if value is None or isinstance(value, (str, bytes, dict, jax.Array, jax.ShapeDtypeStruct)):
-        return value
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be an array, got a masked array; use mask= for masked rows")
-    if not (isinstance(value, (*LISTS, np.ndarray)) or hasattr(value, "__array__")):
-        return value
-    kind = type(value).__name__
-    try:
-        array = np.asarray(value)
-    except jax.errors.TracerArrayConversionError:
-        raise TypeError(
-            f"{name} must be an array inside JAX transformations, got {kind}; use jnp.asarray"
-        ) from None
-    except (ValueError, TypeError, RuntimeError) as error:
-        remedy = f"use {name}.detach().cpu().float()"
-        if not hasattr(value, "detach"):
-            remedy = "its rows must have the same length" if isinstance(value, LISTS) else "cast it"
-        raise TypeError(
-            f"{name} must be an array that NumPy can read, got {kind}; {remedy} "
-            f"({cut(str(error).partition('. ')[0])})"
-        ) from None
-    if array.dtype.kind in NO_NUMBERS:
-        real = "real " * (array.dtype.kind == "c")
-        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}")
-    # labels and counts are numbers, too
-    return array.astype(float) if array.dtype.kind in "iu" and name != "mask" else array
-
-
-def told(value: Any, array: np.ndarray) -> str:
-    """What is no number: the first such column of a table, or the first such entry."""
-    for i, column in enumerate(getattr(value, "columns", ())):
-        if np.asarray(value.iloc[:, i]).dtype.kind in NO_NUMBERS:
-            return f"column {column!r}; drop it or encode it as numbers"
-    for index, entry in np.ndenumerate(array.astype(object)):
-        if not isinstance(entry, Real):
-            return f"{cut(repr(entry))} at index {list(index)}"
-    return f"dtype {array.dtype}; cast it with astype(float)"

@@ -38,6 +38,7 @@ def at_least_zero(kernel: Kernel, task: Task) -> jax.Array:
     return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
+@checks.suggesting
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import checks
 from ...constants import known
+from ...fields import suggesting
 from ...kernels import Features, Kernel, check_kernel
 from ...transformer.weights import Transformer
 from .arithmetic import Arithmetic, Exact
@@ -25,6 +26,8 @@ P = ParamSpec("P")
 
 def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
     """Compute with the known arguments in NumPy, and note them in the model for `rebuild`."""
+
+    build = suggesting(build)
 
     @wraps(build)
     def built(*args: P.args, **keywords: P.kwargs) -> Transformer:

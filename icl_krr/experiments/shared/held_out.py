@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +17,22 @@ from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, system
 from ...tasks.task import kept
+
+
+def unknown(name: str) -> str:
+    return (
+        f"{name} must be given, because every leave-one-out error is NaN or infinite; "
+        "a larger temperature or lengthscale may help"
+    )
+
+
+def refuse_one_row(count: int, chosen: Sequence[str]) -> None:
+    """Raise ValueError if hyperparameters are to be chosen, and nothing is left to learn from."""
+    if chosen and count < 2:
+        raise ValueError(
+            f"{' and '.join(chosen)} must be given for one support (n_samples=1), because the only "
+            "row cannot be left out"
+        )
 
 
 @partial(jax.jit, static_argnames="centred")

@@ -19,7 +19,7 @@ import numpy as np
 from ...kernels import Kernel
 from ...tasks import Task
 from ...tasks.task import kept
-from .held_out import Regression, left_out, smoothing_loss, squared
+from .held_out import Regression, left_out, refuse_one_row, smoothing_loss, squared, unknown
 
 
 class Axis(NamedTuple):
@@ -61,9 +61,10 @@ def silent(words: str) -> None:
     """Tell nobody about progress."""
 
 
-def subsample(task: Task, method: str) -> Task:
+def subsample(task: Task, method: str, *chosen: str) -> Task:
     """At most `MOST` of the supports without mask, at random; in float64 if JAX allows it."""
     rows, most = np.flatnonzero(np.asarray(kept(task))), MOST[method]
+    refuse_one_row(len(rows), chosen)
     if len(rows) > most:
         rows = rows[np.random.default_rng(0).permutation(len(rows))[:most]]
     x, y, x_query = (np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query))
@@ -94,17 +95,10 @@ def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
     return regress(kernel, task, None, centred).ridge
 
 
-def unknown(name: str) -> str:
-    return (
-        f"{name} must be given, because every leave-one-out error is NaN or infinite; "
-        "a larger temperature or lengthscale may help"
-    )
-
-
 def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = False) -> Regression:
     """Regression with the given ridge, or with the best one."""
     with jax.enable_x64(True):
-        few = subsample(task, "regression")
+        few = subsample(task, "regression", *["ridge"] * (ridge is None))
         axis, grid, errors = sweep(kernel, few, task.x.dtype, ridge, centred)
     _, (_, step) = search(GIVEN, axis, lambda _: squared(errors))
     best = step - axis.low
@@ -177,7 +171,8 @@ def choose(
     given = family.bandwidth is None or bandwidth is not None
     outer, tried = GIVEN if given else BANDWIDTHS[str(task.x.dtype)], []
     with jax.enable_x64(True):
-        few = subsample(task, method)
+        names = [str(family.bandwidth)] * (not given) + ["ridge"] * (inner is not GIVEN)
+        few = subsample(task, method, *names)
         grid = [bandwidth] if given else outer.values(typical_bandwidth(family, few)).tolist()
 
         def at(step: int) -> np.ndarray:

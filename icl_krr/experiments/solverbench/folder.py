@@ -98,7 +98,7 @@ def write_model(folder: Path, model: Model, answers: Answers) -> dict[str, Any]:
     if weights is not None:
         export.save(folder / "model.safetensors", weights)
         try:
-            export.to_t5(weights, folder / "t5")
+            export.to_t5(folder / "t5", weights)
             row["t5"] = True
         except ValueError:  # a T5 encoder cannot represent it
             pass
