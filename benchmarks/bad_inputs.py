@@ -259,6 +259,7 @@ def overrides() -> dict[str, dict[str, Any]]:
         "design": {"first": Argument("row", fit), "second": Argument("row", fit)},
         "separation": {"first": Argument("row", fit), "second": Argument("row", fit)},
         "bayesian_average": linear({"ridges": points(2), "steps": count()}),
+        "batch": {"tasks": Argument("row", [by_name()["task"].good])},
         "battery": {"name": Argument("choice", "more-supports")},
         "compare_variances": {"model": Argument("model", unsure)},
         "identify_arrays": {"answers": points(4, 3, 3), "hats": points(4, 3, 3, 5)}
