@@ -86,7 +86,8 @@ Folder = Annotated[
 
 def checked(settings: Any, config: type[T], **changed: Any) -> T:
     """The settings that the library takes, in its own class, which checks them."""
-    names = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    known = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    names = known & {field.name for field in fields(settings)}
     return config(**{name: getattr(settings, name) for name in names}, **changed)
 
 

@@ -101,7 +101,7 @@ def run(
     mean = np.broadcast_to(np.mean(np.asarray(task.y), axis=0), best.shape)
     baseline = {"zero": np.zeros_like(mean), "mean": mean, "nadaraya_watson": smooth, "exact": best}
     baselines = [row(name, 0, 0, values) for name, values in baseline.items()]
-    widths = bandwidth(kernel)
+    widths = {} if chosen.each else bandwidth(kernel)
     widths |= {f"smoother_{name}": value for name, value in bandwidth(smoother).items()}
     facts = {
         **asdict(config),
@@ -116,6 +116,12 @@ def run(
         "chosen": chosen.names,
         "edges": chosen.edges,
         "learned": chosen.learned and chosen.learned._asdict(),
+        "each": chosen.each
+        and {
+            "bandwidths": chosen.each.bandwidths.tolist(),
+            "importance": chosen.each.importance.tolist(),
+            "leave_one_out": chosen.each.errors,
+        },
         "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,

@@ -53,6 +53,7 @@ class FitConfig(DepthConfig):
     def __post_init__(self):
         super().__post_init__()
         checks.stored("steps", self.steps)
+        checks.choice("bandwidths", self.bandwidths, ("one",))
         object.__setattr__(self, "kernel", self.kernels[0])
         checks.choice("objective", self.objective, OBJECTIVES)
         checks.choice("method", self.method, METHODS)
