@@ -7,7 +7,8 @@ fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -64,6 +65,30 @@ def reader(known: tuple[str, ...]) -> Callable[[str], str]:
         raise ValueError(unknown("", given, known).strip())
 
     return read
+
+
+ASKING: list[Any] = []
+"""The class of settings that the next rule asks tyro about."""
+
+
+@WORDS.struct_rule
+def settings(info: Any) -> Any:
+    """Make one paragraph of the help of each option; tyro breaks it at each line of the source."""
+    if ASKING or not is_dataclass(info.type):
+        return None
+    ASKING.append(info.type)
+    try:
+        found: Any = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
+    finally:
+        ASKING.pop()
+    joined = [replace(field, helptext=partial(paragraph, field.helptext)) for field in found.fields]
+    return replace(found, fields=tuple(joined))
+
+
+def paragraph(text: str | Callable[[], str | None] | None) -> str | None:
+    """The text, or what a function returns, without line breaks and with a capital."""
+    words = " ".join(((text() if callable(text) else text) or "").split())
+    return words[:1].upper() + words[1:] or None
 
 
 def folder(words: list[str]) -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import reduce
 from importlib import import_module
@@ -22,7 +23,7 @@ from ..fields import unknown
 from . import hosts, output
 from .commands import COMMANDS, settings_of
 from .commands.train import Train
-from .options import ONE_DEVICE, WORDS, Command, Devices
+from .options import ONE_DEVICE, WORDS, Command, Devices, paragraph
 
 PROG = "icl-krr"
 
@@ -31,9 +32,9 @@ def parse(argv: list[str]) -> Command:
     """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise ValueError(unknown("command", argv[0], COMMANDS))
-    printed = StringIO()
+    shown, printed = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
     try:
-        with redirect_stderr(printed):
+        with redirect_stdout(shown), redirect_stderr(printed):
             return tyro.cli(
                 subcommands(argv),
                 prog=PROG,
@@ -45,18 +46,32 @@ def parse(argv: list[str]) -> Command:
             )
     except SystemExit as stop:
         if not stop.code:  # --help
+            print(wrapped(shown.getvalue(), shutil.get_terminal_size().columns))
             raise
         raise ValueError(sentence(printed.getvalue())) from None
+
+
+def wrapped(text: str, width: int) -> str:
+    """The help, its lines broken at spaces or after commas: tyro leaves those outside of boxes."""
+    if not text.startswith("usage:"):  # a script for the completion of words
+        return text
+    fits = rf".{{1,{width}}}(?:(?<=,)|(?= )|$)|\S+"
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(
+        piece.lstrip() if len(line) > width else line
+        for line in lines
+        for piece in (re.findall(fits, line) or [""])
+    )
 
 
 def sentence(box: str) -> str:
     """The text in tyro's box of an error, in one line and without the help on each option."""
     lines = [line[2:].rstrip() for line in re.sub("[╭╮╰╯│]", " ", box).splitlines()[1:]]
     errors = []
-    for paragraph in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
-        if paragraph.strip() and "elptext" not in paragraph:
-            head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
-            options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
+    for part in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
+        if part.strip() and "elptext" not in part:
+            head = " ".join(re.findall(r"^\S.*", part, re.M))
+            options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", part, re.M))
             errors.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
     wrong = r"no type matching (?:\{None\}\|)?(\S*) .*? from \['(.*?)'\]\..*"
     words = re.sub(wrong, r"must be \1, got '\2'", "; ".join(errors))
@@ -69,7 +84,12 @@ def subcommands(argv: list[str]) -> Any:
     return reduce(
         or_,
         (
-            Annotated[settings_of(name), tyro.conf.subcommand(name, **special.get(name, {}))]
+            Annotated[
+                command := settings_of(name),
+                tyro.conf.subcommand(
+                    name, description=paragraph(command.__doc__), **special.get(name, {})
+                ),
+            ]
             for name in COMMANDS
         ),
     )
@@ -81,7 +101,13 @@ def train_defaults(argv: list[str]) -> Train:
     first = argv[1]
     recipe = first
     if first.startswith("-"):
-        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:], registry=WORDS).recipe
+        recipe = tyro.cli(
+            Train,
+            prog=f"{PROG} train",
+            description=paragraph(Train.__doc__),
+            args=argv[1:],
+            registry=WORDS,
+        ).recipe
     return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
 
 
