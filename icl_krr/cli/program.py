@@ -23,7 +23,7 @@ from ..fields import unknown
 from . import hosts, output
 from .commands import COMMANDS, settings_of
 from .commands.train import Train
-from .options import ONE_DEVICE, WORDS, Command, Devices, paragraph
+from .options import ONE_DEVICE, WORDS, Command, Devices
 
 PROG = "icl-krr"
 
@@ -55,12 +55,10 @@ def wrapped(text: str, width: int) -> str:
     """The help, its lines broken at spaces or after commas: tyro leaves those outside of boxes."""
     if not text.startswith("usage:"):  # a script for the completion of words
         return text
-    fits = rf".{{1,{width}}}(?:(?<=,)|(?= )|$)|\S+"
+    fits = rf" ?(.{{1,{width}}}(?:(?<=,)|(?= )|$)|\S+)"
     lines = (line.rstrip() for line in text.splitlines())
     return "\n".join(
-        piece.lstrip() if len(line) > width else line
-        for line in lines
-        for piece in (re.findall(fits, line) or [""])
+        "\n".join(re.findall(fits, line)) if len(line) > width else line for line in lines
     )
 
 
@@ -68,10 +66,10 @@ def sentence(box: str) -> str:
     """The text in tyro's box of an error, in one line and without the help on each option."""
     lines = [line[2:].rstrip() for line in re.sub("[╭╮╰╯│]", " ", box).splitlines()[1:]]
     errors = []
-    for part in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
-        if part.strip() and "elptext" not in part:
-            head = " ".join(re.findall(r"^\S.*", part, re.M))
-            options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", part, re.M))
+    for paragraph in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
+        if paragraph.strip() and "elptext" not in paragraph:
+            head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
+            options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
             errors.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
     wrong = r"no type matching (?:\{None\}\|)?(\S*) .*? from \['(.*?)'\]\..*"
     words = re.sub(wrong, r"must be \1, got '\2'", "; ".join(errors))
@@ -84,12 +82,7 @@ def subcommands(argv: list[str]) -> Any:
     return reduce(
         or_,
         (
-            Annotated[
-                command := settings_of(name),
-                tyro.conf.subcommand(
-                    name, description=paragraph(command.__doc__), **special.get(name, {})
-                ),
-            ]
+            Annotated[settings_of(name), tyro.conf.subcommand(name, **special.get(name, {}))]
             for name in COMMANDS
         ),
     )
@@ -101,13 +94,7 @@ def train_defaults(argv: list[str]) -> Train:
     first = argv[1]
     recipe = first
     if first.startswith("-"):
-        recipe = tyro.cli(
-            Train,
-            prog=f"{PROG} train",
-            description=paragraph(Train.__doc__),
-            args=argv[1:],
-            registry=WORDS,
-        ).recipe
+        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:], registry=WORDS).recipe
     return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
 
 

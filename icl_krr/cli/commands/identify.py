@@ -42,8 +42,8 @@ class Source(Command):
 class Identify(IdentifyOptions, Source):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. If MODEL is a file MODEL.npz, it holds the answers or the hidden states of a
-    model of any library, and --tasks-of writes the tasks to it that need them."""
+    the same family. A file MODEL.npz holds the answers or the hidden states of a model of any
+    library. First, --tasks-of writes to this file the tasks that the model must answer."""
 
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.

@@ -24,11 +24,11 @@ Results = tuple[dict[str, Any], list[Table]]
 
 @dataclass(frozen=True)
 class Solverbench(Command):
-    """Test a method that says which solver a model runs, on models of known algorithm. ACTION
-    "write" writes the models, their tasks and answers to the folder models, and the truth to the
-    folder labels. Some models run no known solver: the open set. "identify" writes the verdicts of
-    icl_krr.probes.identify on these models to verdicts.csv. "score" scores TABLE, such as
-    verdicts.csv."""
+    """Test a method that says which solver a model runs, on models of known algorithm. The ACTION
+    write writes the models, their tasks and answers to the folder models, and the truth to the
+    folder labels. Some models run no known solver: the open set. The ACTION identify writes the
+    verdicts of icl_krr.probes.identify on these models to verdicts.csv. The ACTION score scores
+    TABLE, such as verdicts.csv."""
 
     action: tyro.conf.Positional[
         Annotated[Literal["write", "identify", "score"], tyro.conf.arg(metavar="ACTION")]
