@@ -40,6 +40,10 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     return figure
 
 
+PLACES = {"context": "supports", "position": "supports before", "rounding": "condition number"}
+"""What varies along an axis of a sweep whose name does not say it."""
+
+
 def sweep_figure(
     name: str, plot: Plot, rows: Rows, dtype: str, against: str = "exact KRR"
 ) -> Figure:
@@ -54,7 +58,7 @@ def sweep_figure(
     words = {"gap": gap, "error": "|alpha - alpha*|_A / |alpha*|_A"}
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""), fontsize=8)
     bottom.set_ylabel("RMSE at the queries (units of y)", fontsize=8)
-    bottom.set_xlabel("step" if plot.x == "step" else name)
+    bottom.set_xlabel("step" if plot.x == "step" else PLACES.get(name, name))
     for axis in (top, bottom):
         axis.set_xscale("log" if plot.logx else "linear")
         axis.set_yscale("log")
@@ -64,7 +68,7 @@ def sweep_figure(
     if plot.logx and len(places) <= 10:
         bottom.set_xticks(places, [f"{place:g}" for place in places])
         bottom.minorticks_off()
-    legend(figure, top, bottom, title=", ".join(plot.by))
+    legend(figure, top, bottom)
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
     top.set_title(
