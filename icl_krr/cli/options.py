@@ -137,10 +137,10 @@ class Command:
     argv: tyro.conf.Suppress[tyro.conf.Fixed[tuple[str, ...]]] = ()
 
     def __post_init__(self) -> None:
-        """Settings that a class of the library has, `checked` checks later: this needs JAX."""
+        """Checks that need JAX come later, in `checked`."""
 
     def refuse_options_without_effect(self) -> None:
-        """Raise ValueError if an option is given that the other options leave without effect."""
+        """Raise ValueError if an option is given that has no effect beside the other options."""
 
     @property
     def first_seed(self) -> int:

@@ -27,7 +27,7 @@ PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
 
 def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
-    """The command, its settings, the machine and versions that ran it, and what more is told."""
+    """The command, its settings, the machine and versions that ran it, and other facts."""
     import platform
 
     import jax

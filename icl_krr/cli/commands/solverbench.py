@@ -133,14 +133,16 @@ class Earlier(TypedDict):
 
 
 def finished(path: Path, known: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of an earlier run of the same command; ValueError if it was another."""
+    """The rows of an earlier run of the same command; ValueError if its models were others."""
     if not path.exists():
         return []
     earlier: Earlier = read_record(Earlier, path)
     meta, rows = earlier["meta"], earlier["rows"]
     same = all(name in meta and meta[name] == v for name, v in output.plain(known).items())
     if not same or not all({*names} <= {*row} for row in rows):
-        raise ValueError(f"{path} must be of the same models, got others; choose another --out")
+        raise ValueError(
+            f"{path} must be of the same models, got other models; choose another --out"
+        )
     return [*rows]
 
 
