@@ -33,7 +33,7 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     legend(figure, axis, title=", ".join(plot.by))
     seeds = [row["seed"] for row in rows]
     axis.set_title(
-        f"{name}: {fill(claim.statement, 80)}\n"
+        f"{name}: {fill(claim.title, 80)}\n"
         f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians over draws and seeds",
         fontsize=8,
     )
