@@ -40,7 +40,11 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     return figure
 
 
-PLACES = {"context": "supports", "position": "supports before", "rounding": "condition number"}
+PLACES = {
+    "context": "supports",
+    "position": "supports before the token",
+    "rounding": "condition number",
+}
 """What varies along an axis of a sweep whose name does not say it."""
 
 
@@ -52,7 +56,7 @@ def sweep_figure(
     top, bottom = figure.subplots(2, 1, sharex=True)
     curves(top, plot, plot.y, rows)
     curves(bottom, plot._replace(bound=""), "rmse", rows)
-    line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
+    line(bottom, rows, plot.x, "exact rmse", "black", "-.", "exact KRR")
     line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero prediction")
     gap = f"gap to {against}  |f - f*| / |f*|"
     words = {"gap": gap, "error": "|alpha - alpha*|_A / |alpha*|_A"}
@@ -72,7 +76,7 @@ def sweep_figure(
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
     top.set_title(
-        f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, {steps} steps, "
+        f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, at most {steps} steps, "
         f"{'dtype: see lines' if name == 'precision' else dtype}",
         fontsize=9,
     )
