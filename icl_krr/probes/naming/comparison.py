@@ -90,7 +90,7 @@ class Fitted(NamedTuple):
 
     @property
     def limit(self) -> int | None:
-        """The number of steps, if a layer is aligned with the last one and the solver takes steps."""
+        """The number of steps, if the solver takes steps and a layer is aligned with the last."""
         row = candidate(self.fit.candidate)
         reached = row.iterates and not row.sequential and max(self.fit.alignment) == self.steps
         return self.steps if reached else None
