@@ -222,7 +222,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:
-    """Bounds on the spectra of all K + ridge I; Gershgorin's above, which has gradients."""
+    """Bounds on the spectra of all K + ridge I; the upper bound, Gershgorin's, has gradients."""
     rows = jax.vmap(lambda task: jnp.sum(jnp.abs(system(kernel, task).gram), axis=1))(tasks)
     return ridge, ridge + jnp.max(rows)
 

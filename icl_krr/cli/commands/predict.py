@@ -193,7 +193,7 @@ def print_predictions(
 
 
 def of_what(answer: Answer) -> str:
-    """What the intervals are not of, if the transformer does not approximate exact KRR."""
+    """A note that the intervals are of exact KRR, if the transformer does not approximate it."""
     if answer.result.facts["status"] is not None:
         return ""
     return "; this is the interval of the regression, not of the transformer"
