@@ -11,14 +11,17 @@ import argparse
 import csv
 import json
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import jax
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Patch
 
 from benchmarks.subjects_tables import subjects_figure
 from icl_krr.bench import Row
+from icl_krr.catalogue import KERNELS, SOLVERS
+from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.explorer import ExplorerConfig, explore
 from icl_krr.experiments.finetune.comparison import Comparison
 from icl_krr.files import replace
@@ -36,10 +39,11 @@ COPIES = {"depth": "depth", "heatmaps": "identify-gp-encoder", "filter": "filter
 
 SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
-    "solvers": (1, 0, 1, "oracles without\na transformer", ORACLE),
+    "solvers": (1, 0, 1, "reference algorithms,\nwithout a transformer", ORACLE),
     "audit": (0, 0, 1, "rounding of any function", SEEN),
     "theory": (2, 0, 1, "bounds, identities", ORACLE),
-    "kernels": (0, 1, 1, "linear, exponential,\nGaussian", OTHER),
+    "catalogue": (3, 0, 1, "{solvers} solvers,\n{kernels} kernels", OTHER),
+    "kernels": (0, 1, 1, "{kernel_names}", OTHER),
     "sketches": (1, 1, 1, "width: sketches,\nfeatures", OTHER),
     "constructions": (2, 1, 1, "solvers as weights", FORWARD),
     "training": (3, 1, 1, "trained weights", FORWARD),
@@ -50,8 +54,8 @@ ROOMS = {  # a module's place (column, row, number of columns), its purpose and 
     "estimator": (0, 3, 1, "fit and predict, for\nscikit-learn", SEEN),
     "uncertainty": (1, 3, 1, "predictive distributions", SEEN),
     "posterior": (2, 3, 1, "mean and variance", SEEN),
-    "export": (3, 3, 1, "safetensors files, T5", SEEN),
-    "experiments": (0, 4, 2, "claims C1 to C24, sweeps, identification, runs", SEEN),
+    "export": (3, 3, 1, "safetensors files,\nT5, GPT-2", SEEN),
+    "experiments": (0, 4, 2, "{claims} claims, sweeps, identification, runs", SEEN),
     "bench": (2, 4, 1, "time and memory", SEEN),
     "plots": (3, 4, 1, "figures", SEEN),
     "cli": (0, 5, 2, "icl-krr demo, predict, fit, verify, ...", SEEN),
@@ -71,10 +75,24 @@ ARROWS = (
 )
 
 
+LEGEND = {
+    "data and names": OTHER,
+    "forward pass": FORWARD,
+    "reference": ORACLE,
+    "use and analysis": SEEN,
+}
+
+
 def design() -> Figure:
-    """The modules of the package, and the data that they pass on."""
-    figure = Figure(figsize=(9.6, 6.2))
-    axis = figure.add_axes((0.01, 0.01, 0.98, 0.98))
+    """The modules of the package, and the data that they pass on; numbers are those of the code."""
+    facts = {
+        "solvers": len(SOLVERS),
+        "kernels": len(KERNELS),
+        "kernel_names": fill(", ".join(KERNELS), 24),
+        "claims": len(claims()),
+    }
+    figure = Figure(figsize=(9.6, 6.5))
+    axis = figure.add_axes((0.01, 0.06, 0.98, 0.93))
     width, height, across, up = 2.0, 0.6, 2.6, 1.0
     places: dict[str, tuple[float, float, float]] = {}
     for name, (column, row, columns, words, color) in ROOMS.items():
@@ -82,7 +100,8 @@ def design() -> Figure:
         box = FancyBboxPatch((x, y), wide, height, "round,pad=0.06", fc=color, ec="#444444")
         axis.add_patch(box)
         axis.text(x + wide / 2, y + 0.44, name, ha="center", va="center", weight="bold", fontsize=9)
-        axis.text(x + wide / 2, y + 0.16, words, ha="center", va="center", fontsize=6.5)
+        text = words.format(**facts)
+        axis.text(x + wide / 2, y + 0.16, text, ha="center", va="center", fontsize=6.5)
         places[name] = x, y, wide
     for start, end, words in ARROWS:
         (x, y, wide), (u, v, _) = places[start], places[end]
@@ -99,6 +118,8 @@ def design() -> Figure:
     axis.set_xlim(-0.15, 3 * across + width + 0.15)
     axis.set_ylim(-0.15, 5 * up + height + 0.15)
     axis.axis("off")
+    patches = [Patch(fc=color, ec="#444444", label=name) for name, color in LEGEND.items()]
+    figure.legend(handles=patches, loc="lower center", ncols=len(patches), fontsize=7)
     return figure
 
 

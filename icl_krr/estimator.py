@@ -21,9 +21,10 @@ except ImportError:
 
 from . import checks
 from .catalogue import SOLVERS, kernel_class
-from .experiments.depth_config import DepthConfig, choose_kernel
+from .experiments import parameters
+from .experiments.depth_config import DepthConfig
 from .experiments.process import Process, exactly
-from .experiments.shared import model_selection
+from .experiments.shared import relevance
 from .experiments.shared.build import build_model
 from .experiments.supports import Supports, checked_weights, padded
 from .kernels import Kernel
@@ -61,9 +62,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     $A = K + \lambda I$. It is the attribute `amplitude_`. Exact regression in float64 computes
     amplitude and deviations; `icl_krr.posterior` computes the variance $v(x)$ with the model.
 
+    With `bandwidths="each"`, each feature has a bandwidth of its own, so that the kernel can ignore
+    a feature (automatic relevance determination). A gradient method then chooses bandwidths and
+    ridge. They maximise the marginal likelihood of the supports at the likeliest amplitude.
+
     A pipeline and a grid search can contain the estimator like any other of scikit-learn. Like
-    `KernelRidge`, the regression has no intercept, and all features share one bandwidth. Put a
-    `StandardScaler` before it, and set `normalize_y` if y is not centred. The units of y do not
+    `KernelRidge`, the regression has no intercept. Put a `StandardScaler` before it, and set
+    `normalize_y` if y is not centred. The units of y do not
     matter, and for kernels of differences such as the Gaussian one the origin of X does not either:
     means and sizes are taken out in float64. The transformer computes in float32, or in float64
     with `JAX_ENABLE_X64=1`. The arrays that `predict` returns are float64. JAX compiles one program
@@ -81,6 +86,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
         steps: number of solver steps, >= 1. By default 64, or 256 in float64 if these are not
             enough at the supports. Not used by `nadaraya_watson`.
+        bandwidths: "one" for the same bandwidth for all features, or "each" for one per feature;
+            default "one". "each" needs a kernel with a bandwidth, and a `temperature` and a
+            `lengthscale` of None.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
         amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
@@ -90,7 +98,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         model_: the transformer.
         task_: the supports as a `Task`, whose queries are the supports too, with y in units of its
             size. With sample weights, they are those of `icl_krr.kernels.Weighted`.
-        kernel_: the kernel with its bandwidth.
+        kernel_: the kernel with its bandwidth; with `bandwidths="each"`, with the bandwidth 1 and
+            the projection $U = \mathrm{diag}(w)$.
+        bandwidths_: bandwidth of each feature [p], in units of the feature; None for a kernel
+            without a bandwidth and for a `Kernel`. For "each", it is $1 / w_j$, or $1 / w_j^2$ if
+            it is a temperature.
+        feature_importances_: share of each feature in the squares of the slopes of the regression
+            at the supports [p], for features of unit variance; computed when it is read.
         ridge_: the ridge; None for `nadaraya_watson`.
         amplitude_: the amplitude [] or [r] in units of y squared; None for a solver that solves no
             regression. The noise of a new y has the variance `amplitude_ * ridge_`.
@@ -103,7 +117,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ImportError: scikit-learn is not installed.
 
     Source: L. Buitinck et al., API Design for Machine Learning Software: Experiences from the
-    Scikit-learn Project, ECML PKDD Workshop (2013), for `fit` and `predict`.
+    Scikit-learn Project, ECML PKDD Workshop (2013), for `fit` and `predict`; R. M. Neal, Bayesian
+    Learning for Neural Networks (1996), for automatic relevance determination.
 
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
@@ -120,6 +135,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     model_: Transformer
     task_: Task
     kernel_: Kernel
+    bandwidths_: np.ndarray | None
     ridge_: float | None
     amplitude_: np.ndarray | None
     steps_: int
@@ -135,6 +151,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         temperature: float | None = None,
         lengthscale: float | None = None,
         steps: int | None = None,
+        bandwidths: str = "one",
         normalize_y: bool = False,
         amplitude: float | None = None,
     ):
@@ -144,6 +161,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.temperature = temperature
         self.lengthscale = lengthscale
         self.steps = steps
+        self.bandwidths = bandwidths
         self.normalize_y = normalize_y
         self.amplitude = amplitude
 
@@ -165,7 +183,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 and `sample_weight` do not fit together or are not finite.
             TypeError: a parameter has the wrong type.
         """
-        config = self._config()
+        config = parameters.config_of(self)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         kernels = [kernel_class(name).of_bandwidth(1.0) for name in config.kernels]
         kernels = [self.kernel] if isinstance(self.kernel, Kernel) else kernels
@@ -189,16 +207,24 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _choose(self, config: DepthConfig) -> Kernel:
         """Choose the hyperparameters that are None, and return the kernel of the supports."""
-        supports, task = self._supports, self._supports.task(self._supports.x)
-        if isinstance(self.kernel, Kernel):
-            kernel: Any = supports.kernel(self.kernel)
-        else:
-            kernel, _ = choose_kernel(task, config, made=supports.family)
-        self.kernel_, self.ridge_ = kernel.kernel if supports.weighted else kernel, None
-        if SOLVERS[config.solver].iterates:
-            chosen = self.ridge or model_selection.choose_ridge(kernel, task, config.centred)
-            self.ridge_ = float(chosen)  # JAX compiles another program for an integer
+        kernel, self.ridge_ = parameters.choose(self._supports, config, self.kernel)
+        self.kernel_, self.bandwidths_ = relevance.plain(kernel), None
+        if self.kernel_.bandwidth is not None and self.kernel_ is not self.kernel:
+            self.bandwidths_ = relevance.bandwidths_of(self.kernel_, self.n_features_in_)
         return kernel
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """The share [p] of each feature in the squares of the slopes of the regression."""
+        check_is_fitted(self)
+        if self.model_.problem is None:
+            raise AttributeError(
+                f"feature_importances_ is not known for solver {self.solver!r}, which solves no "
+                "regression; use solver='conjugate_gradient'"
+            )
+        kernel, supports = self.model_.problem.kernel, self._supports
+        with jax.enable_x64(True):
+            return relevance.importance(kernel, supports.task(supports.x), float(self.ridge_ or 0))
 
     def _build(self, config: DepthConfig, kernel: Kernel, steps: int) -> None:
         """Build and check the transformer."""
@@ -260,7 +286,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Returns:
             The prediction [q] or [q, r] in float64, or the prediction and the standard deviation,
-            which has the same shape. Both are in the units of y.
+            which has the same shape. Both are in the units of y. They are tensors of PyTorch,
+            in the dtype of X, if X is one.
 
         Raises:
             ValueError: X does not fit the supports, or `return_std` is True and the solver solves
@@ -275,14 +302,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        given, X = X, validate_data(self, X, dtype=np.float64, reset=False)
         supports, rows = self._supports, len(X)
         points = padded(supports.points(np.asarray(X)))
         with self._precision():
             scaled = np.asarray(predict(self.model_, supports.task(points)))
         mean = supports.scaling.undo(scaled)[:rows]
         if not return_std:
-            return mean
+            return like(given, mean)
         found = self._process(points, self._amplitude)
         if not found.ok:
             warn(f"standard deviations: {found.source}; use a larger ridge")
@@ -292,35 +319,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"{SMALL} standard deviations; use more steps ({4 * self.steps_})"
             )
         std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
-        return mean, supports.scaling.undo_width(std)[:rows]
+        return like(given, mean), like(given, supports.scaling.undo_width(std)[:rows])
 
-    def _config(self) -> DepthConfig:
-        """The checked parameters; the name of the kernel is not used for a `Kernel`."""
-        checks.flag("normalize_y", self.normalize_y)
-        if self.amplitude is not None:
-            checks.positive_scalar("amplitude", self.amplitude)
-        bandwidths = {"temperature": self.temperature, "lengthscale": self.lengthscale}
-        given = self.kernel if isinstance(self.kernel, Kernel) else None
-        for name, value in bandwidths.items():
-            if given is not None and value is not None:
-                raise ValueError(
-                    f"{name} must be None if kernel is an object, got {checks.shown(value)}"
-                )
-        config = DepthConfig(
-            self.solver,
-            None if isinstance(self.kernel, Kernel) else self.kernel,
-            self.ridge,
-            **bandwidths,
-            steps=self.steps,
-            centred=self.normalize_y,
-        )
-        needs_features = SOLVERS[config.solver].kernels == "featured"
-        if given is not None and needs_features and not given.featured:
-            raise ValueError(
-                "kernel must have a feature map, such as Linear(), for solver "
-                f"{config.solver!r}, got {given!r}"
-            )
-        return config
+
+def like(given: Any, values: np.ndarray) -> Any:
+    """The values, as a tensor of PyTorch if X was one, and in its dtype."""
+    if not hasattr(given, "new_tensor"):
+        return values
+    return given.new_tensor(values, dtype=given.dtype if given.is_floating_point() else None)
 
 
 def warn(what: str) -> None:

@@ -153,7 +153,7 @@ def test_plain_code_converges_to_exact_regression_and_stays_finite(kernel, x64):
 @pytest.mark.slow
 def test_a_wrong_floor_is_refused(monkeypatch):
     def of(options):
-        return against_plain("forward", "B", linear(n=8, p=2), "chebyshev", options, 2, 3, 0)
+        return against_plain("forward", "linear", linear(n=8, p=2), "chebyshev", options, 2, 3, 0)
 
     options = {"spectrum": (0.1, 30.0)}
     assert compete(of(options), repeats=1)[0].error < 1e-4

@@ -25,7 +25,8 @@ ROOM = verify.__name__.rpartition(".")[0]
 class Change(NamedTuple):
     """`what` of the claim's module ("constructions.richardson") becomes `become` of itself.
 
-    What the claim's module does not have is in a module beside it ("tabulated.ReLU").
+    If the claim's module lacks the name, `what` begins with the module of the claims that has it,
+    as in "tabulated.ReLU".
     """
 
     what: str

@@ -17,6 +17,7 @@ from helpers import numpy_exact
 
 import icl_krr as ik
 from icl_krr import cli
+from icl_krr.cli.commands import COMMANDS
 from icl_krr.cli.output import LOCK, owned
 from icl_krr.cli.program import parse
 
@@ -43,6 +44,26 @@ def test_help_needs_no_jax():
     assert run.returncode == 0, run.stderr
     assert "predict" in run.stdout
     assert "demo" in run.stdout
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS, "solverbench write"])
+def test_help_fits_the_terminal_and_cuts_no_word(command, capsys, monkeypatch):
+    """tyro cut long descriptions anywhere, kept the line breaks of the source, and wrote white."""
+    shown = {}
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for width in (80, 400):
+        monkeypatch.setenv("COLUMNS", str(width))
+        with pytest.raises(SystemExit, match="0"):
+            cli.main([*command.split(), "--help"])
+        shown[width] = capsys.readouterr().out
+        assert max(map(len, shown[width].splitlines())) <= width
+        assert "\x1b" not in shown[width]
+    words, whole = ({*re.split(r"[\s,]+|-{9,}", text)} for text in shown.values())
+    assert words == whole
+    for line, after in itertools.pairwise(shown[80].splitlines()):
+        if all(re.match(r"( {8})?\S", one) for one in (line, after)):  # one paragraph
+            assert len(f"{line} {after.split()[0]}") > 80, f"{line} has room for {after}"
 
 
 def test_version(capsys):

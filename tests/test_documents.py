@@ -24,7 +24,7 @@ from benchmarks import (
     subjects,
     subjects_tables,
 )
-from benchmarks.power import power_table
+from benchmarks.power import PROBE, power_table
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
@@ -295,6 +295,13 @@ def test_the_power_of_identify_is_the_one_that_was_measured():
     record = json.loads((RESULTS / "solverbench-power.json").read_text())
     table = to_markdown(power_table(record["rows"]))
     assert table == (RESULTS / "solverbench-power.md").read_text()
+    said = Counter(row["outcome"] for row in record["rows"] if row["reading"] == PROBE)
+    none, close, wrong = (said.pop(key) for key in ("none", "close to another", "wrong"))
+    assert not said  # no right name
+    total = none + close + wrong
+    assert f"(of {total}: 0 right, {wrong} wrong, {close} close to a wrong one)" in README
+    told = f"no name in {none}, a close but wrong one in {close}, and a wrong tie (heavy ball and"
+    assert told in " ".join(BENCHMARKS.split())
     assert {"config", "device", "dtype", "seed", "versions"} <= set(record["meta"])
 
 

@@ -168,7 +168,8 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(tmp_path, whole)
 def test_processes_with_different_settings_are_refused(tmp_path):
     printed, statuses = end(start(tmp_path, only_second=("--training.clip", "2")))
     assert statuses == [2, 2], printed
-    assert "settings must be the same in all processes, got others in process 1" in printed[0][1]
+    told = "settings must be the same in all processes, got different ones in process 1"
+    assert told in printed[0][1]
     assert not [*tmp_path.iterdir()]
 
 

@@ -15,11 +15,11 @@ LINES = {
     "bench": 1622,  # one task at a time, as in a notebook
     "catalogue": 1015,  # the call of every solver, for the README and for errors
     "checks": 430,
-    "cli": 3390,  # training tells of every interval, and how to go on
+    "cli": 3480,  # help in whole paragraphs; training tells of every interval, and how to go on
     "constructions": 3850,  # the call in the error for a name without a function
     "experiments": 13099,  # eight more claims; each with its readings, other settings, sentences
     "export": 928,
-    FILES: 2805,  # an unknown keyword is told with the one that is meant
+    FILES: 2810,  # an unknown keyword is told with the one that is meant
     "kernels": 1354,
     "plots": 814,
     "probes": 7059,  # solvers in streams: their steps, decoded from each layer, and used or not

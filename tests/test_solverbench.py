@@ -156,7 +156,7 @@ def test_what_a_verdict_is(status, names, expected):
     [
         ("model,status\nm000,none\n", "must have the columns model, status, names, got no names"),
         ("model,status,names\nm999,none,\n", "line 2: model must be a model of the labels"),
-        ("model,status,names\nm000,none,\nm000,none,\n", "line 3: model must be there once"),
+        ("model,status,names\nm000,none,\nm000,none,\n", "line 3: model must have one line"),
         ("model,status,names\nm000,sure,cg\n", "line 2: status must be identified, "),
         ("model,status,names\nm000,identified,cgg\n", "line 2: "),
         ("model,status,names\nm000,identified,cg gd\n", "names must be one name for 'identified'"),
@@ -188,7 +188,7 @@ def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_bench(tmp_path, CONFIG)
     for read, where in ((read_models, MODELS), (lambda path: read_labels(path / TRUTHS), LABELS)):
-        with pytest.raises(ValueError, match=r"must exist, the last file that .* writes"):
+        with pytest.raises(ValueError, match=r"must exist, because .* writes it last"):
             read(tmp_path / where)
     assert not [path for path in tmp_path.rglob(".*") if path.is_file()]
     read_models(bench / MODELS)

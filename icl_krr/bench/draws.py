@@ -13,7 +13,7 @@ from ..tasks import GaussianProcess, LinearRegression, Task, sample
 TEMPERATURE = 0.5
 EXPONENTIAL = Exponential(TEMPERATURE)
 RIDGE = 0.1 * float(np.exp(2.0))
-"""Ridge of the default task of Route A: exponential kernel, temperature 0.5, unit circle."""
+"""Ridge of the default task of softmax attention: inputs on the unit circle."""
 
 
 def draw(config: Any, batch: int, seed: int) -> Task:
@@ -22,12 +22,12 @@ def draw(config: Any, batch: int, seed: int) -> Task:
 
 
 def linear(n: int = 64, p: int = 8, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Kernel, task configuration and ridge of Route B: linear attention, linear kernel."""
+    """Kernel, task configuration and ridge of a task of linear attention: linear kernel."""
     return Linear(), LinearRegression(num_features=p, num_supports=n, num_queries=q), 0.1
 
 
 def exponential(n: int = 64, p: int = 2, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Kernel, task configuration and ridge of Route A: softmax attention, exponential kernel."""
+    """Kernel, task configuration and ridge of a task of softmax attention: exponential kernel."""
     return EXPONENTIAL, circle(EXPONENTIAL, n, p, q), RIDGE
 
 

@@ -17,20 +17,20 @@ from .plain import plain_predictions
 WIDE, NARROW = {"spectrum": (0.1, 250.0)}, {"spectrum": (0.7, 300.0)}
 
 CASES: list[tuple[str, Callable[..., Any], str, dict[str, Any], float]] = [
-    ("B, CG", linear, "conjugate_gradient", {}, 2.0),
-    ("B, fused CG", linear, "fused_conjugate_gradient", {}, 2.0),
-    ("B, pipelined CG", linear, "pipelined_conjugate_gradient", {}, 2.0),
+    ("linear, CG", linear, "conjugate_gradient", {}, 2.0),
+    ("linear, fused CG", linear, "fused_conjugate_gradient", {}, 2.0),
+    ("linear, pipelined CG", linear, "pipelined_conjugate_gradient", {}, 2.0),
     # with a smaller ridge, Jacobi's preconditioner makes convergence too slow to compare results
-    ("B, Jacobi CG", linear, "jacobi_conjugate_gradient", {"ridge": 6.4}, 2.0),
-    ("B, Chebyshev", linear, "chebyshev", WIDE, 1.5),
-    ("B, heavy ball", linear, "heavy_ball", WIDE, 2.0),
-    ("B, gradient descent", linear, "gradient_descent", WIDE, 2.0),
-    ("B, Newton-Schulz", linear, "newton_schulz", WIDE, 2.0),
-    ("A, CG", exponential, "conjugate_gradient", {}, 2.0),
-    ("A, fused CG", exponential, "fused_conjugate_gradient", {}, 2.0),
-    ("A, pipelined CG", exponential, "pipelined_conjugate_gradient", {}, 2.0),
-    ("A, Jacobi CG", exponential, "jacobi_conjugate_gradient", {}, 2.0),
-    ("A, Chebyshev", exponential, "chebyshev", NARROW, 1.5),
+    ("linear, Jacobi CG", linear, "jacobi_conjugate_gradient", {"ridge": 6.4}, 2.0),
+    ("linear, Chebyshev", linear, "chebyshev", WIDE, 1.5),
+    ("linear, heavy ball", linear, "heavy_ball", WIDE, 2.0),
+    ("linear, gradient descent", linear, "gradient_descent", WIDE, 2.0),
+    ("linear, Newton-Schulz", linear, "newton_schulz", WIDE, 2.0),
+    ("softmax, CG", exponential, "conjugate_gradient", {}, 2.0),
+    ("softmax, fused CG", exponential, "fused_conjugate_gradient", {}, 2.0),
+    ("softmax, pipelined CG", exponential, "pipelined_conjugate_gradient", {}, 2.0),
+    ("softmax, Jacobi CG", exponential, "jacobi_conjugate_gradient", {}, 2.0),
+    ("softmax, Chebyshev", exponential, "chebyshev", NARROW, 1.5),
     ("Gaussian, Richardson", gaussian, "richardson", {}, 2.0),
 ]
 """Name, kernel and tasks, row of the catalogue, options, goal."""
@@ -39,7 +39,7 @@ CASES: list[tuple[str, Callable[..., Any], str, dict[str, Any], float]] = [
 def forwards(quick: bool, seed: int) -> Iterator[Contest]:
     """16 steps of the solvers in `CASES`, against plain code in chunks and by vmap.
 
-    The tasks have n = 64, and p = 8 for the linear kernel (Route B), else p = 2.
+    The tasks have n = 64, and p = 8 for the linear kernel, else p = 2.
     """
     for name, route, solver, options, target in CASES[:1] if quick else CASES:
         for batch in (4,) if quick else (1, 256, 4096):
@@ -60,7 +60,7 @@ def scaling(quick: bool, seed: int) -> Iterator[Contest]:
         "depth": (4, 8, 16, 32, 64, 128),
         "p": (2, 4, 8, 16, 32, 64),
     }
-    for label, route in (("B", linear), ("A", exponential)):
+    for label, route in (("linear", linear), ("softmax", exponential)):
         for axis, values in [*grids.items()][: 1 if quick else None]:
             for value in values[:1] if quick else values:
                 at = {**start, axis: value}

@@ -20,15 +20,16 @@ from .plain import System, conjugate_gradient, factored, formed
 
 
 def one_task(quick: bool, seed: int) -> Iterator[Contest]:
-    """Conjugate gradient by linear (B) and by softmax attention (A), n = 64 and 4096.
+    """Conjugate gradient by linear and by softmax attention, n = 64 and 4096.
 
-    B takes 6 steps, fewer than there are features, because plain code has no gradient after
-    convergence. A takes 16. `predict` is called as it is, within `jax.jit` with the model as an
-    argument and with its weights as constants, and differentiated with respect to y. Plain code has
-    the numbers of the kernel as constants. With softmax attention and n = 4096, it holds the kernel
-    matrix, as the model does with `streaming=False`.
+    Linear attention takes 6 steps, fewer than there are features, because plain code has no
+    gradient after convergence. Softmax attention takes 16 steps. `predict` is called as it is,
+    within `jax.jit` with the model as an argument and with its weights as constants, and
+    differentiated with respect to y. Plain code has the numbers of the kernel as constants. With
+    softmax attention and n = 4096, plain code holds the kernel matrix, as the model does with
+    `streaming=False`.
     """
-    for label, route, steps in (("B", linear, 6), ("A", exponential, 16)):
+    for label, route, steps in (("linear", linear, 6), ("softmax", exponential, 16)):
         for n in (16,) if quick else (64, 4096):
             kernel, config, _ = route(n=n)
             ridge = n / 10  # with a smaller ridge, programs disagree before convergence

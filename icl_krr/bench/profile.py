@@ -91,4 +91,6 @@ def of_forward(batch: int, seed: int) -> Contest:
         plain = plain_predictions(kernel, tasks, "conjugate_gradient", options)
         parts |= {f"{name}, {steps} steps": program for name, program in plain.items()}
     size = {"tasks": batch, "n": 64, "depth": 16}
-    return part_of(f"A, CG, 16 steps, {batch} tasks", lambda: forward(model, tasks), parts, size)
+    return part_of(
+        f"softmax, CG, 16 steps, {batch} tasks", lambda: forward(model, tasks), parts, size
+    )

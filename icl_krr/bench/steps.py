@@ -52,7 +52,7 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
     ways = over_tasks(lambda task: jax.grad(plain)(at, task), tasks)
     yield Contest(
         "gradient",
-        f"A, CG, d loss / d (temperature, ridge), {steps} steps, {batch} tasks",
+        f"softmax, CG, d loss / d (temperature, ridge), {steps} steps, {batch} tasks",
         lambda: ours(at),
         {f"plain, {way}": partial(jax.jit(partial(mean, run)), tasks) for way, run in ways.items()},
         target=2.0,

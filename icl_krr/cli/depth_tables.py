@@ -82,7 +82,7 @@ def print_tables(results: Results, seed: int) -> None:
 
 
 def shown(rows: list[Row]) -> list[Row]:
-    """The rows of few depths, which become rarer with the depth, and that of the last one."""
+    """The rows of a few depths, sparser as the depth grows, and the row of the last depth."""
     few = {base << power for power in range(32) for base in (1, 3)} | {0, rows[-1].step}
     return [row for row in rows if row.step in few]
 
@@ -135,7 +135,7 @@ def compared(facts: dict[str, Any]) -> str:
 
 
 def learned(facts: dict[str, Any]) -> str:
-    """Whether the regression predicts the supports better than their mean; nothing if it does."""
+    """A warning if the regression predicts the supports no better than their mean, else nothing."""
     found = facts["learned"]
     if found is None or found["ok"]:
         return ""

@@ -165,7 +165,7 @@ def require_the_same(settings: Any) -> None:
     each = process_allgather(np.asarray(crc32(own.encode()), np.uint32))
     if different := [i for i, other in enumerate(each) if other != each[0]]:
         raise ValueError(
-            "settings must be the same in all processes, got others in process "
+            "settings must be the same in all processes, got different ones in process "
             f"{', '.join(map(str, different))} than in process 0; start the same command, with the "
             "same recipe, in each"
         )

@@ -140,7 +140,7 @@ KINDS = {
     ("answers", "hats"): ("other_hats",),
     ("streams", "stream_jacobians"): ("control_streams", "control_jacobians"),
 }
-"""The arrays that a file needs of one kind, and those that it may have as well."""
+"""The arrays of one kind that a file must have, and those that it may have."""
 
 
 class Arrays(NamedTuple):
@@ -148,8 +148,8 @@ class Arrays(NamedTuple):
 
     Attributes:
         tasks: the tasks.
-        given: arguments of `identify_arrays`, for the answers, then for the streams, as far as
-            there are some.
+        given: arguments of `identify_arrays`, for the answers, then for the streams, as far as the
+            file has them.
     """
 
     tasks: Task

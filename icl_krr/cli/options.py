@@ -7,7 +7,8 @@ fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -66,6 +67,30 @@ def reader(known: tuple[str, ...]) -> Callable[[str], str]:
     return read
 
 
+ASKING: list[Any] = []
+"""The class of settings that the next rule asks tyro about."""
+
+
+@WORDS.struct_rule
+def settings(info: Any) -> Any:
+    """Make one paragraph of the help of each option; tyro breaks it at each line of the source."""
+    if ASKING or not is_dataclass(info.type):
+        return None
+    ASKING.append(info.type)
+    try:
+        found: Any = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
+    finally:
+        ASKING.pop()
+    joined = [replace(field, helptext=partial(paragraph, field.helptext)) for field in found.fields]
+    return replace(found, fields=tuple(joined))
+
+
+def paragraph(text: str | Callable[[], str | None] | None) -> str | None:
+    """The text, or what a function returns, without line breaks and with a capital."""
+    words = " ".join(((text() if callable(text) else text) or "").split())
+    return words[:1].upper() + words[1:] or None
+
+
 def folder(words: list[str]) -> Path:
     if not words[0]:
         raise ValueError("must be the path of a folder, got an empty text")
@@ -86,7 +111,8 @@ Folder = Annotated[
 
 def checked(settings: Any, config: type[T], **changed: Any) -> T:
     """The settings that the library takes, in its own class, which checks them."""
-    names = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    known = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    names = known & {field.name for field in fields(settings)}
     return config(**{name: getattr(settings, name) for name in names}, **changed)
 
 
@@ -112,10 +138,10 @@ class Command:
     argv: tyro.conf.Suppress[tyro.conf.Fixed[tuple[str, ...]]] = ()
 
     def __post_init__(self) -> None:
-        """Settings that a class of the library has, `checked` checks later: this needs JAX."""
+        """Checks that need JAX come later, in `checked`."""
 
     def refuse_options_without_effect(self) -> None:
-        """Raise ValueError if an option is given that the other options leave without effect."""
+        """Raise ValueError if an option is given that has no effect beside the other options."""
 
     @property
     def first_seed(self) -> int:

@@ -27,7 +27,7 @@ PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
 
 def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
-    """The command, its settings, the machine and versions that ran it, and what more is told."""
+    """The command, its settings, the machine and versions that ran it, and other facts."""
     import platform
 
     import jax
@@ -64,7 +64,7 @@ def status() -> Status:
     """What is being done, on stderr; where that is no terminal, nothing."""
     from rich.console import Console
 
-    return Console(stderr=True).status("")
+    return Console(stderr=True, no_color=True).status("")
 
 
 def progress(*columns: ProgressColumn) -> Progress:
@@ -72,7 +72,7 @@ def progress(*columns: ProgressColumn) -> Progress:
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, no_color=True)  # rich's yellow vanishes on white
     console.quiet = not console.is_terminal
     return Progress(*columns, console=console, transient=True)
 

@@ -116,7 +116,7 @@ def about(waiting: list[str], interrupted: bool) -> str:
 
 @contextmanager
 def saying_if_interrupted(path: Path, page: Callable[[], bytes]) -> Iterator[None]:
-    """Replace a file by what `page` returns if the process ends, or an error is raised, before."""
+    """If the process ends early or an error is raised, replace a file by what `page` returns."""
     LAST_WORDS[path] = page
     try:
         yield

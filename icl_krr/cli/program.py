@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import reduce
 from importlib import import_module
@@ -31,9 +32,9 @@ def parse(argv: list[str]) -> Command:
     """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise ValueError(unknown("command", argv[0], COMMANDS))
-    printed = StringIO()
+    shown, printed = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
     try:
-        with redirect_stderr(printed):
+        with redirect_stdout(shown), redirect_stderr(printed):
             return tyro.cli(
                 subcommands(argv),
                 prog=PROG,
@@ -45,8 +46,20 @@ def parse(argv: list[str]) -> Command:
             )
     except SystemExit as stop:
         if not stop.code:  # --help
+            print(wrapped(shown.getvalue(), shutil.get_terminal_size().columns))
             raise
         raise ValueError(sentence(printed.getvalue())) from None
+
+
+def wrapped(text: str, width: int) -> str:
+    """The help, its lines broken at spaces or after commas: tyro leaves those outside of boxes."""
+    if not text.startswith("usage:"):  # a script for the completion of words
+        return text
+    fits = rf" ?(.{{1,{width}}}(?:(?<=,)|(?= )|$)|\S+)"
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(
+        "\n".join(re.findall(fits, line)) if len(line) > width else line for line in lines
+    )
 
 
 def sentence(box: str) -> str:

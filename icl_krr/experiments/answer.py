@@ -48,9 +48,9 @@ class Answer(NamedTuple):
 def answer(
     wide: Division, config: DepthConfig, amplitude: float | None = None, progress: Progress = silent
 ) -> Answer:
-    """Answer in JAX's default dtype, and in float64 if the default is float32 and not enough.
+    """Answer in JAX's default dtype, or in float64 if that is float32 and has too few digits.
 
-    The division is in float64. Hyperparameters are chosen once, for both.
+    The division is in float64. Hyperparameters are chosen once, for both dtypes.
     """
     division = narrow(wide)
     depth.check_size(division.task)
@@ -72,7 +72,7 @@ def answer(
 
 
 def without_doubtful(found: Answer, config: DepthConfig) -> Answer:
-    """The answer with NaN for what is not the regression that was asked for."""
+    """The answer with NaN for numbers that are not of the regression that was asked for."""
     facts, known = found.result.facts, found.result.predictions
     exact, status = facts["exact_ok"], facts["status"]
     near = status is None or (exact and (config.steps is not None or status["ok"]))

@@ -51,7 +51,7 @@ def run(
 ) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
-    Leave-one-out chooses what the config does not set, unless it was `chosen` before.
+    Leave-one-out chooses what the config does not set, unless `chosen` holds earlier choices.
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
@@ -101,7 +101,7 @@ def run(
     mean = np.broadcast_to(np.mean(np.asarray(task.y), axis=0), best.shape)
     baseline = {"zero": np.zeros_like(mean), "mean": mean, "nadaraya_watson": smooth, "exact": best}
     baselines = [row(name, 0, 0, values) for name, values in baseline.items()]
-    widths = bandwidth(kernel)
+    widths = {} if chosen.each else bandwidth(kernel)
     widths |= {f"smoother_{name}": value for name, value in bandwidth(smoother).items()}
     facts = {
         **asdict(config),
@@ -116,6 +116,12 @@ def run(
         "chosen": chosen.names,
         "edges": chosen.edges,
         "learned": chosen.learned and chosen.learned._asdict(),
+        "each": chosen.each
+        and {
+            "bandwidths": chosen.each.bandwidths.tolist(),
+            "importance": chosen.each.importance.tolist(),
+            "leave_one_out": chosen.each.errors,
+        },
         "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,
@@ -156,8 +162,8 @@ def steps_needed(
 ) -> tuple[int, str, int]:
     """The number of steps after which the predictions first converge, "converged", and the limit.
 
-    If they do not converge within `MOST_STEPS` steps, the number after which they are nearest to
-    the `best` predictions, those of exact KRR, and "nearest".
+    If they do not converge within `MOST_STEPS` steps: the number after which they are nearest to
+    `best`, the predictions of exact KRR; "nearest"; and the limit.
     """
     nearest, most = 0, 0
     for most in MOST_STEPS[str(task.x.dtype)]:

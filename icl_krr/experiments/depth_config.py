@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import checks
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
 from ..kernels import Exponential, Kernel
 from ..tasks import Task
-from .shared import model_selection
+from .shared import model_selection, relevance
 from .shared.held_out import Learned
 from .shared.model_selection import Progress, silent
 
@@ -33,6 +35,8 @@ class DepthConfig:
     ridge: float | None = None  # > 0
     temperature: float | None = None  # > 0, of the exponential kernel
     lengthscale: float | None = None  # > 0, of the Gaussian kernel
+    # "one" for all features, or "each" for one per feature, of the greatest marginal likelihood
+    bandwidths: str = "one"
     # >= 1, or None for as many as the predictions need to converge, at most `MOST_STEPS`
     steps: int | None = 16
     # whether the means of x and y over the supports were subtracted, as `split` does, so that
@@ -44,6 +48,9 @@ class DepthConfig:
         object.__setattr__(self, "solver", row.name)
         takes = taken(row.name)
         checks.flag("centred", self.centred)
+        checks.choice("bandwidths", self.bandwidths, ("one", "each"))
+        if self.bandwidths == "each":
+            self.check_each()
         if self.steps is not None:
             checks.stored("steps", self.steps)
         for name in ("ridge", *self.given):
@@ -65,6 +72,21 @@ class DepthConfig:
             )
         object.__setattr__(self, "kernel", fits[0] if len(fits) == 1 else None)
 
+    def check_each(self) -> None:
+        """Raise ValueError unless each feature can have a bandwidth."""
+        for name in self.given:
+            raise ValueError(
+                f"{name} must be None if bandwidths is 'each', which chooses a {name} for each "
+                f"feature, got {getattr(self, name)}"
+            )
+        takes = taken(self.solver) if self.kernel is None else (self.kernel,)
+        if SOLVERS[self.solver].iterates and any(kernel_class(name).bandwidth for name in takes):
+            return
+        what = f"solver {self.solver!r}, which chooses no bandwidths by marginal likelihood"
+        if self.kernel is not None and SOLVERS[self.solver].iterates:
+            what = f"kernel {self.kernel!r}, which has no bandwidth"
+        raise ValueError(f"bandwidths must be 'one' for {what}, got 'each'")
+
     @property
     def given(self) -> list[str]:
         """Names of the bandwidths that are set."""
@@ -76,8 +98,12 @@ class DepthConfig:
         return self.having_bandwidths(taken(self.solver) if self.kernel is None else (self.kernel,))
 
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
-        """The kernels that have every bandwidth that is set."""
-        return tuple(name for name in kernels if set(self.given) <= {kernel_class(name).bandwidth})
+        """The kernels that have every bandwidth that is set, or one if each feature needs one."""
+        own = {name: kernel_class(name).bandwidth for name in kernels}
+        fits = {name for name, bandwidth in own.items() if set(self.given) <= {bandwidth}}
+        return tuple(
+            name for name in kernels if name in fits and (own[name] or self.bandwidths == "one")
+        )
 
 
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
@@ -95,6 +121,14 @@ class Kernels(NamedTuple):
     errors: dict[str, float]  # root mean squared leave-one-out errors of all that were compared
 
 
+class Each(NamedTuple):
+    """The bandwidths of all features, which maximise the marginal likelihood."""
+
+    bandwidths: np.ndarray  # of each feature, [p]
+    importance: np.ndarray  # of each feature; see `relevance.importance`, [p]
+    errors: dict[str, float]  # root mean squared leave-one-out errors with "one" and with "each"
+
+
 class Chosen(NamedTuple):
     """What leave-one-out chose for one task."""
 
@@ -103,6 +137,7 @@ class Chosen(NamedTuple):
     names: list[str]  # hyperparameters of the regression that were not given
     edges: dict[str, str]  # those of them that are the "smallest" or the "largest" that was tried
     learned: Learned | None  # None if all of them were given
+    each: Each | None = None  # None if all features have the same bandwidth
 
 
 def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:
@@ -116,7 +151,28 @@ def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chos
     found = model_selection.regress(kernel, task, config.ridge, config.centred)
     edges = model_selection.edges(kernel, found.ridge, task)
     edges = {name: edge for name, edge in edges.items() if name in names}
-    return Chosen(kernels, found.ridge, names, edges, found.learned)
+    one = Chosen(kernels, found.ridge, names, edges, found.learned)
+    return one if config.bandwidths == "one" else choose_each(one, task, config, progress)
+
+
+def choose_each(one: Chosen, task: Task, config: DepthConfig, progress: Progress) -> Chosen:
+    """A bandwidth for each feature, from one bandwidth for all of them."""
+    given, p = config.ridge is not None, task.num_features
+    kernel, ridge, _ = relevance.likeliest(
+        one.kernels.regression, task, one.ridge, given=given, progress=progress
+    )
+    found = model_selection.regress(kernel, task, ridge, config.centred)
+    assert one.learned is not None
+    errors = {"one": one.learned.regression, "each": found.learned.regression}
+    importance = relevance.importance(kernel, task, ridge)
+    return Chosen(
+        one.kernels._replace(regression=kernel),
+        ridge,
+        [] if given else ["ridge"],
+        {},
+        found.learned,
+        Each(relevance.bandwidths_of(kernel, p), importance, errors),
+    )
 
 
 def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent) -> Kernels:

@@ -53,6 +53,7 @@ class FitConfig(DepthConfig):
     def __post_init__(self):
         super().__post_init__()
         checks.stored("steps", self.steps)
+        checks.choice("bandwidths", self.bandwidths, ("one",))
         object.__setattr__(self, "kernel", self.kernels[0])
         checks.choice("objective", self.objective, OBJECTIVES)
         checks.choice("method", self.method, METHODS)
@@ -221,7 +222,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:
-    """Bounds on the spectra of all K + ridge I; Gershgorin's above, which has gradients."""
+    """Bounds on the spectra of all K + ridge I; the upper bound, Gershgorin's, has gradients."""
     rows = jax.vmap(lambda task: jnp.sum(jnp.abs(system(kernel, task).gram), axis=1))(tasks)
     return ridge, ridge + jnp.max(rows)
 

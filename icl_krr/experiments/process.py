@@ -71,16 +71,17 @@ def process(kernel: Kernel, task: Task, ridge: float, amplitude: float | None = 
     r"""Mean and standard deviation of a new y at the queries.
 
     The process has the covariance $s k$ and the noise variance $s \lambda$, so that its mean is
-    kernel ridge regression for every amplitude $s$. If it is not given, it is the one that
-    maximises the marginal likelihood of the supports, for each output:
+    kernel ridge regression for every amplitude $s$. If the amplitude is not given, it maximises the
+    marginal likelihood of the supports, for each output:
 
     $$s = \frac{1}{n} y^T A^{-1} y = \frac{1}{n} \sum_i \frac{(y_i - f_i)^2}{v_i + \lambda}$$
 
     One run of `prefix_posterior` computes mean $f_i$ and variance $v_i + \lambda$ at every support
     from the supports before it, and at the queries. The features are Nystrom features with all
-    supports as landmarks, so that it is exact up to rounding. It runs in the dtype of the task and,
-    if it is then not near to exact regression in float64, in float64. What it cannot compute, exact
-    regression does. y is divided by a power of two before, so that its size does not matter.
+    supports as landmarks, so that the run is exact up to rounding. It has the dtype of the task or,
+    if its result is not near to exact regression in float64, float64. Exact regression replaces a
+    result that the run cannot compute. y is first divided by a power of two, so that its size does
+    not matter.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30, maximised over
     the factor of the covariance.
@@ -99,7 +100,7 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: Any) -> Process:
-    """The process for y of order 1, by the first that is near enough to exact regression."""
+    """The process for y of order 1, by the first way that is near enough to exact regression."""
     exact = exactly(kernel, parts, ridge, amplitude)
     if not exact.ok or not (kernel.featured or len(parts[0]) <= MOST_LANDMARKS):
         return exact

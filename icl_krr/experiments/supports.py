@@ -36,10 +36,10 @@ class Supports(NamedTuple):
         centred: bool,
         smooths: bool,
     ) -> Supports:
-        """Supports with these weights; those of weight 0 are dropped.
+        """Supports with these weights; supports of weight 0 are dropped.
 
         The origin is the mean if the kernel is `stationary`, and y is measured from its mean if
-        `centred`. If the solver `smooths`, the mean of y has weights, and y itself has none.
+        `centred`. If the solver `smooths`, the weights act on the mean of y, and not on y itself.
         """
         if weight is not None:
             x, y, weight = (values[weight > 0] for values in (x, y, weight))

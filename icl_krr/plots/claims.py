@@ -33,11 +33,19 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     legend(figure, axis, title=", ".join(plot.by))
     seeds = [row["seed"] for row in rows]
     axis.set_title(
-        f"{name}: {fill(claim.statement, 80)}\n"
+        f"{name}: {fill(claim.title, 80)}\n"
         f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians over draws and seeds",
         fontsize=8,
     )
     return figure
+
+
+PLACES = {
+    "context": "supports",
+    "position": "supports before the token",
+    "rounding": "condition number",
+}
+"""What varies along an axis of a sweep whose name does not say it."""
 
 
 def sweep_figure(
@@ -48,13 +56,13 @@ def sweep_figure(
     top, bottom = figure.subplots(2, 1, sharex=True)
     curves(top, plot, plot.y, rows)
     curves(bottom, plot._replace(bound=""), "rmse", rows)
-    line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
+    line(bottom, rows, plot.x, "exact rmse", "black", "-.", "exact KRR")
     line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero prediction")
     gap = f"gap to {against}  |f - f*| / |f*|"
     words = {"gap": gap, "error": "|alpha - alpha*|_A / |alpha*|_A"}
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""), fontsize=8)
     bottom.set_ylabel("RMSE at the queries (units of y)", fontsize=8)
-    bottom.set_xlabel("step" if plot.x == "step" else name)
+    bottom.set_xlabel("step" if plot.x == "step" else PLACES.get(name, name))
     for axis in (top, bottom):
         axis.set_xscale("log" if plot.logx else "linear")
         axis.set_yscale("log")
@@ -64,11 +72,11 @@ def sweep_figure(
     if plot.logx and len(places) <= 10:
         bottom.set_xticks(places, [f"{place:g}" for place in places])
         bottom.minorticks_off()
-    legend(figure, top, bottom, title=", ".join(plot.by))
+    legend(figure, top, bottom)
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
     top.set_title(
-        f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, {steps} steps, "
+        f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, at most {steps} steps, "
         f"{'dtype: see lines' if name == 'precision' else dtype}",
         fontsize=9,
     )

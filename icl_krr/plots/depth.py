@@ -60,23 +60,26 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
 
 
 def scaling_figure(rows: list[Row], seed: int) -> Figure:
-    """Time and scratch memory of both routes against one size; one column per size."""
+    """Time and scratch memory with linear and softmax attention, a column for each size."""
     rows = [row for row in rows if row.suite == "scaling"]
     grown = list(dict.fromkeys(axis_of(row) for row in rows))
     figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
     axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
     for size, (top, bottom) in zip(grown, axes.T, strict=True):
-        for route, color in (("B", BLUE), ("A", RED)):
-            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(f"{route},")]
+        for name, color in (("linear", BLUE), ("softmax", RED)):
+            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(name)]
             ours = [row for row in here if row.program == "icl_krr"]
             at = [row.size[size] for row in ours]
-            times, words = [r.median_ms for r in ours], f"{route}: solver without transformer"
-            top.plot(at, times, "o-", color=color, label=f"{route}: forward pass")
+            times, words = (
+                [r.median_ms for r in ours],
+                f"{name} attention: solver without transformer",
+            )
+            top.plot(at, times, "o-", color=color, label=f"{name} attention: forward pass")
             bare = [
                 min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
             ]
             top.plot(at, bare, "s--", color=color, markersize=3, label=words)
-            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color, label=f"{route}")
+            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color)
         for axis in (top, bottom):
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
@@ -90,16 +93,12 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
     axes[0, 0].set_ylabel("median time (ms)")
     axes[1, 0].set_ylabel("scratch memory of\nthe forward pass (MB)")
     legend(figure, axes[0, 0], ncols=2)
-    figure.suptitle(
-        "conjugate gradient with linear (B) and softmax (A) attention, "
-        f"{rows[0].dtype}, seed {seed}",
-        fontsize=9,
-    )
+    figure.suptitle(f"conjugate gradient, {rows[0].dtype}, seed {seed}", fontsize=9)
     return figure
 
 
 def axis_of(row: Row) -> str:
-    """The name of the size in the contest's title: the title `B, n = 64` gives n."""
+    """The name of the size in the contest's title: the title `linear, n = 64` gives n."""
     return row.contest.split(", ")[1].split(" = ")[0]
 
 
@@ -136,8 +135,8 @@ def finetune_path_figure(found: Comparison) -> Figure:
     losses = {name: mean_loss(found, name) for name in ("tuned step", "GD++, tuned")}
     losses |= {"Chebyshev roots": mean_loss(found, "Chebyshev roots, tuned interval")}
     draw_blocks(axes[0, 0], found, blocks[:1], "loss", "loss at the queries")
-    for i, (name, loss) in enumerate(losses.items()):
-        axes[0, 0].axhline(loss, color=COLORS[i + 1], linestyle="--", label=name)
+    for dashes, (name, loss) in zip(("--", ":", "-."), losses.items(), strict=True):
+        axes[0, 0].axhline(loss, color="black", linestyle=dashes, label=name)
     axes[0, 0].set_yscale("log")
     draw_blocks(axes[0, 1], found, blocks, "step x high", "step size\nx largest eigenvalue")
     curvature = "curvature (GD++)\nx largest eigenvalue"
@@ -174,8 +173,9 @@ def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, labe
                 for update in updates
             ]
         )
-        name = f"block {block}" if len(blocks) > 1 else "trained, all weights"
-        axis.plot(updates, values.mean(axis=1), color=COLORS[block], label=name)
+        one = (f"block {block}", COLORS[block])
+        name, color = one if len(blocks) > 1 else ("trained, all weights", "black")
+        axis.plot(updates, values.mean(axis=1), color=color, label=name)
         low, high = values.min(axis=1), values.max(axis=1)
-        axis.fill_between(updates, low, high, color=COLORS[block], alpha=0.15)
+        axis.fill_between(updates, low, high, color=color, alpha=0.15)
     axis.set_ylabel(label)

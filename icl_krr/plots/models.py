@@ -107,7 +107,8 @@ def identification_figure(found: Identification, title: str) -> Figure:
     bar.set_label(
         what if found.best.evidence else f"{what} / |layer| of the predictions", fontsize=7
     )
-    figure.suptitle(f"{title}: {', '.join((found.status, *found.remain))}", fontsize=9)
+    remain = f" (not ruled out: {', '.join(found.remain)})" if found.remain else ""
+    figure.suptitle(f"{title}: {found.status}{remain}", fontsize=9)
     return figure
 
 
@@ -125,19 +126,22 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     """The filter of every layer on the eigenvalues of the kernel matrix, and that of exact KRR."""
     figure, axis = sheet(6.4, 4.6)
     found = findings.filter
+    exact = 1 / (found.sigma + findings.ridge)
+    least = float(exact.min()) / 4  # a log axis has no place for q <= 0
     for layer in range(1, len(found.q)):
         color = colormaps["viridis"]((layer - 1) / max(1, len(found.q) - 2))
-        axis.plot(found.sigma, found.q[layer], "o-", color=color, markersize=3, label=f"{layer}")
-        axis.fill_between(found.sigma, found.low[layer], found.high[layer], color=color, alpha=0.2)
-    exact = 1 / (found.sigma + findings.ridge)
+        q = np.where(found.q[layer] > 0, found.q[layer], np.nan)
+        axis.plot(found.sigma, q, "o-", color=color, markersize=3, label=f"{layer}")
+        band = (np.maximum(end[layer], least) for end in (found.low, found.high))
+        axis.fill_between(found.sigma, *band, color=color, alpha=0.2, linewidth=0)
     axis.plot(found.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
-    words = "filter q(sigma), where q > 0\nd prediction / d y = k(x)^T q(K)"
+    words = "filter q(sigma) > 0; points <= 0 are not shown\nd prediction / d y = k(x)^T q(K)"
     axis.set(xscale="log", yscale="log", xlabel="eigenvalue sigma of K", ylabel=words)
-    axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
+    axis.set_ylim(least, float(exact.max()) * 4)
     label_ticks(axis)
     axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
     axis.grid(alpha=0.25)
-    legend(figure, axis, title="after layer", ncols=6)
+    legend(figure, axis, title="after layer", ncols=len(found.q))
     return figure
 
 

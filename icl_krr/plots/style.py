@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-# Okabe and Ito, Color universal design, 2008
+# Okabe and Ito, Color universal design, 2008; then grey, and Tol's indigo
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE = "#CC79A7"
-COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE, "#56B4E9", "black", "#F0E442")
+COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE, "#56B4E9", "black", "#F0E442", "#999999", "#332288")
 STYLES = {
     "mean": (ORANGE, "-"),
     "zero": ("black", ":"),
@@ -51,6 +51,7 @@ def legend(figure: Figure, *axes: Axes, title: str = "", ncols: int = 3) -> None
         loc="outside lower center",
         ncols=ncols,
         fontsize=7,
+        handlelength=3,  # a dashed line with a marker would look solid
         title=title or None,
         title_fontsize=7,
     )

@@ -19,13 +19,14 @@ hold for all of them together, and with baselines that run no solver. The verdic
 "close to", "not distinguishable", "none is close" or "not identified" (see `Identification`).
 
 The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
-a function of the kernel matrix, a polynomial of it, and of which degree? The command prints tables
-and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers against steps and
-the spectral filter of every layer. It repeats everything with a second seed for tasks and probes,
-as two seeds may not give two names. With `--positions 4 8`, it identifies the model after 4 and 8
-supports as well, and writes `positions.md` with a verdict for each number. With `--battery NAME`,
-it scores the model outside of its training distribution (`icl_krr.tasks.battery`).
-`icl-krr solverbench` measures how often the result is right, on models whose solver is known.
+a function of the kernel matrix, a polynomial of this matrix, and of which degree? The command
+prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers
+against steps and the spectral filter of every layer. It repeats everything with a second seed for
+tasks and probes, as two seeds may not give two names. With `--positions 4 8`, it identifies the
+model after 4 and 8 supports as well, and writes `positions.md` with a verdict for each number. With
+`--battery NAME`, it scores the model outside of its training distribution
+(`icl_krr.tasks.battery`). `icl-krr solverbench` measures how often the result is right, on models
+whose solver is known.
 
 **What does the stream hold?** A probe that is fitted to y reads each step times a factor of its
 own, which hides a solver that a network runs in channels of its own. The command therefore reads a
@@ -39,8 +40,8 @@ command writes `streams.md` and, in `streams-heatmaps.png`, the staircases of st
 the first layer and after every layer, [layers + 1, queries], such as the loop below.
 `identify_arrays` takes arrays of predictions or of hidden states, and their derivatives, from a
 network of any library. `torch_arrays` computes them for PyTorch, also with hooks, and
-`decoder_answers` for a decoder of Hugging Face. `array_answers` makes a function from one of NumPy
-arrays, with derivatives by differences:
+`decoder_answers` for a decoder of Hugging Face. `array_answers` wraps a function of NumPy arrays,
+with derivatives by differences:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik

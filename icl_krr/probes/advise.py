@@ -75,14 +75,14 @@ def advise(
 ) -> Advice:
     r"""Try what could make a model accurate on a task, and say what helps as code to type.
 
-    Each trial runs `icl_krr.check` on a changed model, so that its gap is measured. The trials of a
-    group end with the first one that is ok, and then there is no next group:
+    Each trial runs `icl_krr.check` on a changed model, so that its gap is measured. A group ends
+    with its first trial that is ok, and then the next group is not tried:
 
     1. settings that fit the task, as far as the construction takes them (the spectrum, the number
        of supports, the sink of the attention, bound and width of ReLU tables), and the scale of y;
        then 4 and 16 times as many steps;
-    2. the same in float64; and in the dtype of the task, with what has lowered the gap most,
-       another regression: inputs on a sphere, a larger bandwidth, a larger ridge.
+    2. the same in float64; then, in the dtype of the task and with the settings that have lowered
+       the gap most, other regressions: inputs on a sphere, a larger bandwidth, a larger ridge.
 
     Only the object that a construction returned can be built again with other settings (see
     `Transformer.rebuild`). Other models with solver steps are tried with more steps and in float64.
@@ -150,7 +150,7 @@ def same_regression(
 
 
 def best(here: Change, status: Status, tried: Tried) -> Change:
-    """The change with the lowest gap; `here` if none lowers that of the status."""
+    """The change with the lowest gap; `here` if no change lowers the gap of the status."""
     change, trial = min(tried, key=lambda pair: pair[1].gap, default=(here, None))
     return here if trial is None or trial.gap >= status.gap else change
 
@@ -158,7 +158,7 @@ def best(here: Change, status: Status, tried: Tried) -> Change:
 def until_ok(
     model: Transformer, changes: Iterable[Change], asked: dict[str, Any]
 ) -> Iterator[tuple[Change, Trial]]:
-    """Measure changes until one is ok, but for those that cannot be built or stored."""
+    """Measure changes until one is ok, without those that cannot be built or stored."""
     for change in changes:
         try:
             changed, code = change.apply(model)

@@ -35,7 +35,7 @@ def check(
     that JAX allows. `Status.advice` says the result in one sentence, and `icl_krr.advise` tries
     what helps. Inside `jax.jit` and `jax.vmap`, use the model from outside of the function, as in
     `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
-    of a model that is an argument of the function (see `Transformer`), so that they must be given.
+    of a model that is an argument of the function (see `Transformer`); then give both.
 
     A `bayesian_average` is compared with exact Bayesian model averaging: its gap is the largest of
     the gap of the prediction and the errors of the weights at the queries.
@@ -51,8 +51,8 @@ def check(
 
     Returns:
         A `Status` in the dtype of the task. Its residual is that of the slot `alpha` of the model.
-        Without this slot, it is computed from predictions at the supports. If the model has a slot
-        `variance`, the gap is the larger of those of prediction and variance.
+        Without this slot, the residual is computed from predictions at the supports. If the model
+        has a slot `variance`, the gap is the larger one of the gaps of prediction and variance.
 
     Raises:
         ValueError: the kernel or the ridge is not known, or the task does not fit the model.
@@ -88,7 +88,7 @@ def check(
 
 def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
     """The slots that `check` keeps: all states, as `run_with_cache` does, so that one program is
-    compiled for both; if they are large, only those that it reads."""
+    compiled for both; if they are large, only the slots that `check` reads."""
     states = model.layout.states
     numbers = (model.steps + 1) * num_tokens(task, model.spec.tokens) * task.num_outputs
     if numbers * model.layout.width * task.x.dtype.itemsize > SMALL_RUN:

@@ -52,9 +52,9 @@ def paired_differences(
     the intervals are $\Delta_c \pm t s_c$, where $t$ is the `LEVEL` quantile, over resamples, of
     the largest $|\Delta_c^* - \Delta_c| / s_c$ of all candidates and spaces. So the intervals hold
     for all candidates together. Where one task has most of the distance, $s_c$ is about $\Delta_c$,
-    and the interval contains 0 although every resample has a difference > 0. So the lower end is
-    not below the quantile of $\Delta_c^*$ at half of 1 - `LEVEL`, divided by the number of
-    differences.
+    and the interval contains 0 although every resample has a difference > 0. The lower end is
+    therefore set to at least the quantile of $\Delta_c^*$ at half of 1 - `LEVEL`, divided by the
+    number of differences.
 
     Source: Westfall, Young, Resampling-based multiple testing, 1993; Hansen, Lunde, Nason, The
     model confidence set, 2011.

@@ -16,7 +16,10 @@ interval of a new y. It writes the files of `icl-krr demo`, too.
 `--solver` and `--kernel` choose the construction. `--supports` sets the number of supports, and
 `--seed` draws them. `--ridge`, `--temperature` and `--lengthscale` set the hyperparameters.
 Leave-one-out cross-validation on the supports chooses the kernel and the hyperparameters that are
-not given, separately for KRR and for Nadaraya-Watson. The mean of every column over the supports is
+not given, separately for KRR and for Nadaraya-Watson. With `--bandwidths each`, each feature has a
+bandwidth of its own, so that the kernel can ignore a feature. Then a gradient method chooses
+bandwidths and ridge by the marginal likelihood of the supports, and the command also prints how
+important each feature is. The mean of every column over the supports is
 subtracted, so the errors for KRR are those of a regression with a free constant that has no
 penalty. A grid of hyperparameters grows while its best point is at an edge. Maximum likelihood on
 the supports estimates the amplitude of the prior, unless `--amplitude` is given. The transformer

@@ -25,13 +25,14 @@ class Source(Command):
     """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, or a
     NumPy file MODEL.npz."""
     tasks_of: str | None = None
-    """Do not identify, but write tasks to MODEL.npz, in arrays x, y and x_query. This is a trained
-    model, a run's folder or the recipe.json whose family the tasks have. To identify your model,
-    add its predictions as the array answers [b, layers + 1, q] and their derivatives in y as hats
-    [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are optional. Or
-    add its hidden states at the queries as streams [b, layers + 1, q, d] and their derivatives as
-    stream_jacobians [b, layers + 1, q, d, n]. Those of an untrained model of the same shape, as
-    control_streams and control_jacobians, are optional."""
+    """Do not identify, but write tasks to MODEL.npz, as arrays x, y and x_query. The tasks have the
+    family of a trained model, a run's folder or a recipe.json, which you name here. To identify
+    your model, add its predictions as the array answers [b, layers + 1, q] and their derivatives in
+    y as hats [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are
+    optional. Instead, you can add its hidden states at the queries as streams [b, layers + 1, q, d]
+    and their derivatives in y as stream_jacobians [b, layers + 1, q, d, n]. The streams and the
+    derivatives of an untrained model of the same shape, as control_streams and control_jacobians,
+    are optional."""
 
     @property
     def is_file(self) -> bool:
@@ -42,12 +43,12 @@ class Source(Command):
 class Identify(IdentifyOptions, Source):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. If MODEL is a file MODEL.npz, it holds the answers or the hidden states of a
-    model of any library, and --tasks-of writes the tasks to it that need them."""
+    the same family. A file MODEL.npz holds the answers or the hidden states of a model of any
+    library. First, --tasks-of writes to this file the tasks that the model must answer."""
 
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
-    At a support, a decoder answers as it answers a query after the supports before it."""
+    At a support, a decoder answers as it would answer a query after the earlier supports."""
     seeds: int = 2
     """Number of seeds, each with its own tasks and probes. The verdict holds for all of them. The
     first seed is --seed."""

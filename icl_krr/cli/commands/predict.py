@@ -57,6 +57,11 @@ class Predict(Construction):
     """Kernel of the regression; the solver must support the kernel.
     If None, the kernel with the least leave-one-out error on the supports, of linear, exponential
     and gaussian."""
+    bandwidths: Literal["one", "each"] = "one"
+    """Bandwidths of the kernel. "one" is the same for all features. "each" chooses a bandwidth for
+    each feature, and the ridge, by gradient of the marginal likelihood of the supports, or of 1024
+    random supports if there are more. Then the command prints the bandwidth and the importance of
+    each feature."""
     amplitude: float | None = None
     """Amplitude s > 0 of the prior in squared units of the target: the covariance is s k(x, z), and
     the variance of the noise is s times the ridge. It scales the intervals, not the predictions.
@@ -66,7 +71,8 @@ class Predict(Construction):
     If None, as many as the predictions need to converge, at most 256 in
     float32 and 1024 in float64."""
     out: Folder | None = None
-    """Folder for predictions.csv, results.csv, meta.json, depth.png and depth.svg.
+    """Folder for predictions.csv, results.csv, meta.json, depth.png, depth.svg and, with
+    --bandwidths each, features.csv.
     If None, no files are written."""
 
 
@@ -77,6 +83,7 @@ def run(settings: Predict) -> int:
     from ...experiments.answer import answer, calibration_of, errors, predictions
     from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
     from ..doubts import doubts_of_answer
+    from ..feature_tables import features_of, print_features
 
     config = depth_config(settings, centred=True)
     if settings.amplitude is not None:
@@ -84,12 +91,13 @@ def run(settings: Predict) -> int:
     if settings.out is not None:
         output.prepare(settings.out)
     with jax.enable_x64(True):
-        division, doubts = read_task(settings)
+        division, names, doubts = read_task(settings)
     name = settings.table.name
     with output.status() as status:
         found = answer(
             division, config, settings.amplitude, lambda doing: status.update(f"{name}: {doing}")
         )
+    features = features_of(found, names)
     for words in [*doubts, *doubts_of_answer(found)]:
         print(words, file=sys.stderr)
     each, results = predictions(found.division, found.result, found.process), {name: found.result}
@@ -103,24 +111,28 @@ def run(settings: Predict) -> int:
         "process": found.process.facts,
         "float64_because": found.wider,
         "calibration": calibration,
+        "features": features,
     }
     if settings.out is not None:
         cells = [
             {n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows
         ]
         files = {"predictions.csv": to_csv(cells), **files_of(settings, results, meta)}
+        if features:
+            files["features.csv"] = to_csv(features)
         output.write(settings.out, files)
     if settings.json:
         record = {"meta": meta, "predictions": rows, "results": json_of(results)}
         print(output.to_json(record))
     else:
         print_predictions(settings, rows, rmse, found, calibration)
+        print_features(features, found)
         print_tables(results, settings.seed)
     return 0
 
 
-def read_task(settings: Predict) -> tuple[Division, list[str]]:
-    """The task, and what makes its predictions doubtful."""
+def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
+    """The task, the names of its features, and what makes its predictions doubtful."""
     from ...fields import cut
     from ...tasks import read_queries, read_table
     from ...tasks.division import divide, usual_supports
@@ -145,7 +157,7 @@ def read_task(settings: Predict) -> tuple[Division, list[str]]:
             f"{settings.queries} has text that the table does not have, whose features are all 0: "
             f"{cut(', '.join(queries.unseen))}"
         )
-    return division, doubts
+    return division, table.features, doubts
 
 
 def print_predictions(
@@ -181,7 +193,7 @@ def print_predictions(
 
 
 def of_what(answer: Answer) -> str:
-    """What the intervals are not of, if the transformer does not approximate exact KRR."""
+    """A note that the intervals are of exact KRR, if the transformer does not approximate it."""
     if answer.result.facts["status"] is not None:
         return ""
     return "; this is the interval of the regression, not of the transformer"

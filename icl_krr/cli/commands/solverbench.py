@@ -24,11 +24,11 @@ Results = tuple[dict[str, Any], list[Table]]
 
 @dataclass(frozen=True)
 class Solverbench(Command):
-    """Test a method that says which solver a model runs, on models of known algorithm. ACTION
-    "write" writes the models, their tasks and answers to the folder models, and the truth to the
-    folder labels. Some models run no known solver: the open set. "identify" writes the verdicts of
-    icl_krr.probes.identify on these models to verdicts.csv. "score" scores TABLE, such as
-    verdicts.csv."""
+    """Test a method that says which solver a model runs, on models of known algorithm. The ACTION
+    write writes the models, their tasks and answers to the folder models, and the truth to the
+    folder labels. Some models run no known solver: the open set. The ACTION identify writes the
+    verdicts of icl_krr.probes.identify on these models to verdicts.csv. The ACTION score scores
+    TABLE, such as verdicts.csv."""
 
     action: tyro.conf.Positional[
         Annotated[Literal["write", "identify", "score"], tyro.conf.arg(metavar="ACTION")]
@@ -133,14 +133,16 @@ class Earlier(TypedDict):
 
 
 def finished(path: Path, known: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of an earlier run of the same command; ValueError if it was another."""
+    """The rows of an earlier run of the same command; ValueError if its models were others."""
     if not path.exists():
         return []
     earlier: Earlier = read_record(Earlier, path)
     meta, rows = earlier["meta"], earlier["rows"]
     same = all(name in meta and meta[name] == v for name, v in output.plain(known).items())
     if not same or not all({*names} <= {*row} for row in rows):
-        raise ValueError(f"{path} must be of the same models, got others; choose another --out")
+        raise ValueError(
+            f"{path} must be of the same models, got other models; choose another --out"
+        )
     return [*rows]
 
 

@@ -31,8 +31,8 @@ EIGENVALUES = "d_eff is tr K inv(K + ridge I), tail the sum of the lost eigenval
 @dataclass(frozen=True)
 class Sweep(Command, SweepConfig):
     """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
-    sweep is interrupted, the same command continues it. The same command with more --seeds or
-    --lines adds the new results to the finished results. In float32, curves of conjugate gradient
+    sweep is interrupted, the same command continues it. The same command with more --lines or more
+    seeds adds the new results to the finished results. In float32, curves of conjugate gradient
     are rough at depths before it has converged, because it amplifies rounding errors;
     JAX_ENABLE_X64=1 makes them smooth."""
 

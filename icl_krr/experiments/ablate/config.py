@@ -14,15 +14,14 @@ from ..shared.recipe import solver_of
 class AblateConfig:
     """The model, the parts to ablate and the tasks; most are options of `icl-krr ablate`.
 
-    A solver that takes in one support a step has by default as many steps as supports.
+    A solver that reads one support at each step has by default as many steps as supports.
     """
 
     model: str = "conjugate_gradient"
     """A run, or a solver whose construction is ablated."""
     kernel: Kernel | None = None
-    """Kernel of a construction.
-    If None, the kernel for which the expected changes are known.
-    If they are known for no kernel, the first kernel that the solver supports."""
+    """Kernel of a construction. If None, the kernel for which the expected changes are known, or
+    else the first kernel that the solver supports."""
     steps: int | None = None
     """Number of solver steps of a construction. If None, 12."""
     kinds: tuple[Site, ...] | None = None

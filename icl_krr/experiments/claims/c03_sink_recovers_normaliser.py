@@ -90,10 +90,10 @@ def recover(
 def compare(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Compare logits that differ by a constant in each row, and a context with its repetition.
 
-    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The relative differences over the
-    queries [draw, temperature] have the names of what changes: f* is `shifted` if all logits get
-    the same shift, changes `by_row` if each row of logits is shifted by its maximum, and is
-    `doubled` for the same context twice.
+    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The relative differences of f*
+    over the queries [draw, temperature] are named by what changes: `shifted` if all logits get the
+    same shift, `by_row` if each row of logits is shifted by its maximum, and `doubled` if the
+    context occurs twice.
     """
     p = config.num_features
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)

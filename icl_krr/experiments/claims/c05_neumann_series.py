@@ -117,8 +117,8 @@ def inverse_series(key: jax.Array, ratio: jax.Array, config: Config) -> tuple[ja
     """The series sum_j (-ridge)^j K^-(j+1) of the inverse of K + ridge I, in powers of K^-1.
 
     Return the errors of the partial sums times y [draw, ridge, step], and their growth in one step
-    for y = eigenvector of sigma_n, the smallest eigenvalue of K. The ridges are in units of it. K
-    is well conditioned: its points are in 8 dimensions and its temperature is low.
+    for y = eigenvector of sigma_n, the smallest eigenvalue of K. The ridges are in units of
+    sigma_n. K is well conditioned: its points are in 8 dimensions and its temperature is low.
     """
     kernel = Exponential(0.2)
     process = GaussianProcess(kernel, **sizes(config), num_features=8, inputs="sphere")

@@ -108,7 +108,7 @@ def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array
     """Return the errors of the start and every step [draw, step, state], and the gaps to f*.
 
     The error compares the slots after a step with one step of the solver from the slots before it.
-    So it accumulates no rounding: late steps amplify that of whole runs to up to 1e-10.
+    So this error accumulates no rounding; over a whole run, late steps amplify rounding to 1e-10.
     """
     cache = run_with_cache(build(name, config, task), task)[1]
     path = [cache[state] for state in STATES]

@@ -83,8 +83,8 @@ def channel_gaps(
     """Return the largest gaps |slot - iterate| / |iterate| [draw, 2] for p and p - 1 channels.
 
     The model stores the features P^T x with a random orthonormal P, the solver has the features x.
-    p - 1 channels mean that one is 0. The slots are alpha, the prediction at the queries and, if
-    the model keeps it, r. |.| is a maximum over all steps.
+    With p - 1 channels, one channel is 0. The slots are alpha, the prediction at the queries and,
+    if the model keeps it, r. |.| is a maximum over all steps.
     """
     p, (solver, needs) = task.num_features, LAYOUTS[name]
     P = sketches.orthonormal(turn, p, p)

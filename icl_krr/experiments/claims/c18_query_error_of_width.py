@@ -90,11 +90,11 @@ def width_errors(
 ) -> dict[str, jax.Array]:
     """Errors of a model that stores P^T x and reads queries and keys R P^T x.
 
-    `path` is |f_t - f*| [step, q], `error` that after the last step, `printed` |k^T (inv(A) -
-    inv(A^)) y|, `dual` its bound and `second` that on the error of k^ [q]. `model_gap` [step] is
-    |f_t - f^| / |f^|, and `alpha` |alpha_t - alpha^|_A^ / |alpha^|_A^, where f^ and alpha^ are
-    those of ridge regression with K^. `rate` [step] is that of conjugate gradient for the
-    `condition` of A^, and |f - f^| <= `factor` |alpha - alpha^|_A^ / |alpha^|_A^ [q].
+    `path` is |f_t - f*| [step, q], `error` its last step, `printed` |k^T (inv(A) - inv(A^)) y|,
+    `dual` a bound on `printed`, and `second` a bound on the error of k^ [q]. `model_gap` [step] is
+    |f_t - f^| / |f^|, and `alpha` |alpha_t - alpha^|_A^ / |alpha^|_A^, where f^ and alpha^ solve
+    ridge regression with K^. `rate` [step] is the rate of conjugate gradient for the `condition` of
+    A^, and |f - f^| <= `factor` |alpha - alpha^|_A^ / |alpha^|_A^ [q].
     """
     own, eye = dataclasses.replace(kernel, projection=R), jnp.eye(task.num_supports)
     options = {"num_features": len(P), "ridge": ridge, "steps": steps, "sketch": P}

@@ -23,7 +23,8 @@ class Config(NamedTuple):
     """Settings of the experiment.
 
     `draws` is the number of draws of features, each with a pair of points on the unit sphere.
-    `tasks` are for each floor of CG, and for attention whose kernel has the `low_temperature`.
+    `tasks` is the number of tasks for each floor of CG, and for attention with the
+    `low_temperature`.
     """
 
     draws: int = 4096
@@ -91,9 +92,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """Return relative errors [draw, kind, width], their variance by theory and three more arrays.
 
-    The next one is True where the estimate of the kernel is negative, and the last one where
-    <x, z> is. Between them is the mean squared relative error [draw, kind] of p positive features.
-    Each width uses the first features of the largest width.
+    The third array is True where the estimate of the kernel is negative, and the last one where <x,
+    z> is negative. The fourth is the mean squared relative error [draw, kind] of p positive
+    features. Each width uses the first features of the largest width.
     """
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 

@@ -82,9 +82,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def of_model(risk: Any, slopes: Any, rank: Any, risks: Any, steep: Any, ranks: Any) -> dict:
-    """The features that a trained model uses, and how it compares with the best sketch to them.
+    """The features that a trained model uses, and a comparison with the best sketch to as many.
 
-    The first three arrays are what `measure` returns for the model, the others for all sketches.
+    The first three arrays are of the model, as `measure` returns them, the others of all sketches.
     """
     matrix = np.linalg.lstsq(steep[p], slopes)[0].T
     _, gains, directions = np.linalg.svd(matrix)

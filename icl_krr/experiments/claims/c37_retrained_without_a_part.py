@@ -20,7 +20,7 @@ NEEDED = ("linear attention", "no MLP", "1 block")
 """Models without a part that the source calls needed, or without depth."""
 SMALL = ("no LayerNorm", "no MLP", "1 head")
 ORDER = {"linear attention": "base", "1 block": "2 blocks", "2 blocks": "base", "base": "8 blocks"}
-"""Pairs of models: with every training seed, the first is worse than the second with any."""
+"""Pairs of models: the first with any training seed is worse than the second with any seed."""
 
 
 class Config(NamedTuple):
@@ -72,7 +72,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def interval(excess: np.ndarray, other: np.ndarray, comparisons: int) -> np.ndarray:
     """Interval of the quotient of two excesses, from their logarithms over the training seeds.
 
-    It is Welch's, and its level is 95 % for so many comparisons together (Bonferroni).
+    It is Welch's interval, with the level 95 % for so many comparisons together (Bonferroni).
     """
     found: Any = stats.ttest_ind(np.log(excess), np.log(other), equal_var=False)
     return np.exp(found.confidence_interval(1 - 0.05 / comparisons))

@@ -106,7 +106,7 @@ def family(p: int, temperature: float | jax.Array, config: Config) -> GaussianPr
 def measure(
     key: jax.Array, task: Task, temperature: jax.Array, p: int, kind: str, config: Config
 ) -> tuple[jax.Array, ...]:
-    """Return total variations, and risks of `MODELS` over those with the kernel [draw, width]."""
+    """Return total variations, and risks of `MODELS` over risks with the kernel [draw, width]."""
     process = family(p, temperature, config)
     kernel, ridge = process.kernel, process.noise
     exact = kernel(task.x_query, task.x), kernel(task.x, task.x)

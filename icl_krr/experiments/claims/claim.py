@@ -65,8 +65,8 @@ class Check(NamedTuple):
         stated: whether the source states this bound, as printed. The other checks are claims of
             ours, or test another `reading`.
         reading: another reading of the statement that this check tests, in words. It differs in a
-            constant, a condition, a count or a quantifier. What the statement says as printed and
-            in this reading is `stated`, too. "" if the check tests none.
+            constant, a condition, a count or a quantifier. A check of what the statement says both
+            as printed and in this reading is `stated`, too. "" if the check tests no other reading.
         measured: measured value at the draw of largest tightness.
         bound: bound at the same draw.
         tightness: largest quotient measured / bound over the draws.
@@ -103,7 +103,7 @@ class Verdict(NamedTuple):
 
     @property
     def headline(self) -> Check:
-        """The check that decides: a violated one of ours; else of the statement; else the first."""
+        """The deciding check: a violated check of ours, else of the statement, else the first."""
         ours = [check for check in self.checks if not (check.stated or check.reading)]
         stated = [check for check in self.checks if check.stated]
         broken = [check for check in (*ours, *stated) if not check.holds]
@@ -127,7 +127,8 @@ class Claim:
             of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
             kernel matrix.
         run: experiment, `run(config, key) -> rows, verdict`.
-        quick: settings of a smaller experiment. The full one has the defaults of their class.
+        quick: settings of a smaller experiment. The full experiment has the defaults of the same
+            class.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition ("" by default).
         untested: readings of the statement that no check tests (none by default).

@@ -37,7 +37,7 @@ def sums(phi: RandomFeatures, **options: Any) -> Transformer:
 
 
 def block_means(phi: RandomFeatures, x: jax.Array, z: jax.Array, block: int) -> jax.Array:
-    """Estimate k(x, z) from so many frequencies in turn [blocks, n, m]."""
+    """Estimate k(x, z) from each block of so many frequencies [blocks, n, m]."""
     # positive features have one feature for each frequency, the others a cosine and a sine
     count = len(phi.frequencies)
     parts = [phi(points).reshape(len(points), -1, count // block, block) for points in (x, z)]

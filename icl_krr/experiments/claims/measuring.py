@@ -25,10 +25,10 @@ def every(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a function at every combination of values of its first arguments, in one program.
 
-    Its callers give arrays of values for these arguments, each with so many `axes` (one argument
-    with one axis by default), and the results have these axes first. The number 0 means one axis
-    whose values run at once, by vmap. The values of the first two arguments may go `together`, in
-    pairs.
+    Its callers give arrays of values for these arguments, and `axes` says how many axes each has
+    (by default, one argument with one axis), and the results have these axes first. The number 0
+    means one axis whose values run at once, by vmap. The values of the first two arguments may go
+    `together`, in pairs.
     """
 
     def over(run: Callable[..., Any], axes: tuple[int, ...], first: Any, *others: Any) -> Any:
@@ -98,7 +98,7 @@ def slot_gaps(cache: Any, path: Any, *names: str) -> jax.Array:
 
 
 def exponent(sizes: Any, values: Any) -> float:
-    """The a of the fit values ~ sizes^a."""
+    """The exponent a of the fit values ~ sizes^a."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 

@@ -17,8 +17,8 @@ class Result(NamedTuple):
         file: file with the experiment, in the package.
         settings: settings of the experiment by name, such as draws and numbers of supports.
         status: verdict of this run. If seeds differ, the least favourable verdict.
-        expected: verdict that this library found before with these settings or the default ones.
-            "" if a caller gave other settings.
+        expected: verdict that this library found before with these settings or the default
+            settings. "" if a caller gave other settings.
         check: name of the headline check (see `Verdict.headline`).
         measured: measured value of the headline check, mean over seeds.
         interval: 95 % bootstrap interval of `measured`, None for a single seed.
@@ -117,7 +117,7 @@ def summarise(
 
 
 def named_values(config: Any) -> Any:
-    """The values of a NamedTuple by name, and so for the NamedTuples in it."""
+    """The values of a NamedTuple by name, and of the NamedTuples in it by name, too."""
     if hasattr(config, "_asdict"):
         return {name: named_values(value) for name, value in config._asdict().items()}
     return [*map(named_values, config)] if isinstance(config, tuple) else config

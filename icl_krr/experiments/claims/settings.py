@@ -19,8 +19,8 @@ def changed(claim: str, config: Any, typed: Iterable[str]) -> Any:
         typed: texts such as "ridge=0.01" or "widths=2,4,8".
 
     Raises:
-        ValueError: a text is not NAME=VALUE, there is no such setting, or its value is not like the
-            one that it replaces.
+        ValueError: a text is not NAME=VALUE, there is no such setting, or a value is not of the
+            type of the value that it replaces.
 
     >>> from .c16_sketch_error import Config
     >>> changed("C16", Config(), ["draws=4", "widths=2,4"]).widths
@@ -50,7 +50,7 @@ def read(name: str, text: str, hint: Any, default: Any) -> Any:
 
 
 def number(name: str, text: str, kind: type, default: tuple) -> Any:
-    """A number like those of the default: if these are positive, it is positive."""
+    """A number like the numbers of the default: positive if they are positive."""
     try:
         value = kind(text)
     except ValueError:

@@ -25,9 +25,9 @@ def losses(
 
     A sketch that hides is random, but with h^2 times its part along the first principal direction
     of the features, which have the rank m up to noise of size h, for each h in `config.levels`. The
-    cases have |K| (`size`), the bounds, |B - B^| for the metric I (`plain`) and the best one
-    (`metric`), and the least of all metrics (`any_metric`); the sketches the rank of K^ (`rank`),
-    |B - B^| (`error`) and |K - K^| (`lost`).
+    cases have |K| (`size`), the bounds, |B - B^| for the metric I (`plain`) and for the best metric
+    (`metric`), and the least of all metrics (`any_metric`); the sketches have the rank of K^
+    (`rank`), |B - B^| (`error`) and |K - K^| (`lost`).
     """
     (at, turn), width = jax.random.split(key), config.width
     sizes = config.spectrum, config.num_features, config.num_supports

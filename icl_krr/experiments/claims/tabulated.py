@@ -46,8 +46,8 @@ class Config(NamedTuple):
 def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
     """Measure |f - f*|, e, |f*| (`size`) and what the tables do to f and report [draw, n, width].
 
-    `tables` is the error of f that the tables cause. `overruns` are the numbers of operands outside
-    of their tables, and `clipped` are those for outputs that are 100 times larger.
+    `tables` is the error of f that the tables cause. `overruns` counts the operands outside of
+    their tables, and `clipped` counts them if all outputs y are 100 times larger.
     """
     options = {"num_supports": max(series.sizes), "num_queries": 8, "inputs": series.inputs}
     process = GaussianProcess(KERNEL, **options)

@@ -91,7 +91,7 @@ def verify_all(
 ) -> dict[str, tuple[Result, Rows]]:
     """Run several claims; on a CPU, every core runs one claim at a time.
 
-    The claims in `configs` get the settings there.
+    A claim in `configs` gets its settings from there.
     """
     if len(chosen) == 1 or jax.default_backend() != "cpu":
         return {

@@ -82,7 +82,7 @@ def controls(
 
 
 def other_family(family: Sampler) -> Sampler:
-    """Linear regression, or a Gaussian process if the tasks are linear; sizes and inputs stay."""
+    """Another family, linear regression or a Gaussian process, with the same sizes and inputs."""
     one, inputs = outline(family), getattr(family, "inputs", "normal")
     names = ("num_features", "num_supports", "num_queries")
     sizes: Any = {name: getattr(one, name) for name in names}

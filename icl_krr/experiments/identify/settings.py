@@ -10,7 +10,7 @@ from ...catalogue.choices import Battery, Kernel
 
 @dataclass(frozen=True)
 class IdentifyOptions:
-    """The tasks, and what is fitted to the model's answers to them."""
+    """The tasks, and what is fitted to the model's answers to these tasks."""
 
     tasks: int = 64
     """Number of tasks that the candidates are fitted to, >= 2. Distances are measured on the same
@@ -22,8 +22,8 @@ class IdentifyOptions:
     kernels: tuple[Kernel, ...] = (*KERNELS,)
     """Kernels to try for each candidate."""
     steps: int | None = None
-    """Number of solver steps of a candidate, or four times as many where these are too few. If
-    None, 8 per layer of a trained model and 4 per layer of a file."""
+    """Number of solver steps of a candidate; a candidate for which they are too few gets four times
+    as many. If None, 8 per layer of a trained model and 4 per layer of a file."""
     battery: Battery | None = None
     """Score probes and candidates on tasks outside of the training distribution, such as
     more-supports. If None, on tasks of the training family."""
@@ -31,7 +31,7 @@ class IdentifyOptions:
 
 @dataclass(frozen=True)
 class IdentifyConfig(IdentifyOptions):
-    """The same with a seed of the tasks and of the bootstrap, and checked."""
+    """The same settings with a seed of the tasks and of the bootstrap, and checked."""
 
     seed: int = 0
 

@@ -171,9 +171,9 @@ def examine_positions(
 ) -> Positions:
     """Examine a model after each number of supports in `positions`, and after all n of its tasks.
 
-    A causal model of interleaved tokens answers at the x token of a support as it answers a query
-    after the supports before it. So its answers at position i are those to tasks of i supports.
-    Probes and candidates are fitted anew at every position.
+    A causal model of interleaved tokens answers at the x token of a support as it would answer a
+    query after the earlier supports. So its answers at position i are answers to tasks of i
+    supports. Probes and candidates are fitted anew at every position.
     """
     family: Any = run.family
     longest = family.num_supports

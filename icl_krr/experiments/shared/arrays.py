@@ -18,7 +18,7 @@ MASK = "mask"
 def read_arrays(
     path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), mend: str = ""
 ) -> dict[str, np.ndarray]:
-    """Arrays of a file in float64, a mask in booleans; `mend` is what helps if one is missing."""
+    """Arrays of a file in float64, a mask in booleans; `mend` says what helps if one is missing."""
     with path.open("rb") as file:
         try:
             # NumPy takes any other file for a pickle

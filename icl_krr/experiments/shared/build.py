@@ -46,7 +46,7 @@ def build_model(
 
 
 def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict[str, Any]:
-    """What the construction and the oracle must be told; {} for a solver without steps."""
+    """What one must tell the construction and the oracle; {} for a solver without steps."""
     return {"steps": steps, **solver_keywords(row, kernel, task, ridge)} if row.iterates else {}
 
 
@@ -70,7 +70,7 @@ def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
 def solver_keywords(
     solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """What `told` of a solver names, without those in `but`: each by the function of its name."""
+    """The keywords that a solver's `told` names, without `but`, each by its function."""
     found = dict(solver.options)
     for name in solver.told:
         if name in but:

@@ -43,10 +43,10 @@ def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False)
     $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal of the inverse is
     $(V \circ V) (1 / (\sigma + \lambda))$, and an error is the quotient of their entries.
 
-    If x and y were `centred`, a centred support says what the others are: it is minus their sum.
-    So the errors are those of regression with a free constant, which does not know the mean of the
-    support that is left out. With $u = A^{-1} 1$, its matrix $A^{-1} - u u^T / (1^T u)$ replaces
-    $A^{-1}$.
+    If x and y were `centred`, the other supports give away the support that is left out: it is
+    minus their sum. So the errors are those of regression with a free constant, which does not know
+    the mean of the support that is left out. With $u = A^{-1} 1$, its matrix
+    $A^{-1} - u u^T / (1^T u)$ replaces $A^{-1}$.
     """
     gram, _, y = system(kernel, task)
     finite = jnp.all(jnp.isfinite(gram))

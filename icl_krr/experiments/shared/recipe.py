@@ -20,14 +20,14 @@ RUNS = Path(str(resources.files("icl_krr"))) / "runs"
 """Folder of the reference runs: each has a recipe, most have weights and metrics."""
 
 FILE, WEIGHTS = "recipe.json", ("model.msgpack", "checkpoint.msgpack")
-"""Files of a run: its recipe, and its weights, of which the first that is there counts."""
+"""Files of a run: its recipe, and its weights (the first of these files that exists counts)."""
 
 CHECKSUM, DIGEST = "checksum", "sha256:"
 """The entry of a file that seals it, and how the checksum of weights begins."""
 
 MOST = {int: 100_000, float: 1e30}
 LONG = dict.fromkeys(("steps", "warmup", "curriculum", "log_every", "seed"), 2**31 - 1)
-"""Largest numbers in a file: by type, and by name. None is below 0."""
+"""Largest numbers in a file: by type, and by name. No number is below 0."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Recipe:
 
     Raises:
         ValueError: the file is not a recipe, has an unknown field or a value of a wrong type or
-            size, names a folder to start from, or is not as it was written: a file beside weights
-            must have its checksum, as the weights have theirs.
+            size, names a folder to start from, or is not as it was written: beside weights, recipe
+            and weights must match their checksums.
         OSError: the file cannot be read.
 
     >>> Recipe.read("gp-encoder").task.family
@@ -172,7 +172,7 @@ def beside_weights(path: Path) -> bool:
 
 
 def check_entries(recipe: Recipe, path: Path) -> None:
-    """Refuse what only a person may ask for who types it: huge sizes, and files to start from."""
+    """Refuse what only the command line may ask for: huge sizes, and files to start from."""
     for part in vars(recipe).values():
         for name, value in vars(part).items():
             most = LONG.get(name) or MOST.get(type(value))
@@ -189,7 +189,7 @@ def check_entries(recipe: Recipe, path: Path) -> None:
 
 
 def folder_of(where: str | Path) -> Path:
-    """The path if it is a file, a run or no name of a reference run; else the latter's folder."""
+    """The path, or the folder of a reference run if it is its name and neither file nor run."""
     path = Path(where)
     there = path.is_file() or holds_run(path)
     return RUNS / str(where) if str(where) in names() and not there else path

@@ -24,15 +24,16 @@ FOLDER = RUNS / "retrained"
 SEEDS = tuple(range(11))
 """Training seeds: of the initial weights and of the tasks. Most variants have the first three."""
 LEARNING_RATES = (0.006, 0.015)
-"""Each variant is trained with the one that has the least validation error with the first seed."""
+"""Each variant is trained with the learning rate of the least validation error with the first
+seed."""
 
 
 class Study(NamedTuple):
     """Models that are compared: one family of tasks, one training, several variants.
 
     The learning rates are those of another study, `tuned_by`, or are chosen for each variant. Each
-    variant is trained with the first `repeats` seeds, and those in `close` with all of them. The
-    package has the weights of the studies that are `shipped`.
+    variant is trained with the first `repeats` seeds, and each variant in `close` with all seeds.
+    The package has the weights of the studies that are `shipped`.
     """
 
     task: TaskRecipe

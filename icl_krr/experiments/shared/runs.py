@@ -63,7 +63,7 @@ def weights_of(folder: Path, where: str | Path) -> Path:
 
 
 def find(where: str | Path, *others: str, name: str = "model") -> Path:
-    """The folder of a run; the error for an unknown one lists `others` as valid values, too."""
+    """The folder of a run; the error for an unknown run lists `others` as valid values, too."""
     folder = folder_of(where)
     if not holds_run(folder):
         known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
@@ -83,7 +83,7 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     if start.startswith(DIGEST):
         raise ValueError(
             f"start must be given again, as --model.start FOLDER, because a recipe has only the "
-            f"checksum of these weights, got {start!r}"
+            f"checksum of such weights, got {start!r}"
         )
     folder = find(start, *SOLVERS, name="start")
     like = jax.eval_shape(lambda: blank(recipe, drawn))

@@ -74,7 +74,8 @@ def ridge_of(sigma: jax.Array, dimension: float) -> jax.Array:
 def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
     """The sketch of this name in `SKETCHES`, [p, m], for features x [n, p].
 
-    That with a metric R is P R^T [p, p]: queries and keys are R P^T x, read from m channels P^T x.
+    The sketch with a metric R is P R^T [p, p]: queries and keys are R P^T x, read from m channels
+    P^T x.
     """
     p = x.shape[1]
     made = {
@@ -108,7 +109,8 @@ def with_metric(P: jax.Array, x: jax.Array) -> jax.Array:
 def least_lost(P: jax.Array, x: jax.Array, matrix: jax.Array) -> jax.Array:
     """|B - Q B|, the least |B - X P M P^T X^T| of all M (Parrott), for a symmetric B [n, n].
 
-    Q is that of `metric`. |B - Q B Q| is at most 2 / sqrt 3 times this if B has no eigenvalue < 0.
+    Q is the projection in `metric`. |B - Q B Q| is at most 2 / sqrt 3 times this if B has no
+    eigenvalue < 0.
     """
     Q = jnp.linalg.qr(matmul(x, P))[0]
     rest = matrix - matmul(Q, matmul(Q.T, matrix))

@@ -8,15 +8,15 @@ dtype and the checksum of every file. Each family of tasks has a file `tasks/FAM
 [b, n, p], y [b, n] and x_query [b, q, p]; the first half of the tasks is to fit, the second half to
 score. Each model has a file `answers.npz` with its predictions before the first layer and after
 every layer, `answers` [b, L + 1, q], and their derivatives with respect to y, `hats`
-[b, L + 1, q, n]. So a participant needs no JAX. Most models also have weights,
-`model.safetensors` (`icl_krr.export.load`), and some a T5 encoder in the folder `t5`. The layout
-of weights names their slots, so a participant says whether the method reads it.
+[b, L + 1, q, n]. So a participant needs no JAX. Most models also have weights, `model.safetensors`
+(`icl_krr.export.load`), and some a T5 encoder in the folder `t5`. The layout in a file of weights
+names the slots, so a participant must say whether the method reads the layout.
 
 The folder `labels` has the truth: what each model runs, and the states of its oracle after every
 layer. The variants are
 
 - exact: constructions of every candidate of `identify`.
-- causal: the same for solvers in which a token sees only earlier supports.
+- causal: constructions of solvers in which a token sees only earlier supports.
 - rotated: the stream is merged and multiplied by a random orthogonal matrix. The layers are read
   by the model's own read-out, or by a linear probe that is fitted to the outputs y.
 - superposed: the stream has fewer channels than the construction.

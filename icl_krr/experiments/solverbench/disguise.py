@@ -93,7 +93,7 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
 
 @jax.jit
 def perturbed(model: Transformer, key: jax.Array, level: float) -> Transformer:
-    """Every weight, of its own in each step, multiplied by 1 + level z, z standard normal."""
+    """Every weight of every step, multiplied by its own 1 + level z, z standard normal."""
     leaves, structure = jax.tree.flatten(untie(model))
     keys = jax.random.split(key, len(leaves))
     noisy = [

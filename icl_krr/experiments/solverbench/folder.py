@@ -45,7 +45,7 @@ def write_bench(
     """Write SolverBench to the folders `models` and `labels` of a folder; return the labels.
 
     The manifest, with the checksums of all other files that a participant may see, is written last:
-    a folder without one was not written to its end.
+    a folder without a manifest is incomplete.
     """
     for name, last in ((LABELS, TRUTHS), (MODELS, MANIFEST)):
         (folder / name).mkdir(exist_ok=True)

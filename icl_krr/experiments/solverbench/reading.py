@@ -119,15 +119,15 @@ def check_row(where: str, row: Row, answers: Answers) -> None:
 
 
 def read_labels(path: Path) -> Labels:
-    """Read the labels of SolverBench; ValueError if the file is another."""
+    """Read the labels of SolverBench; ValueError if the file is something else."""
     return read_bench(path, Labels)
 
 
 def read_bench(path: Path, hint: Any) -> Any:
-    """The manifest or the labels; ValueError if the file is another."""
+    """The manifest or the labels; ValueError if the file is something else."""
     if not path.is_file():
         raise ValueError(
-            f"{path} must exist, the last file that icl-krr solverbench write writes; write it"
+            f"{path} must exist, because icl-krr solverbench write writes it last; run this command"
         )
     record = read_record(hint, path)
     if record["format"] != FORMAT:

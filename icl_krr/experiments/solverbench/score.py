@@ -12,8 +12,9 @@ from .models import OPEN, VARIANTS
 from .verdicts import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Verdict
 
 OUTCOMES = ("right", "among", "close", "none", "close to another", "wrong")
-"""What a verdict on a model that runs a candidate is: the right name alone; one of several that
-include it; close to the right name; no name; close to a wrong name; one or several wrong names."""
+"""What a verdict on a model that runs a candidate is: the right name alone; several names with the
+right one among them; close to the right name; no name; close to a wrong name; one or several wrong
+names."""
 
 
 class Share(NamedTuple):

@@ -46,7 +46,7 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
         if row["model"] not in models:
             raise ValueError(f"{where}: model must be a model of the labels, got {row['model']!r}")
         if row["model"] in found:
-            raise ValueError(f"{where}: model must be there once, got {row['model']!r} again")
+            raise ValueError(f"{where}: model must have one line, got {row['model']!r} again")
         found[row["model"]] = read_verdict(row, where)
     if absent := [name for name in models if name not in found]:
         raise ValueError(

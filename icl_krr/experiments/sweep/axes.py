@@ -51,7 +51,7 @@ def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
 
 @plotted(Plot("value", "gap", ("line",), "expected"))
 def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
-    """Conjugate gradient on m features: a sketch of those of the kernel, or of its Nystrom ones."""
+    """Conjugate gradient on m features: a sketch of the kernel's own or its Nystrom features."""
     kernel, linear = kernel_of(config), config.kernel == "linear"
     phi = None if linear else nystrom_features(kernel, task.x)
     x = task.x if phi is None else phi(task.x)
@@ -146,7 +146,7 @@ SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "dAd
 
 @plotted(OVER_VALUES, against="the same model without rounding")
 def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
-    """Prefix solvers with some slots in half precision, compared with the same model without."""
+    """Prefix solvers with some slots in half precision, compared with the same model unrounded."""
     solver, part, dtype = line.split()
     kernel = kernel_of(config)
     top = theory.eigenvalues(kernel, task)[-1]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Count = Number = Any
 else:
     Count, Number = int | None, float | None
-"""A number, or None for the default of the axis, which takes its place."""
+"""A number; the default of the axis takes the place of None."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def solve(
 
 
 def steps_of(config: SweepConfig, line: str) -> int:
-    """The number of steps of a line: one for each support if a step takes in one support."""
+    """The number of steps of a line: one for each support if a step reads one support."""
     row = SOLVERS.get(line)
     return config.num_supports if row is not None and row.sequential else config.steps
 

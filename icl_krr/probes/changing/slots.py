@@ -34,12 +34,12 @@ def transplant(
             last block.
         slots: {name: value} with floating-point values, such as those of another task, model or
             solver, or a `Cache`, which means all its slots. A value may have the shape of
-            `cache["alpha"]` [steps + 1, tokens, width] if a step starts with this block: its values
-            before this step are used. It may have the shape of `cache["alpha"][3]`
-            [tokens, width], where the tokens are those of one role if the slot exists at one role
-            only, or those of `cache["blocks.3.resid_pre.alpha"]` [T, width]. An axis of width 1 may
-            be left out. "prediction" may have values at the queries only. In a model with merged
-            slots, "stream" [T, channels] is the whole stream.
+            `cache["alpha"]` [steps + 1, tokens, width] if a step starts with this block: the values
+            before this step are used. It may have the shape of `cache["alpha"][3]` [tokens, width],
+            where the tokens are those of one role if the slot exists at one role only, or those of
+            `cache["blocks.3.resid_pre.alpha"]` [T, width]. An axis of width 1 may be left out.
+            "prediction" may have values at the queries only. In a model with merged slots, "stream"
+            [T, channels] is the whole stream.
 
     Returns:
         The prediction [q] or [q, r].
@@ -187,7 +187,7 @@ def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hoo
     if not isinstance(formats, Mapping):
         raise TypeError(f"formats must be {{slot: dtype}}, got {checks.shown(formats)}")
     if set(model.weights.embedding) == {"stream"}:
-        raise ValueError("model must have separate slots to round one, got merged slots")
+        raise ValueError("model must have separate slots to round a slot, got merged slots")
     hooks = {}
     for slot, dtype in formats.items():
         model.layout[slot]

@@ -17,7 +17,7 @@ from .decoding import Layers
 
 EXPLODED = 100.0
 """A task is left out if the norm of its predictions or of its hat matrices, in any layer, is this
-many times the median over tasks: otherwise it alone would decide the distances.
+many times the median over tasks: otherwise this task alone would decide the distances.
 """
 
 
@@ -123,7 +123,7 @@ def streams_of_arrays(tasks: Task, arrays: dict[str, Any]) -> list[Layers]:
 
 
 def check_arrays(tasks: Task, given: dict[str, tuple[Any, tuple[str, ...]]]):
-    """Raise an error unless every {name: (array, its axes)} is as `tasks` and the first need it."""
+    """Raise an error unless the axes of every array fit those of `tasks` and of the first array."""
     sizes = {"b": len(tasks.x), "q": tasks.num_queries, "n": tasks.num_supports}
     if sizes["b"] < 4:
         raise ValueError(f"tasks must be a batch of at least 4 tasks, got {sizes['b']}")

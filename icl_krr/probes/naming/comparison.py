@@ -29,7 +29,8 @@ from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
 from .suspect import Statement, Suspect
 
 RAISED = 4
-"""A candidate with a layer at the last step gets this many times as many steps."""
+"""If a layer is aligned with the last step of a candidate, the candidate is fitted again with so
+many times as many steps."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Fitted(NamedTuple):
 
     @property
     def limit(self) -> int | None:
-        """This number, if a layer is aligned with the last step of a solver that takes steps."""
+        """The number of steps, if the solver takes steps and a layer is aligned with the last."""
         row = candidate(self.fit.candidate)
         reached = row.iterates and not row.sequential and max(self.fit.alignment) == self.steps
         return self.steps if reached else None
@@ -142,7 +143,7 @@ def fit_all(model: ModelAnswers, options: Options) -> list[Fitted]:
 
 
 def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
-    """The same with more steps where a layer is at the last one."""
+    """The candidates, fitted again with more steps if a layer is aligned with the last step."""
     none_fits = min(one.fit.error for one in fitted) > EXACT
     found = []
     for one in fitted:
@@ -175,7 +176,8 @@ def measure(fitted: list[Fitted], model: ModelAnswers, options: Options) -> Meas
 def rule(measured: Measured) -> tuple[list[str], tuple[str, ...]]:
     """Why each candidate is ruled out, or "", and what is as near as the nearest candidate.
 
-    If no candidate is close, nulls do not count. If something is as near, no candidate remains.
+    If no candidate is close, nulls do not count. If a baseline or null is as near, no candidate
+    remains.
     """
     fits, gaps = [one.fit for one in measured.fitted], measured.gaps
     because, as_near = rule_out(fits, gaps, measured.known, measured.resample)
@@ -190,7 +192,7 @@ def rule(measured: Measured) -> tuple[list[str], tuple[str, ...]]:
 def assemble(
     measured: Measured, because: list[str], as_near: tuple[str, ...], left_out: int
 ) -> Identification:
-    """The result: those that remain come first, each group in the order of its distances."""
+    """The result: candidates that remain come first, each group in the order of its distances."""
     distances = measured.distances
     suspects = [
         Suspect(one.fit, distances(gaps), reason, is_regular(one.fit.alignment, gaps), one.limit)

@@ -50,7 +50,7 @@ class Decoder:
     Args:
         channels: rows of the channels.
         tasks: number of tasks to fit. The last quarter of them chooses the ridge of each target.
-        dtype: dtype in which the channels were computed; smaller directions are rounding errors.
+        dtype: dtype of the channels; directions below its precision are rounding errors.
     """
 
     def __init__(self, channels: Rows, tasks: int, dtype: Any):
@@ -87,10 +87,10 @@ class Decoder:
         return right.T @ np.take_along_axis(own, best[None, None], axis=0)[0]
 
     def directions(self, targets: np.ndarray) -> np.ndarray:
-        r"""The directions [c, d] along which each decoded target changes by 1, and the others not.
+        r"""The directions [c, d] along which one decoded target changes by 1 and no other.
 
-        They are those in which the channels vary with the targets if y varies: $(W^T S W)^{-1} W^T
-        S$ for maps W and inner products S of the derivatives of the channels.
+        Along these directions, the channels vary with the targets if y varies:
+        $(W^T S W)^{-1} W^T S$ for maps W and inner products S of the derivatives of the channels.
 
         Source: Haufe et al., On the interpretation of weight vectors of linear models, 2014, eq. 6.
         """
@@ -100,15 +100,15 @@ class Decoder:
         return np.linalg.pinv(decoded.T @ decoded) @ (decoded.T @ rows)
 
     def rest(self, targets: Rows) -> np.ndarray:
-        """What the maps leave of the rows to score [b' q (1 + n), c]."""
+        """The rows to score without what the maps decode [b' q (1 + n), c]."""
         return targets.scored - self.channels.scored @ self.maps(targets.fitted)
 
 
 def decomposed(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Singular vectors and values without directions that are rounding errors.
 
-    They are those of the small matrix of inner products of channels, as there are many more rows.
-    Channels are divided by their sizes before, so that a large one hides no small one.
+    They come from the inner products of channels, because there are many more rows than channels.
+    Channels are first divided by their sizes, so that a large channel hides no small one.
     """
     each = np.sqrt(np.mean(channels**2, axis=0))
     each = np.where(each > 0, each, 1)
@@ -144,7 +144,7 @@ class Decoders(NamedTuple):
 
     @property
     def earlier(self) -> Decoders:
-        """The decoders of one layer earlier, which a step that arrives in order is not in."""
+        """The decoders of one layer earlier: a step that arrives in order is not there yet."""
         first = self.states[0]
         return Decoders([first, *self.states[:-1]], [first, *self.innovations[:-1]])
 

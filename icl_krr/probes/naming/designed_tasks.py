@@ -109,7 +109,7 @@ def design(
     Raises:
         TypeError: a candidate is not a `CandidateFit`, or `log_prior` is not a function.
         ValueError: a number is out of range, the candidates are aligned with different numbers of
-            layers, or neither has a ridge and `log_prior` is not given.
+            layers, or `log_prior` is not given for two candidates without a ridge.
 
     Source: Chaloner, Verdinelli, Bayesian experimental design: a review, 1995.
 

@@ -28,15 +28,16 @@ TITLES = {
     "state": "states",
     "innovation": "innovations",
 }
-"""What is compared in each space. The first two are of answers, the others of streams: the step of
-a layer, decoded from its stream, and its change, decoded from what the block wrote.
+"""What is compared in each space. The first two spaces are of answers, the other two of streams:
+the step of a layer, decoded from its stream, and the change of this step, decoded from what the
+block wrote.
 """
 BASELINES = {
     "zero": "predicting 0",
     "mean": "predicting the mean of y",
     "start": "the prediction before the first layer",
 }
-"""What a model predicts that runs no solver, by the name of the baseline in tables."""
+"""Predictions that no solver makes, by the name of the baseline in tables."""
 
 
 @readable
@@ -50,8 +51,9 @@ class Distance(NamedTuple):
         layer_intervals: 95 % bootstrap interval of every layer [L].
         by_stratum: distance in every group of tasks, mean over layers. The condition number of a
             task determines its group.
-        matrix: distances of all layers to all steps [L, T + 1]. Of the states of streams, those of
-            the stream before the first layer and after every layer to the steps 1 to T [L + 1, T].
+        matrix: distances of all layers to all steps [L, T + 1]. For the states of streams,
+            distances of the stream before the first layer and after every layer to the steps 1 to T
+            [L + 1, T].
     """
 
     mean: float

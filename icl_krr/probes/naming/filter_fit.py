@@ -27,7 +27,7 @@ BANDWIDTHS = 13
 """Number of bandwidths of the grid."""
 PENALTIES = (0.0, *10.0 ** np.arange(-14.0, 0.0, 2))
 """Ridges of a linear combination, over the largest squared singular value. The last quarter of the
-tasks chooses one, as for a probe, or the number of leading filters without a ridge."""
+tasks chooses one of them, as for a probe; without a ridge, the number of leading filters."""
 
 
 class Spectra(NamedTuple):
@@ -99,7 +99,7 @@ def bandwidths(kernel: str, tasks: Task, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of filters of K, of which every layer of a model may have another one.
+    """A family of filters of K; every layer of a model may have a filter of its own.
 
     Args:
         name: name of the family in tables.

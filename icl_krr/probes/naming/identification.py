@@ -32,7 +32,7 @@ class Identification(NamedTuple):
 
     Attributes:
         status: "identified" (one candidate remains, at most `EXACT` = 0.01 away in both spaces, at
-            regular steps), "close to" (one remains, and it is farther or irregular), "not
+            regular steps), "close to" (one remains, farther or at irregular steps), "not
             distinguishable" (several remain), "none is close" (the best candidate is farther than
             `CLOSE` = 0.1 in one space) or "not identified" (no candidate is nearer than a baseline
             or null, so none remains).
@@ -42,10 +42,11 @@ class Identification(NamedTuple):
         baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" predicts
             the mean of the supports' y, and "start" is the prediction before the first layer. The
             nulls take no steps: "interpolation" is between 0 and exact kernel ridge regression,
-            "ridge path" is the latter with a ridge per layer, "gradient flow" has times per layer.
+            "ridge path" is that regression with a ridge per layer, "gradient flow" has a time per
+            layer.
         strata: condition numbers at the edges of the groups of tasks [strata + 1].
-        as_near: names of the baselines and nulls that no candidate is nearer than, the nearest
-            first.
+        as_near: names of the baselines and nulls that are as near to the model as the nearest
+            candidate, or nearer; the nearest first.
         ladder: statements from weak to strong, () by default.
         left_out: number of tasks left out, with values 100 times those of most tasks; default 0.
     """

@@ -37,21 +37,21 @@ def identify(
 
     1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
        for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
-       layer to layer. Each candidate keeps the kernel that fits best. A candidate with
-       a layer at the last step is fitted again with 4 times as many steps if it is within 0.1 or
-       if no candidate is within 0.01.
+       layer to layer. Each candidate keeps the kernel that fits best. If a layer is aligned with
+       the last step of a candidate, the candidate is fitted again with 4 times as many steps,
+       unless its distance is above 0.1 and another candidate has a distance below 0.01.
     2. On the batch `scored`, the relative distances of predictions and of hat matrices $df / dy$
        are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
     3. The differences of these distances from those of the nearest candidate are compared on the
        same resamples, with intervals that hold for all candidates together. A candidate is ruled
        out if it is farther by more than `RESOLUTION` = 0.001 in one of the two spaces and not
-       nearer in the other, or if it diverges. It is also ruled out if a remaining candidate is a
-       special case of it and as near, or if every layer is aligned with its start and a remaining
-       candidate takes steps.
+       nearer in the other, or if it diverges. A candidate whose layers are all aligned with step 0
+       is ruled out if a candidate that takes steps remains. A candidate is also ruled out if a
+       special case of it remains and is as near to the model.
     4. Three baselines run no solver, and three nulls have a value of their own at every layer, but
-       take no steps (see `Identification`). They are fitted and scored as candidates are. If the
-       same rule does not rule out all of these, no solver is identified. If no candidate is close,
-       only the baselines count.
+       take no steps (see `Identification`). They are fitted and scored as candidates are. If rule 3
+       does not rule out every baseline and every null, no solver is identified. If no candidate is
+       close, only the baselines count.
     5. The ladder has weaker statements, from "homogeneous in y" to "a polynomial of K".
 
     Args:
@@ -117,8 +117,8 @@ def identify_arrays(
     """Identify the solver of a model of any library, from arrays of what it computes.
 
     Give either the predictions and their derivatives, or the streams and theirs. The first half of
-    the tasks fits the candidates, and the second half scores them. Otherwise this is `identify`,
-    or `identify_streams`. Choose float64: distances of hat matrices below 1e-3 need it. The
+    the tasks fits the candidates, and the second half scores them. All else is as in `identify`, or
+    in `identify_streams`. Choose float64: distances of hat matrices below 1e-3 need it. The
     bootstrap intervals are too short with fewer than 12 tasks in each half.
 
     Args:
@@ -128,9 +128,9 @@ def identify_arrays(
             [b, L + 1, q, r] for y [b, n, r]. Default: none, and then there must be streams.
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
             [b, L + 1, q, r, n, r]. Default: none, and then there must be streams.
-        other_hats: the same derivatives where each task has the outputs y of the next task, and
-            the last has those of the first. They tell whether the model is linear in y. Default:
-            the ladder has no such statement.
+        other_hats: the same derivatives where each task has the outputs y of the next task, and the
+            last has those of the first. They tell whether the model is linear in y. Default: none,
+            and then the ladder does not say it.
         streams: hidden states of the queries before the first layer and after every layer
             [b, L + 1, q, d], L >= 2. Default: none, and then there must be answers.
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
@@ -192,7 +192,7 @@ class Agreement(NamedTuple):
 
     Attributes:
         status: a status of `Identification`.
-        remain: names of the candidates that remain in any of them.
+        remain: names of the candidates that remain in at least one identification.
         verdict: status, candidates, and the distances of the nearest candidates, in a sentence.
     """
 
@@ -204,7 +204,7 @@ class Agreement(NamedTuple):
 def agreement(found: Sequence[Identification]) -> Agreement:
     """Combine the identifications of one model with several seeds: the weakest statement holds.
 
-    If two of them name different solvers, these are not distinguishable.
+    If two identifications name different solvers, the status is "not distinguishable".
 
     Args:
         found: identifications, at least one. They may differ in the seeds of tasks, probes or

@@ -21,20 +21,20 @@ from .decoding import Decoder, Decoders, as_rows
 from .ruling import DIVERGED
 
 STRIDES, DELAYS = (1, 2, 4), (0, 1)
-"""Steps of a solver per layer, and layers before its first step, that are tried."""
+"""Numbers of steps per layer, and of layers before the first step, that are tried."""
 POINTS, STARTS = 128, 6
-"""Number of points of a search, and of those that are refined, each with an alignment."""
+"""Number of points of a search, and number of points that are refined, each with an alignment."""
 ROWS = 2048
-"""Number of rows that the fit needs, if these are more than 4 times the channels."""
+"""Number of rows that the fit needs, or 4 times the number of channels, if that is more."""
 ZOOMS = (0.15, 0.15, 0.03)
 """Widths of the searches around the best points of the first one, as parts of the ranges. Errors of
 conjugate gradient have minima that are a few percent wide.
 """
 MOVES = 0.01
 """Least size of an innovation over the size of the state. After convergence, innovations are
-rounding errors, and nothing is asked of the layer."""
+rounding errors, and the innovation of the layer does not count."""
 DECODED = 1e-4
-"""An error at which no other start is tried."""
+"""With an error below this, no other start is tried."""
 
 
 class Bases(NamedTuple):
@@ -102,7 +102,7 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
 
 
 def residuals(rows: jax.Array, bases: Bases, tasks: int, at: Any) -> jax.Array:
-    """What the best maps leave of the targets [2, L, m], relative to what the start leaves.
+    """What the best maps do not decode of targets [2, L, m], over what the start does not decode.
 
     Steps that diverge in most tasks are not decoded at all.
     """

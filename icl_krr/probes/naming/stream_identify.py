@@ -52,32 +52,34 @@ def identify_streams(
     f_t - f_{t-1} \approx (h_l - h_{l-1}) w_l'$$
 
     The maps are fitted to values and to derivatives in y together. The derivatives are n more
-    equations for every query, and do not see what does not depend on y. Distances are measured on
-    the tasks to score, relative to what neither the stream before the first layer nor the mean of y
-    decodes: 1 says nothing, 0 is exact. An innovation below a hundredth of the state is left out.
+    equations for every query, and are 0 for whatever does not depend on y. Distances are measured
+    on the tasks to score, relative to what neither the stream before the first layer nor the mean
+    of y decodes: 1 says nothing, 0 is exact. An innovation below a hundredth of the state is left
+    out.
 
-    1. Kernel, parameters and steps per layer (1, 2 or 4, from layer 1 or 2 on; slower models get no
-       name) of each candidate are fitted to what is decodable: each map is eliminated inside of the
-       fit. A stream that holds each step times a factor per layer has the state only: no name.
+    1. Kernel, parameters and steps per layer of each candidate are fitted to what is decodable; the
+       fit eliminates each map. A layer makes 1, 2 or 4 steps, from layer 1 or 2 on: a model with
+       less than a step per layer gets no name. If a stream holds each step times a factor per
+       layer, only the state can be decoded, and the model gets no name.
     2. Each candidate has controls at its own parameters: the steps decoded one layer earlier, other
        steps with the same span, the steps decoded from an untrained model, and three nulls (see
        `identify`). A candidate that is not nearer than all of them is ruled out. So a stream has no
        name if it stores all powers $K^j y$, which decode every polynomial method, or exact KRR.
-    3. Candidates are compared with the nearest as in `identify`. Several that are at most close
-       are "close to", and not "not distinguishable".
+    3. Candidates are compared with the nearest as in `identify`. If several are close and the
+       nearest is above 0.01, the status is "close to", and not "not distinguishable".
     4. If the model is a `Transformer`, alpha and r are decoded from the streams at the supports.
        The decoded states are then removed from every layer, and swapped for those that the solver
-       has for the outputs of another task. A candidate remains only if the answer changes as that
-       of the candidate's construction does, not k times as much. The verdict says: decodable,
-       arrives in order, used.
+       has for the outputs of another task. A candidate remains only if the answer of the model
+       changes as the answer of the candidate's construction, and not k times as much. The verdict
+       says: decodable, arrives in order, used.
 
     Args:
         reader: the model, or a JAX function from a task to its streams at the queries before the
-            first layer and after every layer, [L + 1, q, d] with L >= 2. Without weights, use is
-            not tested, and "identified" needs more layers with steps than fitted parameters. Models
+            first layer and after every layer, [L + 1, q, d] with L >= 2. For a function, part 4 is
+            left out, and "identified" needs more layers with steps than fitted parameters. Models
             whose answer is known after the last support only (delta rule) or after one layer
-            (Nadaraya-Watson) need a function that repeats it. `identify_arrays` takes arrays from
-            a network of any library.
+            (Nadaraya-Watson) need a function that repeats the answer. `identify_arrays` takes
+            arrays from a network of any library.
         fitted: batch of tasks for the candidates and the maps, y [b, n], without masks. The last
             quarter of them chooses the ridge of each map.
         scored: batch of other tasks for the distances, of the same shapes except for b. With fewer
@@ -205,7 +207,7 @@ def seen(layers: Layers, controls: Sequence[Layers], fitted: Task, scored: Task)
 def compare_streams(
     roles: Sequence[Seen], options: Options, model: Transformer | None = None
 ) -> Identification:
-    """Fit all candidates to what the streams hold, and rule out what says nothing or is farther."""
+    """Fit all candidates to what the streams hold, and rule out by controls and distances."""
     of = roles[0]
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
     few, bases = few_tasks(of)
@@ -249,14 +251,14 @@ def compare_streams(
 
 
 def says_enough(one: Suspect) -> bool:
-    """Whether its use was tested, or more layers have steps than parameters were fitted."""
+    """Whether use was tested, or more layers have steps than there are fitted parameters."""
     if one.evidence and one.evidence.effects:
         return True
     return int(np.count_nonzero(one.fit.alignment)) > len(one.fit.values)
 
 
 def place_of(one: Suspect) -> tuple[bool, bool, float]:
-    """Those that remain come first, then those that only their use rules out."""
+    """Candidates that remain come first, then those that only the test of use rules out."""
     unused = one.evidence is not None and bool(one.evidence.effects)
     return bool(one.because), not unused, sum(found.mean for found in one.distances.values())
 

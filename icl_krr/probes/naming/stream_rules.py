@@ -86,7 +86,7 @@ def far(gaps: Gaps) -> float:
 def rule(
     read: list[Read], of: Seen, resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...], list[bool]]:
-    """Why each candidate is ruled out, or "", what is as near as the nearest, and who says nothing.
+    """Why each candidate is ruled out, or "", what is as near, and which candidates say nothing.
 
     A candidate says nothing if it diverges, takes no step, or has parameters of no solver.
     """
@@ -135,7 +135,7 @@ def construction_of(fit: CandidateFit, tasks: Task) -> Transformer:
 
 
 def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
-    """The controls that a candidate is not nearer than in both spaces, at its own parameters."""
+    """The controls at a candidate's parameters that are as near as the candidate in a space."""
     every = [one.gaps, *one.controls.values()]
     found = paired_differences(*in_all_spaces(every, resample), np.arange(len(every)) == 0)
     farther = np.all(found.low > RESOLUTION, axis=1)

@@ -23,7 +23,7 @@ TIMES = np.exp(np.log(10) * np.linspace(-2, 5, 29))
 RIDGES = np.exp(np.log(10) * np.linspace(-6, 3, 37))
 """Times of gradient flow and ridges that each layer may have, over the largest eigenvalue."""
 KNOWN = 1e-6
-"""The start decodes a target of which it leaves at most this share."""
+"""The start decodes a target if it leaves at most this share of the target."""
 MIXTURES = 4
 """Number of draws of the mixed steps."""
 
@@ -116,10 +116,9 @@ def gaps_of(
 ) -> dict[str, Gaps]:
     """How far the maps of every layer are from each target, beyond what the start decodes.
 
-    Layers in which the first target hardly moves have no innovation: nothing is asked of them. If
-    another target does not move, it is decoded if the block writes nothing, and not at all
-    otherwise. A target that the start decodes, such as the first alpha, counts as 0 away from any
-    model.
+    Layers in which the first target hardly moves have no innovation, and do not count. If another
+    target does not move, it is decoded if the block writes nothing, and not at all otherwise. A
+    target that the start decodes, such as the first alpha, has distance 0 to any model.
     """
     found: dict[str, Gaps] = {name: {} for name in wanted}
     first = next(iter(wanted.values())).fitted

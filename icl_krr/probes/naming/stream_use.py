@@ -33,7 +33,7 @@ Held = dict[str, dict[str, Rows]]
 Changes = dict[str, np.ndarray]
 """Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
 LEAST = 0.1
-"""Least size of an effect that another is relative to, over the size of the change of the state."""
+"""Least size of an effect by which another effect is divided, over the change of the state."""
 
 
 def with_slopes(reader: Callable[[Task], Any], task: Task) -> Any:

@@ -20,8 +20,8 @@ class Evidence(NamedTuple):
         ranks: how many independent combinations of the steps so far each layer decodes.
         supports: {state: {space: `Distance`}} of alpha and r at the supports, each with a control.
         effects: {"removed": distance, "swapped": distance}, if the candidate remained and the model
-            is a `Transformer`: how unlike the answer changes to that of its construction, if its
-            states are removed from every layer, or swapped for those of another task.
+            is a `Transformer`: from the change of the answer to that of the construction's answer,
+            if its states are removed from every layer, or swapped for those of another task.
     """
 
     controls: dict[str, dict[str, Distance]]

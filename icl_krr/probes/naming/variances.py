@@ -45,7 +45,7 @@ class VarianceDistance(NamedTuple):
         name: name of the candidate or null.
         distance: relative distance of the log variances; that of the null "constant" is 1.
         interval: 95 % bootstrap interval of `distance` over tasks (low, high).
-        because: why a candidate was ruled out; empty if it remains, and for nulls.
+        because: why a candidate was ruled out; empty for candidates that remain and for nulls.
     """
 
     name: str
@@ -95,23 +95,26 @@ def compare_variances(
     The model reports the variance s of an output at each query. The candidates report
     $c (v + \lambda)$, with the variance v of exact regression, or of t steps of
     `icl_krr.solvers.prefix_posterior` from t = 0, where v is only what the features leave out: 0
-    for a kernel with a feature map. A kernel without one gets Nystrom features with all supports as
-    landmarks, so that the last step is exact. A step that has converged is no candidate of its own.
+    for a kernel with a feature map. A kernel without a feature map gets Nystrom features with all
+    supports as landmarks, so that the last step is exact. A step that has converged is no candidate
+    of its own.
 
     Two nulls do not look at x: one variance for all tasks, and one for each number of supports.
-    They are fitted to the log variances of the model on the first half of the tasks. The second
-    half has the distances, $|\log s - \log s_c|$ over the deviation of $\log s$ from the constant,
-    over all tasks and queries. Differences between them are compared on the same resamples of the
-    tasks, with intervals that hold for all together. A candidate is ruled out if it is farther than
-    the nearest one by more than 0.001. If a null is not farther, nothing is identified.
+    They are fitted to the log variances of the model on the first half of the tasks. The distances
+    are measured on the second half: $|\log s - \log s_c|$ over the deviation of $\log s$ from the
+    constant, over all tasks and queries. Differences between them are compared on the same
+    resamples of the tasks, with intervals that hold for all of them together. A candidate is ruled
+    out if it is farther than the nearest one by more than 0.001. If a null is not farther, nothing
+    is identified.
 
     Args:
         model: a model with a predictive distribution (see `icl_krr.predictive`).
         tasks: batch of b >= 4 tasks, better 64 or more; masks make contexts of mixed length.
         kernel: kernel k of exact regression.
         ridge: ridge $\lambda$ > 0 of exact regression.
-        scale: factor c > 0 of its variances, the variance of the noise over the ridge; 1 by
-            default. For `LinearRegression` it is 1 / p, because its weights have variance 1 / p.
+        scale: factor c > 0 of the variances of regression, the variance of the noise over the
+            ridge; 1 by default. For `LinearRegression` it is 1 / p, because its weights have
+            variance 1 / p.
         steps: largest number of steps t, >= 1, 8 by default.
         seed: seed of the 1000 bootstrap resamples, 0 by default.
 

@@ -173,7 +173,7 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
     shapes = {answers.shape for answers, _ in found}
     if len(shapes) > 1:
         raise ValueError(
-            f"function must return as many layers for every task, got shapes {sorted(shapes)}"
+            f"function must return one number of layers for every task, got shapes {sorted(shapes)}"
         )
     answers, hats = (np.stack(parts) for parts in zip(*found, strict=True))
     return answers, hats
@@ -200,7 +200,7 @@ def arrays_of(torch: Any, function: TorchAnswers, task: Task) -> tuple[np.ndarra
 
 
 def derivatives(torch: Any, function: Callable[[Any], Any], y: Any, values: int) -> Any:
-    """The derivatives of as many values in y, in the direction with fewer passes."""
+    """The derivatives of the values in y, in the direction with fewer passes."""
     if y.numel() < values:
         try:
             return torch.func.jacfwd(function)(y)
@@ -221,9 +221,9 @@ def decoder_answers(
     fastest, because torch does not batch the derivatives of its fused attention.
 
     Args:
-        model: a decoder that takes `inputs_embeds` and returns `hidden_states`, of which the last
-            follows the final norm, such as `transformers.GPT2Model` or `transformers.LlamaModel`.
-            It must be in evaluation mode, without dropout.
+        model: a decoder that takes `inputs_embeds` and returns `hidden_states`, the last of which
+            is the output of the final norm, such as `transformers.GPT2Model` or
+            `transformers.LlamaModel`. It must be in evaluation mode, without dropout.
         read_in: module from p features to the width, such as a `torch.nn.Linear`.
         read_out: module from the width to one output.
         final_norm: module for the norm before the read-out; default None: `model.ln_f`, or

@@ -95,7 +95,8 @@ def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array,
     Args:
         model: trained or constructed model. The slots of a construction are side by side.
         task: one task.
-        role: "query" (default) or "support". Interleaved tokens have that of y as a support.
+        role: "query" (default) or "support". Of interleaved tokens, the token of y counts as the
+            support.
 
     Returns:
         The stream [L + 1, q, d] or [L + 1, n, d], in the dtype of the task.

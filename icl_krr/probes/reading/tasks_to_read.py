@@ -62,11 +62,11 @@ def eigenvectors(kernel: Kernel, tasks: Task, index: int) -> Float[Array, "b n"]
 
 
 def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
-    """Make a task of each position of each context: its supports before, and it as the query.
+    """Make a task of each position of each context, with the earlier supports and one query.
 
-    A causal model answers at position i as it answers this query after i supports. So its answers
-    at several positions of b contexts, in this order, are the answers of one batch for
-    `identify_arrays`: first all positions of the first context.
+    The query is the input at the position. A causal model answers at position i as it answers the
+    same query after i supports. So its answers at several positions of b contexts, in this order,
+    are the answers of one batch for `identify_arrays`: first all positions of the first context.
 
     Args:
         tasks: batch of b tasks; x [b, n, p].

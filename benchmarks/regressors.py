@@ -1,0 +1,244 @@
+"""`python -m benchmarks.regressors`: regressors of scikit-learn beside the estimator.
+
+Each of ten tables is divided five times at random into supports, two thirds of its rows, and
+queries. Features and target are standardised with mean and deviation of the supports. Every
+regressor chooses its hyperparameters from the supports. Then the two that choose a lengthscale for
+each feature are timed with more and more supports. This takes about 40 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+from sklearn import datasets
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+
+import icl_krr as ik
+from benchmarks import records
+from icl_krr.files import to_markdown
+from icl_krr.text_tables import number
+
+SPLITS, WIDTH, LEVEL = 5, 1.959964, 0.95
+SIZES = 250, 500, 1000, 2000
+"""Numbers of supports with which two regressors are timed."""
+WORSE = 1.02
+"""The aim: an RMSE of at most this times that of scikit-learn's Gaussian process."""
+
+Row = dict[str, Any]
+Data = tuple[np.ndarray, np.ndarray]
+
+
+def tables() -> dict[str, Data]:
+    """Features and target of tables of scikit-learn, and of functions of uniform features."""
+    rng = np.random.default_rng(0)
+    wine, cancer, iris = (
+        load(return_X_y=True)[0]
+        for load in (datasets.load_wine, datasets.load_breast_cancer, datasets.load_iris)
+    )
+    two, five = rng.uniform(size=(240, 8)), rng.uniform(size=(400, 5))
+    noise = rng.normal(size=640)
+    return {
+        "diabetes: progression": datasets.load_diabetes(return_X_y=True),
+        "wine: alcohol": (wine[:, 1:], wine[:, 0]),
+        "breast cancer: log of the radius": (cancer[:, 1:], np.log(cancer[:, 0])),
+        "iris: petal width": (iris[:, :3], iris[:, 3]),
+        "Friedman 1": datasets.make_friedman1(400, noise=1.0, random_state=0),
+        "Friedman 2": datasets.make_friedman2(400, noise=30.0, random_state=0),
+        "Friedman 3": datasets.make_friedman3(400, noise=0.1, random_state=0),
+        "two of eight": (two, np.sin(6 * two[:, 0]) + two[:, 1] / 2 + 0.1 * noise[:240]),
+        "linear, four of twelve": datasets.make_regression(
+            300, 12, n_informative=4, noise=20.0, random_state=0
+        ),
+        "steps": (five, np.floor(4 * five[:, 0]) + 2 * (five[:, 1] > 0.5) + 0.2 * noise[240:]),
+    }
+
+
+def process(num_features: int, each: bool) -> Any:
+    widths = np.ones(num_features) if each else 1.0
+    kernel = sk.ConstantKernel() * sk.RBF(widths) + sk.WhiteKernel()
+    return GaussianProcessRegressor(kernel)
+
+
+def grid() -> Any:
+    choices = {"alpha": 10.0 ** np.arange(-4, 2), "gamma": 10.0 ** np.arange(-4, 2)}
+    return GridSearchCV(KernelRidge(kernel="rbf"), choices, scoring="neg_mean_squared_error")
+
+
+REGRESSORS: dict[str, Callable[[int], Any]] = {
+    "one": lambda p: ik.InContextRegressor(normalize_y=True),
+    "each": lambda p: ik.InContextRegressor(normalize_y=True, bandwidths="each"),
+    "each, Matern 5/2": lambda p: ik.InContextRegressor(
+        kernel="matern52", normalize_y=True, bandwidths="each"
+    ),
+    "Nadaraya-Watson": lambda p: ik.InContextRegressor(solver="nadaraya_watson", normalize_y=True),
+    "GP, one": lambda p: process(p, each=False),
+    "GP, each": lambda p: process(p, each=True),
+    "KernelRidge, grid": lambda p: grid(),
+    "random forest": lambda p: RandomForestRegressor(random_state=0),
+}
+"""The estimator with one lengthscale and with one for each feature, and its peers."""
+
+PROBABILISTIC = "one", "each", "each, Matern 5/2", "GP, one", "GP, each"
+
+
+def divided(data: Data, count: int, seed: int) -> tuple[Data, Data]:
+    """Supports and queries, in units of the supports."""
+    order = np.random.default_rng(seed).permutation(len(data[1]))
+    parts = []
+    for values in data:
+        seen = values[order[:count]]
+        spread = seen.std(axis=0)
+        parts.append((values[order] - seen.mean(axis=0)) / np.where(spread > 0, spread, 1))
+    x, y = parts
+    return (x[:count], y[:count]), (x[count:], y[count:])
+
+
+def judged(name: str, supports: Data, queries: Data) -> Row:
+    """The RMSE, the coverage of 95 % intervals and the seconds of a fit with its predictions."""
+    regressor, (x, y) = REGRESSORS[name](supports[0].shape[1]), queries
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        start = time.perf_counter()
+        regressor.fit(*supports)
+        if name in PROBABILISTIC:
+            mean, std = regressor.predict(x, return_std=True)
+        else:
+            mean, std = regressor.predict(x), None
+        seconds = time.perf_counter() - start
+    inside = None if std is None else float(np.mean(np.abs(mean - y) <= WIDTH * std))
+    warned = sum(issubclass(one.category, ConvergenceWarning) for one in told)
+    rmse = float(np.sqrt(np.mean((mean - y) ** 2)))
+    return {
+        "regressor": name,
+        "rmse": rmse,
+        "coverage": inside,
+        "seconds": seconds,
+        "warned": warned,
+    }
+
+
+def compared(quick: bool) -> list[Row]:
+    rows = []
+    chosen = {**dict([*tables().items()][3:4])} if quick else tables()
+    names = ("one", "GP, one") if quick else (*REGRESSORS,)
+    todo = [(table, split) for table in chosen for split in range(1 if quick else SPLITS)]
+    for table, split in track(todo, "tables"):
+        data = chosen[table]
+        parts = divided(data, 2 * len(data[1]) // 3, split)
+        size = {"table": table, "split": split, "n": len(parts[0][1]), "p": data[0].shape[1]}
+        mean = float(np.sqrt(np.mean(parts[1][1] ** 2)))
+        rows += [size | judged(name, *parts) for name in names]
+        rows.append(
+            size
+            | {"regressor": "mean", "rmse": mean, "coverage": None, "seconds": None, "warned": 0}
+        )
+    return rows
+
+
+def timed(sizes: tuple[int, ...]) -> list[Row]:
+    """Friedman 1 with more and more supports. The first fit of each size compiles its programs."""
+    rows = []
+    for count in sizes:
+        data = datasets.make_friedman1(count + 500, noise=1.0, random_state=1)
+        for split in track(range(3), f"{count} supports"):
+            parts = divided(data, count, split)
+            size = {"n": count, "split": split}
+            rows += [size | judged(name, *parts) for name in ("each", "GP, each")]
+    return rows
+
+
+def middle(rows: list[Row], key: str, **of: Any) -> float:
+    found = [row[key] for row in rows if all(row[name] == value for name, value in of.items())]
+    return float(np.median(found)) if found and found[0] is not None else np.nan
+
+
+def gap(rows: list[Row], ours: str, theirs: str, table: str) -> tuple[float, float]:
+    """The mean over splits of log(RMSE / RMSE of a peer), and twice its standard error."""
+    logs = np.log(
+        [
+            [row["rmse"] for row in rows if (row["table"], row["regressor"]) == (table, name)]
+            for name in (ours, theirs)
+        ]
+    )
+    apart = logs[0] - logs[1]
+    return float(apart.mean()), float(2 * apart.std(ddof=1) / np.sqrt(len(apart)))
+
+
+def verdict(mean: float, error: float) -> str:
+    if mean - error > np.log(WORSE):
+        return "worse"
+    if mean + error < -np.log(WORSE):
+        return "better"
+    return "not distinguishable" if mean + error > np.log(WORSE) else "as good"
+
+
+def document(record: Row) -> str:
+    """The tables of a record."""
+    rows = record["rows"]
+    names, tables = list(dict.fromkeys(row["regressor"] for row in rows)), []
+    chosen = {row["table"]: (row["n"], row["p"]) for row in rows}
+    for key, known in (("rmse", names), ("coverage", PROBABILISTIC), ("seconds", names[:-1])):
+        header = [f"{key}, median of {SPLITS} splits", "n", "p", *known]
+        tables.append(
+            (
+                header,
+                [
+                    [table, *map(str, size)]
+                    + [number(middle(rows, key, table=table, regressor=name), 3) for name in known]
+                    for table, size in chosen.items()
+                ],
+            )
+        )
+    pairs = ("one", "GP, one"), ("each", "GP, each"), ("each", "one"), ("each", "random forest")
+    header = ["RMSE of the first over RMSE of the second", *(f"{a} / {b}" for a, b in pairs)]
+    lines = []
+    for table in chosen:
+        cells = []
+        for ours, theirs in pairs:
+            mean, error = gap(rows, ours, theirs, table)
+            low, high = np.exp([mean - error, mean + error])
+            cells.append(f"{np.exp(mean):.3f} ({low:.3f} to {high:.3f}), {verdict(mean, error)}")
+        lines.append([table, *cells])
+    tables.append((header, lines))
+    times = record["times"]
+    header = ["supports", "each: first fit, s", "each: next fits, s", "GP, each: s", "ratio"]
+    lines = []
+    for n in dict.fromkeys(row["n"] for row in times):
+        first = middle(times, "seconds", n=n, split=0, regressor="each")
+        own = [row["seconds"] for row in times if (row["n"], row["regressor"]) == (n, "each")][1:]
+        peer = middle(times, "seconds", n=n, regressor="GP, each")
+        lines.append(
+            [str(n), *(number(s, 3) for s in (first, np.mean(own), peer, peer / np.mean(own)))]
+        )
+    tables.append((header, lines))
+    return "\n".join(map(to_markdown, tables))
+
+
+def main() -> None:
+    quick = records.options(__doc__).parse_args().quick
+    record: Row = {"rows": compared(quick), "times": timed((60,) if quick else SIZES)}
+    if quick:
+        return
+    meta = records.meta(
+        "regressors",
+        "scikit-learn",
+        "numpy",
+        splits=SPLITS,
+        dtype="float32, float64 where it has too few digits; scikit-learn in float64",
+    )
+    text = document(record)
+    print(text)
+    records.save("regressors", {"meta": meta, **record}, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""A bandwidth for each feature, beside the Gaussian process of scikit-learn that has them, too."""
+
+import csv
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+import icl_krr as ik
+from icl_krr import InContextRegressor, cli
+from icl_krr.experiments.depth_config import DepthConfig
+from icl_krr.experiments.shared import relevance
+from icl_krr.kernels import weighted
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(size=(60, 4))
+Y = 3 * np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * RNG.normal(size=60)
+MEAN = Y.mean()
+Y -= MEAN
+ASKED = RNG.uniform(size=(200, 4))
+TRUTH = 3 * np.sin(6 * ASKED[:, 0]) + ASKED[:, 1] - MEAN
+BOUNDS = {"length_scale_bounds": (1e-3, 1e4)}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return InContextRegressor(bandwidths="each", normalize_y=True, steps=64).fit(X, Y)
+
+
+@pytest.mark.parametrize("kernel", [ik.Gaussian(), ik.Exponential()], ids=["gaussian", "exp"])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_loss_is_the_likelihood_at_the_likeliest_amplitude(x64, kernel, outputs):
+    task = ik.Task(X, np.stack([Y, 50 * X[:, 2] ** 2], axis=1)[:, :outputs], X)
+    free = np.append(RNG.normal(size=4), np.log(0.3))
+
+    def likelihood(free, scale):
+        own = relevance.with_factors(kernel, jnp.exp(free[:-1]))
+        scaled = task.replace(y=task.y / jnp.sqrt(scale)[None])
+        found = ik.solvers.log_marginal_likelihood(own, scaled, ridge=jnp.exp(free[-1]))
+        return -(found - 30 * jnp.sum(jnp.log(scale))) / task.y.size
+
+    A = relevance.with_factors(kernel, np.exp(free[:-1]))(X, X) + 0.3 * np.eye(60)
+    scale = jnp.diag(task.y.T @ jnp.linalg.solve(A, task.y)) / 60
+    value, slope = relevance.surprise(free, kernel, task)
+    np.testing.assert_allclose(value, likelihood(free, scale), rtol=1e-10)
+    np.testing.assert_allclose(slope, jax.grad(likelihood)(jnp.asarray(free), scale), rtol=1e-8)
+    for other in (0.9, 1.1):
+        assert likelihood(free, other * scale) > value
+
+
+def test_it_finds_what_scikit_learn_finds(fitted):
+    kernel = ConstantKernel() * RBF(np.ones(4), **BOUNDS) + WhiteKernel()
+    theirs = GaussianProcessRegressor(kernel, normalize_y=True).fit(X, Y)
+    mean, std = theirs.predict(ASKED, return_std=True)
+    ours, width = fitted.predict(ASKED, return_std=True)
+    np.testing.assert_allclose(ours, mean, atol=0.02)
+    np.testing.assert_allclose(width, std, rtol=0.05)
+    lengths = theirs.kernel_.k1.k2.length_scale
+    np.testing.assert_allclose(fitted.bandwidths_[:2], lengths[:2], rtol=0.05)
+    one = ConstantKernel() * RBF(1.0) + WhiteKernel()
+    one = GaussianProcessRegressor(one, normalize_y=True).fit(X, Y).predict(ASKED)
+    errors = [np.sqrt(np.mean((found - TRUTH) ** 2)) for found in (ours, one)]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_the_importance_is_the_share_in_the_slopes(fitted):
+    def mean(x):
+        return fitted.predict(x)
+
+    step = 1e-3
+    slopes = [(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(4)]
+    shares = np.sum(np.square(slopes), axis=1) * X.var(axis=0)
+    np.testing.assert_allclose(
+        fitted.feature_importances_, shares / shares.sum(), atol=1e-3, rtol=0.02
+    )
+    assert fitted.feature_importances_[:2].sum() > 0.99
+
+
+def test_equal_weights_and_units_of_features_do_not_matter(x64):
+    task = ik.Task(X, Y, X)
+    found = relevance.likeliest(ik.Gaussian(0.5), task, 0.01)
+    heavy = ik.Task(np.pad(X, ((0, 0), (0, 1))), Y, np.pad(X, ((0, 0), (0, 1))))
+    same = relevance.likeliest(weighted(ik.Gaussian(0.5), 4), heavy, 0.01)
+    units = np.array([1.0, 1e3, 1e-3, 1.0])
+    other = relevance.likeliest(ik.Gaussian(0.5), task.replace(x=X * units), 0.01)
+    widths = relevance.bandwidths_of(found.kernel, 4)
+    np.testing.assert_allclose(relevance.bandwidths_of(same.kernel, 4), widths, rtol=1e-3)
+    assert other.evidence == pytest.approx(found.evidence, abs=1e-3)
+    np.testing.assert_allclose(
+        relevance.bandwidths_of(other.kernel, 4)[:2], (widths * units)[:2], rtol=0.05
+    )
+
+
+def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):
+    task = ik.Task(X, Y, X)
+    assert relevance.likeliest(ik.Gaussian(), task, 0.05, given=True).ridge == 0.05
+    flat = relevance.likeliest(ik.Gaussian(2.0), task.replace(y=0 * Y), 0.05)
+    assert relevance.bandwidths_of(flat.kernel, 4).tolist() == [2.0] * 4
+    assert relevance.importance(flat.kernel, task.replace(y=0 * Y), 0.05).tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lengthscale": 1.0}, "lengthscale must be None if bandwidths is 'each', which"),
+        ({"kernel": "linear"}, "bandwidths must be 'one' for kernel 'linear', which has no"),
+        ({"solver": "nadaraya_watson"}, "bandwidths must be 'one' for solver 'nadaraya_wat"),
+        ({"solver": "newton_schulz"}, "bandwidths must be 'one' for solver 'newton_schulz'"),
+        ({"bandwidths": "two"}, "bandwidths must be one of 'one', 'each', got 'two'"),
+    ],
+)
+def test_what_has_no_bandwidth_for_each_feature_is_told(options, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        DepthConfig(**{"bandwidths": "each"} | options)
+
+
+def test_the_command_prints_the_bandwidth_and_the_importance_of_each_feature(tmp_path, capsys):
+    table, out = tmp_path / "table.csv", tmp_path / "out"
+    rows = np.column_stack([X, Y])
+    np.savetxt(table, rows, header="a,b,c,d,y", delimiter=",", comments="")
+    argv = ["predict", str(table), "--target", "y", "--bandwidths", "each", "--steps", "40"]
+    assert cli.main([*argv, "--out", str(out)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "leave-one-out RMSE with one lengthscale: " in printed
+    found = list(csv.DictReader((out / "features.csv").read_text().splitlines()))
+    assert [row["feature"] for row in found][:2] == ["a", "b"]
+    meta = json.loads((out / "meta.json").read_text())
+    assert sum(row["importance"] for row in meta["features"]) == pytest.approx(1)
+    each = meta["tasks"]["table.csv"]["each"]["leave_one_out"]
+    assert each["each"] < each["one"]
+
+
+@pytest.mark.extras
+def test_tensors_give_tensors(fitted):
+    torch = pytest.importorskip("torch")
+    mean, std = fitted.predict(torch.tensor(ASKED[:3], dtype=torch.float32), return_std=True)
+    assert mean.dtype == std.dtype == torch.float32
+    np.testing.assert_allclose(mean.numpy(), fitted.predict(ASKED[:3]), rtol=1e-5)
