@@ -76,7 +76,7 @@ INSERTED = re.compile(r"^\{\{ ([\w.]+)(?:: (.+))? \}\}$", re.M)
 
 
 def inserted(found: re.Match) -> str:
-    """A part of the README or of a docstring; bold words at the start of a part are its heading."""
+    """A part of the README or of a docstring, where bold words are the heading of a part."""
     source, part = found.groups()
     if source == "README":
         start, *parts = README.split("\n## ")
@@ -88,7 +88,8 @@ def inserted(found: re.Match) -> str:
     if part == "list":
         return re.search(r"^- (?:.+\n)+", text, re.M)[0]
     (text,) = re.findall(rf"^\*\*{part}[.?]\*\*.*?(?=^\*\*|\Z)", text, re.M | re.S)
-    return re.sub(r"\A\*\*(.+?)\.?\*\*\s+", r"## \1\n\n", text)
+    first = re.search(r"^# .*\n+\Z", found.string[: found.start()], re.M)  # the title is enough
+    return re.sub(r"\A\*\*(.+?)\.?\*\*\s+", "" if first else r"## \1\n\n", text)
 
 
 def notebook(path: Path) -> tuple[str, str]:
@@ -118,10 +119,10 @@ def reference() -> dict[str, str]:
         solvers = [name for module, name in rows if module == room]  # what most readers look for
         for name in dict.fromkeys(solvers + names):
             public, path = getattr(place, name), f"{room}.{name}"
-            if home.get(path) != path:
-                elsewhere += (
-                    [] if inspect.ismodule(public) else [f"| `{path}` | {summary(public)} |"]
-                )
+            if inspect.ismodule(public):
+                continue
+            if home[path] != path:
+                elsewhere.append(f"| `{path}` | {summary(public)} |")
             elif "Methods:\n" in (inspect.getdoc(public) or ""):
                 pages[path] = entry(path, [path, room], listed(public))
             else:
@@ -160,15 +161,10 @@ def claims_page(results: Path) -> str:
     for claim in claims:
         name, statement, verdict = claim["id"], claim["statement"], claim["status"]
         rows.append(f"| [{name}](#{name.lower()}) | {verdict} | {escaped(statement)} |")
-        told = [
-            f"- *{label}*: {escaped(claim[key])}" for key, label in FIELDS.items() if claim[key]
-        ]
-        readings = [
-            f"- *read as: {escaped(key)}*: {value}" for key, value in claim["readings"].items()
-        ]
-        parts.append(
-            "\n".join([f"## {name}\n\n**{verdict}**: {escaped(statement)}\n", *told, *readings])
-        )
+        told = {label: claim[key] for key, label in FIELDS.items() if claim[key]}
+        told |= {f"read as: {reading}": found for reading, found in claim["readings"].items()}
+        parts.append(f"## {name}\n\n**{verdict}**: {escaped(statement)}")
+        parts.append("\n".join(f"- *{escaped(k)}*: {escaped(v)}" for k, v in told.items()))
     quoted = results.read_text().partition("\n| ")[0]
     table = "\n".join(["| claim | verdict | statement |", "| --- | --- | --- |", *rows])
     return "\n\n".join(["# Claims", table, *parts, f"## Sources\n\n{quoted}"])
@@ -186,12 +182,12 @@ def relinked(text: str, folder: Path, pages: Path) -> str:
         words, target = found.groups()
         if re.match(r"https?:|#|data:", target):
             return found[0]
-        path = (folder / target.replace(".ipynb", ".md")).resolve().relative_to(pages.resolve())
-        if path.parts[0] == "icl_krr":
-            room = re.match(r"icl_krr/\w+", str(path))[0].replace("/", ".")
-            path = Path("reference", f"{room}.md")
-        if not (pages / path).is_file():
-            return words
+        source = (folder / target).resolve().relative_to(pages.resolve())
+        path = source.with_suffix(".md") if source.suffix == ".ipynb" else source
+        if source.parts[0] == "icl_krr":
+            path = Path("reference", ".".join(source.parts[:2]) + ".md")
+        if not (pages / path).is_file() and (ROOT / source).exists():
+            return words  # code and folders are not on the site
         return f"[{words}]({os.path.relpath(pages / path, folder)})"
 
     return re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)", link, text)

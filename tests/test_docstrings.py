@@ -12,6 +12,7 @@ import doctest
 import inspect
 import re
 import runpy
+import subprocess
 import sys
 import warnings
 from functools import cache
@@ -347,6 +348,23 @@ def test_the_reference_has_every_name_and_shows_its_formulas(site):
     assert {"scratch", "together", "move", "state", "kernel_times"} <= methods
     for path, page in site[1].items():
         assert "$" not in "".join(page.text), path.name
+
+
+@pytest.mark.extras
+def test_the_code_of_a_guide_needs_no_other_names(site):
+    """It runs where it comes from, as examples of docstrings and of the README do."""
+    docs = runpy.run_path(str(DOCS))
+    for guide in docs["GUIDES"]:
+        source = (DOCS.parent / "docs" / f"{guide}.md").read_text()
+        text = docs["INSERTED"].sub(docs["inserted"], source)
+        examples = doctest.DocTestParser().get_examples(text)
+        code = [
+            *re.findall(r"^```python\n(.*?)^```", text, re.M | re.S),
+            *(e.source for e in examples),
+        ]
+        check = ["ruff", "check", "--isolated", "--select", "F821", "-"]
+        found = subprocess.run(check, input="\n".join(code), text=True, capture_output=True)
+        assert found.returncode == 0, f"{guide}: {found.stdout}"
 
 
 @pytest.mark.extras
