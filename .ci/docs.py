@@ -127,7 +127,7 @@ def reference() -> dict[str, str]:
                 pages[path] = entry(path, [path, room], listed(public))
             else:
                 own.append(name)
-        pages[room] = entry(room, [room], own)
+        pages[room] = entry(room, [room] if "." in room else [], own)
         if elsewhere:
             table = "\n".join(["| name | |", "| --- | --- |", *elsewhere])
             pages[room] += f"\n## Further names\n\n{table}\n"

@@ -46,7 +46,8 @@ class Names(InlineProcessor):
 
     def entry(self, text: str) -> str | None:
         name = re.sub(r"^ik\.", "icl_krr.", text.partition("(")[0])
-        full = [name, *(f"{room}.{name}" for room in self.rooms)]
+        rooms = [*self.rooms, *(["icl_krr"] if name[:1].isupper() else [])]  # classes: everywhere
+        full = [name, *(f"{room}.{name}" for room in rooms)]
         return next((ENTRIES[path] for path in full if path in ENTRIES), None)
 
 
