@@ -124,7 +124,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     >>> from sklearn.preprocessing import StandardScaler
     >>> import icl_krr as ik
     >>> table = ik.tasks.diabetes()
-    >>> regressor = InContextRegressor(ridge=0.5, lengthscale=4.0, normalize_y=True)
+    >>> regressor = ik.InContextRegressor(ridge=0.5, lengthscale=4.0, normalize_y=True)
     >>> pipeline = make_pipeline(StandardScaler(), regressor).fit(table.x[:50], table.y[:50])
     >>> mean, std = pipeline.predict(table.x[50:60], return_std=True)
     >>> mean.shape, std.shape, bool(regressor.status_.ok)

@@ -9,14 +9,17 @@ own, so the room's tells of them.
 from __future__ import annotations
 
 import doctest
-import html
 import inspect
 import re
 import runpy
+import subprocess
 import sys
+import warnings
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from pkgutil import resolve_name
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from conftest import DAILY
@@ -42,11 +45,16 @@ CONSTANTS = [
 
 
 def methods(cls):
+    """The public methods: those that the section "Methods" of the docstring lists, or else all."""
+    section = re.search(r"^Methods:\n((?: {4}.+\n)+)", inspect.cleandoc(cls.__doc__ or ""), re.M)
+    listed = section and {line.split(":")[0] for line in inspect.cleandoc(section[1]).split("\n")}
+    assert not section or all(hasattr(cls, name) for name in listed), f"{cls} has not all methods"
     for base in cls.__mro__:
         if base.__module__.startswith("icl_krr"):
             for name, thing in vars(base).items():
+                public = name in listed if section else not name.startswith("_")
                 callable_or_property = isinstance(thing, (property, classmethod, staticmethod))
-                if not name.startswith("_") and (callable_or_property or inspect.isroutine(thing)):
+                if public and (callable_or_property or inspect.isroutine(thing)):
                     yield f"{base.__module__}.{cls.__qualname__}.{name}", getattr(cls, name)
 
 
@@ -271,57 +279,149 @@ def test_formulas_are_tex():
             parse(f"${' '.join(formula.split())}$")
 
 
+DOCS = Path(__file__).parent.parent / ".ci" / "docs.py"
+
+
+class Page(HTMLParser):
+    """The parts of a page that the tests below read."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.loaded, self.text, self.inside = [], [], [], [], []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.inside += [tag] if tag in ("code", "script", "style", "title") else []
+        self.ids += [given["id"]] if "id" in given else []
+        self.links += [given["href"]] if tag == "a" and "href" in given else []
+        self.loaded += [given[name] for name in ("src", "href") if name in given and tag != "a"]
+
+    def handle_endtag(self, tag):
+        if self.inside and tag == self.inside[-1]:
+            self.inside.pop()
+
+    def handle_data(self, data):
+        self.text += [] if self.inside else [data]
+
+
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory):
-    """The folder of the pages, and the pages {room: HTML}."""
-    for name in ("math_core", "pdoc"):
+def site(tmp_path_factory):
+    """The folder of the site, and what its pages hold, by their paths."""
+    for name in ("math_core", "mkdocstrings"):
         pytest.importorskip(name)
-    folder = tmp_path_factory.mktemp("reference")
-    runpy.run_path(str(Path(__file__).parent.parent / ".ci" / "docs.py"))["build"](folder)
-    paths = {room: folder / f"{room.__name__.replace('.', '/')}.html" for room in ROOMS}
-    assert {*folder.rglob("*.html")} == {*paths.values(), folder / "index.html"}
-    return folder, {room: path.read_text() for room, path in paths.items()}
+    folder = tmp_path_factory.mktemp("site")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # packages of the site warn of each other
+        runpy.run_path(str(DOCS))["build"](folder)
+    return folder, {path: Page(path) for path in folder.rglob("*.html")}
+
+
+def entry_of(site, thing):
+    """The page that has the entry of a public thing, under one of its names."""
+    folder, pages = site
+    places = [*NAMES, (icl_krr.status, "Status")]
+    for place, name in [(place, name) for place, name in places if getattr(place, name) is thing]:
+        path = f"{place.__name__}.{name}"
+        for page in (f"reference/{place.__name__}.html", f"reference/{path}.html"):
+            if (folder / page) in pages and path in pages[folder / page].ids:
+                return folder / page
+    raise AssertionError(f"the reference lacks {thing}")
 
 
 @pytest.mark.extras
-def test_the_reference_has_every_name_and_shows_its_formulas(reference):
-    _, pages = reference
-    hidden = re.compile(r"<(pre|code|script|annotation)\b.*?</\1>", re.S)
-    annotated = re.compile(r"<annotation[^>]*>(.*?)</annotation>", re.S)
+def test_the_reference_has_every_name_and_shows_its_formulas(site):
+    convert = pytest.importorskip("math_core").LatexToMathML().convert_with_local_state
     for room, name in NAMES:
         thing = getattr(room, name)
         if not inspect.ismodule(thing):
-            assert f'<section id="{name}">' in pages[room], f"{room.__name__} lacks {name}"
-            if thing in PUBLIC.values():
-                shown = {html.unescape(formula) for formula in annotated.findall(pages[room])}
-                assert {*formulas(inspect.getdoc(thing))} <= shown, name
-    for room, page in pages.items():
-        assert "$" not in hidden.sub("", page), room.__name__
-
-
-LOADED = re.compile(
-    r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//"
-    r"|@import|url\([\"']?(?:https?:)?//"
-)
-
-
-@pytest.mark.extras
-def test_the_reference_needs_no_network(reference):
-    folder, _ = reference
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} == {".html", ".js"}
-    for path in files:
-        assert not LOADED.search(path.read_text()), path.name
-    assert LOADED.search('<script async src="https://cdn.jsdelivr.net/npm/mathjax@3"></script>')
-    assert LOADED.search("@font-face { src: url('//fonts.example/a.woff') }")
+            html = entry_of(site, thing).read_text()
+            told = inspect.getdoc(thing) if thing in PUBLIC.values() else ""
+            for both, one in re.findall(r"\$\$(.+?)\$\$|\$(.+?)\$", prose(told), re.S):
+                assert convert(both or one, displaystyle=bool(both)) in html, name
+            shown = (site[0] / f"reference/{room.__name__}.html").read_text()
+            assert re.search(rf'["#>]{room.__name__}\.{name}["<]', shown), f"{room} has no {name}"
+    assert entry_of(site, icl_krr.Status).name == "icl_krr.status.html"
+    methods = {name.rpartition(".")[2] for name in METHODS if ".Machine." in name}
+    page = site[1][site[0] / "reference/icl_krr.constructions.Machine.html"]
+    assert {f"icl_krr.constructions.Machine.{name}" for name in methods} <= {*page.ids}
+    assert {"scratch", "together", "move", "state", "kernel_times"} <= methods
+    for path, page in site[1].items():
+        assert "$" not in "".join(page.text), path.name
 
 
 @pytest.mark.extras
-def test_the_reference_lists_solvers_first(reference):
-    _, pages = reference
+def test_the_code_of_a_guide_needs_no_other_names(site):
+    """It runs where it comes from, as examples of docstrings and of the README do."""
+    docs = runpy.run_path(str(DOCS))
+    for guide in docs["GUIDES"]:
+        source = (DOCS.parent / "docs" / f"{guide}.md").read_text()
+        text = docs["INSERTED"].sub(docs["inserted"], source)
+        examples = doctest.DocTestParser().get_examples(text)
+        code = [
+            *re.findall(r"^```python\n(.*?)^```", text, re.M | re.S),
+            *(e.source for e in examples),
+        ]
+        check = ["ruff", "check", "--isolated", "--select", "F821", "-"]
+        found = subprocess.run(check, input="\n".join(code), text=True, capture_output=True)
+        assert found.returncode == 0, f"{guide}: {found.stdout}"
+
+
+@pytest.mark.extras
+def test_every_link_of_the_site_leads_somewhere(site):
+    folder, pages = site
+    checked = 0
+    for path, page in pages.items():
+        for link in {*page.links, *page.loaded}:
+            url = urlsplit(link)
+            if url.scheme == "data":
+                continue
+            if url.scheme or url.netloc:
+                assert url.scheme == "https", f"{path}: {link}"
+                assert link not in page.loaded, f"{path} loads {link}"
+                continue
+            there = (path.parent / unquote(url.path)).resolve() if url.path else path
+            assert there.is_file(), f"{path.relative_to(folder)}: {link}"
+            if url.fragment and there in pages:
+                found = unquote(url.fragment) in pages[there].ids
+                assert found or url.fragment.startswith("__"), f"{path.relative_to(folder)}: {link}"
+            checked += 1
+    assert checked > 1000
+
+
+@pytest.mark.extras
+def test_the_reference_lists_solvers_first(site):
+    folder, pages = site
     for room, paths in (
         (icl_krr.constructions, [row.construction for row in SOLVERS.values()]),
         (icl_krr.solvers, [row.oracle for row in SOLVERS.values()]),
     ):
-        names = list(dict.fromkeys(path.partition(":")[2] for path in paths))
-        assert re.findall(r'<section id="(\w+)"', pages[room])[: len(names)] == names
+        names = dict.fromkeys(path.replace(":", ".") for path in paths)
+        ids = pages[folder / f"reference/{room.__name__}.html"].ids
+        assert [name for name in ids if name.startswith(f"{room.__name__}.")][: len(names)] == [
+            *names
+        ]
+
+
+@pytest.mark.extras
+def test_the_site_works_from_a_folder(site, browser):
+    """The search finds what it should first, nothing is asked of a network, all fits on a phone."""
+    folder, _ = site
+    asked = []
+    shown = browser.new_page(viewport={"width": 400, "height": 900})
+    shown.on("request", lambda request: asked.append(request.url))
+    rooms = [
+        f"reference/icl_krr.{name}" for name in ("kernels", "solvers", "constructions.Machine")
+    ]
+    for name in ("benchmarks/index", "notebooks/05_training_and_identifying", *rooms, "index"):
+        shown.goto((folder / f"{name}.html").as_uri())
+        width = shown.evaluate("document.documentElement.scrollWidth")
+        assert width == 400, f"{name} is {width} wide"
+    shown.set_viewport_size({"width": 1280, "height": 900})
+    for word, entry in (("machine", "icl_krr.constructions.Machine"), ("Status", "icl_krr.status")):
+        shown.fill("[data-md-component=search-query]", "")
+        shown.type("[data-md-component=search-query]", word)
+        first = shown.locator(".md-search-result__item h1", has_text=entry).first
+        first.wait_for()
+        assert shown.locator(".md-search-result__item h1").first.inner_text() == entry
+    assert {urlsplit(url).scheme for url in asked} <= {"file", "data", "blob", "about"}

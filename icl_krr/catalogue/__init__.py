@@ -15,6 +15,7 @@ suites.
 returns an `icl_krr.solvers.Trajectory` with None for the fields that it does not have. The row
 contains the names of both functions. All commands and conformance tests then include the solver:
 
+>>> from icl_krr.catalogue import SOLVERS, Box, Solver, register
 >>> register(
 ...     Solver(
 ...         "steepest_descent",

@@ -1,6 +1,6 @@
 r"""Solvers of kernel ridge regression as explicit weights of a transformer.
 
-Each solver has one file. This file describes a step of the solver by operations of a `machine`,
+Each solver has one file. This file describes a step of the solver by operations of a `Machine`,
 such as `kernel_times`, `add` and `dot`. The machine translates the operations to weights
 (`icl_krr.constructions.assembly`). The type of attention determines the heads of an operation, and
 the arithmetic determines its MLP units. Operations that do not depend on each other share a block.
@@ -84,6 +84,7 @@ Raises:
 from typing import TYPE_CHECKING
 
 from .assembly.choice import machine
+from .assembly.machine import Machine
 from .assembly.options import Options, Softmax
 from .assembly.prefix import CausalOptions, prefix_sums
 from .assembly.relu import ReLU
@@ -107,6 +108,7 @@ __all__ = [
     "SUPPORTS",
     "SUPPORTS_AND_QUERIES",
     "CausalOptions",
+    "Machine",
     "Options",
     "ReLU",
     "Softmax",

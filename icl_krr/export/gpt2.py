@@ -63,12 +63,12 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
     Source: Garg et al., What can transformers learn in-context?, 2022, arXiv:2208.01066; Radford
     et al., Language models are unsupervised multitask learners, 2019.
 
-    >>> import torch, transformers
+    >>> import numpy as np, torch, transformers
     >>> import icl_krr as ik
     >>> config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
     >>> network = transformers.GPT2Model(config)
     >>> read_in, read_out = torch.nn.Linear(3, 64), torch.nn.Linear(64, 1)
-    >>> model = from_gpt2(network, read_in, read_out)
+    >>> model = ik.export.from_gpt2(network, read_in, read_out)
     >>> x = np.eye(3, dtype=np.float32)
     >>> task = ik.Task(x=x, y=x[0], x_query=x[:1])
     >>> ik.probes.layerwise(model, task).shape

@@ -54,8 +54,8 @@ with derivatives by differences:
 >>> config = ik.tasks.LinearRegression(num_features=4, num_supports=16, num_queries=4)
 >>> keys = jax.random.split(jax.random.key(0), (2, 8))
 >>> fitted, scored = (jax.vmap(ik.tasks.sample, in_axes=(0, None))(half, config) for half in keys)
->>> candidates = ("gradient_descent", "conjugate_gradient")
->>> found = identify(predictions, fitted, scored, candidates=candidates, kernels=("linear",))
+>>> tried = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
+>>> found = ik.probes.identify(predictions, fitted, scored, **tried)
 >>> found.status, found.best.fit.candidate, round(float(found.best.fit.values["step_size"]), 4)
 ('identified', 'gradient_descent', 0.05)
 

@@ -34,7 +34,7 @@ In Python, `read_table` reads the file, `read_queries` reads the rows to predict
 a `Task` from them. Every model and solver takes that task:
 
 >>> import icl_krr as ik
->>> task = split(diabetes(), 300, seed=0)
+>>> task = ik.tasks.split(ik.tasks.diabetes(), 300, seed=0)
 >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=10, ridge=1.0, steps=8)
 >>> ik.predict(model, task).shape
 (142,)

@@ -13,7 +13,7 @@ each task, so that the longest context grows with the number of devices. A mesh 
 >>> task = ik.tasks.sample(jax.random.key(0), family)
 >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=2, ridge=0.1, steps=2)
 >>> mesh = jax.make_mesh((jax.device_count(),), ("context",))
->>> bool(abs(predict(model, task, mesh=mesh) - predict(model, task)).max() < 1e-5)
+>>> bool(abs(ik.predict(model, task, mesh=mesh) - ik.predict(model, task)).max() < 1e-5)
 True
 
 The results and the gradients are those of one device, to rounding. A batch may have any size, and

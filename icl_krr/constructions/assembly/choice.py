@@ -43,18 +43,7 @@ def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
 def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:
     r"""Make a machine, on which a construction declares slots and records operations as weights.
 
-    The machine has the reads `x`, `y`, `support`, `query`, `aggregator` and `one` of the input
-    fields. Its main methods are:
-
-    - `state` declares a slot whose value each step passes to the next step. The slot may be nonzero
-      at the roles `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
-    - `kernel_times` multiplies a slot by `scale` times $K$.
-    - `add`, `multiply` and `divide` compute channel by channel at every token.
-    - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
-    - `add_scaled` multiplies a slot by a sum or quotient and adds the product to a slot.
-    - `solves` notes the ridge of the regression, so that `icl_krr.check` can compare the model
-      with exact KRR.
-    - `transformer` packs the operations of a step into blocks and returns the model.
+    `Machine` lists the operations, with what each takes and writes.
 
     Args:
         kernel, num_features, options: as in `icl_krr.constructions`.

@@ -24,16 +24,44 @@ from .slots import label
 class Machine(Recorder, ABC):
     """Records operations on named slots as heads and MLP units, and returns the transformer.
 
-    An operation is a method that adds its result to a slot. The argument `to` of an operation is
-    the read of an existing slot, or a new name, which declares a scratch slot. Values are
-    expressions of reads, such as `Kp + ridge * p`. The model computes the same as running the
-    operations one after the other. Every scratch slot is erased after its last use, so the slot is
-    zero when a step starts. A slot may be nonzero at certain roles only. If a result may be nonzero
-    at other roles, the operation gates the result with the flags of the roles.
+    `machine` makes one. An operation is a method that adds its result to a slot. Its argument `to`
+    is the read of that slot, or a new name, which declares a scratch slot; the method returns the
+    read. Values are expressions of reads, such as `Kp + ridge * p`. The model computes the same as
+    running the operations one after the other. Every scratch slot is erased after its last use, so
+    it is zero when a step starts. A slot may be nonzero at certain roles only. If a result may be
+    nonzero at other roles, the operation gates it with the flags of the roles.
 
-    This class has the operations that are local to a token and use `arithmetic`. Its subclasses,
-    one for each kind of attention, have the operations that read other tokens. `kernel_times`
-    applies K' = `scale` K.
+    Attributes:
+        x, y: reads of the features, of width p or that of the sketch, and of the r outputs.
+        aggregator, support, query: reads of width 1 of the flags, which are 1 at this role, else 0.
+        one: read of width 1 of the constant 1.
+        scale: number c > 0 of the kernel matrix K' = c K that `kernel_times` applies: 1 in linear
+            attention, exp(-log_sink) in softmax attention.
+
+    Methods:
+        state: declares a slot whose value each step passes to the next step.
+        scalar: declares a state for a sum over tokens.
+        scratch: declares a slot that is zero when a step starts.
+        kernel_times: multiplies by the kernel matrix.
+        finish: reads a product with the kernel matrix.
+        kernel_diagonal: adds the diagonal of the kernel matrix.
+        add: adds an expression.
+        multiply: adds a product, channel by channel.
+        divide: adds a quotient, channel by channel.
+        invert: adds the reciprocal of a number in (0, 1].
+        activate: adds a multiple of a nonlinear function.
+        dot: adds a sum of products over the supports.
+        add_scaled: adds a value times one or two scalars.
+        sum_before: adds a sum over the supports before a token.
+        gather: adds the value of one earlier token.
+        head: adds what an attention head returns.
+        erase: makes a slot zero.
+        move: moves a slot to a scratch slot.
+        together: puts operations in one sublayer.
+        per_output: repeats a flag or number for all outputs.
+        inside: reads a flag of several roles.
+        solves: notes the ridge, for `icl_krr.check`.
+        transformer: returns the model.
     """
 
     scale: Any = 1.0
@@ -58,7 +86,11 @@ class Machine(Recorder, ABC):
         self.log_gate: Read | None = None
 
     def solves(self, ridge: Any) -> Self:
-        """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
+        """Note the ridge of the regression that the model solves, for `icl_krr.check`.
+
+        Args:
+            ridge: ridge > 0; may be traced.
+        """
         checks.positive_scalar("ridge", ridge)
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
@@ -66,11 +98,20 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
-        """Return K' v at supports and queries as an expression, which `add` and `finish` accept."""
+        """Return K' v at supports and queries as an expression, which `add` and `finish` accept.
+
+        Args:
+            v: coefficients at the supports; a read that is zero elsewhere.
+        """
 
     @abstractmethod
     def finish(self, product: Any, to: str) -> Read:
-        """Return a read of a product from `kernel_times`, in a new scratch slot if needed."""
+        """Return a read of a product from `kernel_times`, in a new scratch slot if needed.
+
+        Args:
+            product: what `kernel_times` returned.
+            to: name of the scratch slot.
+        """
 
     @property
     def diagonal_width(self) -> int:
@@ -91,15 +132,31 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
-        """Add the diagonal of K' to a slot of one channel at the supports."""
+        """Add the diagonal of K' to a slot.
+
+        Args:
+            to: read of a slot of width 1 at the supports.
+        """
 
     @abstractmethod
     def sum_before(self, value: Read, to: Read) -> None:
-        """Add the sum of a value over the supports that a token sees to a slot, if causal."""
+        """Add the sum of a value over the supports that a token sees, if attention is causal.
+
+        Args:
+            value: read of width 1.
+            to: read of a slot of width 1.
+        """
 
     @abstractmethod
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
-        """Add the value of the earlier token whose one-hot code `at` is the token's `place`."""
+        """Add the value of the earlier token whose one-hot code `at` is the token's `place`.
+
+        Args:
+            place: read of the code of the token that is wanted.
+            at: read of the code of each token, of the same width.
+            value: read of the value.
+            to: read of a slot of the value's width.
+        """
 
     def check_sums(self) -> None:
         if self.spec.causal:
@@ -110,11 +167,29 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
-        """Add c sum_j a_j b_j over the supports, per output; c is the same for all sums."""
+        """Add c sum_j a_j b_j over the supports, per output; c is the same for all sums.
+
+        The sum is at the aggregator in linear attention, and at all tokens in softmax attention
+        (`scalar`). The constant c cancels in quotients.
+
+        Args:
+            a: read of the outputs' number of channels that is zero outside of the supports.
+            b: another one.
+            to: slot of the same width, such as a `scalar`, or a new name.
+
+        Raises:
+            ValueError: attention is causal.
+        """
 
     @abstractmethod
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        """Add a value times one or two scalars, which `dot` or `divide` computed."""
+        """Add a value times one or two scalars, which `dot` or `divide` computed.
+
+        Args:
+            value: read of the outputs' number of channels.
+            by: read of a scalar, of the same width, or a pair of such reads.
+            to: read of a slot of the same width.
+        """
 
     def start(self) -> None:
         """Record operations before the first step: initial states that the embedding cannot set."""
@@ -136,7 +211,23 @@ class Machine(Recorder, ABC):
     def head(
         self, query: Read, key: Read, value: Read, to: Read, heads: int = 1, log_gate: Any = None
     ) -> None:
-        """Add sum_j pattern(query_i, key_j) value_j to a slot."""
+        """Add sum_j pattern(query_i, key_j) value_j to a slot.
+
+        The pattern of linear attention is the inner product, that of softmax attention its softmax
+        over all tokens that token i sees, with the aggregator as a sink.
+
+        Args:
+            query: read of the queries.
+            key: read of the keys, of the same width.
+            value: read of the value.
+            to: read of a slot of the value's width, at all roles where the query may be nonzero.
+            heads: number of heads of equal widths that `query`, `key` and `value` are cut into;
+                default 1.
+            log_gate: read of cumulated log gates G, for a factor exp(G_i - G_j); default None.
+
+        Raises:
+            ValueError: the slot may not be nonzero at all roles that the head writes.
+        """
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
         if not set(reach) <= set(self.layout[to.slot].at):
             raise ValueError(
@@ -146,7 +237,17 @@ class Machine(Recorder, ABC):
         self.emit(Heads(query, key, (Write(value, None, to.slot),), heads, log_gate))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
-        """Add an expression to a slot, at the roles `at`; default: all roles of the slot."""
+        """Add an expression to a slot.
+
+        Args:
+            value: sum of multiples of reads and of products from `kernel_times`.
+            to: slot of the value's width, or a new name.
+            at: roles of the tokens that are written; default None, all roles of the slot.
+
+        Raises:
+            TypeError: `value` is no expression.
+            ValueError: `to` is the name of a slot that is not a scratch slot, or widths differ.
+        """
         checks.instance("value", value, Read, "a read or a product from kernel_times")
         to = self.written_slot(to, self.at(value), f"combines {label(value)}")
         self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
@@ -160,31 +261,71 @@ class Machine(Recorder, ABC):
         out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> Read:
-        """Add the product of two reads to a slot; `out` and `size` are those of `Arithmetic`."""
+        """Add the product of two reads to a slot, channel by channel.
+
+        Args:
+            a: read of width w.
+            b: read of width w.
+            to: slot, or a new name.
+            out: matrix [w, width of the slot] that multiplies the products; default None, identity.
+            size: bound on the magnitude of `b`, or names of slots, whose largest bound it is;
+                default None, the bound of the slot `to`. Only `icl_krr.ReLU` uses it.
+        """
         to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)
         return to
 
     def divide(self, dividend: Read, divisor: Read, to: str | Read) -> Read:
-        """Add the quotient, channel by channel, to a slot; 0 / 0 is 0."""
+        """Add the quotient, channel by channel, to a slot; 0 / 0 is 0.
+
+        Args:
+            dividend: read of the dividend.
+            divisor: read of the divisor, of the same width.
+            to: slot of the same width, or a new name.
+        """
         to = self.written_slot(to, self.at(dividend), f"{label(dividend)} / {label(divisor)}")
         self.arithmetic.divide(self, dividend, divisor, to)
         return to
 
     def invert(self, divisor: Read, to: Read) -> None:
-        """Add 1 / divisor to a slot for a divisor in (0, 1]; 1 / 0 is infinite."""
+        """Add 1 / divisor to a slot for a divisor in (0, 1]; 1 / 0 is infinite.
+
+        Args:
+            divisor: read of the number.
+            to: read of a slot of the same width.
+        """
         self.arithmetic.invert(self, divisor, to)
 
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
-        """Add `by` times function(value), channel by channel and multiplied by `out`, to a slot."""
+        """Add `by` times function(value), channel by channel and multiplied by `out`, to a slot.
+
+        Args:
+            function: an activation of `icl_krr.transformer.Unit`, such as "relu" or "exp".
+            value: read of width w, the argument of the function.
+            by: read of width w, the factor.
+            to: read of the slot.
+            out: matrix [w, width of the slot]; default None, identity.
+
+        Raises:
+            ValueError: the arithmetic is not exact.
+        """
         self.arithmetic.activate(self, function, value, by, to, out)
 
     def erase(self, slot: Read) -> None:
-        """Make a slot zero."""
+        """Make a slot zero.
+
+        Args:
+            slot: read of the slot.
+        """
         self.arithmetic.erase(self, slot)
 
     def move(self, slot: Read, to: str) -> Read:
-        """Move a slot to a scratch slot, so that rounding does not mix its old and new values."""
+        """Move a slot to a scratch slot, so that rounding does not mix its old and new values.
+
+        Args:
+            slot: read of the slot, which is zero afterwards.
+            to: name of the scratch slot.
+        """
         new = self.scratch(to, self.at(slot), f"{slot.slot} of the last step", slot.width)
         moved = self.add(slot, to=new)
         self.erase(slot)
@@ -219,9 +360,20 @@ class Machine(Recorder, ABC):
     ) -> Transformer:
         """Return a transformer that runs the prologue once and then the step `steps` times.
 
-        These functions record operations. `step` gets the entries of the `coefficients` [steps] for
-        this step; all steps share the weights that do not depend on these. `readout` reads the
-        prediction, and `readouts` more by name, for `icl_krr.read_outs`.
+        All steps share the weights that do not depend on coefficients.
+
+        Args:
+            step: function that records the operations of a step; it gets the entries of the
+                coefficients for this step.
+            steps: number of steps, >= 1.
+            readout: read of the prediction, nonzero at queries.
+            prologue: function that records what runs once before the first step; default: nothing.
+            coefficients: arrays [steps] of numbers that differ from step to step; default none.
+            readouts: further reads by name, for `icl_krr.read_outs`; default none.
+
+        Raises:
+            TypeError: `steps` is not an integer, or `readout` is no read.
+            ValueError: `steps` < 1, or `readout` is zero at queries.
         """
         checks.count("steps", steps)
         checks.instance("readout", readout, Read, "a read")

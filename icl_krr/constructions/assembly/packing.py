@@ -71,7 +71,11 @@ class Recorder(Slots):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Put all recorded operations in one sublayer, so none of them reads another's result."""
+        """Put all recorded operations in one sublayer, so none of them reads another's result.
+
+        It is a context manager: `with m.together():`. The operations must be of the same kind:
+        either heads, or operations that stay within a token.
+        """
         self.group = []
         yield
         self.program.append(Operation(tuple(self.group)))

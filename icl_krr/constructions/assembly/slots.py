@@ -72,8 +72,13 @@ class Slots:
     ) -> Read:
         """Declare a slot whose value each step passes to the next step, and return its read.
 
-        By default it has one channel per system, and is zero at first. If `starts_as` reads slots
-        other than data slots, the embedding cannot set it: `start` adds it before the first step.
+        Args:
+            name: a new name.
+            at: roles of the tokens at which it may be nonzero, such as `SUPPORTS`.
+            about: what it holds, for `icl_krr.Layout`.
+            starts_as: expression of its first value; default None, zero. The embedding sets it if
+                it reads `x`, `y` and flags only, and otherwise blocks before the first step.
+            width: number of channels; default None, one per output.
         """
         width = self.systems if width is None else width
         slot = Slot(name, width, "state", at, about)
@@ -92,11 +97,25 @@ class Slots:
         return reduce(add, parts, Read({}, read.width))
 
     def scalar(self, name: str, about: str) -> Read:
-        """Declare a state with one channel per system for a sum over tokens."""
+        """Declare a state with one channel per output for a sum over tokens, such as `dot`.
+
+        It is stored at the aggregator in linear attention, and at all tokens in softmax attention.
+
+        Args:
+            name: a new name.
+            about: what it holds.
+        """
         return self.state(name, self.scalars_at, about)
 
     def scratch(self, name: str, at: tuple[str, ...], about: str, width: int | None = None) -> Read:
-        """Declare a slot that is zero after every step; add "_" to a name that is in use."""
+        """Declare a slot that is zero after every step; add "_" to a name that is in use.
+
+        Args:
+            name: its name.
+            at: roles of the tokens at which it may be nonzero.
+            about: what it holds.
+            width: number of channels; default None, one per output.
+        """
         while name in self.embedding:
             name += "_"
         width = self.systems if width is None else width
@@ -142,7 +161,11 @@ class Slots:
         return tuple(role for role in ROLES if all(role in place for place in places))
 
     def inside(self, at: tuple[str, ...]) -> Read:
-        """Return a read that is 1 at the tokens of these roles, else 0."""
+        """Return a read of width 1 that is 1 at the tokens of these roles, else 0.
+
+        Args:
+            at: the roles.
+        """
         if at == ROLES:
             return self.one
         return reduce(add, (self.layout.read(role, self.dtype) for role in at))
@@ -159,7 +182,11 @@ class Slots:
         return self.layout.read(name, self.dtype)
 
     def per_output(self, flag: Read) -> Read:
-        """Return the read of a flag of one channel, repeated for every system."""
+        """Return the read of a flag or number of one channel, repeated for every output.
+
+        Args:
+            flag: read of width 1.
+        """
         return flag if self.systems == 1 else flag @ np.ones((1, self.systems), self.dtype)
 
 

@@ -240,14 +240,15 @@ def decoder_answers(
     Source: nostalgebraist, Interpreting GPT: the logit lens, 2020; Garg et al., What can
     transformers learn in-context?, 2022, arXiv:2208.01066.
 
-    >>> import torch, transformers
+    >>> import numpy as np, torch, transformers
     >>> import icl_krr as ik
     >>> config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
     >>> network = transformers.GPT2Model(config).eval()
     >>> read_in, read_out = torch.nn.Linear(3, 64), torch.nn.Linear(64, 1)
-    >>> function = decoder_answers(network, read_in, read_out)
+    >>> function = ik.probes.decoder_answers(network, read_in, read_out)
     >>> x = np.ones((2, 5, 3), np.float32)  # two tasks
-    >>> answers, hats = torch_arrays(function, ik.Task(x=x, y=x[..., 0], x_query=x[:, :1]))
+    >>> tasks = ik.Task(x=x, y=x[..., 0], x_query=x[:, :1])
+    >>> answers, hats = ik.probes.torch_arrays(function, tasks)
     >>> answers.shape, hats.shape
     ((2, 5, 1), (2, 5, 1, 5))
     """

@@ -1,0 +1,95 @@
+"""What the reference has: the public names, each with one entry. griffe reads the sources."""
+
+import inspect
+import re
+
+import griffe
+
+import icl_krr
+from icl_krr import status
+
+NAMES = re.compile(r"(?<=^    )(?:\S+, )+\S+:(?= )", re.M)
+ROOMS = [icl_krr, *(m for n in icl_krr.__all__ if inspect.ismodule(m := getattr(icl_krr, n)))]
+PLACES = {room: room.__all__ for room in ROOMS[1:]} | {status: ["Status"], icl_krr: icl_krr.__all__}
+
+
+def homes() -> dict[str, str]:
+    """The entry of each public name and method: that in a room comes before that of the package."""
+    found, first = {}, {}
+    for place, names in PLACES.items():
+        found[place.__name__] = place.__name__
+        things = {name: getattr(place, name) for name in names}
+        for name in sorted(names, key=lambda name: getattr(things[name], "__name__", name) != name):
+            public, path = things[name], f"{place.__name__}.{name}"
+            if inspect.ismodule(public):
+                continue
+            found[path] = path if is_constant(public) else first.setdefault(public, path)
+            for method in listed(public) if inspect.isclass(public) else ():
+                found[f"{path}.{method}"] = f"{found[path]}.{method}"
+    return found
+
+
+def is_constant(public: object) -> bool:
+    return not (inspect.isclass(public) or inspect.isroutine(public))
+
+
+def listed(public: type) -> list[str]:
+    """The methods of a class in the reference: those that its docstring lists, or else all."""
+    own = [base for base in public.__mro__ if base.__module__.startswith("icl_krr")]
+    names = dict.fromkeys(name for base in own[::-1] for name in vars(base) if name[0] != "_")
+    callables = (property, classmethod, staticmethod)
+    methods = [
+        name
+        for name in names
+        if inspect.isroutine(thing := inspect.getattr_static(public, name))
+        or isinstance(thing, callables)
+    ]
+    _, section, text = (public.__doc__ or "").partition("Methods:\n")
+    told = [line.partition(":")[0].strip() for line in text.split("\n\n")[0].split("\n")]
+    return [name for name in told if name in methods] if section else methods
+
+
+class Entries(griffe.Extension):
+    """Makes public names members of their rooms: a function may have the name of its file."""
+
+    def on_object(self, *, obj: griffe.Object, **_) -> None:
+        if obj.docstring:  # griffe takes the second of two names as a type, unless it sees one name
+            text = obj.docstring.value
+            obj.docstring.value = NAMES.sub(lambda names: names[0].replace(" ", "\u00a0"), text)
+
+    def on_package(self, *, pkg: griffe.Module, **_) -> None:
+        found = []
+        for place, names in PLACES.items():
+            module = pkg.modules_collection[place.__name__]
+            for name in names:
+                public = getattr(place, name)
+                if inspect.ismodule(public):
+                    continue
+                if is_constant(public):
+                    told = griffe.Docstring("A constant: the top of this page says what it is.")
+                    found.append(griffe.Attribute(name, docstring=told, parent=module))
+                    continue
+                entry = pkg.modules_collection[f"{public.__module__}.{public.__qualname__}"]
+                if inspect.isclass(public):
+                    complete(entry, public)
+                if entry.parent is not module:
+                    found.append(griffe.Alias(name, entry, parent=module))
+        for entry in found:  # now, because it may replace the file of the same name
+            entry.parent.set_member(entry.name, entry)
+
+
+def complete(entry: griffe.Class, public: type) -> None:
+    """Add what a class has when it runs: its signature, and docstrings that it inherits."""
+    for name, method in entry.members.items():
+        if not name.startswith("_") and method.is_function and method.docstring is None:
+            told = inspect.getdoc(getattr(public, name))
+            method.docstring = told and griffe.Docstring(told, parent=method)
+    if "__dataclass_fields__" not in vars(public) or "__init__" in entry.members:
+        return
+    own = [griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)]
+    for name, parameter in inspect.signature(public).parameters.items():
+        field = entry.all_members[name]
+        default = None if parameter.default is parameter.empty else repr(parameter.default)
+        kind = griffe.ParameterKind[parameter.kind.name.lower()]
+        own.append(griffe.Parameter(name, annotation=field.annotation, kind=kind, default=default))
+    entry.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*own)))
