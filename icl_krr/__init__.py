@@ -41,6 +41,9 @@ from importlib.util import find_spec
 
 import lazy_loader
 
+from .xla import keep_sums_right
+
+keep_sums_right()
 # This file does not import JAX, so that `icl-krr --help` starts quickly.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 if find_spec("sklearn") is None:  # `from icl_krr import *` works without this extra

@@ -29,6 +29,7 @@ SHARED = {
     "step_sizes",
     "text_tables",
     "units",
+    "xla",
 }
 ALLOWED = {
     "kernels": set(),

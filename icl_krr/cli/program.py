@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import tyro
 from platformdirs import user_cache_dir
 
+from .. import xla
 from ..experiments.shared.recipe import Recipe
 from ..fields import unknown
 from . import hosts, output
@@ -161,9 +162,8 @@ def compile_quickly() -> None:
     The programs are as fast, except that exponentials take 1.5 times as long. XLA aborts at a flag
     that it does not know, so only a version that knows these gets them.
     """
-    if "jax" not in sys.modules and version("jaxlib").startswith("0.10."):
-        flags = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-        os.environ.setdefault("XLA_FLAGS", flags)
+    if "jax" not in sys.modules and version("jaxlib").startswith("0.10.") and not xla.given():
+        xla.add("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
 
 def of_device(error: RuntimeError) -> str:
