@@ -157,7 +157,7 @@ def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
     p = m.state("p", SUPPORTS, "search direction")
     prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
     zz = m.scalar("zz", "z . (D + ridge) z / ridge")
-    sink, normaliser = m.per_output(m.sink()), m.normaliser(SUPPORTS)
+    sink, normaliser = m.per_output(m.sink()), m.per_output(m.total_normaliser())
 
     def weighted(v: Read) -> Read:
         return m.multiply(v, normaliser, to=f"weighted_{v.slot}")
@@ -168,14 +168,14 @@ def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
         m.dot(weighted(z), z, to=zz)
 
     def step() -> None:
-        smoothed = m.smooth(p, to="smoothed")
-        Bp = m.add(smoothed, to=m.scratch_vector("Bp", "B p"))
+        smoothed, Bp = m.smooth_all(p, to="smoothed"), m.scratch_vector("Bp", "B p")
+        m.add_smooth(1, smoothed, to=Bp)
         m.multiply(p, sink, to=Bp, size=1)
         gamma = m.divide(zz, m.dot(weighted(p), Bp, to="pBp"), to="gamma")
         m.add_scaled(p, by=gamma, to=alpha)
         m.add_scaled(-Bp, by=gamma, to=z)
-        at_queries = m.normaliser(QUERIES)
-        fit = m.multiply((1 / m.scale) * smoothed, at_queries, to="fit", size=at_queries.slots)
+        fit = m.scratch("fit", QUERIES, "k(x)^T p", m.y.width)
+        m.add((1 / m.scale) * m.unnormalised(smoothed), to=fit)
         m.add_scaled(fit, by=gamma, to=prediction)
         turn_direction(m, zz, weighted(z), z, p)
 

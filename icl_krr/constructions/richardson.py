@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..constants import xp
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel, PositiveKernel, check_kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, softmax_machine
 from .assembly.options import Options, Softmax
@@ -142,16 +142,15 @@ def normalised_machine(
             f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
             "normaliser, got 'linear'"
         )
-    unlike = f"kernel must be Exponential() or Gaussian() for {solver}, got {kernel!r}"
-    if kernel.featured:
-        raise ValueError(unlike)
+    if not isinstance(kernel, PositiveKernel):
+        raise ValueError(
+            f"kernel must be Exponential(), Gaussian() or a Matern kernel for {solver}, "
+            f"got {kernel!r}"
+        )
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: xp.log(c), QUERIES: shift}
-    m = softmax_machine(kernel, num_features, sinks, **options).solves(ridge)
-    if len(m.patterns) > 1:
-        raise ValueError(unlike)
-    return m
+    return softmax_machine(kernel, num_features, sinks, **options).solves(ridge)
 
 
 def iterate(
@@ -168,16 +167,15 @@ def iterate(
     c = xp.asarray(sink, m.dtype)
 
     def step(a: Any = None, b: Any = first) -> None:
-        smoothed = m.smooth(ahead, to="smoothed")
+        smoothed = m.smooth_all(ahead, to="smoothed")
         with m.together():
             m.add(ahead - alpha, to=alpha)
             update(b)
-            m.add(-b * smoothed, to=ahead)
+            m.add_smooth(-b, smoothed, to=ahead)
             if a is not None:
                 m.add(a * (ahead - alpha), to=ahead)
             m.add(-prediction, to=prediction)
-            normaliser = m.normaliser(QUERIES)
-            m.multiply((1 / m.scale) * smoothed, normaliser, to=prediction, size=normaliser.slots)
+            m.add((1 / m.scale) * m.unnormalised(smoothed), to=prediction)
 
     def update(b: Any = first) -> None:
         sink = m.per_output(m.sink())

@@ -32,7 +32,7 @@ class DepthConfig:
     kernel: str | None = None
     ridge: float | None = None  # > 0
     temperature: float | None = None  # > 0, of the exponential kernel
-    lengthscale: float | None = None  # > 0, of the Gaussian kernel
+    lengthscale: float | None = None  # > 0, of the Gaussian and the Matern kernels
     # >= 1, or None for as many as the predictions need to converge, at most `MOST_STEPS`
     steps: int | None = 16
     # whether the means of x and y over the supports were subtracted, as `split` does, so that
@@ -42,7 +42,7 @@ class DepthConfig:
     def __post_init__(self):
         row = find("solver", SOLVERS, self.solver)
         object.__setattr__(self, "solver", row.name)
-        takes = taken(row.name)
+        takes = taken(row.name, usual=self.kernel is None)
         checks.flag("centred", self.centred)
         if self.steps is not None:
             checks.stored("steps", self.steps)
@@ -73,7 +73,8 @@ class DepthConfig:
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the kernels among which leave-one-out chooses; one name if it is set."""
-        return self.having_bandwidths(taken(self.solver) if self.kernel is None else (self.kernel,))
+        tried = taken(self.solver, usual=True) if self.kernel is None else (self.kernel,)
+        return self.having_bandwidths(tried)
 
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
         """The kernels that have every bandwidth that is set."""
