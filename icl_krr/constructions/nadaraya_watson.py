@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ..kernels import Kernel, PositiveKernel, check_kernel
+from ..kernels import Kernel, check_kernel
 from ..residual import ROLES
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, softmax_machine
@@ -54,8 +54,14 @@ def nadaraya_watson(
             "attention must be 'softmax' for nadaraya_watson, which sets its own sink, "
             f"got {attention!r}"
         )
-    if isinstance(kernel, PositiveKernel) and len(kernel.patterns(float)) > 1:
+    counts = [len(part.patterns(float)) for _, part in kernel.parts]
+    if len(counts) == 1 < counts[0]:
         return quotient(softmax_machine(kernel, num_features, **options))
+    if max(counts) > 1:
+        raise ValueError(
+            "kernels of a Mixture must be Exponential() or Gaussian() for nadaraya_watson, "
+            f"got {kernel!r}"
+        )
     # -1e30 does not round other logits, because x is 0 at the aggregator
     m = softmax_machine(kernel, num_features, {ROLES: -1e30}, **options)
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
@@ -74,7 +80,7 @@ def quotient(m: SoftmaxAttention) -> Transformer:
 
     def step() -> None:
         above = m.finish(m.kernel_times(m.y), to="above")
-        below = m.finish(m.kernel_times(m.support), to="below")
-        m.divide(above, m.per_output(below), to=prediction)
+        below = m.finish(m.kernel_times(m.per_output(m.support)), to="below")
+        m.divide(above, below, to=prediction)
 
     return m.transformer(step, steps=1, readout=prediction)

@@ -120,10 +120,10 @@ def trigonometric_features(
     The formula is for a Gaussian kernel of unit lengthscale. For the log-bilinear kernel
     $\exp(c \langle x, z \rangle - d (|x|^2 + |z|^2) / 2)$ the frequencies are $\sqrt{c} w$ and the
     damping is $(d - c) / 2$. For the exponential kernel the features are multiplied by
-    $\exp(|x|^2 / 2)$ at unit temperature, as in random feature attention. For the Matern kernel of
-    order $\nu$ the frequencies have Student's t-distribution with $2 \nu$ degrees of freedom: they
-    are those of the Gaussian kernel, each divided by the root mean square of $2 \nu$ standard normal
-    numbers. Estimates can be negative, especially if $k(x, z)$ is small.
+    $\exp(|x|^2 / 2)$ at unit temperature, as in random feature attention. For a Matern kernel of
+    order $\nu$ the frequencies are those of the Gaussian kernel, each divided by the root mean
+    square of $2 \nu$ standard normal numbers (Student's t-distribution). Estimates can be negative,
+    especially if $k(x, z)$ is small.
 
     Args:
         key: as in `icl_krr.sketches`, which also says what is raised.
