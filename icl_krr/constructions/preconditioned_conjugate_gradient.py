@@ -17,9 +17,9 @@ from .assembly.arithmetic import repeat
 from .assembly.choice import construction, machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
+from .assembly.normalised_attention import NormalisedAttention
 from .assembly.options import Options
 from .assembly.slots import QUERIES, SUPPORTS
-from .assembly.softmax_attention import SoftmaxAttention
 from .conjugate_gradient import advance_alpha, states, turn_direction
 from .richardson import normalised_machine
 
@@ -53,8 +53,8 @@ def preconditioned_conjugate_gradient(
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        preconditioner: "jacobi" (default), "normaliser" for `Exponential` or `Gaussian` and softmax
-            attention, or an `icl_krr.Nystrom`, which may be traced.
+        preconditioner: "jacobi" (default), "normaliser" for `Exponential`, `Gaussian` or a Matern
+            kernel and softmax attention, or an `icl_krr.Nystrom`, which may be traced.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
@@ -150,7 +150,7 @@ def nystrom_of(
     return prepare, solve
 
 
-def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
+def normalised(m: NormalisedAttention, ridge: Any, steps: int) -> Transformer:
     """Run conjugate gradient on B = (D + ridge)^-1 A in the inner product of D + ridge."""
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     z = m.state("z", SUPPORTS, "(D + ridge)^-1 (y - A alpha)")

@@ -11,9 +11,9 @@ from ..constants import xp
 from ..kernels import Kernel, PositiveKernel, check_kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, softmax_machine
+from .assembly.normalised_attention import NormalisedAttention
 from .assembly.options import Options, Softmax
 from .assembly.slots import QUERIES, SUPPORTS
-from .assembly.softmax_attention import SoftmaxAttention
 
 
 @construction
@@ -45,7 +45,7 @@ def richardson(
 
     Args:
         num_features, ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential` or `Gaussian`; its numbers may be traced.
+        kernel: `Exponential`, `Gaussian` or a Matern kernel; its numbers may be traced.
         step_size: step size $\eta$, > 0 and < 2, 1 by default; may be a traced scalar.
         sink: weight $c$ > 0 of the sink at the supports; may be a traced scalar; default: `ridge`.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
@@ -105,11 +105,11 @@ def preconditioned_chebyshev(
 
     Args:
         num_features, steps: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential` or `Gaussian`; its numbers may be traced.
+        kernel: `Exponential`, `Gaussian` or a Matern kernel; its numbers may be traced.
         ridge: ridge $\lambda$ > 0, which is also the weight of the sink; may be a traced scalar.
         num_supports: largest number of supports n, >= 1; may be traced.
         largest: bound $\kappa$ > 0 on all values of the kernel; may be traced. Default None: 1 for
-            `Gaussian`; other kernels need a value.
+            `Gaussian` and Matern kernels; other kernels need a value.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961, with the normaliser of the
@@ -132,7 +132,7 @@ def preconditioned_chebyshev(
 
 def normalised_machine(
     solver: str, kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
-) -> SoftmaxAttention:
+) -> NormalisedAttention:
     """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
@@ -150,11 +150,12 @@ def normalised_machine(
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: xp.log(c), QUERIES: shift}
-    return softmax_machine(kernel, num_features, sinks, **options).solves(ridge)
+    m = softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
+    return m.solves(ridge)
 
 
 def iterate(
-    m: SoftmaxAttention, ridge: Any, sink: Any, steps: int, first: Any, coefficients: tuple = ()
+    m: NormalisedAttention, ridge: Any, sink: Any, steps: int, first: Any, coefficients: tuple = ()
 ) -> Transformer:
     """alpha += b z + a (the last change of alpha), with z = (D + sink)^-1 (y - A alpha).
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..constants import xp
 from ..numerics import matmul, power_below
 from ..pytree import checked, compiled
 from .algebra import check_projection, identity_or, outer, precede, squared_distances, stationary
@@ -34,20 +34,23 @@ class Matern(PositiveKernel):
 
     One softmax head cannot apply it. A construction computes `mixture`, a sum of H Gaussian
     kernels, with one head for each. `icl_krr.check` compares the model with the exact kernel. The
-    error of the sum is the largest $|k - \sum_h w_h k_h|$ at any distance:
+    errors of the sum are the largest $|k - \sum_h w_h k_h|$ at any distance, and the same for the
+    derivative in $\log \ell$:
 
-    | kernel | H | error |
-    |---|---|---|
-    | `Matern12` | 8 | 6.4e-4 |
-    | `Matern32` | 8 | 1.2e-5 |
-    | `Matern52` | 6 | 1.2e-5 |
+    | kernel | H | error | of the derivative |
+    |---|---|---|---|
+    | `Matern12` | 8 | 6.4e-4 | 4.9e-3 |
+    | `Matern12` in float64 | 12 | 9.3e-5 | 7.0e-4 |
+    | `Matern32` | 8 | 1.2e-5 | 1.3e-4 |
+    | `Matern52` | 6 | 1.2e-5 | 1.3e-4 |
 
-    More heads would not help `Matern12` in float32, because heads with smaller lengthscales round
-    more. Attributes are the class variables `order`, $\nu$, and `nodes`, the numbers $s_h$ and
-    $w_h$ of `mixture`.
+    In float32 more heads do not help `Matern12`: heads with smaller lengthscales round more. The
+    class variables `order` and `nodes` are $\nu$ and the numbers $s_h$ and $w_h$ of `mixture`, and
+    `fine` are those for float64, if they differ.
 
     Args:
-        lengthscale, projection: as in `Gaussian`, which also says what is raised.
+        projection: as in `Exponential`, which also says what is raised.
+        lengthscale: as in `Gaussian`.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 4.14 to 4.17.
 
@@ -60,6 +63,7 @@ class Matern(PositiveKernel):
     largest: ClassVar[float | None] = 1.0
     order: ClassVar[float]
     nodes: ClassVar[tuple[tuple[float, ...], tuple[float, ...]]]
+    fine: ClassVar[tuple[tuple[float, ...], tuple[float, ...]] | None] = None
 
     lengthscale: Any = 1.0
     projection: Any = None
@@ -94,7 +98,11 @@ class Matern(PositiveKernel):
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Matern:
-        r"""The kernel with lengthscale $\ell = \sqrt{\tau}$, as for `Gaussian`."""
+        r"""The kernel with lengthscale $\ell = \sqrt{\tau}$, as for `Gaussian`.
+
+        Args:
+            temperature: temperature $\tau$, a scalar > 0.
+        """
         return cls(temperature**0.5)
 
     @classmethod
@@ -106,23 +114,26 @@ class Matern(PositiveKernel):
         r"""The same kernel with the projection $U P^T$."""
         return dataclasses.replace(self, projection=precede(self.projection, sketch))
 
-    @property
-    def mixture(self) -> Mixture:
+    def mixture(self, dtype: DTypeLike) -> Mixture:
         r"""The sum $\sum_h w_h k_h$ that a construction computes, with $\sum_h w_h = 1$.
 
         $k_h$ is the `Gaussian` kernel of lengthscale $s_h \ell$. $s_h$ and $w_h$ minimise the
         largest error. They exist because $k$ is an average of Gaussian kernels of lengthscales
         $\sqrt{g} \, \ell$, where $g$ has the gamma distribution of shape and rate $\nu$.
+
+        Args:
+            dtype: floating dtype of the construction.
         """
-        scales, weights = self.nodes
+        nodes = self.fine if np.dtype(dtype) == np.float64 else None
+        scales, weights = nodes or self.nodes
         kernels = [Gaussian(scale * self.lengthscale, self.projection) for scale in scales]
-        return Mixture(tuple(kernels), xp.asarray(weights, float) / sum(weights))
+        return Mixture(tuple(kernels), np.asarray(weights, dtype) / sum(weights))
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
         """The patterns of `mixture`, which approximates the kernel."""
-        return self.mixture.patterns(dtype)
+        return self.mixture(dtype).patterns(dtype)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
         """One term, the constant 1."""
@@ -168,10 +179,11 @@ class Matern12(Matern):
     r"""The Matern kernel of order 1/2, $k(x, z) = e^{-d}$ with $d = |Ux - Uz| / \ell$.
 
     Its functions are continuous and not differentiable. In a construction it is a sum of 8 Gaussian
-    kernels, one head each, with an error of at most 6.4e-4 (`Matern`).
+    kernels, one head each, with an error of at most 6.4e-4 (12 and 9.3e-5 in float64; `Matern`).
 
     Args:
-        lengthscale, projection: as in `Gaussian`, which also says what is raised.
+        projection: as in `Exponential`, which also says what is raised.
+        lengthscale: as in `Gaussian`.
 
     >>> import jax.numpy as jnp
     >>> round(float(Matern12()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
@@ -183,6 +195,16 @@ class Matern12(Matern):
         (0.00200256, 0.0136525, 0.047755, 0.128818, 0.300409, 0.634056, 1.23345, 2.24346),
         (0.00433314, 0.0159431, 0.0415963, 0.0926013, 0.181482, 0.291569, 0.288735, 0.0837401),
     )
+    fine: ClassVar = (
+        (
+            *(0.000394495, 0.00226967, 0.00739959, 0.0192037, 0.0436535, 0.0907221),
+            *(0.176457, 0.325788, 0.575939, 0.980188, 1.61269, 2.59668),
+        ),
+        (
+            *(0.000783251, 0.00246544, 0.0061632, 0.0134463, 0.0268425, 0.0501324),
+            *(0.0883557, 0.145525, 0.214132, 0.24867, 0.169385, 0.0341001),
+        ),
+    )
 
 
 @checked
@@ -193,7 +215,8 @@ class Matern32(Matern):
     sum of 8 Gaussian kernels, one head each, with an error of at most 1.2e-5 (`Matern`).
 
     Args:
-        lengthscale, projection: as in `Gaussian`, which also says what is raised.
+        projection: as in `Exponential`, which also says what is raised.
+        lengthscale: as in `Gaussian`.
 
     >>> import jax.numpy as jnp
     >>> round(float(Matern32()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
@@ -215,7 +238,8 @@ class Matern52(Matern):
     sum of 6 Gaussian kernels, one head each, with an error of at most 1.2e-5 (`Matern`).
 
     Args:
-        lengthscale, projection: as in `Gaussian`, which also says what is raised.
+        projection: as in `Exponential`, which also says what is raised.
+        lengthscale: as in `Gaussian`.
 
     >>> import jax.numpy as jnp
     >>> round(float(Matern52()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)

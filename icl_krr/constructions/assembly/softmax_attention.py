@@ -19,7 +19,7 @@ from .features import add_product, tilted
 from .machine import Machine
 from .options import Softmax
 from .products import NOTHING, Term, Unnormalised, exponential
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, label
+from .slots import SUPPORTS_AND_QUERIES, label
 
 
 class SoftmaxAttention(Machine):
@@ -59,7 +59,6 @@ class SoftmaxAttention(Machine):
         self.spec = replace(self.spec, centred=kernel.stationary)
         self.diagonal = kernel.diagonal_terms(self.dtype)
         self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
-        self.shares: dict[str, tuple[Read, Read]] = {}
         self.half_squares = {
             k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
             for k, pattern in enumerate(self.patterns)
@@ -100,8 +99,6 @@ class SoftmaxAttention(Machine):
             for (name, _, of), slot in self.kept.items():
                 if name != "sink" and of == k:
                     self.invert(sink, to=slot)
-        for dividend, slot in self.shares.values():
-            self.divide(dividend, self.total_normaliser(), to=slot)
         super().start()
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
@@ -113,31 +110,12 @@ class SoftmaxAttention(Machine):
     def named(self, name: str, k: int) -> str:
         return f"{name}_{k}" if len(self.patterns) > 1 else name
 
-    def sink(self) -> Read:
-        """Return a state with c / (Z_i + c), which the sink weights are if there is one pattern."""
-        if len(self.patterns) == 1:
-            return self.keep("sink", ROLES, "c / (Z + c)")
-        return self.share("sink", self.support)
-
     def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
         """Return a read of (Z_i + c) / c at the roles `at`; each role has a separate state."""
         return self.per_output(reduce(add, (self.term_normaliser(role, k) for role in at)))
 
     def term_normaliser(self, role: str, k: int) -> Read:
         return self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k)
-
-    def total_normaliser(self) -> Read:
-        """Return a read of (Z_i + c) / c at supports, for patterns whose weights sum to 1."""
-        each = (self.term_normaliser("support", k) for k in range(len(self.terms)))
-        return reduce(add, (term.weight * of for term, of in zip(self.terms, each, strict=True)))
-
-    def share(self, name: str, dividend: Read) -> Read:
-        """Return a state with `dividend` / `total_normaliser`, which `start` computes."""
-        if name not in self.shares:
-            self.total_normaliser()  # declares the states of all patterns
-            about = f"{label(dividend)} / ((Z + c) / c)"
-            self.shares[name] = dividend, self.state(name, SUPPORTS, about, width=1)
-        return self.shares[name][1]
 
     def smooth(self, v: Read, to: str, k: int = 0) -> Read:
         """Compute (K v)_i / (Z_i + c) in a new scratch slot."""
@@ -149,18 +127,6 @@ class SoftmaxAttention(Machine):
     def smooth_all(self, v: Read, to: str) -> list[Read]:
         """Compute what `smooth` does for every pattern."""
         return [self.smooth(v, self.named(to, k), k) for k in range(len(self.terms))]
-
-    def add_smooth(self, scale: Any, means: list[Read], to: Read) -> None:
-        """Add scale (K v)_i / (Z_i + c) at supports, for the means of `smooth_all`.
-
-        With several patterns, it is the mean of theirs with the weights w (Z_ik + c) / (Z_i + c).
-        """
-        if len(means) == 1:
-            self.add(scale * means[0], to=to)
-            return
-        for k, (term, mean) in enumerate(zip(self.terms, means, strict=True)):
-            share = self.share(f"share_{k}", term.weight * self.term_normaliser("support", k))
-            self.multiply(scale * mean, self.per_output(share), to=to, size=1)
 
     def unnormalised(self, means: list[Read]) -> Unnormalised:
         """Return K v for the means of `smooth_all`."""
