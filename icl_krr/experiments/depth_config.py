@@ -52,9 +52,10 @@ class DepthConfig:
         if self.kernel is not None:
             kernel = find("kernel", KERNELS, self.kernel).name
             if kernel not in takes:
+                *others, last = map(repr, takes)
+                known = " or ".join([", ".join(others), last] if others else [last])
                 raise ValueError(
-                    f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
-                    f"got {kernel!r}"
+                    f"kernel must be {known} for solver {self.solver!r}, got {kernel!r}"
                 )
             takes = (kernel,)
         if not (fits := self.having_bandwidths(takes)):
