@@ -16,7 +16,17 @@ from . import (
 from .audit import Audited, audit
 from .constructions import ReLU, Softmax
 from .estimator import InContextRegressor
-from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
+from .kernels import (
+    Exponential,
+    Features,
+    Gaussian,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Mixture,
+)
 from .posterior import Posterior, posterior
 from .probes import advise, check
 from .residual import Layout, Read, Slot
@@ -55,6 +65,9 @@ __all__ = [
     "Kernel",
     "Layout",
     "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
     "Mixture",
     "Nystrom",
     "Posterior",

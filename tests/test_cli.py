@@ -213,7 +213,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         ),
         (
             ["--kernel", "linear", "--solver", "richardson"],
-            "kernel must be 'exponential' or 'gaussian' for solver 'richardson', got 'linear'",
+            "'matern32' or 'matern52' for solver 'richardson', got 'linear'",
         ),
     ],
 )

@@ -59,7 +59,8 @@ returns two coefficients. Samplers, sketches, solvers and constructions then acc
 (1,)
 
 The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the kernel to the choices
-of `--kernel` and to the kernels that `identify` tries.
+of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the rows of the
+Matern kernels, it is tried only if a user names it.
 """
 
 from __future__ import annotations
@@ -293,23 +294,25 @@ def name_of(kernel: Any) -> str:
     return names[0] if names else type(kernel).__name__
 
 
-def taken(solver: str) -> tuple[str, ...]:
+def taken(solver: str, usual: bool = False) -> tuple[str, ...]:
     """Return the names of the kernels that a solver accepts.
 
     Args:
         solver: name of a row of `SOLVERS`, with dashes or underscores.
+        usual: True leaves out kernels that are tried only if a user names them; default False.
 
     Raises:
         ValueError: no solver has this name.
 
-    >>> taken("richardson")
+    >>> taken("richardson", usual=True)
     ('exponential', 'gaussian')
     """
     kind = find("solver", SOLVERS, solver).kernels
     return tuple(
         name
         for name, row in KERNELS.items()
-        if kind in ("any", row.kind) or (kind == "bounded" and row.bounded)
+        if (row.usual or not usual)
+        and (kind in ("any", row.kind) or (kind == "bounded" and row.bounded))
     )
 
 

@@ -49,6 +49,8 @@ class Kernel:
             the kernel.
         short_names: other names that are accepted wherever a user gives the name; default: none.
         bounded: whether no value of the kernel exceeds 1; default False.
+        usual: whether the kernel is tried where a user names none; default True. Each kernel that
+            is tried takes time.
 
     Raises:
         ValueError: `kind` is unknown or `made_by` is not a path "module:object".
@@ -62,6 +64,7 @@ class Kernel:
     kind: str
     short_names: tuple[str, ...] = ()
     bounded: bool = False
+    usual: bool = True
 
     def __post_init__(self):
         check_kind("kind", self.kind, KINDS[1:3])

@@ -11,6 +11,10 @@ KERNELS = {
         Kernel("linear", "icl_krr.kernels:Linear", "featured"),
         Kernel("exponential", "icl_krr.kernels:Exponential", "positive"),
         Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive", ("rbf",), bounded=True),
+        *(
+            Kernel(name.lower(), f"icl_krr.kernels:{name}", "positive", bounded=True, usual=False)
+            for name in ("Matern12", "Matern32", "Matern52")
+        ),
     )
 }
 

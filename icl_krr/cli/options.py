@@ -168,7 +168,7 @@ class Construction(Command):
     If None, the temperature with the least leave-one-out error on the supports, or on 1024 random
     supports if there are more."""
     lengthscale: float | None = None
-    """Lengthscale > 0 of the Gaussian kernel.
+    """Lengthscale > 0 of the Gaussian or a Matern kernel.
     If None, the lengthscale with the least leave-one-out error on the supports, or on 1024 random
     supports if there are more."""
     steps: int | None = 16

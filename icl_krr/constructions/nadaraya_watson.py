@@ -1,4 +1,4 @@
-"""The Nadaraya-Watson estimator, computed by one softmax head."""
+"""The Nadaraya-Watson estimator, computed by softmax heads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ..residual import ROLES
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, softmax_machine
 from .assembly.options import Options, Softmax
+from .assembly.slots import SUPPORTS_AND_QUERIES
+from .assembly.softmax_attention import SoftmaxAttention
 
 
 @construction
@@ -23,11 +25,14 @@ def nadaraya_watson(
 
     For a `Mixture`, the model has one head for each kernel of the mixture, with weight $w_h$ and
     smoother $f_h$. The model computes the weighted mean $\sum_h w_h f_h / \sum_h w_h$. This mean
-    differs from the smoother of the mixture. The state is prediction.
+    differs from the smoother of the mixture. For a Matern kernel, which is a sum of Gaussian
+    kernels, the model divides the sum of $k(x, x_j) y_j$ by that of $k(x, x_j)$. Each sum has one
+    head for each Gaussian kernel. The state is prediction.
 
     Args:
         num_features: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential`, `Gaussian` or a `Mixture` of them; its numbers may be traced.
+        kernel: `Exponential`, `Gaussian`, a `Mixture` of them, or a Matern kernel; its numbers may
+            be traced.
         options: further keywords, explained in `Options`; `attention` must be "softmax" or None.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964; Tsai
@@ -40,14 +45,22 @@ def nadaraya_watson(
     check_kernel(kernel)
     if kernel.featured:
         raise ValueError(
-            "kernel must be Exponential(), Gaussian() or a Mixture of them for nadaraya_watson, "
-            f"got {kernel!r}"
+            "kernel must be Exponential(), Gaussian(), a Mixture of them or a Matern kernel for "
+            f"nadaraya_watson, got {kernel!r}"
         )
     attention = options.get("attention")
     if isinstance(attention, Softmax):
         raise ValueError(
             "attention must be 'softmax' for nadaraya_watson, which sets its own sink, "
             f"got {attention!r}"
+        )
+    counts = [len(part.patterns(float)) for _, part in kernel.parts]
+    if len(counts) == 1 < counts[0]:
+        return quotient(softmax_machine(kernel, num_features, **options))
+    if max(counts) > 1:
+        raise ValueError(
+            "kernels of a Mixture must be Exponential() or Gaussian() for nadaraya_watson, "
+            f"got {kernel!r}"
         )
     # -1e30 does not round other logits, because x is 0 at the aggregator
     m = softmax_machine(kernel, num_features, {ROLES: -1e30}, **options)
@@ -57,5 +70,17 @@ def nadaraya_watson(
     def step() -> None:
         for term in m.terms:
             m.head(term.query, term.key, (term.weight / total) * m.y, to=prediction)
+
+    return m.transformer(step, steps=1, readout=prediction)
+
+
+def quotient(m: SoftmaxAttention) -> Transformer:
+    """Divide K y by K 1, for a kernel with several patterns."""
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "kernel-weighted mean of y")
+
+    def step() -> None:
+        above = m.finish(m.kernel_times(m.y), to="above")
+        below = m.finish(m.kernel_times(m.per_output(m.support)), to="below")
+        m.divide(above, below, to=prediction)
 
     return m.transformer(step, steps=1, readout=prediction)

@@ -17,9 +17,9 @@ from .assembly.arithmetic import repeat
 from .assembly.choice import construction, machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
+from .assembly.normalised_attention import NormalisedAttention
 from .assembly.options import Options
 from .assembly.slots import QUERIES, SUPPORTS
-from .assembly.softmax_attention import SoftmaxAttention
 from .conjugate_gradient import advance_alpha, states, turn_direction
 from .richardson import normalised_machine
 
@@ -53,8 +53,8 @@ def preconditioned_conjugate_gradient(
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        preconditioner: "jacobi" (default), "normaliser" for `Exponential` or `Gaussian` and softmax
-            attention, or an `icl_krr.Nystrom`, which may be traced.
+        preconditioner: "jacobi" (default), "normaliser" for `Exponential`, `Gaussian` or a Matern
+            kernel and softmax attention, or an `icl_krr.Nystrom`, which may be traced.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
@@ -150,14 +150,14 @@ def nystrom_of(
     return prepare, solve
 
 
-def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
+def normalised(m: NormalisedAttention, ridge: Any, steps: int) -> Transformer:
     """Run conjugate gradient on B = (D + ridge)^-1 A in the inner product of D + ridge."""
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     z = m.state("z", SUPPORTS, "(D + ridge)^-1 (y - A alpha)")
     p = m.state("p", SUPPORTS, "search direction")
     prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
     zz = m.scalar("zz", "z . (D + ridge) z / ridge")
-    sink, normaliser = m.per_output(m.sink()), m.normaliser(SUPPORTS)
+    sink, normaliser = m.per_output(m.sink()), m.per_output(m.total_normaliser())
 
     def weighted(v: Read) -> Read:
         return m.multiply(v, normaliser, to=f"weighted_{v.slot}")
@@ -168,14 +168,14 @@ def normalised(m: SoftmaxAttention, ridge: Any, steps: int) -> Transformer:
         m.dot(weighted(z), z, to=zz)
 
     def step() -> None:
-        smoothed = m.smooth(p, to="smoothed")
-        Bp = m.add(smoothed, to=m.scratch_vector("Bp", "B p"))
+        smoothed, Bp = m.smooth_all(p, to="smoothed"), m.scratch_vector("Bp", "B p")
+        m.add_smooth(1, smoothed, to=Bp)
         m.multiply(p, sink, to=Bp, size=1)
         gamma = m.divide(zz, m.dot(weighted(p), Bp, to="pBp"), to="gamma")
         m.add_scaled(p, by=gamma, to=alpha)
         m.add_scaled(-Bp, by=gamma, to=z)
-        at_queries = m.normaliser(QUERIES)
-        fit = m.multiply((1 / m.scale) * smoothed, at_queries, to="fit", size=at_queries.slots)
+        fit = m.scratch("fit", QUERIES, "k(x)^T p", m.y.width)
+        m.add((1 / m.scale) * m.unnormalised(smoothed), to=fit)
         m.add_scaled(fit, by=gamma, to=prediction)
         turn_direction(m, zz, weighted(z), z, p)
 

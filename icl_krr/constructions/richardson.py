@@ -8,12 +8,12 @@ from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..constants import xp
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel, PositiveKernel, check_kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, softmax_machine
+from .assembly.normalised_attention import NormalisedAttention
 from .assembly.options import Options, Softmax
 from .assembly.slots import QUERIES, SUPPORTS
-from .assembly.softmax_attention import SoftmaxAttention
 
 
 @construction
@@ -45,7 +45,7 @@ def richardson(
 
     Args:
         num_features, ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential` or `Gaussian`; its numbers may be traced.
+        kernel: `Exponential`, `Gaussian` or a Matern kernel; its numbers may be traced.
         step_size: step size $\eta$, > 0 and < 2, 1 by default; may be a traced scalar.
         sink: weight $c$ > 0 of the sink at the supports; may be a traced scalar; default: `ridge`.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
@@ -105,11 +105,11 @@ def preconditioned_chebyshev(
 
     Args:
         num_features, steps: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential` or `Gaussian`; its numbers may be traced.
+        kernel: `Exponential`, `Gaussian` or a Matern kernel; its numbers may be traced.
         ridge: ridge $\lambda$ > 0, which is also the weight of the sink; may be a traced scalar.
         num_supports: largest number of supports n, >= 1; may be traced.
         largest: bound $\kappa$ > 0 on all values of the kernel; may be traced. Default None: 1 for
-            `Gaussian`; other kernels need a value.
+            `Gaussian` and Matern kernels; other kernels need a value.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961, with the normaliser of the
@@ -132,7 +132,7 @@ def preconditioned_chebyshev(
 
 def normalised_machine(
     solver: str, kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
-) -> SoftmaxAttention:
+) -> NormalisedAttention:
     """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
@@ -142,20 +142,20 @@ def normalised_machine(
             f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
             "normaliser, got 'linear'"
         )
-    unlike = f"kernel must be Exponential() or Gaussian() for {solver}, got {kernel!r}"
-    if kernel.featured:
-        raise ValueError(unlike)
+    if not isinstance(kernel, PositiveKernel):
+        raise ValueError(
+            f"kernel must be Exponential(), Gaussian() or a Matern kernel for {solver}, "
+            f"got {kernel!r}"
+        )
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: xp.log(c), QUERIES: shift}
-    m = softmax_machine(kernel, num_features, sinks, **options).solves(ridge)
-    if len(m.patterns) > 1:
-        raise ValueError(unlike)
-    return m
+    m = softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
+    return m.solves(ridge)
 
 
 def iterate(
-    m: SoftmaxAttention, ridge: Any, sink: Any, steps: int, first: Any, coefficients: tuple = ()
+    m: NormalisedAttention, ridge: Any, sink: Any, steps: int, first: Any, coefficients: tuple = ()
 ) -> Transformer:
     """alpha += b z + a (the last change of alpha), with z = (D + sink)^-1 (y - A alpha).
 
@@ -168,16 +168,15 @@ def iterate(
     c = xp.asarray(sink, m.dtype)
 
     def step(a: Any = None, b: Any = first) -> None:
-        smoothed = m.smooth(ahead, to="smoothed")
+        smoothed = m.smooth_all(ahead, to="smoothed")
         with m.together():
             m.add(ahead - alpha, to=alpha)
             update(b)
-            m.add(-b * smoothed, to=ahead)
+            m.add_smooth(-b, smoothed, to=ahead)
             if a is not None:
                 m.add(a * (ahead - alpha), to=ahead)
             m.add(-prediction, to=prediction)
-            normaliser = m.normaliser(QUERIES)
-            m.multiply((1 / m.scale) * smoothed, normaliser, to=prediction, size=normaliser.slots)
+            m.add((1 / m.scale) * m.unnormalised(smoothed), to=prediction)
 
     def update(b: Any = first) -> None:
         sink = m.per_output(m.sink())

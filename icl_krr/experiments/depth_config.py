@@ -34,7 +34,7 @@ class DepthConfig:
     kernel: str | None = None
     ridge: float | None = None  # > 0
     temperature: float | None = None  # > 0, of the exponential kernel
-    lengthscale: float | None = None  # > 0, of the Gaussian kernel
+    lengthscale: float | None = None  # > 0, of the Gaussian and the Matern kernels
     # "one" for all features, or "each" for one per feature, of the greatest marginal likelihood
     bandwidths: str = "one"
     # >= 1, or None for as many as the predictions need to converge, at most `MOST_STEPS`
@@ -46,7 +46,7 @@ class DepthConfig:
     def __post_init__(self):
         row = find("solver", SOLVERS, self.solver)
         object.__setattr__(self, "solver", row.name)
-        takes = taken(row.name)
+        takes = taken(row.name, usual=self.kernel is None)
         checks.flag("centred", self.centred)
         checks.choice("bandwidths", self.bandwidths, ("one", "each"))
         if self.bandwidths == "each":
@@ -59,9 +59,10 @@ class DepthConfig:
         if self.kernel is not None:
             kernel = find("kernel", KERNELS, self.kernel).name
             if kernel not in takes:
+                *others, last = map(repr, takes)
+                known = " or ".join([", ".join(others), last] if others else [last])
                 raise ValueError(
-                    f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
-                    f"got {kernel!r}"
+                    f"kernel must be {known} for solver {self.solver!r}, got {kernel!r}"
                 )
             takes = (kernel,)
         if not (fits := self.having_bandwidths(takes)):
@@ -95,7 +96,8 @@ class DepthConfig:
     @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the kernels among which leave-one-out chooses; one name if it is set."""
-        return self.having_bandwidths(taken(self.solver) if self.kernel is None else (self.kernel,))
+        tried = taken(self.solver, usual=True) if self.kernel is None else (self.kernel,)
+        return self.having_bandwidths(tried)
 
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
         """The kernels that have every bandwidth that is set, or one if each feature needs one."""

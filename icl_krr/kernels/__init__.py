@@ -1,4 +1,4 @@
-"""Kernels: linear, exponential (the softmax kernel), Gaussian, kernels of features, and mixtures.
+"""Kernels: linear, exponential (softmax), Gaussian, Matern, of features, and mixtures.
 
 A kernel object computes the values and derivatives of the kernel. It also provides its bandwidth,
 the kernel of sketched inputs, and the softmax attention patterns or features that a transformer
@@ -22,6 +22,7 @@ from .gaussian import Gaussian
 from .kernel import Kernel, check_kernel as check_kernel
 from .linear import Features, Linear
 from .log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
+from .matern import Matern, Matern12, Matern32, Matern52
 from .mixture import Mixture, check_pairs as check_pairs
 from .weighted import Weighted, weighted as weighted, weighted_family as weighted_family
 
@@ -34,6 +35,10 @@ __all__ = [
     "Kernel",
     "Linear",
     "LogBilinear",
+    "Matern",
+    "Matern12",
+    "Matern32",
+    "Matern52",
     "Mixture",
     "Pattern",
     "PositiveKernel",

@@ -149,8 +149,8 @@ class Kernel(ABC):
                 $P^T x$.
         """
         raise ValueError(
-            "kernel must be Linear, Exponential, Gaussian, a Mixture or another LogBilinear to be "
-            f"sketched by a matrix, got {self!r}"
+            "kernel must be Linear, Exponential, Gaussian, Matern, a Mixture or a LogBilinear to "
+            f"be sketched by a matrix, got {self!r}"
         )
 
     @property
@@ -163,8 +163,9 @@ class Kernel(ABC):
     ) -> tuple[Pattern, ...]:
         r"""The softmax patterns whose sum equals or approximates this kernel.
 
-        Only the patterns of `Linear` are an approximation. Their error is $O(\epsilon^2)$ if
-        `symmetric`, else $O(\epsilon)$. Other kernels ignore `epsilon` and `symmetric`.
+        Only the patterns of `Linear` and of a Matern kernel are an approximation. The error of
+        those of `Linear` is $O(\epsilon^2)$ if `symmetric`, else $O(\epsilon)$. Other kernels
+        ignore `epsilon` and `symmetric`.
 
         Args:
             dtype: floating dtype of the coefficients.
@@ -174,8 +175,8 @@ class Kernel(ABC):
                 $(e^{\epsilon s} - 1) / \epsilon$ for $s = \langle Ux, Uz \rangle$.
         """
         raise ValueError(
-            "kernel must be Exponential, Gaussian, Linear, a Mixture or another LogBilinear to be "
-            f"applied by softmax attention, got {self!r}"
+            "kernel must be Exponential, Gaussian, Matern, Linear, a Mixture or a LogBilinear to "
+            f"be applied by softmax attention, got {self!r}"
         )
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
@@ -227,7 +228,7 @@ class Kernel(ABC):
             x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
-            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to have a "
+            "kernel must be Linear, Exponential, Gaussian, Matern or another LogBilinear to have a "
             f"derivative in x, got {self!r}"
         )
 
@@ -242,7 +243,7 @@ class Kernel(ABC):
             x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
-            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to have a "
+            "kernel must be Linear, Exponential, Gaussian, Matern or another LogBilinear to have a "
             f"derivative in its projection, got {self!r}"
         )
 
@@ -255,7 +256,7 @@ class Kernel(ABC):
             x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
-            "kernel must be Exponential or Gaussian to have a derivative in its bandwidth, "
+            "kernel must be Exponential, Gaussian or Matern to have a derivative in its bandwidth, "
             f"got {self!r}"
         )
 

@@ -75,7 +75,7 @@ class Mixture(Kernel):
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
         """Pairs of weight and kernel, one for each kernel of the mixture."""
-        return tuple(zip(jnp.asarray(self.weights), self.kernels, strict=True))
+        return tuple(zip(xp.asarray(self.weights), self.kernels, strict=True))
 
     @property
     def stationary(self) -> bool:

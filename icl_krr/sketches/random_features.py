@@ -1,7 +1,8 @@
-"""Positive and trigonometric random features of log-bilinear kernels."""
+"""Positive and trigonometric random features of log-bilinear and Matern kernels."""
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float
 
 from .. import capacity, checks
 from ..constants import xp
-from ..kernels import FeatureLayer, Kernel, LogBilinear, check_kernel, project
+from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear, Matern, check_kernel, project
 from ..linalg import one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
@@ -112,19 +113,22 @@ def positive_features(
 def trigonometric_features(
     key: jax.Array, kernel: Kernel, *, num_features: int, width: int, orthogonal: bool = False
 ) -> RandomFeatures:
-    r"""Draw random Fourier features, an unbiased estimate of a log-bilinear kernel.
+    r"""Draw random Fourier features, an unbiased estimate of a log-bilinear or Matern kernel.
 
     $$[\cos w^T x, \sin w^T x] / \sqrt{m / 2}, \quad w \sim N(0, I)$$
 
     The formula is for a Gaussian kernel of unit lengthscale. For the log-bilinear kernel
     $\exp(c \langle x, z \rangle - d (|x|^2 + |z|^2) / 2)$ the frequencies are $\sqrt{c} w$ and the
     damping is $(d - c) / 2$. For the exponential kernel the features are multiplied by
-    $\exp(|x|^2 / 2)$ at unit temperature, as in random feature attention. Estimates can be
-    negative, especially if $k(x, z)$ is small.
+    $\exp(|x|^2 / 2)$ at unit temperature, as in random feature attention. For a Matern kernel of
+    order $\nu$ the frequencies are those of the Gaussian kernel, each divided by the root mean
+    square of $2 \nu$ standard normal numbers (Student's t-distribution). Estimates can be negative,
+    especially if $k(x, z)$ is small.
 
     Args:
         key: as in `icl_krr.sketches`, which also says what is raised.
-        kernel, num_features: as in `positive_features`.
+        kernel: kernel to approximate, as in `positive_features`, or a Matern kernel.
+        num_features: as in `positive_features`.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them
@@ -156,10 +160,17 @@ def draw(
     checks.count("width", count)
     checks.flag("orthogonal", orthogonal)
     check_kernel(kernel)
+    if isinstance(kernel, Matern) and kind == "trigonometric":
+        of_scale, key = jax.random.split(key)
+        of_kernel = Gaussian(kernel.lengthscale, kernel.projection)
+        drawn = draw(key, of_kernel, num_features, count, orthogonal, kind)
+        scales = root_mean_squares(of_scale, count, round(2 * kernel.order))
+        return dataclasses.replace(drawn, frequencies=drawn.frequencies / scales)
     if not isinstance(kernel, LogBilinear):
+        mend = "; use trigonometric_features" if isinstance(kernel, Matern) else ""
         raise ValueError(
             "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "
-            f"got {kernel!r}"
+            f"got {kernel!r}{mend}"
         )
     c, d = kernel.scalars(jnp.result_type(float))
     sign = 1 if kind == "positive" else -1
@@ -170,6 +181,14 @@ def draw(
     capacity.check("random frequencies", numbers, key, "use fewer features or a smaller width")
     frequencies = normals(key, c, count, rank, orthogonal)
     return RandomFeatures(frequencies, damping, kernel.projection, kind)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def root_mean_squares(key: jax.Array, count: int, numbers: int) -> Float[Array, "m 1"]:
+    """Root mean squares of standard normal numbers; not 0, so that quotients stay finite."""
+    squares = jax.random.normal(key, (count, numbers)) ** 2
+    found = jnp.sqrt(jnp.mean(squares, axis=1, keepdims=True))
+    return jnp.maximum(found, jnp.finfo(found.dtype).eps)
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4))

@@ -100,8 +100,8 @@ def preconditioned_chebyshev(
         task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
         num_supports: largest number of supports n, >= 1.
-        largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian`;
-            other kernels need a value.
+        largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian`
+            and Matern kernels; other kernels need a value.
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961.
 

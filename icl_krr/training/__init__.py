@@ -10,10 +10,10 @@ icl-krr train gp-encoder --training.steps 1000
 Weights start at random, or from a run or a construction (`--model.start`). A run's recipe.json is
 sealed by a checksum, as its weights are, and has the checksum of the weights in another folder that
 it started from: a file that was downloaded names no folder to read. Tasks are Gaussian processes
-(linear, exponential or Gaussian kernel; hyperparameters fixed or drawn), linear regression (any
-condition number, dense or sparse), ReLU networks, decision trees, sinusoids, or rows of a table.
-Optionally, the number of supports is random, and a curriculum increases the numbers of features and
-supports.
+(linear, exponential, Gaussian or Matern kernel; hyperparameters fixed or drawn), linear regression
+(any condition number, dense or sparse), ReLU networks, decision trees, sinusoids, or rows of a
+table. Optionally, the number of supports is random, and a curriculum increases the numbers
+of features and supports.
 
 The encoder has one token for each support, and supports attend to each other. The decoder has the
 architecture of GPT-2, with interleaved tokens x and y, a causal mask and learned position

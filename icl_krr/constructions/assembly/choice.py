@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any, ParamSpec, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from .options import Options, Softmax
 from .softmax_attention import SoftmaxAttention
 
 P = ParamSpec("P")
+S = TypeVar("S", bound=SoftmaxAttention)
 
 
 def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
@@ -82,14 +83,15 @@ def softmax_machine(
     kernel: Kernel,
     num_features: int,
     sinks: Mapping[tuple[str, ...], Any] | None = None,
+    kind: Callable[..., S] = SoftmaxAttention,
     **options: Unpack[Options],
-) -> SoftmaxAttention:
+) -> S:
     """Make the machine for solvers that use softmax patterns; `sinks` gives the sink's logits."""
     kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention == "linear":
         raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
     how = attention if isinstance(attention, Softmax) else Softmax()
-    return SoftmaxAttention(kernel, how, *rest, sinks=sinks)
+    return kind(kernel, how, *rest, sinks=sinks)
 
 
 def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:

@@ -65,7 +65,8 @@ class Options(TypedDict, total=False):
             conjugate gradient.
         attention: "linear", "softmax", or a `Softmax` with settings. Linear attention applies
             `Linear` and `Features`. Softmax attention applies `Exponential`, `Gaussian`, a
-            `Mixture` and any other `LogBilinear`, and with `Softmax(epsilon=...)` also `Linear`.
+            `Mixture` and any other `LogBilinear`, a Matern kernel up to a stated error
+            (`icl_krr.kernels.Matern`), and with `Softmax(epsilon=...)` also `Linear`.
             Default None: "linear" for `Linear`, `Features` and a sketch that is a feature map,
             "softmax" for other kernels.
         arithmetic: how MLPs multiply and divide. "exact" (default) uses gated units without error.

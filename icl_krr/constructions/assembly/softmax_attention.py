@@ -110,14 +110,12 @@ class SoftmaxAttention(Machine):
     def named(self, name: str, k: int) -> str:
         return f"{name}_{k}" if len(self.patterns) > 1 else name
 
-    def sink(self) -> Read:
-        """Return a state with the sink weights c / (Z_i + c), for a kernel with one pattern."""
-        return self.keep("sink", ROLES, "c / (Z + c)")
-
     def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
         """Return a read of (Z_i + c) / c at the roles `at`; each role has a separate state."""
-        parts = [self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k) for role in at]
-        return self.per_output(reduce(add, parts))
+        return self.per_output(reduce(add, (self.term_normaliser(role, k) for role in at)))
+
+    def term_normaliser(self, role: str, k: int) -> Read:
+        return self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k)
 
     def smooth(self, v: Read, to: str, k: int = 0) -> Read:
         """Compute (K v)_i / (Z_i + c) in a new scratch slot."""
@@ -126,13 +124,17 @@ class SoftmaxAttention(Machine):
         self.head(term.query, term.key, v, to=smoothed)
         return smoothed
 
+    def smooth_all(self, v: Read, to: str) -> list[Read]:
+        """Compute what `smooth` does for every pattern."""
+        return [self.smooth(v, self.named(to, k), k) for k in range(len(self.terms))]
+
+    def unnormalised(self, means: list[Read]) -> Unnormalised:
+        """Return K v for the means of `smooth_all`."""
+        pairs = zip(self.terms, means, strict=True)
+        return Unnormalised(None, tuple((t.weight * v, k) for k, (t, v) in enumerate(pairs)))
+
     def kernel_times(self, v: Read) -> Unnormalised:
-        name = "mean_" + "_".join(v.blocks)
-        means = [
-            (term.weight * self.smooth(v, self.named(name, k), k), k)
-            for k, term in enumerate(self.terms)
-        ]
-        return Unnormalised(None, tuple(means))
+        return self.unnormalised(self.smooth_all(v, "mean_" + "_".join(v.blocks)))
 
     def finish(self, product: Unnormalised, to: str) -> Read:
         return self.add(product, to)

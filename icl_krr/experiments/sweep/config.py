@@ -26,9 +26,9 @@ class SweepConfig:
     variance 0.1. Along the axes "width", "position" and "rounding" with the linear kernel they are
     linear regression on p features with standard deviations 1/i.
 
-    Most settings are options of `icl-krr sweep`. The Gaussian kernel has the lengthscale
-    sqrt(temperature). The default ridge is 0.1 p along the axes of linear regression, and
-    0.1 k(x, x) of the exponential kernel along the others.
+    Most settings are options of `icl-krr sweep`. The Gaussian and the Matern kernels
+    have the lengthscale sqrt(temperature). The default ridge is 0.1 p along the axes of linear
+    regression, and 0.1 k(x, x) of the exponential kernel along the others.
     """
 
     axis: str

@@ -75,8 +75,9 @@ class Options:
 
     @property
     def tried(self) -> tuple[str, ...]:
-        names = KERNELS if self.kernels is None else self.kernels
-        return tuple(find("kernel", KERNELS, name).name for name in names)
+        if self.kernels is None:
+            return tuple(name for name, row in KERNELS.items() if row.usual)
+        return tuple(find("kernel", KERNELS, name).name for name in self.kernels)
 
     def kernels_of(self, row: Solver) -> list[str]:
         return [kernel for kernel in taken(row.name) if kernel in self.tried]

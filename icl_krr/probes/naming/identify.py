@@ -62,8 +62,8 @@ def identify(
         scored: batch of other tasks for the distances, of the same shapes except for b. With
             fewer than 12 tasks, the bootstrap intervals are too short.
         candidates: names of candidate solvers; default: all candidates of the catalogue.
-        kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
-            with every kernel of this list that it accepts.
+        kernels: names of kernels; default: those of the catalogue that are `usual`. Each candidate
+            is fitted with every kernel of this list that it accepts.
         steps: largest number of solver steps, >= 1, 4 L by default (see 1).
         strata: number of groups, 2 by default. The tasks are sorted by the condition number of
             $K + \lambda I$ and split into groups of equal size.

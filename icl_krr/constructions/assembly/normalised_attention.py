@@ -1,0 +1,57 @@
+"""The operations of solvers that the normaliser of the kernel preconditions."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+from ...residual import ROLES, Read
+from .slots import SUPPORTS, label
+from .softmax_attention import SoftmaxAttention
+
+
+class NormalisedAttention(SoftmaxAttention):
+    """A machine with products with (D + c)^-1 at supports, for the row sums D of K.
+
+    For a kernel with one pattern, these are what its head and its sink give. For a kernel with
+    several patterns, whose weights w sum to 1, they are means over the patterns with the weights
+    w (Z_ik + c) / (Z_i + c) of pattern k.
+    """
+
+    def __init__(self, *options: Any, **sinks: Any):
+        super().__init__(*options, **sinks)
+        self.shares: dict[str, tuple[Read, Read]] = {}
+
+    def start(self) -> None:
+        super().start()
+        for dividend, slot in self.shares.values():
+            self.divide(dividend, self.total_normaliser(), to=slot)
+
+    def sink(self) -> Read:
+        """Return a state with c / (Z_i + c)."""
+        if len(self.patterns) == 1:
+            return self.keep("sink", ROLES, "c / (Z + c)")
+        return self.share("sink", self.support)
+
+    def total_normaliser(self) -> Read:
+        """Return a read of (Z_i + c) / c at supports."""
+        each = (self.term_normaliser("support", k) for k in range(len(self.terms)))
+        return reduce(add, (term.weight * of for term, of in zip(self.terms, each, strict=True)))
+
+    def share(self, name: str, dividend: Read) -> Read:
+        """Return a state with `dividend` / `total_normaliser`, which `start` computes."""
+        if name not in self.shares:
+            self.total_normaliser()  # declares the states of all patterns
+            about = f"{label(dividend)} / ((Z + c) / c)"
+            self.shares[name] = dividend, self.state(name, SUPPORTS, about, width=1)
+        return self.shares[name][1]
+
+    def add_smooth(self, scale: Any, means: list[Read], to: Read) -> None:
+        """Add scale (K v)_i / (Z_i + c) at supports, for the means of `smooth_all`."""
+        if len(means) == 1:
+            self.add(scale * means[0], to=to)
+            return
+        for k, (term, mean) in enumerate(zip(self.terms, means, strict=True)):
+            share = self.share(f"share_{k}", term.weight * self.term_normaliser("support", k))
+            self.multiply(scale * mean, self.per_output(share), to=to, size=1)

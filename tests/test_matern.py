@@ -1,0 +1,173 @@
+"""Matern kernels: against scikit-learn, where points coincide, and as sums of Gaussian heads."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, kernel_matrix, numpy, often, relative
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
+
+import icl_krr as ik
+from icl_krr.catalogue import SOLVERS, name_of, taken
+from icl_krr.experiments.depth_config import DepthConfig
+from icl_krr.experiments.identify.settings import IdentifyOptions
+from icl_krr.experiments.shared.build import build
+
+ORDERS = {ik.Matern12: 0.5, ik.Matern32: 1.5, ik.Matern52: 2.5}
+ERRORS = {ik.Matern12: 6.4e-4, ik.Matern32: 1.2e-5, ik.Matern52: 1.2e-5}
+FINE = ERRORS | {ik.Matern12: 9.3e-5}
+X, Z = np.random.default_rng(0).normal(size=(2, 6, 3))
+Z[2] = X[4]
+U = np.random.default_rng(1).normal(size=(2, 3))
+each = pytest.mark.parametrize("kind", ORDERS)
+one = often("kind", (ik.Matern32,), ORDERS)
+
+
+@each
+def test_it_is_the_kernel_of_scikit_learn(kind, x64):
+    theirs = Matern(0.7, nu=ORDERS[kind])
+    assert np.allclose(kernel_matrix(kind(0.7), X, Z), theirs(X, Z), rtol=1e-13)
+    kernel, log = kind(0.7, U), np.log(theirs(X @ U.T, Z @ U.T))
+    assert np.allclose(kernel.log(X, Z), log, rtol=1e-12, atol=1e-15)
+    assert relative(kernel_matrix(ik.sketched(kind(0.7), U.T), X, Z), np.exp(log)) < 1e-13
+
+
+@one
+def test_derivatives_are_right_also_where_points_coincide(kind, x64):
+    @jax.jit
+    def both(x, U, lengthscale):
+        kernel = kind(lengthscale, U)
+        methods = kernel.derivative_in_x, kernel.derivative_in_projection
+        by_hand = [method(x, Z) for method in (*methods, kernel.derivative_in_bandwidth)]
+        value = lambda x, U, lengthscale: kind(lengthscale, U)(x, Z)  # noqa: E731
+        return by_hand, jax.jacobian(value, argnums=(0, 1, 2))(x, U, lengthscale)
+
+    by_hand, (in_x, *others) = numpy(both(X, U, 0.7))
+    for own, automatic in zip(by_hand, [np.einsum("nmnp->nmp", in_x), *others], strict=True):
+        assert np.all(own[4, 2] == 0)
+        assert relative(own, automatic) < 1e-12
+    curve = lambda d: kind(1.0)(d[None, None], jnp.zeros((1, 1)))[0, 0]  # noqa: E731
+    curvature = {0.5: 0.0, 1.5: -3.0, 2.5: -5 / 3}[ORDERS[kind]]  # of order 1/2 it has a kink
+    assert float(jax.hessian(curve)(jnp.zeros(()))) == pytest.approx(curvature)
+
+
+@each
+def test_extreme_lengthscales_stay_finite(kind):
+    """In float32, where squares of distances over the lengthscale overflow and underflow."""
+    x = np.array([[0.0], [1.0], [1.9]], np.float32)
+    value = lambda x, lengthscale: jnp.sum(kind(lengthscale)(x, x[:2]))  # noqa: E731
+    both = jax.jit(jax.value_and_grad(value, argnums=(0, 1)))
+    for lengthscale, total in ((1e-37, 2), (2.0**-63, 2), (1e20, 6), (1e37, 6)):
+        found, (of_x, of_lengthscale) = both(x, np.float32(lengthscale))
+        assert (found, abs(of_lengthscale) < 1e-19) == (total, True)
+        assert np.all(np.abs(of_x) <= 4 / lengthscale)
+
+
+@each
+def test_its_mixture_has_the_error_that_is_stated(kind, x64):
+    r = np.concatenate([[0.0], np.geomspace(1e-6, 1e3, 4000)])[:, None]
+    kernel, zero = kind(2.0), np.zeros((1, 1))
+    for errors, dtype in ((ERRORS, np.float32), (FINE, np.float64)):
+        mixture = jax.tree.map(np.float64, kernel.mixture(dtype))
+        gap = kernel_matrix(mixture, r, zero) - kernel_matrix(kernel, r, zero)
+        assert errors[kind] * 0.9 < np.max(np.abs(gap)) <= errors[kind]
+        assert abs(gap[0, 0]) < 2 * np.finfo(dtype).eps
+        assert f"{errors[kind]:.1e}".replace("e-0", "e-") in str(kind.__doc__)
+        assert f"{len(kernel.patterns(dtype))} " in str(kind.__doc__)
+
+
+RUNS = ("richardson", "nadaraya_watson")
+
+
+def test_the_precision_decides_how_many_heads_it_has():
+    for dtype, heads in ((None, 8), (np.float32, 8)):
+        model = ik.constructions.nadaraya_watson(ik.Matern12(), num_features=2, dtype=dtype)
+        assert sum(name.startswith("half_square") for name in model.layout.names) == heads
+
+
+@often("solver", RUNS, [name for name in SOLVERS if "matern52" in taken(name)])
+def test_constructions_run_on_it(solver, x64):
+    """Also with a lengthscale that is traced, and two outputs."""
+    task = draw(0, p=2, n=9, q=4, r=2)
+    model, oracle = build(solver, ik.Matern52(1.5), task, 0.3, 6)
+    assert 1e-9 < relative(ik.predict(model, task), oracle[-1]) < 2e-4
+    if model.problem is not None:
+        assert name_of(model.problem.kernel) == "matern52"
+
+
+def test_check_compares_with_the_exact_kernel(x64):
+    task, options = draw(0, p=2, n=9, q=4), {"num_features": 2, "ridge": 0.3, "steps": 12}
+    model = ik.constructions.conjugate_gradient(ik.Matern12(), **options)
+    assert 1e-5 < float(ik.check(model, task).gap) < 1e-3
+    assert float(ik.check(model, task, kernel=ik.Matern12().mixture(float)).gap) < 1e-6
+
+
+@pytest.mark.slow
+@each
+def test_weights_and_mixtures_and_gradients(kind, x64):
+    task = draw(0, p=2, n=9, q=4)
+
+    def predict(lengthscale):
+        kernel = ik.Mixture((kind(lengthscale), ik.Gaussian(2.0)), np.array([1.0, 0.5]))
+        options = {"num_features": 2, "ridge": 0.5, "steps": 9}
+        return ik.predict(ik.constructions.conjugate_gradient(kernel, **options), task)
+
+    def exact(lengthscale):
+        kernel = ik.Mixture((kind(lengthscale), ik.Gaussian(2.0)), np.array([1.0, 0.5]))
+        return ik.solvers.exact(kernel, task, ridge=0.5).prediction
+
+    slopes = [jax.jit(jax.jacrev(f))(1.5) for f in (predict, exact)]
+    assert relative(*slopes) < 1e-2
+    assert relative(predict(1.5), exact(1.5)) < 2e-4
+    weight = np.linspace(0.5, 2, 9)
+    theirs = GaussianProcessRegressor(
+        Matern(1.5, "fixed", ORDERS[kind]), alpha=0.5 / weight, optimizer=None
+    )
+    mean, std = theirs.fit(task.x, task.y).predict(task.x_query, return_std=True)
+    for name in ("conjugate_gradient", "richardson"):
+        ours = ik.InContextRegressor(
+            kernel=kind.__name__, solver=name, lengthscale=1.5, ridge=0.5, steps=99, amplitude=1.0
+        )
+        found = ours.fit(task.x, task.y, weight).predict(task.x_query, return_std=True, noise=False)
+        assert relative(found[0], mean) < 1e-3
+        assert relative(found[1], std) < 1e-6
+
+
+@one
+def test_random_fourier_features_are_unbiased(kind, x64):
+    """Means of 400 draws are within 4.5 standard errors, with independent and orthogonal blocks."""
+    features = partial(ik.sketches.trigonometric_features, kernel=kind(0.7, U), num_features=3)
+    expected = kernel_matrix(kind(0.7, U), X, Z)
+    for orthogonal in (False, True):
+
+        @jax.jit
+        def value(key, orthogonal=orthogonal):
+            phi = features(key, width=16, orthogonal=orthogonal)
+            return ik.Features(phi)(X, Z)
+
+        found = np.asarray(jax.lax.map(value, jax.random.split(jax.random.key(0), 400)))
+        spread = np.std(found, axis=0) / 20
+        assert np.all(np.abs(np.mean(found, axis=0) - expected) < 4.5 * spread + 1e-12)
+
+
+def test_it_is_refused_where_it_cannot_be():
+    kernel = ik.Matern52()
+    with pytest.raises(ValueError, match=r"got Matern52\(.*; use trigonometric_features"):
+        ik.sketches.positive_features(jax.random.key(0), kernel, num_features=2, width=4)
+    with pytest.raises(ValueError, match="computed at landmarks by an MLP, got Matern52"):
+        kernel.seen_from(X)
+    mixture = ik.Mixture((kernel, ik.Gaussian()), np.ones(2, np.float32))
+    with pytest.raises(ValueError, match="nadaraya_watson"):
+        ik.constructions.nadaraya_watson(mixture, num_features=2)
+
+
+def test_it_is_tried_only_by_name():
+    assert taken("chebyshev", usual=True) == ("linear", "exponential", "gaussian")
+    assert DepthConfig(lengthscale=1.0).kernel == "gaussian"
+    assert DepthConfig(kernel="matern12").kernels == ("matern12",)
+    assert (
+        DepthConfig().kernels == IdentifyOptions().kernels == ("linear", "exponential", "gaussian")
+    )
