@@ -145,14 +145,13 @@ def compared(quick: bool) -> list[Row]:
 
 
 def timed(sizes: tuple[int, ...]) -> list[Row]:
-    """Friedman 1 with more and more supports. The first fit of each size compiles its programs."""
+    """Friedman 1 with more and more supports: a first fit, which compiles, and one of each."""
     rows = []
-    for count in sizes:
+    for count in track(sizes, "sizes"):
         data = datasets.make_friedman1(count + 500, noise=1.0, random_state=1)
-        for split in track(range(3), f"{count} supports"):
+        for split, names in enumerate((("each",), ("each", "GP, each"))):
             parts = divided(data, count, split)
-            size = {"n": count, "split": split}
-            rows += [size | judged(name, *parts) for name in ("each", "GP, each")]
+            rows += [{"n": count, "split": split} | judged(name, *parts) for name in names]
     return rows
 
 
@@ -209,16 +208,14 @@ def document(record: Row) -> str:
             cells.append(f"{np.exp(mean):.3f} ({low:.3f} to {high:.3f}), {verdict(mean, error)}")
         lines.append([table, *cells])
     tables.append((header, lines))
-    times = record["times"]
-    header = ["supports", "each: first fit, s", "each: next fits, s", "GP, each: s", "ratio"]
+    header = ["supports", "each: first fit, s", "each, s", "GP, each, s", "GP, each / each"]
+    header += ["RMSE of each", "RMSE of GP, each"]
     lines = []
-    for n in dict.fromkeys(row["n"] for row in times):
-        first = middle(times, "seconds", n=n, split=0, regressor="each")
-        own = [row["seconds"] for row in times if (row["n"], row["regressor"]) == (n, "each")][1:]
-        peer = middle(times, "seconds", n=n, regressor="GP, each")
-        lines.append(
-            [str(n), *(number(s, 3) for s in (first, np.mean(own), peer, peer / np.mean(own)))]
-        )
+    for n in dict.fromkeys(row["n"] for row in record["times"]):
+        first, own, peer = (row for row in record["times"] if row["n"] == n)
+        seconds = [row["seconds"] for row in (first, own, peer)]
+        numbers = [*seconds, peer["seconds"] / own["seconds"], own["rmse"], peer["rmse"]]
+        lines.append([str(n), *(number(value, 3) for value in numbers)])
     tables.append((header, lines))
     return "\n".join(map(to_markdown, tables))
 
