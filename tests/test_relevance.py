@@ -39,11 +39,13 @@ def test_the_loss_is_the_likelihood_at_the_likeliest_amplitude(x64, kernel, outp
 
     def likelihood(free, scale):
         own = relevance.with_factors(kernel, jnp.exp(free[:-1]))
+        unit = jnp.mean(own.diagonal(X))
         scaled = task.replace(y=task.y / jnp.sqrt(scale)[None])
-        found = ik.solvers.log_marginal_likelihood(own, scaled, ridge=jnp.exp(free[-1]))
+        found = ik.solvers.log_marginal_likelihood(own, scaled, ridge=unit * jnp.exp(free[-1]))
         return -(found - 30 * jnp.sum(jnp.log(scale))) / task.y.size
 
-    A = relevance.with_factors(kernel, np.exp(free[:-1]))(X, X) + 0.3 * np.eye(60)
+    K = relevance.with_factors(kernel, np.exp(free[:-1]))(X, X)
+    A = K + 0.3 * np.mean(np.diag(K)) * np.eye(60)
     scale = jnp.diag(task.y.T @ jnp.linalg.solve(A, task.y)) / 60
     value, slope = relevance.surprise(free, kernel, task)
     np.testing.assert_allclose(value, likelihood(free, scale), rtol=1e-10)
@@ -93,6 +95,22 @@ def test_equal_weights_and_units_of_features_do_not_matter(x64):
     np.testing.assert_allclose(
         relevance.bandwidths_of(other.kernel, 4)[:2], (widths * units)[:2], rtol=0.05
     )
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+@pytest.mark.parametrize("count", [4, 14])
+def test_an_exponential_kernel_is_never_less_likely_than_its_start(x64, offset, count):
+    """Its values, and so its ridges, depend on the origin and grow with the number of features."""
+    x = np.column_stack([X, RNG.uniform(size=(60, 10))])[:, :count]
+    task = ik.Task((x - x.mean(axis=0)) / x.std(axis=0) + offset, Y, x)
+    kernel = ik.Exponential(float(count * (1 + offset**2)))
+    found = relevance.likeliest(kernel, task, 0.1)
+    start = ik.solvers.exact(kernel, task, ridge=0.1)
+    before = np.linalg.slogdet(kernel(task.x, task.x) + 0.1 * np.eye(60))[1] / 120
+    before += (np.log(2 * np.pi * np.mean(Y * start.alpha)) + 1) / 2
+    assert found.evidence >= -before
+    errors = ik.solvers.leave_one_out(found.kernel, task, ridge=found.ridge)
+    assert np.std(errors) < 0.7 * np.std(Y)
 
 
 def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):

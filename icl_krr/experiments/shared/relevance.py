@@ -8,6 +8,7 @@ is what leave-one-out chose on a grid, with one bandwidth for all features.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ from ...constants import xp
 from ...kernels import Kernel, Weighted
 from ...numerics import matmul
 from ...tasks import Task, system
-from .model_selection import RIDGES, Progress, silent, sizes, subsample
+from .model_selection import LARGEST, RIDGES, Progress, silent, sizes, subsample
 
 FEW = 256
 """The number of supports on which the starts are compared."""
@@ -74,12 +75,15 @@ def bandwidths_of(kernel: Any, num_features: int) -> np.ndarray:
     return factors_of(kernel, num_features) ** (-1.0 if plain(kernel).stationary else -2.0)
 
 
-@jax.jit
-def surprise(free: jax.Array, kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
+@partial(jax.jit, static_argnames="given")
+def surprise(
+    free: jax.Array, kernel: Kernel, task: Task, given: bool = False
+) -> tuple[jax.Array, jax.Array]:
     r"""The negative log marginal likelihood, over the number of y, and its gradient.
 
-    The amplitude $s = y^T A^{-1} y / n$ of each output is the likeliest one. What is `free` are the
-    logarithms of the factors [p] and of the ridge. With $A = K + \lambda I$ and
+    What is `free` are the logarithms of the factors [p] and of $\lambda / u$ with
+    $u = \mathrm{tr} K / n$, or of the ridge $\lambda$ if it is `given`. The amplitude
+    $s = y^T A^{-1} y / n$ of each output is the likeliest one. With $A = (K + \lambda I) / u$ and
     $\alpha = A^{-1} y$, a change $dA$ changes $n \log s + \log \det A$ by
     $\mathrm{tr}((A^{-1} - \alpha \alpha^T / s) dA)$.
 
@@ -89,11 +93,13 @@ def surprise(free: jax.Array, kernel: Kernel, task: Task) -> tuple[jax.Array, ja
     y = jnp.asarray(task.y)
     n, outputs = y.shape
 
-    def covariance(free: jax.Array) -> jax.Array:
+    def covariance(free: jax.Array) -> tuple[jax.Array, jax.Array]:
         gram = with_factors(kernel, jnp.exp(free[:-1]))(task.x, task.x)
-        return gram + jnp.exp(free[-1]) * jnp.eye(n, dtype=gram.dtype)
+        unit = jnp.trace(gram) / n
+        ridge = jnp.exp(free[-1]) / (unit if given else 1)
+        return gram / unit + ridge * jnp.eye(n, dtype=gram.dtype), jnp.max(jnp.diagonal(gram))
 
-    A, pull = jax.vjp(covariance, free)
+    A, pull, largest = jax.vjp(covariance, free, has_aux=True)
     lower = linalg.factor(A)
     inverse = linalg.substitute(lower, jnp.eye(n, dtype=A.dtype))
     alpha = matmul(inverse, y)
@@ -101,7 +107,8 @@ def surprise(free: jax.Array, kernel: Kernel, task: Task) -> tuple[jax.Array, ja
     log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(lower)))
     fit = n * jnp.sum(jnp.log(2 * jnp.pi * amplitude) + 1)
     (slope,) = pull((outputs * inverse - matmul(alpha / amplitude[None], alpha.T)) / (2 * y.size))
-    return (fit + outputs * log_determinant) / (2 * y.size), slope
+    value = (fit + outputs * log_determinant) / (2 * y.size)
+    return jnp.where(largest <= LARGEST, value, jnp.inf), slope
 
 
 def likeliest(
@@ -109,8 +116,8 @@ def likeliest(
 ) -> Likeliest:
     """The best kernel and ridge to which climbs from this kernel and ridge, and others, lead.
 
-    The ridge stays if it is `given`. The climbs end on few supports, and the best one goes on with
-    those on which leave-one-out chooses.
+    The ridge stays if it is `given`. The climbs end on few supports. The best end, or this kernel,
+    goes on with those on which leave-one-out chooses.
     """
     with jax.enable_x64(True):
         task = subsample(task, "regression")
@@ -118,40 +125,50 @@ def likeliest(
         features = np.asarray(task.x)[:, : getattr(kernel, "num_features", None)]
         deviation = np.std(features, axis=0)
         even = -np.log(np.where(deviation > 0, deviation, 1))
-        logs = [np.append(np.log(factors_of(kernel, len(even))), np.log(ridge))]
+        first = factors_of(kernel, len(even))
         if not np.any(y):  # every kernel explains it
-            return Likeliest(with_factors(kernel, np.exp(logs[0][:-1])), ridge, np.inf)
+            return Likeliest(with_factors(kernel, first), ridge, np.inf)
         task = task.replace(y=y[:, np.any(y != 0, axis=0)])
-        unit = float(sizes(with_factors(kernel, np.exp(even)), task)[0])
+        unit = 1.0 if given else float(sizes(with_factors(kernel, first), task)[0])
         random = np.random.default_rng(0).normal(even, 1.0, (RANDOM, len(even)))
-        logs += [np.append(factors, np.log(0.1 * unit)) for factors in (even, *random)]
-        low, high = (ridge, ridge) if given else RIDGES["float64"].values(unit)[[0, -1]]
+        logs = [np.append(np.log(first), np.log(ridge / unit))]
+        logs += [np.append(factors, np.log(0.1)) for factors in (even, *random)]
+        low, high = (ridge, ridge) if given else RIDGES["float64"].values(1.0)[[0, -1]]
         reach = np.full_like(even, np.log(REACH))
         box = np.append(even - reach, np.log(low)), np.append(even + reach, np.log(high))
         rows = np.random.default_rng(0).permutation(task.num_supports)[:FEW]
-        few, ends = task.replace(x=task.x[rows], y=task.y[rows]), []
+        loss, rough = (
+            partial(known, kernel=kernel, task=part, given=given)
+            for part in (task, task.replace(x=task.x[rows], y=task.y[rows]))
+        )
+        ends = [np.clip(logs[0], *box)]
         for number, start in enumerate(logs, 1):
             progress(f"marginal likelihood: start {number} of {len(logs)}")
-            ends.append(climb(start, box, kernel, few))
+            ends.append(climb(rough, start, box, ROUGH).x)
         progress("marginal likelihood: all supports")
-        best = climb(min(ends, key=lambda end: end.fun).x, box, kernel, task, FINE)
-    *factors, found = np.exp(best.x)
-    found = ridge if given else float(found)
-    return Likeliest(with_factors(kernel, np.asarray(factors)), found, -float(best.fun))
+        best = climb(loss, min(ends, key=lambda end: loss(end)[0]), box, FINE)
+        found = with_factors(kernel, np.exp(best.x[:-1]))
+        if not given:
+            ridge = float(np.exp(best.x[-1]) * sizes(found, task)[0])
+    return Likeliest(found, ridge, -float(best.fun))
 
 
-def climb(start: np.ndarray, box: Any, kernel: Kernel, task: Task, slope: float = ROUGH) -> Any:
+def known(free: np.ndarray, kernel: Kernel, task: Task, given: bool) -> tuple[float, np.ndarray]:
+    """The loss and its gradient; `UNKNOWN` and 0 where they are not finite."""
+    value, slope = map(np.asarray, surprise(free, kernel, task, given))
+    finite = np.isfinite(value) and np.all(np.isfinite(slope))
+    return (float(value), slope) if finite else (UNKNOWN, np.zeros_like(slope))
+
+
+def climb(loss: Any, start: np.ndarray, box: Any, slope: float) -> Any:
     """Climb until no slope is larger."""
-
-    def loss(free: np.ndarray) -> tuple[float, np.ndarray]:
-        value, change = map(np.asarray, surprise(free, kernel, task))
-        known = np.isfinite(value) and np.all(np.isfinite(change))
-        return (float(value), change) if known else (UNKNOWN, np.zeros_like(change))
-
-    options = {"maxiter": ITERATIONS, "gtol": slope, "ftol": 1e-10}
-    bounds = optimize.Bounds(*box)
     return optimize.minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=optimize.Bounds(*box),
+        options={"maxiter": ITERATIONS, "gtol": slope, "ftol": 1e-10},
     )
 
 
