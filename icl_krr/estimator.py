@@ -27,7 +27,7 @@ from .experiments.process import Process, exactly
 from .experiments.shared import relevance
 from .experiments.shared.build import build_model
 from .experiments.supports import Supports, checked_weights, padded
-from .kernels import Kernel
+from .kernels import Kernel, Matern
 from .probes import check
 from .status import TOLERANCE, Status
 from .tasks import Task
@@ -314,9 +314,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if not found.ok:
             warn(f"standard deviations: {found.source}; use a larger ridge")
         elif np.any(np.abs(scaled - found.mean) > SMALL * found.std):
+            mend = f"use more steps ({4 * self.steps_})"
+            if isinstance(self.kernel_, Matern):
+                mend += " or a larger ridge: the model sums Gaussian kernels, which is not exact"
             warn(
                 "standard deviations: predictions differ from exact regression by more than "
-                f"{SMALL} standard deviations; use more steps ({4 * self.steps_})"
+                f"{SMALL} standard deviations; {mend}"
             )
         std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
         return like(given, mean), like(given, supports.scaling.undo_width(std)[:rows])

@@ -11,6 +11,9 @@ import jax
 
 from .fields import suggesting
 from .readable import readable
+from .xla import keep_sums_right
+
+keep_sums_right()
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable)

@@ -1,6 +1,8 @@
 """The flag without which some versions of jaxlib return wrong numbers."""
 
 import os
+import subprocess
+import sys
 from importlib.metadata import version
 
 import jax
@@ -23,13 +25,47 @@ def test_a_sum_over_a_large_product_is_right(double, supports):
     np.testing.assert_allclose(found, right, rtol=1e-5)
 
 
-def test_the_flag_is_set_once_and_what_a_user_sets_stays(monkeypatch):
+@pytest.fixture
+def needed(monkeypatch):
     monkeypatch.setattr(xla, "WRONG", (version("jaxlib"),))
-    monkeypatch.setenv("XLA_FLAGS", "--some_flag=1")
-    with pytest.warns(RuntimeWarning, match="^jaxlib .* import icl_krr before JAX computes"):
+    monkeypatch.setattr(xla, "TOLD", set())
+
+
+def in_another_process(code):
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    code = f"import os, numpy as np, icl_krr as ik\nfrom icl_krr import xla\n{code}"
+    told = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(told, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_flags_that_a_user_sets_after_the_import_stay(needed):
+    code = (
+        "xla.WRONG = (xla.version('jaxlib'),)\n"
+        "os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"
+        "ik.Gaussian()(np.ones((1, 1)), np.ones((1, 1)))\n"
+        "print(os.environ['XLA_FLAGS'])"
+    )
+    flags = f"--xla_force_host_platform_device_count=2 {xla.FLAG}=-reduce"
+    assert in_another_process(code).strip() == flags
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--some_flag=1", "JAX has read its flags before icl_krr could"),
+        ("flags.txt", "XLA_FLAGS is a file; add the line --xla_cpu_exp"),
+    ],
+)
+def test_what_cannot_be_mended_is_told_once(needed, monkeypatch, flags, message):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    with pytest.warns(RuntimeWarning, match=f"^jaxlib .* {message}"):
         xla.keep_sums_right()
-    assert xla.given() == ["--some_flag=1"]
-    both = os.environ["XLA_FLAGS"]
-    assert both == f"--some_flag=1 {xla.FLAG}=-reduce"
     xla.keep_sums_right()
-    assert os.environ["XLA_FLAGS"] == both
+    assert os.environ["XLA_FLAGS"] == flags
+
+
+def test_the_flag_of_a_user_stays(needed, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", f"--other=1 {xla.FLAG}=+reduce")
+    xla.keep_sums_right()
+    assert os.environ["XLA_FLAGS"] == f"--other=1 {xla.FLAG}=+reduce"
+    assert xla.given() == ["--other=1"]

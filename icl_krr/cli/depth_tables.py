@@ -90,7 +90,8 @@ def shown(rows: list[Row]) -> list[Row]:
 def describe(facts: dict[str, Any], seed: int) -> str:
     """The lines under a table: the task, its hyperparameters and the transformer."""
     few = facts["chosen_on"] < facts["n"]
-    how = f"leave-one-out on {facts['chosen_on']} random supports" if few else "leave-one-out"
+    how = "marginal likelihood" if facts["each"] else "leave-one-out"
+    how += f" on {facts['chosen_on']} random supports" * few
     edges = {name: f"; the {edge} that was tried" for name, edge in facts["edges"].items()}
     chosen = {name: f" ({how}{edges.get(name, '')})" for name in facts["chosen"]}
     hyperparameters = ", ".join(
@@ -110,13 +111,14 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"{advice(facts)}"
         f"{depth_of(facts)}"
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
-        f"{facts['depth']} blocks in total, at most {facts['heads']} heads and "
-        f"{facts['mlp_width']} MLP units per block, {facts['channels']} channels\n"
+        f"{facts['depth']} blocks in total, {facts['channels']} channels; no "
+        f"block has more than {counted(facts['heads'], 'head')} and "
+        f"{counted(facts['mlp_width'], 'MLP unit')}\n"
         "gap to exact: |f - f*| / |f*|, where f are the predictions of the transformer and f* "
         "those of exact KRR. The gap after the words converged or not converged is relative to the "
         "larger of |f*| and |y|\n"
         "gap to oracle: |f - g| / |f*|, where g are the predictions of the solver itself, without "
-        "a transformer\n"
+        "a transformer. In float32 it can be large before the predictions converge\n"
         "RMSE: root mean squared error at the queries. For a table, y is first divided by its "
         "standard deviation over the supports, for leave-one-out too\n"
         "alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I\n"
@@ -125,13 +127,18 @@ def describe(facts: dict[str, Any], seed: int) -> str:
     )
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def compared(facts: dict[str, Any]) -> str:
     """The kernels among which leave-one-out chose."""
     errors = facts["leave_one_out"]
     if len(errors) < 2:
         return ""
     each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
-    return f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE ({each})\n"
+    of = " with one bandwidth for all features" * (facts["each"] is not None)
+    return f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE{of} ({each})\n"
 
 
 def learned(facts: dict[str, Any]) -> str:

@@ -13,24 +13,24 @@ def features_of(found: Answer, names: tuple[str, ...]) -> Rows:
     each = found.result.facts["each"]
     if each is None:
         return []
+    name = str(found.result.kernel.bandwidth)
     columns = zip(names, each["bandwidths"], each["importance"], strict=True)
-    rows = [{"feature": n, "bandwidth": width, "importance": share} for n, width, share in columns]
+    rows = [{"feature": n, name: width, "importance": share} for n, width, share in columns]
     return sorted(rows, key=lambda row: -row["importance"])
 
 
 def print_features(features: Rows, found: Answer) -> None:
     if not features:
         return
-    lines = [
-        [row["feature"], *(number(row[name], 3) for name in ("bandwidth", "importance"))]
-        for row in features
-    ]
-    errors, name = found.result.facts["each"]["leave_one_out"], found.result.kernel.bandwidth
+    header = _, name, importance = [*features[0]]
+    lines = [[row["feature"], number(row[name], 3), number(row[importance], 3)] for row in features]
+    facts = found.result.facts["each"]
+    errors = facts["leave_one_out"]
     console = output.wide()
-    console.print(Table("features", ["feature", f"{name}", "importance"], [lines]))
+    console.print(Table("features", header, [lines]))
     console.print(
         f"{name}: of this feature, in standard deviations of the feature. A feature with a large "
-        f"{name} has little influence\n"
+        f"{name} has little influence; none above {facts['most']:g} is tried\n"
         "importance: share of this feature in the squares of the slopes of exact KRR at the "
         "supports\n"
         f"leave-one-out RMSE with one {name}: {errors['one']:.3g}, with one for each feature: "

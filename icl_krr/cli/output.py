@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
@@ -60,11 +61,25 @@ def wide() -> Console:
     return console if fixed else Console(width=160, highlight=False)
 
 
-def status() -> Status:
-    """What is being done, on stderr; where that is no terminal, nothing."""
-    from rich.console import Console
+EVERY = 30.0
+"""Seconds between the lines of a status where there is no terminal."""
 
-    return Console(stderr=True, no_color=True).status("")
+
+def status() -> Status:
+    """What is being done, on stderr; where that is no terminal, a line of it now and then."""
+    from rich.console import Console
+    from rich.status import Status
+
+    class Told(Status):
+        last = time.monotonic()
+
+        def update(self, status: Any, **options: Any) -> None:
+            super().update(status, **options)
+            if not self.console.is_terminal and time.monotonic() > self.last + EVERY:
+                self.last = time.monotonic()
+                print(status, file=sys.stderr, flush=True)
+
+    return Told("", console=Console(stderr=True, no_color=True))
 
 
 def progress(*columns: ProgressColumn) -> Progress:

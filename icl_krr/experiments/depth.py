@@ -119,6 +119,8 @@ def run(
         "each": chosen.each
         and {
             "bandwidths": chosen.each.bandwidths.tolist(),
+            "most": chosen.each.most,
+            "log_likelihood": chosen.each.evidence,
             "importance": chosen.each.importance.tolist(),
             "leave_one_out": chosen.each.errors,
         },

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import checks
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
 from ..kernels import Exponential, Kernel
@@ -123,14 +121,6 @@ class Kernels(NamedTuple):
     errors: dict[str, float]  # root mean squared leave-one-out errors of all that were compared
 
 
-class Each(NamedTuple):
-    """The bandwidths of all features, which maximise the marginal likelihood."""
-
-    bandwidths: np.ndarray  # of each feature, [p]
-    importance: np.ndarray  # of each feature; see `relevance.importance`, [p]
-    errors: dict[str, float]  # root mean squared leave-one-out errors with "one" and with "each"
-
-
 class Chosen(NamedTuple):
     """What leave-one-out chose for one task."""
 
@@ -139,7 +129,7 @@ class Chosen(NamedTuple):
     names: list[str]  # hyperparameters of the regression that were not given
     edges: dict[str, str]  # those of them that are the "smallest" or the "largest" that was tried
     learned: Learned | None  # None if all of them were given
-    each: Each | None = None  # None if all features have the same bandwidth
+    each: relevance.Each | None = None  # None if all features have the same bandwidth
 
 
 def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:
@@ -160,20 +150,22 @@ def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chos
 def choose_each(one: Chosen, task: Task, config: DepthConfig, progress: Progress) -> Chosen:
     """A bandwidth for each feature, from one bandwidth for all of them."""
     given, p = config.ridge is not None, task.num_features
-    kernel, ridge, _ = relevance.likeliest(
+    kernel, ridge, evidence = relevance.likeliest(
         one.kernels.regression, task, one.ridge, given=given, progress=progress
     )
     found = model_selection.regress(kernel, task, ridge, config.centred)
     assert one.learned is not None
     errors = {"one": one.learned.regression, "each": found.learned.regression}
     importance = relevance.importance(kernel, task, ridge)
+    edges = model_selection.edges(kernel, ridge, task)
+    most = float(relevance.REACH ** (1 if kernel.stationary else 2))
     return Chosen(
         one.kernels._replace(regression=kernel),
         ridge,
         [] if given else ["ridge"],
-        {},
+        {} if given else {name: edge for name, edge in edges.items() if name == "ridge"},
         found.learned,
-        Each(relevance.bandwidths_of(kernel, p), importance, errors),
+        relevance.Each(relevance.bandwidths_of(kernel, p), most, evidence, importance, errors),
     )
 
 

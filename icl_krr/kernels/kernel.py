@@ -205,7 +205,8 @@ class Kernel(ABC):
         """
         raise ValueError(
             "kernel must be Linear() or Features(...) to be applied by linear attention, "
-            f"got {self!r}; use softmax attention, or a feature map as sketch"
+            f"got {self!r}; use softmax attention, if the solver runs on it, or "
+            "sketch=icl_krr.sketches.nystrom_features(kernel, x, width=16)"
         )
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:

@@ -118,7 +118,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
             raise ValueError(
                 f"{name} must be given for a model that does not know it, such as a trained or "
                 "loaded model, a construction that solves no regression, or an argument of a JAX "
-                f"transformation; use {name}=..."
+                f"transformation; use {name}=..., or m.solves(ridge) in a construction of your own"
             )
     return Problem(kernel, ridge, known.sharpness)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import jax
@@ -128,6 +129,11 @@ class Read:
             raise ValueError(f"width of {slot} must be {self.rows(slot)}{scalar}, got {width}")
 
     def __add__(self, other: Any) -> Any:
+        if isinstance(other, Real):
+            raise TypeError(
+                f"a Read must be added to a Read, got {other!r}; the machine's one, times a "
+                "number, is this number at every token"
+            )
         if not isinstance(other, Read):
             return NotImplemented
         if self.width != other.width:
@@ -176,6 +182,13 @@ class Read:
         return Read(blocks, matrix.shape[1])
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Read:
+        if isinstance(divisor, Read):
+            raise TypeError(
+                "divisor must be a scalar, got a Read; the machine's divide(a, b, to) divides reads"
+            )
+        return self * (1 / divisor)
 
     def __neg__(self) -> Read:
         return self * -1

@@ -161,7 +161,8 @@ class Transformer:
         if self.made is None:
             raise ValueError(
                 "model must be as a construction returned it to be built again, got one that was "
-                "trained, loaded, changed or passed through JAX; call the construction"
+                "trained, loaded, changed, passed through JAX or built by a function of your own; "
+                "call the construction"
             )
         steps = {"steps": self.steps} if self.takes("steps") else {}
         return self.made(**{**steps, **changes})

@@ -187,6 +187,12 @@ def print_predictions(
         each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
         words += judged(found, calibration)
         words += f"RMSE in units of {settings.target}: {each}\n"
+    if (
+        settings.bandwidths == "one"
+        and answer.result.facts["p"] > 1
+        and answer.result.kernel.bandwidth
+    ):
+        words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
     console.print(words)

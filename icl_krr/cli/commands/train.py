@@ -161,6 +161,8 @@ def how_to_go_on(folder: Path, start: str | None) -> str:
     from ...training import checkpoint
     from ...training.shared_checkpoint import FILE
 
+    if not (folder / FILE).exists():
+        return "nothing is saved yet; the same command starts again"
     step = int(checkpoint.read(folder / FILE, "step")["step"])
     again = ["icl-krr", "train", str(folder), *(["--model.start", start] if start else [])]
     return f"saved step {step}; to go on: {shlex.join(again)}"

@@ -96,7 +96,8 @@ class ReLU(Arithmetic):
 
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
         at, bound = m.layout[to.slot].at, bound_of(self.bound, m, to.slot)
-        inverse = m.scratch(f"inverse_{divisor.slot}", at, "1 / divisor", divisor.width)
+        name = "_".join(["inverse", *sorted(divisor.slots)])
+        inverse = m.scratch(name, at, "1 / divisor", divisor.width)
         tabulate_inverse(m, self.width, divisor, inverse, 1 / bound, bound)
         self.multiply(m, dividend, inverse, to)
 

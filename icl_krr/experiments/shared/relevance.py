@@ -50,6 +50,16 @@ class Likeliest(NamedTuple):
     evidence: float  # log marginal likelihood of one y, at the likeliest amplitude
 
 
+class Each(NamedTuple):
+    """The bandwidths of all features, which maximise the marginal likelihood."""
+
+    bandwidths: np.ndarray  # of each feature, [p]
+    most: float  # the widest bandwidth of a feature of deviation 1
+    evidence: float  # log marginal likelihood of one y at a support, at the likeliest amplitude
+    importance: np.ndarray  # of each feature; see `importance`, [p]
+    errors: dict[str, float]  # root mean squared leave-one-out errors with "one" and with "each"
+
+
 def plain(kernel: Any) -> Any:
     """The kernel itself, or that of which it is the `Weighted` one."""
     return kernel.kernel if isinstance(kernel, Weighted) else kernel
