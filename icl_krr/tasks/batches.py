@@ -91,15 +91,21 @@ def batch(tasks: Sequence[Task]) -> Task:
     (Task(x=f32[2,5,2], y=f32[2,5], x_query=f32[2,1,2], mask=bool[2,5]), [3, 5])
     """
     checks.instance("tasks", tasks, (list, tuple), "a list of tasks")
+    if not tasks:
+        raise ValueError("tasks must have at least one task, got none")
     for one in tasks:
-        check_axes(one)
-    most = max((one.num_supports for one in tasks), default=0)
+        check_axes(
+            one, mend="give each task of the batch by itself, jax.tree.map(lambda a: a[i], batch)"
+        )
+    most = max(one.num_supports for one in tasks)
     masked = any(one.mask is not None or one.num_supports < most for one in tasks)
     whole = [with_padding(one, most - one.num_supports) if masked else one for one in tasks]
-    kinds = [*dict.fromkeys(map(repr, whole))]  # a task prints its dtypes and shapes
-    if len(kinds) != 1:
-        got = " and ".join(kinds[:2]) or "none"
-        raise ValueError(f"tasks must be at least one, and differ in n only, got {got}")
+    kinds = {}  # a task prints its dtypes and shapes
+    for one, given in zip(whole, tasks, strict=True):
+        kinds.setdefault(repr(one), repr(given))
+    if len(kinds) > 1:
+        got = " and ".join([*kinds.values()][:2])
+        raise ValueError(f"tasks must differ in n only, got {got}")
     return jax.tree.map(lambda *parts: jnp.stack(parts), *whole)
 
 
