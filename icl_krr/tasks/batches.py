@@ -93,19 +93,17 @@ def batch(tasks: Sequence[Task]) -> Task:
     checks.instance("tasks", tasks, (list, tuple), "a list of tasks")
     if not tasks:
         raise ValueError("tasks must have at least one task, got none")
+    kinds = {}
     for one in tasks:
-        check_axes(
-            one, mend="give each task of the batch by itself, jax.tree.map(lambda a: a[i], batch)"
-        )
+        check_axes(one, mend="give each of its tasks, jax.tree.map(lambda a: a[i], batch)")
+        shapes = one.x.shape[1:], one.y.shape[1:], one.x_query.shape, np.shape(one.y_query)
+        kinds.setdefault((one.x.dtype, shapes), one)
+    if len(kinds) > 1:
+        first, second, *_ = kinds.values()
+        raise ValueError(f"tasks must differ in n only, got {first!r} and {second!r}")
     most = max(one.num_supports for one in tasks)
     masked = any(one.mask is not None or one.num_supports < most for one in tasks)
     whole = [with_padding(one, most - one.num_supports) if masked else one for one in tasks]
-    kinds = {}  # a task prints its dtypes and shapes
-    for one, given in zip(whole, tasks, strict=True):
-        kinds.setdefault(repr(one), repr(given))
-    if len(kinds) > 1:
-        got = " and ".join([*kinds.values()][:2])
-        raise ValueError(f"tasks must differ in n only, got {got}")
     return jax.tree.map(lambda *parts: jnp.stack(parts), *whole)
 
 
