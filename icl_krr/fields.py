@@ -19,10 +19,12 @@ SYNONYMS = {
     "steps": ("iterations", "max_iter", "n_iter"),
     "step_size": ("eta", "lr", "learning_rate"),
     "lengthscale": ("ell", "sigma", "bandwidth"),
-    "lengthscale=(2 * gamma) ** -0.5": ("gamma",),
     "temperature": ("tau", "bandwidth"),
+    "num_features": ("p", "d", "n_features", "dim"),
 }
-"""What other books and libraries call a keyword, or what makes one of theirs."""
+"""What other books and libraries call a keyword."""
+FORMULAS = {("Gaussian", "gamma"): "; did you mean 'lengthscale=(2 * gamma) ** -0.5'?"}
+"""What makes a keyword of a class from one that other libraries have."""
 SHORT = Repr()
 SHORT.maxstring = SHORT.maxother = 100
 SHORT.maxlist = SHORT.maxtuple = 16
@@ -109,22 +111,36 @@ def unknown(what: str, name: Any, known: Iterable[str]) -> str:
 def similar(name: Any, known: Iterable[str]) -> str:
     """The end of such a sentence: the nearest known name, or up to three that contain the text.
 
+    A synonym comes between a name that is close and one that is less so.
+
     >>> similar("alhpa", ("alpha", "r", "p"))
     "; did you mean 'alpha'?"
     """
+    spelled = {folded(one): one for one in known}
     if isinstance(name, type):
-        return f"; write {name.__name__}()"
+        row = spelled.get(folded(name.__name__))
+        return f"; write {row!r}" if row else made_by(name)
     if not isinstance(name, str) or not name:
         return ""
-    spelled = {folded(one): one for one in known}
     asked = folded(name)
-    meant = [one for one, names in SYNONYMS.items() if asked in names]
-    close = [one for one in meant if one.partition("=")[0] in spelled] or [
-        spelled[one]
-        for one in get_close_matches(asked, spelled, 1)
-        or [one for one in spelled if asked in one][:3]
-    ]
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    close = (
+        get_close_matches(asked, spelled, 1, 0.8)
+        or [one for one, names in SYNONYMS.items() if asked in names and one in spelled]
+        or get_close_matches(asked, spelled, 1)
+        or [one for one in spelled if len(asked) > 2 and asked in one][:3]
+    )
+    return f"; did you mean {' or '.join(repr(spelled[one]) for one in close)}?" if close else ""
+
+
+def made_by(cls: type) -> str:
+    """How an object of a class of this library or of the user's own is made.
+
+    >>> made_by(dict)
+    '; write dict()'
+    """
+    place = "icl_krr." if cls.__module__.startswith("icl_krr.") else ""
+    bandwidth = getattr(cls, "bandwidth", None)
+    return f"; write {place}{cls.__name__}({f'{bandwidth}=1.0' if bandwidth else ''})"
 
 
 def folded(name: str) -> str:
@@ -148,7 +164,8 @@ def suggesting(function: F) -> F:
                 name, known = function.__qualname__.removesuffix(".__init__"), keywords_of(function)
                 for given in keywords:
                     if given not in known:
-                        raise TypeError(unknown(f"keyword of {name}", given, known)) from None
+                        told = unknown(f"keyword of {name}", given, known)
+                        raise TypeError(told + FORMULAS.get((name, given), "")) from None
             raise
 
     return call  # pyright: ignore[reportReturnType]

@@ -90,7 +90,8 @@ def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     settings = Predict(
         table=write(path, *rows), target="y", encode=True, missing=missing, supports=6
     )
-    division, told = read_task(settings)
+    division, names, told = read_task(settings)
+    assert names == ("a", "b", "city=x", "city=y")[: 4 if missing == "median" else 3]
     left_out = {"drop": (2, 3), "median": (3,)}[missing]
     assert f"{path}: rows left out for missing cells: {len(left_out)} (" in told[0]
     assert any(f"{path}: missing cells filled: 1 (" in words for words in told) == (
@@ -104,7 +105,7 @@ def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     np.testing.assert_array_equal(split(table, 6).y, division.task.y)
     queries = write(tmp_path / "q.csv", ",2,y", "1,2,x", header="a,b,city")
     one = Predict(table=path, target="y", queries=queries, encode=True, missing=missing)
-    division, told = read_task(one)
+    division, _, told = read_task(one)
     assert division.rows.tolist() == ([2] if missing == "drop" else [1, 2])
     assert any(str(queries) in words for words in told)
 

@@ -240,7 +240,7 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
         ),
         (
             lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),
-            r"kernel must be Exponential\(\), Gaussian\(\) or a Mixture of them for nada",
+            r"kernel must be Exponential\(\), Gaussian\(\), a Mixture of them or a Matern kernel",
         ),
         (lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0), "ridge must be > 0, got 0.0"),
         (

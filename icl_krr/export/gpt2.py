@@ -63,7 +63,8 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
     Source: Garg et al., What can transformers learn in-context?, 2022, arXiv:2208.01066; Radford
     et al., Language models are unsupervised multitask learners, 2019.
 
-    >>> import numpy as np, torch, transformers
+    >>> import torch, transformers
+    >>> import numpy as np
     >>> import icl_krr as ik
     >>> config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
     >>> network = transformers.GPT2Model(config)

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from ..fields import made_by
 from ..pytree import compiled
 from .forms import Diagonal, FeatureLayer, Pattern
 
@@ -280,9 +281,5 @@ def instead_of(value: object) -> str:
     from ..catalogue import KERNELS, kernel_class, spelled  # whose packages may import this file
 
     name = spelled(value) if isinstance(value, str) else ""
-    made_by = kernel_class(name) if name in KERNELS else value
-    if not (isinstance(made_by, type) and issubclass(made_by, Kernel)):
-        return ""
-    place = "icl_krr." if made_by.__module__.startswith("icl_krr.") else ""
-    bandwidth = f"{made_by.bandwidth}=1.0" if made_by.bandwidth else ""
-    return f"; write {place}{made_by.__name__}({bandwidth})"
+    meant = kernel_class(name) if name in KERNELS else value
+    return made_by(meant) if isinstance(meant, type) and issubclass(meant, Kernel) else ""

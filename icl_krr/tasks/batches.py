@@ -91,15 +91,19 @@ def batch(tasks: Sequence[Task]) -> Task:
     (Task(x=f32[2,5,2], y=f32[2,5], x_query=f32[2,1,2], mask=bool[2,5]), [3, 5])
     """
     checks.instance("tasks", tasks, (list, tuple), "a list of tasks")
+    if not tasks:
+        raise ValueError("tasks must have at least one task, got none")
+    kinds = {}
     for one in tasks:
-        check_axes(one)
-    most = max((one.num_supports for one in tasks), default=0)
+        check_axes(one, mend="give each of its tasks, jax.tree.map(lambda a: a[i], batch)")
+        shapes = one.x.shape[1:], one.y.shape[1:], one.x_query.shape, np.shape(one.y_query)
+        kinds.setdefault((one.x.dtype, shapes), one)
+    if len(kinds) > 1:
+        first, second, *_ = kinds.values()
+        raise ValueError(f"tasks must differ in n only, got {first!r} and {second!r}")
+    most = max(one.num_supports for one in tasks)
     masked = any(one.mask is not None or one.num_supports < most for one in tasks)
     whole = [with_padding(one, most - one.num_supports) if masked else one for one in tasks]
-    kinds = [*dict.fromkeys(map(repr, whole))]  # a task prints its dtypes and shapes
-    if len(kinds) != 1:
-        got = " and ".join(kinds[:2]) or "none"
-        raise ValueError(f"tasks must be at least one, and differ in n only, got {got}")
     return jax.tree.map(lambda *parts: jnp.stack(parts), *whole)
 
 

@@ -106,7 +106,7 @@ class Task:
         return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
 
 
-def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
+def check_axes(task: Task, axes: int = 0, name: str = "task", mend: str = "") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
     if isinstance(task, (list, tuple)):
         raise TypeError(
@@ -118,7 +118,8 @@ def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
         check_task(task)
     if task.x.ndim != 2 + axes:
         wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
-        mend = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
+        usual = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
+        mend = mend or usual
         raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 

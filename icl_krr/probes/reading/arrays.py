@@ -240,7 +240,8 @@ def decoder_answers(
     Source: nostalgebraist, Interpreting GPT: the logit lens, 2020; Garg et al., What can
     transformers learn in-context?, 2022, arXiv:2208.01066.
 
-    >>> import numpy as np, torch, transformers
+    >>> import torch, transformers
+    >>> import numpy as np
     >>> import icl_krr as ik
     >>> config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
     >>> network = transformers.GPT2Model(config).eval()
