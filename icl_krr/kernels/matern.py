@@ -29,8 +29,8 @@ class Matern(PositiveKernel):
     $$k(x, z) = q(a) e^{-a}, \quad a = \sqrt{2 \nu} \, d, \quad
     q(a) = 1, \quad 1 + a, \quad 1 + a + a^2 / 3$$
 
-    for $\nu = 1/2$, $3/2$ and $5/2$: `Matern12`, `Matern32` and `Matern52`. Samplers, solvers and
-    the estimator compute this kernel.
+    for $\nu = 1/2$, $3/2$ and $5/2$: `Matern12`, `Matern32` and `Matern52`. Samplers and solvers
+    compute this kernel, and so does the exact regression behind the deviations of the estimator.
 
     One softmax head cannot apply it. A construction computes `mixture`, a sum of H Gaussian
     kernels, with one head for each. `icl_krr.check` compares the model with the exact kernel. The
@@ -44,6 +44,7 @@ class Matern(PositiveKernel):
     | `Matern32` | 8 | 1.2e-5 | 1.3e-4 |
     | `Matern52` | 6 | 1.2e-5 | 1.3e-4 |
 
+    Nadaraya-Watson divides by a sum of values, so its errors are larger where all values are small.
     In float32 more heads do not help `Matern12`: heads with smaller lengthscales round more. The
     class variables `order` and `nodes` are $\nu$ and the numbers $s_h$ and $w_h$ of `mixture`, and
     `fine` are those for float64, if they differ.
