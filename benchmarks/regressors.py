@@ -34,12 +34,13 @@ WORSE = 1.02
 """The aim: an RMSE of at most this times that of scikit-learn's Gaussian process."""
 
 Row = dict[str, Any]
-Data = tuple[np.ndarray, np.ndarray]
+Data = tuple[Any, Any]
 
 
 def tables() -> dict[str, Data]:
     """Features and target of tables of scikit-learn, and of functions of uniform features."""
     rng = np.random.default_rng(0)
+    made: Any = datasets  # whose types depend on its arguments
     wine, cancer, iris = (
         load(return_X_y=True)[0]
         for load in (datasets.load_wine, datasets.load_breast_cancer, datasets.load_iris)
@@ -47,15 +48,15 @@ def tables() -> dict[str, Data]:
     two, five = rng.uniform(size=(240, 8)), rng.uniform(size=(400, 5))
     noise = rng.normal(size=640)
     return {
-        "diabetes: progression": datasets.load_diabetes(return_X_y=True),
+        "diabetes: progression": made.load_diabetes(return_X_y=True),
         "wine: alcohol": (wine[:, 1:], wine[:, 0]),
         "breast cancer: log of the radius": (cancer[:, 1:], np.log(cancer[:, 0])),
         "iris: petal width": (iris[:, :3], iris[:, 3]),
-        "Friedman 1": datasets.make_friedman1(400, noise=1.0, random_state=0),
-        "Friedman 2": datasets.make_friedman2(400, noise=30.0, random_state=0),
-        "Friedman 3": datasets.make_friedman3(400, noise=0.1, random_state=0),
+        "Friedman 1": made.make_friedman1(400, noise=1.0, random_state=0),
+        "Friedman 2": made.make_friedman2(400, noise=30.0, random_state=0),
+        "Friedman 3": made.make_friedman3(400, noise=0.1, random_state=0),
         "two of eight": (two, np.sin(6 * two[:, 0]) + two[:, 1] / 2 + 0.1 * noise[:240]),
-        "linear, four of twelve": datasets.make_regression(
+        "linear, four of twelve": made.make_regression(
             300, 12, n_informative=4, noise=20.0, random_state=0
         ),
         "steps": (five, np.floor(4 * five[:, 0]) + 2 * (five[:, 1] > 0.5) + 0.2 * noise[240:]),
@@ -63,7 +64,7 @@ def tables() -> dict[str, Data]:
 
 
 def process(num_features: int, each: bool) -> Any:
-    widths = np.ones(num_features) if each else 1.0
+    widths: Any = np.ones(num_features) if each else 1.0
     kernel = sk.ConstantKernel() * sk.RBF(widths) + sk.WhiteKernel()
     return GaussianProcessRegressor(kernel)
 

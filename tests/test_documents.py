@@ -19,6 +19,7 @@ from benchmarks import (
     devices,
     interruptions,
     posteriors,
+    regressors,
     retraining,
     scale,
     subjects,
@@ -354,6 +355,12 @@ def test_the_documents_on_devices_are_those_that_were_measured():
         assert {*row["collectives"]} <= {"all-reduce", "collective-permute"}
     found = json.loads((RESULTS / "scale.json").read_text())["devices"]
     assert scale.document(found) == (RESULTS / "scale.md").read_text()
+
+
+def test_the_tables_of_regressors_are_those_that_were_measured():
+    record = json.loads((RESULTS / "regressors.json").read_text())
+    assert regressors.document(record) == (RESULTS / "regressors.md").read_text()
+    assert {row["regressor"] for row in record["rows"]} == {*regressors.REGRESSORS, "mean"}
 
 
 def test_the_tables_of_posteriors_are_those_that_were_measured():

@@ -73,7 +73,7 @@ def status() -> Status:
     class Told(Status):
         last = time.monotonic()
 
-        def update(self, status: Any, **options: Any) -> None:
+        def update(self, status: Any = None, **options: Any) -> None:
             super().update(status, **options)
             if not self.console.is_terminal and time.monotonic() > self.last + EVERY:
                 self.last = time.monotonic()

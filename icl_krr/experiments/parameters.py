@@ -20,16 +20,17 @@ def config_of(given: Any) -> DepthConfig:
     if given.amplitude is not None:
         checks.positive_scalar("amplitude", given.amplitude)
     own = given.kernel if isinstance(given.kernel, Kernel) else None
+    name: Any = None if own else given.kernel
     usual = {"temperature": None, "lengthscale": None, "bandwidths": "one"}
-    for name, value in usual.items():
-        if own is not None and getattr(given, name) != value:
+    for option, value in usual.items():
+        if own is not None and getattr(given, option) != value:
             raise ValueError(
-                f"{name} must be {value!r} if kernel is an object, which has its own bandwidth, "
-                f"got {checks.shown(getattr(given, name))}"
+                f"{option} must be {value!r} if kernel is an object, which has its own bandwidth, "
+                f"got {checks.shown(getattr(given, option))}"
             )
     config = DepthConfig(
         given.solver,
-        None if own else given.kernel,
+        name,
         given.ridge,
         **{name: getattr(given, name) for name in usual},
         steps=given.steps,
