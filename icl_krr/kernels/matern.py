@@ -15,7 +15,15 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..numerics import matmul, power_below
 from ..pytree import checked, compiled
-from .algebra import check_projection, identity_or, outer, precede, squared_distances, stationary
+from .algebra import (
+    check_projection,
+    identity_or,
+    outer,
+    precede,
+    project_near,
+    squared_distances,
+    stationary,
+)
 from .forms import Diagonal, Pattern
 from .gaussian import Gaussian
 from .log_bilinear import PositiveKernel
@@ -163,15 +171,13 @@ class Matern(PositiveKernel):
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m"]:
         r"""$\partial k / \partial \ell = g |Ux - Uz|^2 / \ell$."""
-        U = identity_or(self.projection, x, z)
-        squares = squared_distances(matmul(x, U.T), matmul(z, U.T))
+        squares = squared_distances(*project_near(self.projection, x, z))
         return self._pull(x, z) * squares / jnp.asarray(self.lengthscale, x.dtype)
 
     def _pull(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         """The factor g."""
         factor = 2 * self.order / jnp.asarray(self.lengthscale, x.dtype) ** 2
-        U = identity_or(self.projection, x, z)
-        squares = factor * squared_distances(matmul(x, U.T), matmul(z, U.T))
+        squares = factor * squared_distances(*project_near(self.projection, x, z))
         return -2 * factor * self(x, z) * slope(self.order, root(squares))
 
 
