@@ -21,6 +21,7 @@ SHARED = {
     "fields",
     "files",
     "linalg",
+    "losses",
     "numerics",
     "pytree",
     "readable",

@@ -41,3 +41,4 @@ from .numbers import (
     spectrum,
     stored,
 )
+from .rules import obeys

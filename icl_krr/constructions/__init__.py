@@ -97,10 +97,14 @@ from .gradient_descent import (
     gradient_descent_in_alpha,
     gradient_descent_plus_plus,
 )
+from .implicit_delta_rule import implicit_delta_rule
+from .kalman_delta_rule import kalman_delta_rule
 from .momentum import chebyshev, heavy_ball, prefix_chebyshev
+from .momentum_delta_rule import momentum_delta_rule
 from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
+from .preconditioned_delta_rule import preconditioned_delta_rule
 from .prefix_conjugate_gradient import prefix_conjugate_gradient, prefix_posterior
 from .richardson import preconditioned_chebyshev, richardson
 
@@ -120,11 +124,15 @@ __all__ = [
     "gradient_descent_in_alpha",
     "gradient_descent_plus_plus",
     "heavy_ball",
+    "implicit_delta_rule",
+    "kalman_delta_rule",
     "machine",
+    "momentum_delta_rule",
     "nadaraya_watson",
     "newton_schulz",
     "preconditioned_chebyshev",
     "preconditioned_conjugate_gradient",
+    "preconditioned_delta_rule",
     "prefix_chebyshev",
     "prefix_conjugate_gradient",
     "prefix_posterior",

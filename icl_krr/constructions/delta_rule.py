@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Unpack
 
 from jaxtyping import Array, Float
@@ -9,13 +10,13 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..kernels import Kernel
+from ..losses import Loss
+from ..residual import Read
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, machine
-from .assembly.prefix import PREFIXES, CausalOptions, causal_machine
-from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
-
-STEPS = 256
-"""Default number of steps, and the largest number of supports of a model with this default."""
+from .assembly.prefix import CausalOptions
+from .assembly.slots import SUPPORTS
+from .assembly.turns import Turns
 
 
 @construction
@@ -26,6 +27,7 @@ def delta_rule(
     step_size: float | Float[Array, ""],
     steps: int | None = None,
     normalised: bool = False,
+    loss: Loss | None = None,
     **options: Unpack[CausalOptions],
 ) -> Transformer:
     r"""Build a causal transformer that runs the delta rule, one support a step.
@@ -65,6 +67,9 @@ def delta_rule(
         steps: number of steps, >= 1: the number of supports that the model learns from. Default
             None: 256, and a task must not have more supports.
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
+        loss: loss $\ell$ from `icl_krr.losses`, such as `Huber`, whose derivative replaces the
+            error: $\alpha_i = \eta_i \ell'(y_i - f_i)$. A step takes one block more, three for
+            `Power`. The model then runs on y in its own units. Default None: the squared error.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
@@ -81,54 +86,43 @@ def delta_rule(
     """
     checks.positive_scalar("step_size", step_size)
     checks.flag("normalised", normalised)
-    checks.stored("steps", STEPS if steps is None else steps)
-    prefix = options.get("prefix", "exclusive")
-    checks.choice("prefix", prefix, PREFIXES)
-    # alpha depends on earlier supports only, also where predictions do not
-    most: CausalOptions = {"max_supports": STEPS} if steps is None else {}
-    given: CausalOptions = {**most, **options, "prefix": "exclusive"}
-    m, strength = causal_machine(machine, kernel, num_features, **given)
-    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    ahead = m.state("ahead", SUPPORTS, "alpha one step later")
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
-    turn = m.state("turn", SUPPORTS, "1 if the support has its turn, else <= 0", width=1)
-    now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
-    rate = xp.asarray(step_size, m.dtype) * strength
-    diagonal = None
-    if normalised or prefix == "inclusive":
-        diagonal = m.state("diagonal", SUPPORTS, "k(x, x)", width=1)
-    size, rate = rate, m.state("rate", SUPPORTS, "step size", width=1) if normalised else rate
+    check_loss(loss)
+    turns = Turns(machine, kernel, num_features, steps, options)
+    eta = xp.asarray(step_size, turns.m.dtype)
+    if not normalised:
+        return learned(turns, eta * turns.strength, loss=loss)
+    return learned(turns, turns.m.scale * eta * turns.strength, lambda own: own, loss=loss)
 
-    def start() -> None:
-        if diagonal is not None:
-            m.kernel_diagonal(diagonal)
-            if normalised:
-                m.divide(m.scale * size, diagonal, to=rate)
-        before = m.scratch("before", SUPPORTS, "number of supports before", width=1)
-        m.sum_before(m.support, to=before)
-        m.add(m.support - before, to=turn)
-        advance()
-        m.multiply(m.y, m.per_output(now), to=ahead)
-        advance()
 
-    def advance() -> None:
-        """now = rate relu(turn), turn += 1 - relu(turn): exact, because turn is an integer <= 1."""
-        with m.together():
-            m.add(-now, to=now)
-            m.activate("relu", turn, rate, to=now)
-            m.add(m.support, to=turn)
-            m.activate("relu", turn, -m.support, to=turn)
+def check_loss(loss: Loss | None) -> None:
+    if loss is not None:
+        checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
 
-    def step() -> None:
-        f = m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
-        with m.together():
-            m.add(f - prediction, to=prediction)
-            if prefix == "inclusive":
-                m.multiply((1 / m.scale) * m.per_output(diagonal), ahead, to=prediction)
-            m.add(ahead - alpha, to=alpha)
-            m.add(-ahead, to=ahead)
-            m.multiply(m.y - f, m.per_output(now), to=ahead)
-        advance()
 
-    steps = STEPS if steps is None else steps
-    return m.transformer(step, steps=steps, readout=prediction, prologue=start)
+def learned(
+    turns: Turns,
+    size: Read,
+    divisor: Callable[[Read], Read] | None = None,
+    loss: Loss | None = None,
+) -> Transformer:
+    """Return the delta rule with the given step sizes, divided by a function of c k(x, x)."""
+    m, ahead, prediction = turns.m, turns.ahead, turns.prediction
+    own, rate = Read({}, 1), size
+    if divisor is not None or turns.inclusive:
+        own = m.state("diagonal", SUPPORTS, "k(x, x)", width=1)
+    if divisor is not None:
+        rate = m.state("rate", SUPPORTS, "step size", width=1)
+
+    def prepare() -> None:
+        if own.blocks:
+            m.kernel_diagonal(own)
+        if divisor is not None:
+            m.divide(size, divisor(own), to=rate)
+
+    def predict() -> Read:
+        return m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
+
+    def include(f: Read) -> None:
+        m.multiply((1 / m.scale) * m.per_output(own), ahead, to=prediction)
+
+    return turns.learns(rate, predict, include, prepare=prepare, loss=loss)

@@ -50,12 +50,16 @@ from .derivatives import (
 from .exact import exact, leave_one_out, posterior
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
+from .implicit_delta_rule import implicit_delta_rule
+from .kalman_delta_rule import kalman_delta_rule
 from .likelihood import log_marginal_likelihood
 from .momentum import chebyshev, heavy_ball
+from .momentum_delta_rule import momentum_delta_rule
 from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
 from .newton_schulz import newton_schulz
 from .normalised import preconditioned_chebyshev, richardson
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
+from .preconditioned_delta_rule import preconditioned_delta_rule
 from .prefix_iterations import prefix_chebyshev, prefix_conjugate_gradient
 from .prefix_posterior import PosteriorTrajectory, prefix_posterior
 from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
@@ -85,13 +89,17 @@ __all__ = [
     "gradient_descent_in_alpha",
     "gradient_descent_plus_plus",
     "heavy_ball",
+    "implicit_delta_rule",
+    "kalman_delta_rule",
     "leave_one_out",
     "log_marginal_likelihood",
+    "momentum_delta_rule",
     "nadaraya_watson",
     "newton_schulz",
     "posterior",
     "preconditioned_chebyshev",
     "preconditioned_conjugate_gradient",
+    "preconditioned_delta_rule",
     "prefix_chebyshev",
     "prefix_conjugate_gradient",
     "prefix_posterior",

@@ -7,16 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
+from ..losses import Loss
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from ..tasks.task import check_axes
-from .algebra import like
+from .fast_weights import error, follow, nothing, outer
 from .prefix import check_prefix, decays, in_units_of_y, tokens_of
-from .results import CausalTrajectory
+from .results import CausalTrajectory, recurrent
 
 
 @checks.suggesting
@@ -27,6 +29,7 @@ def delta_rule(
     step_size: float | Float[Array, ""],
     steps: int | None = None,
     normalised: bool = False,
+    loss: Loss | None = None,
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
@@ -46,6 +49,8 @@ def delta_rule(
         step_size: step size $\eta$ > 0.
         steps: number of supports to learn from, >= 1; default None: all n.
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
+        loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$; default None,
+            the squared error.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
     2024, equation 10.
@@ -55,33 +60,74 @@ def delta_rule(
     >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
     [0.0, 1.0, 1.5]
     """
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    if loss is not None:
+        checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
+    return learn(
+        kernel,
+        task,
+        NORMALISED if normalised else PLAIN,
+        step_size,
+        loss,
+        steps,
+        prefix,
+        log_gate,
+        strength,
+    )
+
+
+def learn(kernel, task, divisor, step_size, loss, steps, prefix, log_gate, strength):
+    """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
+    if np.ndim(log_gate) == 2:
+        return follow(
+            kernel, task, corrected, nothing, (step_size, loss, divisor), steps=steps,
+            prefix=prefix, log_gate=log_gate, strength=strength, any_size=loss is None,
+        )  # fmt: skip
     check_axes(task)
     steps = task.num_supports if steps is None else steps
     check_prefix(kernel, task, prefix, steps, 1)
-    checks.positive_scalar("step_size", step_size)
-    checks.flag("normalised", normalised)
-    return learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix)
+    return run(kernel, task, divisor, step_size, loss, log_gate, strength, steps, prefix)
 
 
-@partial(jax.jit, static_argnames=("steps", "normalised", "prefix"))
-def learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix):
-    run = partial(coefficients, steps, normalised, prefix)
-    alpha, along = in_units_of_y(task, run, 1, kernel, step_size, log_gate, strength)
-    alpha, along = like(task.y, alpha), like(task.y, along)
-    return CausalTrajectory(prediction=along[:, task.num_supports :], along=along, alpha=alpha)
+PLAIN, NORMALISED, IMPLICIT = (1, 0, 0), (0, 1, 0), (1, 0, 1)
 
 
-def coefficients(steps, normalised, prefix, task, kernel, step_size, log_gate, strength):
+def rate(eta: jax.Array, own: jax.Array, divisor: tuple) -> jax.Array:
+    a, b, c = divisor
+    return eta * reciprocal(a + (b + c * eta) * own)
+
+
+def corrected(numbers, states, token):
+    """The rule of features, with a gate of its own for each."""
+    eta, loss, divisor = numbers
+    e = error(states, token)
+    size = rate(eta * token.strength, jnp.sum(token.phi * token.phi), divisor)
+    alpha = size * (e if loss is None else loss.derivative(e))
+    return (states[0] + outer(token.phi, alpha),), alpha
+
+
+@partial(jax.jit, static_argnames=("steps", "prefix"))
+def run(kernel, task, divisor, step_size, loss, log_gate, strength, steps, prefix):
+    iterates = partial(coefficients, steps, prefix)
+    given = kernel, divisor, step_size, loss, log_gate, strength
+    if loss is None:
+        return recurrent(task, *in_units_of_y(task, iterates, 1, *given))
+    y = task.y.reshape(task.num_supports, -1)
+    return recurrent(task, *iterates(task.replace(y=y, y_query=None), *given))
+
+
+def coefficients(steps, prefix, task, kernel, divisor, step_size, loss, log_gate, strength):
     tokens, n = tokens_of(task, log_gate, strength), task.num_supports
     own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
     earlier = decays(tokens, "exclusive") * values
-    rate = jnp.asarray(step_size, own.dtype) * tokens.strength
-    rate = rate * reciprocal(own) if normalised else rate
+    step_size, *divisor = (jnp.asarray(value, own.dtype) for value in (step_size, *divisor))
+    sizes = rate(step_size * tokens.strength, own, tuple(divisor))
 
     def step(alpha, i):
-        f = matmul(earlier[i][None], alpha)[0]
-        return alpha.at[i].set(rate[i] * (tokens.y[i] - f)), None
+        e = tokens.y[i] - matmul(earlier[i][None], alpha)[0]
+        return alpha.at[i].set(sizes[i] * (e if loss is None else loss.derivative(e))), None
 
     alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
     number = jnp.cumsum(tokens.kept[:n])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .. import capacity, checks
@@ -27,15 +28,24 @@ class Tokens(NamedTuple):
         x: points [n + q, p]; zero at masked supports.
         y: outputs [n, r]; zero at masked supports.
         kept: whether the token is not a masked support [n + q].
-        log_gate: logarithm of the gate [n + q].
+        log_gate: logarithm of the gate, [n + q], or of the gates of m features, [n + q, m].
         strength: write strength of the supports [n]; zero at masked supports.
     """
 
     x: Float[Array, "T p"]
     y: Float[Array, "n r"]
     kept: Bool[Array, " T"]
-    log_gate: Float[Array, " T"]
+    log_gate: Float[Array, "T ..."]
     strength: Float[Array, " n"]
+
+
+def check_gate(log_gate: Any) -> None:
+    """Check that all features have the same gate."""
+    if np.ndim(log_gate) == 2:
+        raise ValueError(
+            "log_gate must be a number or a vector [p] except for delta rules of features, which "
+            f"can have different gates, got shape {list(np.shape(log_gate))}"
+        )
 
 
 def check_prefix(kernel: Kernel, task: Task, prefix: str, steps: int, width: int) -> None:
@@ -60,12 +70,18 @@ def tokens_of(task: Task, log_gate: Any, strength: Any) -> Tokens:
     points, n = jnp.concatenate([x, task.x_query]), task.num_supports
     keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
 
-    def each(value: Any, default: float) -> jax.Array:
-        value = jnp.asarray(default if value is None else value, x.dtype)
-        numbers = value if value.ndim == 0 else matmul(points, value[:, None])[:, 0]
-        return jnp.where(keep, numbers, 0)
+    gates, strengths = (
+        of_tokens(points, keep, value, default) for value, default in ((log_gate, 0), (strength, 1))
+    )
+    return Tokens(points, y, keep, gates, strengths[:n])
 
-    return Tokens(points, y, keep, each(log_gate, 0.0), each(strength, 1.0)[:n])
+
+def of_tokens(points: Any, keep: Any, value: Any, default: float) -> Float[Array, "T ..."]:
+    """A number, <w, x> for a vector w or W x for a matrix W, at all tokens; 0 if masked."""
+    value = jnp.asarray(default if value is None else value, points.dtype)
+    numbers = matmul(points, jnp.atleast_2d(value).T) if value.ndim else value[None, None]
+    numbers = jnp.where(keep[:, None], numbers, 0)
+    return numbers if value.ndim == 2 else numbers[:, 0]
 
 
 def decays(tokens: Tokens, prefix: str) -> Float[Array, "T n"]:

@@ -14,6 +14,7 @@ from ..readable import readable
 from ..status import Status
 from ..tasks import Task
 from .algebra import like
+from .growth import of_recurrence
 
 
 class Result:
@@ -94,6 +95,8 @@ class CausalTrajectory(Result):
             coefficients of an output are side by side. Default None.
         r: residual $b_i - (C_i + \lambda I) w_i$, with the shape of w; default None.
         d: direction, with the shape of w; default None.
+        status: a `Status` of a delta rule, which says whether it diverges on this task; default
+            None, not known.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -107,6 +110,7 @@ class CausalTrajectory(Result):
     w: Float[Array, "..."] | None = None
     r: Float[Array, "..."] | None = None
     d: Float[Array, "..."] | None = None
+    status: Status | None = None
 
 
 def causal_trajectory(task: Task, along: Array, *states: Array) -> CausalTrajectory:
@@ -114,6 +118,13 @@ def causal_trajectory(task: Task, along: Array, *states: Array) -> CausalTraject
     along = like(task.y, along)
     flat = [jnp.swapaxes(v, 2, 3).reshape(*v.shape[:2], -1) for v in states]
     return CausalTrajectory(along[:, task.num_supports :], along, None, *flat)
+
+
+def recurrent(task: Task, alpha: Array, along: Array) -> CausalTrajectory:
+    """The result of a delta rule, from alpha [L + 1, n, r] and the predictions [L + 1, T, r]."""
+    status: Any = of_recurrence(task, along[-1])
+    alpha, along = like(task.y, alpha), like(task.y, along)
+    return CausalTrajectory(along[:, task.num_supports :], along, alpha, status=status)
 
 
 @readable

@@ -15,8 +15,7 @@ from ...residual.reads import one_hot
 from .features import fill
 from .machine import Machine
 from .posterior_sums import PosteriorSums
-from .prefix_sums import spread
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, spread
 
 LARGEST = 80.0
 """Largest difference of two log evidences that is exponentiated: e^80 is finite in float32."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from jaxtyping import Array, Float
 
 from ...constants import known, xp
 from ...kernels import Kernel
 from ...kernels.algebra import precede
 from ...residual import Read
+from ...transformer.weights import Heads, Write
 from .features import add_product, fill
 from .machine import Machine
-from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label
+from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label, select
 
 
 class LinearAttention(Machine):
@@ -58,12 +60,25 @@ class LinearAttention(Machine):
         if not self.layer.is_read:
             fill(self, self.layer, self.features)
 
-    def kernel_times(self, v: Read) -> Read:
+    def kernel_times(self, v: Read, keys: Read | None = None) -> Read:
+        """Return K v, or with other keys w than phi, sum_j <phi_i, w_j> v_j."""
         name = "K_" + "_".join(v.blocks)
         product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
         phi = self.features
-        self.head(query=phi, key=phi, value=v, to=product, log_gate=self.log_gate)
+        keys, gate = phi if keys is None else keys, self.log_gate
+        if gate is None or gate.width == 1:
+            self.head(query=phi, key=keys, value=v, to=product, log_gate=gate)
+            return product
+        m, r = phi.width, v.width  # one head for each channel, because each has its own gate
+        values = select(v, np.tile(np.arange(r), m))
+        total = np.kron(np.ones((m, 1), self.dtype), np.eye(r, dtype=self.dtype))
+        self.emit(Heads(phi, keys, (Write(values, total, product.slot),), m, gate))
         return product
+
+    def over_outputs(self, features: Read) -> Read:
+        """Repeat m channels for every output: [m] to [r m]."""
+        outputs = self.spec.num_outputs
+        return select(features, np.tile(np.arange(features.width), outputs))
 
     def finish(self, product: Read, to: str) -> Read:
         return product

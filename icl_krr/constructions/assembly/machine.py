@@ -84,6 +84,7 @@ class Machine(Recorder, ABC):
         self.positions: dict[str, jax.Array] = {}
         self.preparations: list[Callable[[], Any]] = []
         self.log_gate: Read | None = None
+        self.own_log_gate: Read | None = None
 
     def solves(self, ridge: Any) -> Self:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`.
@@ -249,7 +250,7 @@ class Machine(Recorder, ABC):
             ValueError: `to` is the name of a slot that is not a scratch slot, or widths differ.
         """
         checks.instance("value", value, Read, "a read or a product from kernel_times")
-        to = self.written_slot(to, self.at(value), f"combines {label(value)}")
+        to = self.written_slot(to, self.at(value), f"combines {label(value)}", value.width)
         self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
         return to
 
@@ -271,7 +272,8 @@ class Machine(Recorder, ABC):
             size: bound on the magnitude of `b`, or names of slots, whose largest bound it is;
                 default None, the bound of the slot `to`. Only `icl_krr.ReLU` uses it.
         """
-        to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
+        width = a.width if out is None else out.shape[1]
+        to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})", width)
         self.arithmetic.multiply(self, a, b, to, out, size)
         return to
 
@@ -283,7 +285,8 @@ class Machine(Recorder, ABC):
             divisor: read of the divisor, of the same width.
             to: slot of the same width, or a new name.
         """
-        to = self.written_slot(to, self.at(dividend), f"{label(dividend)} / {label(divisor)}")
+        about = f"{label(dividend)} / {label(divisor)}"
+        to = self.written_slot(to, self.at(dividend), about, dividend.width)
         self.arithmetic.divide(self, dividend, divisor, to)
         return to
 

@@ -12,8 +12,8 @@ from ...kernels import Kernel
 from ...residual import Read
 from ...transformer.weights import Transformer
 from .features import fill_diagonal
-from .prefix_sums import PrefixSums, select
-from .slots import SUPPORTS_AND_QUERIES, label
+from .prefix_sums import PrefixSums
+from .slots import SUPPORTS_AND_QUERIES, label, select
 
 
 class PosteriorSums(PrefixSums):

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
-from jaxtyping import Array, Float
 
 from ... import checks
 from ...constants import xp
@@ -16,6 +15,7 @@ from ...kernels import Kernel, check_kernel
 from ...residual import ROLES, Read, Slot
 from ...residual.tokens import TOKENS
 from .choice import linear_machine
+from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options
 from .prefix_sums import PrefixSums
@@ -42,7 +42,9 @@ class CausalOptions(Options, TypedDict, total=False):
             therefore not $y_i$. "inclusive": it uses j <= i. Queries see all supports.
         log_gate: logarithm $g_i \leq 0$ of the gate, a number or a vector [p]. With
             $G_i = \sum_{j \leq i} g_j$, token i sees support j with the factor $e^{G_i - G_j}$, so
-            that it forgets earlier supports. Default None: no gate. May be traced.
+            that it forgets earlier supports. Delta rules in linear attention also take a matrix
+            $W$ [m, p], for a gate $g_i = W x_i$ of each of the m features. Default None: no gate.
+            May be traced.
         strength: write strength $\beta_j \geq 0$ of a support, a number or a vector [p]; default
             None: 1. May be traced.
         tokens: "pairs" (default) has one token per support, "interleaved" has a token for x,
@@ -93,10 +95,13 @@ def causal_machine(
         )
     if tokens == "interleaved" and max_supports is None:
         raise ValueError("max_supports must be given for interleaved tokens, got None")
-    for name, value in (("log_gate", log_gate), ("strength", strength)):
-        if value is not None:
-            check_of_token(name, value, None if "sketch" in options else num_features)
+    p = None if "sketch" in options else num_features
+    if np.ndim(log_gate) != 2:
+        check_of_token("log_gate", log_gate, p)
+    check_of_token("strength", strength, p)
     m = make(kernel, num_features, **options)
+    if np.ndim(log_gate) == 2:
+        check_gates(m, log_gate)
     m.spec = replace(
         m.spec,
         causal=True,
@@ -109,11 +114,31 @@ def causal_machine(
         read_partners(m, max_supports)
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
-        accumulate_gates(m, log_gate)
+        m.own_log_gate = of_token(m, log_gate)
+        after = QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES
+        m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.own_log_gate, after)
     return m, of_support
 
 
+def check_gates(m: Machine, log_gate: Any) -> None:
+    """Check that the machine can have a gate for each feature, and a matrix [m, p] of gates."""
+    checks.reals(log_gate=log_gate)
+    if type(m) is not LinearAttention:
+        raise ValueError(
+            "log_gate must be a number or a vector [p] except for delta rules in linear attention, "
+            f"whose features can have different gates, got shape {list(np.shape(log_gate))}"
+        )
+    shape = (m.features.width, m.x.width)
+    if np.shape(log_gate) != shape:
+        raise ValueError(
+            f"log_gate must be a number, a vector [p] or a matrix [m, p] with m = {shape[0]} "
+            f"features of the kernel and p = {shape[1]}, got shape {list(np.shape(log_gate))}"
+        )
+
+
 def check_of_token(name: str, value: Any, num_features: int | None) -> None:
+    if value is None:
+        return
     checks.reals(**{name: value})
     if np.ndim(value) and num_features and np.shape(value) != (num_features,):
         raise ValueError(
@@ -218,28 +243,30 @@ def read_partners(m: Machine, max_supports: int) -> None:
 
 
 def of_token(m: Machine, value: Any) -> Read:
-    """A number as a read that is this number at supports and queries, or <w, x> for a vector w."""
+    """A number as a read that is this number at supports and queries, or W x for an array W."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
-    return m.x @ xp.asarray(value, m.dtype)[:, None]
+    return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 
 
 def of_supports(m: Machine, name: str, value: Any) -> Read:
-    """A state with a number of every support."""
+    """A number of every support: a multiple of the flag, or a state for a vector."""
+    if np.ndim(value) == 0:
+        return xp.asarray(value, m.dtype) * m.support
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
     m.preparations.append(partial(m.add, of_token(m, value), to=state))
     return state
 
 
-def accumulate_gates(m: Machine, log_gate: Float[Array, "..."] | float) -> None:
-    """Let m.log_gate read G_i = sum_{j <= i} g_j, with the gate of a query after all supports."""
-    total = m.state("log_gate", SUPPORTS_AND_QUERIES, "cumulative log gate", width=1)
-    read = of_token(m, log_gate)
+def accumulate(m: Machine, name: str, about: str, read: Read, after: tuple[str, ...]) -> Read:
+    """A state with the sums of a read over the supports before a token, and `after` its own."""
+    total = m.state(name, SUPPORTS_AND_QUERIES, about, width=read.width)
 
-    def accumulate() -> None:
-        own = m.add(read, to=m.scratch("log_gate_here", SUPPORTS, "log gate", width=1))
+    def add_up() -> None:
+        own = m.add(read, to=m.scratch(f"{name}_here", SUPPORTS, about, width=read.width))
         m.sum_before(own, to=total)
-        m.add(read, to=total, at=QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES)
+        if after:
+            m.add(read, to=total, at=after)
 
-    m.preparations.append(accumulate)
-    m.log_gate = total
+    m.preparations.append(add_up)
+    return total

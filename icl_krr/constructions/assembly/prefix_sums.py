@@ -10,7 +10,7 @@ import numpy as np
 from ...residual import Read
 from .linear_attention import LinearAttention
 from .machine import Machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, label
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, label, select, spread
 
 
 class PrefixSums(LinearAttention):
@@ -71,13 +71,6 @@ class PrefixSums(LinearAttention):
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         self.head_per_output(one, self.y, self.over_outputs(keys), self.right)
 
-    def over_outputs(self, features: Read) -> Read:
-        """Repeat m channels for every output: [m] to [r m]."""
-        outputs = self.spec.num_outputs
-        if outputs == 1:
-            return features
-        return select(features, np.tile(np.arange(features.width), outputs))
-
     @property
     def sum_channels(self) -> np.ndarray:
         """The matrix that sums the m unknowns of every system."""
@@ -88,13 +81,13 @@ class PrefixSums(LinearAttention):
         gate = None if self.log_gate is None else self.per_output(self.log_gate)
         self.head(query, key, value, to, self.systems, gate)
 
-    def kernel_times(self, v: Read) -> Read:
+    def kernel_times(self, v: Read, keys: Read | None = None) -> Read:
         product = self.scratch_vector("C_" + "_".join(v.blocks), f"C ({label(v)})")
         if self.stores_sums:
             self.multiply_by_sums(v, product)
             return product
-        keys, phi = self.over_outputs(self.keys), self.over_outputs(self.features)
-        self.head_per_output(v, keys, phi, product)
+        keys = self.over_outputs(self.keys if keys is None else keys)
+        self.head_per_output(v, keys, self.over_outputs(self.features), product)
         return product
 
     def multiply_by_sums(self, v: Read, to: Read) -> None:
@@ -134,16 +127,3 @@ class PrefixSums(LinearAttention):
         if isinstance(by, tuple):
             by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
         self.multiply(value, spread(by, value.width), to=to)
-
-
-def spread(scalars: Read, width: int) -> Read:
-    """Repeat every channel, so that the result has this width."""
-    return select(scalars, np.repeat(np.arange(scalars.width), width // scalars.width))
-
-
-def select(read: Read, channels: np.ndarray) -> Read:
-    """The channels of a read with these numbers, in this order."""
-    if np.array_equal(channels, np.arange(read.width)):
-        return read
-    dtype = np.result_type(*(getattr(block, "dtype", float) for block in read.blocks.values()))
-    return read @ np.eye(read.width, dtype=dtype)[:, channels]

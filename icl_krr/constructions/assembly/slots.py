@@ -143,7 +143,9 @@ class Slots:
         """Declare the state with the predictions of the solution."""
         return self.state("prediction", SUPPORTS_AND_QUERIES, self.about_prediction)
 
-    def written_slot(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
+    def written_slot(
+        self, to: str | Read, at: tuple[str, ...], about: str, width: int | None = None
+    ) -> Read:
         """Return the slot that an operation writes; a new name declares a scratch slot."""
         if isinstance(to, Read):
             return to
@@ -153,7 +155,7 @@ class Slots:
                     f"to must be a new name or the read of a slot, got {to!r}, the name of a "
                     f"{slot.kind} slot; pass its read"
                 )
-        return self.scratch(to, at, about)
+        return self.scratch(to, at, about, width)
 
     def at(self, *reads: Read) -> tuple[str, ...]:
         """Return the roles at which the product of all reads may differ from zero."""
@@ -193,3 +195,16 @@ class Slots:
 def label(value: object) -> str:
     """Return a short text for a read: the names of its slots without coefficients."""
     return ", ".join(value.blocks) if isinstance(value, Read) else "product with K"
+
+
+def spread(scalars: Read, width: int) -> Read:
+    """Repeat every channel, so that the result has this width."""
+    return select(scalars, np.repeat(np.arange(scalars.width), width // scalars.width))
+
+
+def select(read: Read, channels: np.ndarray) -> Read:
+    """The channels of a read with these numbers, in this order."""
+    if np.array_equal(channels, np.arange(read.width)):
+        return read
+    dtype = np.result_type(*(getattr(block, "dtype", float) for block in read.blocks.values()))
+    return read @ np.eye(read.width, dtype=dtype)[:, channels]

@@ -1,0 +1,136 @@
+"""Causal machines whose supports learn one after the other, one in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ... import checks
+from ...kernels import Kernel
+from ...losses import Loss
+from ...residual import Read
+from ...transformer.weights import Transformer
+from .choice import linear_machine
+from .linear_attention import LinearAttention
+from .prefix import PREFIXES, CausalOptions, causal_machine, check_featured
+from .slots import SUPPORTS
+
+STEPS = 256
+"""Default number of steps, and the largest number of supports of a model with this default."""
+
+
+class Turns:
+    """A machine, and the states of its supports: each has its turn in one step, and then learns.
+
+    In every step, all supports whose turn has come compute their coefficients again from the
+    prediction of the step. These do not change any more, because they depend on earlier supports
+    only. The slot `ahead` contains the coefficients one step before `alpha`, so that `alpha` and
+    `prediction` belong together.
+
+    Attributes:
+        m: the machine.
+        strength: read of the write strengths of the supports.
+        inclusive: whether the prediction at a support is read after its own write.
+        ahead, prediction: reads of these states.
+        now: read of a multiple of a flag: not 0 at the supports whose turn has come.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        kernel: Kernel,
+        num_features: int,
+        steps: int | None,
+        options: CausalOptions,
+    ):
+        self.steps = STEPS if steps is None else steps
+        checks.stored("steps", self.steps)
+        prefix = options.get("prefix", "exclusive")
+        checks.choice("prefix", prefix, PREFIXES)
+        self.inclusive = prefix == "inclusive"
+        # coefficients depend on earlier supports only, also where predictions do not
+        most: CausalOptions = {"max_supports": STEPS} if steps is None else {}
+        given: CausalOptions = {**most, **options, "prefix": "exclusive"}
+        self.m, self.strength = causal_machine(make, kernel, num_features, **given)
+        m = self.m
+        self.alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+        self.ahead = m.state("ahead", SUPPORTS, "alpha one step later")
+        self.prediction = m.state_of_fit()
+        self.turn = m.state("turn", SUPPORTS, "1 if the support has its turn, else <= 0", width=1)
+        self.now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
+
+    def learns(
+        self,
+        rate: Read,
+        predict: Callable[[], Read],
+        include: Callable[[Read], None],
+        *,
+        prepare: Callable[[], None] = lambda: None,
+        refresh: Callable[[], None] = lambda: None,
+        loss: Loss | None = None,
+        readouts: Mapping[str, Read] | None = None,
+    ) -> Transformer:
+        """Return the transformer whose supports learn `rate` times the derivative of the loss.
+
+        Args:
+            rate: read of the step sizes of the supports.
+            predict: records what computes the predictions from `ahead`, and returns their read.
+            include: adds to the predictions what a support itself wrote; used if `inclusive`.
+            prepare: records what runs once, before the first turn.
+            refresh: records what the supports whose turn has come compute for those after them.
+            loss: loss whose derivative in the error is learned; default None: the error itself.
+            readouts: further reads by name, for `icl_krr.read_outs`; default none.
+        """
+        m, ahead = self.m, self.ahead
+
+        def learn(error: Read) -> None:
+            m.multiply(error, m.per_output(self.now), to=ahead)
+
+        def derivative(error: Read) -> Read:
+            return error if loss is None else loss.record(m, error)
+
+        def start() -> None:
+            prepare()
+            before = m.scratch("before", SUPPORTS, "number of supports before", width=1)
+            m.sum_before(m.support, to=before)
+            m.add(m.support - before, to=self.turn)
+            advance()
+            learn(derivative(m.y))
+            refresh()
+            advance()
+
+        def advance() -> None:
+            """now = rate relu(turn), turn += 1 - relu(turn): exact, as turn is an integer <= 1."""
+            with m.together():
+                m.add(-self.now, to=self.now)
+                m.activate("relu", self.turn, rate, to=self.now)
+                m.add(m.support, to=self.turn)
+                m.activate("relu", self.turn, -m.support, to=self.turn)
+
+        def step() -> None:
+            f = predict()
+            error = derivative(m.y - f)
+            with m.together():
+                m.add(f - self.prediction, to=self.prediction)
+                if self.inclusive:
+                    include(f)
+                m.add(ahead - self.alpha, to=self.alpha)
+                m.add(-ahead, to=ahead)
+                learn(error)
+            refresh()
+            advance()
+
+        return m.transformer(
+            step, steps=self.steps, readout=self.prediction, prologue=start,
+            readouts=readouts or {},
+        )  # fmt: skip
+
+
+def feature_turns(
+    kernel: Kernel, num_features: int, steps: int | None, options: CausalOptions
+) -> tuple[Turns, LinearAttention]:
+    """Return a machine for rules that need the features of the kernel, in linear attention."""
+    if not callable(options.get("sketch")):
+        check_featured(kernel)
+    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    return turns, turns.m

@@ -1,0 +1,142 @@
+"""The Kalman delta rule: gains from a covariance with one number for each feature, or one."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..constants import xp
+from ..kernels import Kernel
+from ..residual import Read
+from ..transformer.weights import Transformer
+from .assembly.choice import construction
+from .assembly.prefix import CausalOptions, of_supports
+from .assembly.slots import SUPPORTS, spread
+from .assembly.turns import feature_turns
+
+COVARIANCES = ("diagonal", "isotropic")
+
+
+@construction
+def kalman_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    process_noise: float | Float[Array, " p"] = 0.0,
+    covariance: str = "diagonal",
+    info_scale: float | Float[Array, ""] = 1.0,
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that runs a Kalman filter with an approximate covariance.
+
+    With the covariance $P = \mathrm{diag}(p)$ of the coefficients S of m features $\phi$, and
+    products and quotients channel by channel,
+
+    $$\hat p_i = e^{2 g_i} p_{i-1} + \omega_i, \quad
+    \kappa_i = \frac{\beta_i \hat p_i \phi_i}{\lambda + \beta_i \langle \hat p_i, \phi_i^2 \rangle},
+    \quad S_i = e^{g_i} S_{i-1} + (y_i - e^{g_i} S_{i-1} \phi_i) \kappa_i^T$$
+    $$1 / p_i = 1 / \hat p_i + s \beta_i \phi_i^2 / \lambda, \quad p_0 = 1$$
+
+    The "isotropic" covariance $p I$ has the mean over channels in place of $e^{2 g_i}$ and
+    $\phi_i^2$ in these two recurrences. The model of the data is that of `prefix_posterior`:
+    coefficients with prior $N(0, I)$, noise of variance $\lambda / \beta_i$; besides, coefficients
+    are multiplied by $e^{g_i}$ and get noise of variance $\omega_i$ at every support. The exact
+    filter has a full covariance. With $\omega = 0$, without gates and with s = 1, its mean is that
+    of `prefix_posterior`. Keys along one channel each have a diagonal covariance, and then both
+    agree; for other keys, the diagonal of $P^{-1}$ is exact and its inverse is not.
+
+    With the linear kernel, these are Diagonal and Isotropic Kalman Delta Networks: $k_i = x_i$ is
+    the key, $y_i$ the value, $e^{g_i}$ alpha (a matrix `log_gate` gives one for each channel),
+    $\omega_i$ omega, $\lambda / \beta_i$ r and s info_scale, which these layers set to the number
+    of channels, and initial_precision is 1. They scale queries by $1 / \sqrt{d}$, which the
+    prediction is not, and read after the write, `prefix="inclusive"`.
+
+    The gains do not depend on y. Each depends on the precision before it, so the supports compute
+    them in turn: the slot `change` contains what each support adds to the precision $1 / p$, and
+    one head sums it. A step takes 3 blocks. The states are those of `delta_rule`; the slot `gain`
+    [T, m] contains $\kappa_i$.
+
+    Args:
+        kernel: as in `momentum_delta_rule`.
+        num_features: as in `icl_krr.constructions`, which also says what is raised.
+        ridge: ridge $\lambda$ > 0, the variance of the noise at strength 1; may be traced.
+        process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector $w$ [p]
+            for $\omega_i = \langle w, x_i \rangle$; default 0. May be traced.
+        covariance: "diagonal" (default) or "isotropic".
+        info_scale: factor s > 0 of what a support adds to the precision; default 1. May be traced.
+        steps: as in `delta_rule`.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Source: Kalman Delta Networks: uncertainty-aware associative memory, 2026; Kalman, A new
+    approach to linear filtering and prediction problems, 1960.
+
+    >>> import numpy as np
+    >>> import icl_krr as ik
+    >>> model = kalman_delta_rule(ik.Linear(), num_features=1, ridge=1.0, steps=2)
+    >>> task = ik.Task(x=np.ones((2, 1)), y=[2.0, 4.0], x_query=[[1.0]])
+    >>> ik.predict_along(model, task).round(4).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("info_scale", info_scale)
+    checks.choice("covariance", covariance, COVARIANCES)
+    checks.obeys("process_noise", process_noise, ">= 0")
+    turns, m = feature_turns(kernel, num_features, steps, options)
+    width, now = m.features.width, turns.now
+    ridge, scale = (xp.asarray(value, m.dtype) for value in (ridge, info_scale))
+    omega = of_supports(m, "process_noise", process_noise)
+    pool = np.eye(width, dtype=m.dtype)
+    if covariance == "isotropic":
+        pool = np.full((width, 1), 1 / width, m.dtype)
+    count = pool.shape[1]
+    weighted = m.state("weighted", SUPPORTS, "strength phi(x)", width=width)
+    squares = m.state("squares", SUPPORTS, "strength phi^2", width=width)
+    kept = m.state("kept", SUPPORTS, "squared gate", width=count)
+    change = m.state("change", SUPPORTS, "what a support adds to the precision", width=count)
+    gain = m.state("gain", SUPPORTS, "gain", width=width)
+    own = m.state("own", SUPPORTS, "phi . gain", width=1)
+    here = spread(m.support, count)
+
+    def prepare() -> None:
+        phi = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
+        m.multiply(phi, spread(turns.strength, width), to=weighted)
+        m.multiply(weighted, m.features, to=squares)
+        if m.own_log_gate is None:
+            m.add(here, to=kept)
+        else:
+            gates = spread(2 * m.own_log_gate, width)
+            m.activate("exp", gates, spread(m.support, width), to=kept, out=pool)
+
+    def refresh() -> None:
+        added = m.scratch("added", SUPPORTS, "changes of the precision before", width=count)
+        m.sum_before(change, to=added)
+        precision = here + added
+        predicted = m.divide(kept, precision, to="predicted")
+        m.add(spread(omega, count), to=predicted)
+        each = spread(predicted, width)
+        above = m.multiply(each, weighted, to="gain_above")
+        below = m.scratch("gain_below", SUPPORTS, "strength phi . P phi", width=1)
+        m.multiply(each, squares, to=below, out=np.ones((width, 1), m.dtype))
+        with m.together():
+            m.add(-change, to=change)
+            m.divide(spread(now, count), predicted, to=change)
+            m.multiply(spread(now, count), squares @ (scale / ridge * pool) - precision, to=change)
+        total = below + ridge * m.support
+        with m.together():
+            m.add(-gain, to=gain)
+            m.divide(above, spread(total, width), to=gain)
+            m.add(-own, to=own)
+            m.divide(below, total, to=own)
+
+    def predict() -> Read:
+        return m.kernel_times(turns.ahead, keys=gain)
+
+    def include(f: Read) -> None:
+        m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)
+
+    return turns.learns(m.support, predict, include, prepare=prepare, refresh=refresh)

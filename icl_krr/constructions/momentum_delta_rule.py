@@ -1,0 +1,132 @@
+"""The momentum delta rule: heavy-ball online gradient descent with forgetting."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..constants import xp
+from ..kernels import Kernel
+from ..residual import Read
+from ..transformer.weights import Heads, Transformer, Write
+from .assembly.choice import construction
+from .assembly.machine import Machine
+from .assembly.prefix import CausalOptions, accumulate, of_supports
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, select, spread
+from .assembly.turns import feature_turns
+
+
+@construction
+def momentum_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, ""],
+    momentum: float | Float[Array, "..."],
+    decay: float | Float[Array, "..."] = 1.0,
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that runs the delta rule with momentum, one support a step.
+
+    $$M_i = \theta_i M_{i-1} + \eta \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
+    S_i = \alpha_i S_{i-1} + M_i, \quad f_i = S_{i-1} \phi_i$$
+
+    with features $\phi$ of the kernel. With the linear kernel, this is Momentum DeltaNet and linear
+    Titans (a memory without LayerNorm) with the key $k_i = x_i$ and the value $v_i = y_i$. In the
+    code of Momentum DeltaNet, $\theta_i = e^{\mathrm{log\_mu}_i}$,
+    $\alpha_i = e^{\mathrm{log\_alpha}_i}$, $\eta \beta_i$ is eta times beta if one of them is
+    constant, the erased vector p is k, and M has the opposite sign. In Titans, $\theta_i$ is
+    $\eta_t$, $\alpha_i$ is $1 - \alpha_t$ and $\eta \beta_i$ is $\theta_t$. Both read after the
+    write, `prefix="inclusive"`, and scale queries by $1 / \sqrt{d}$, which the prediction has not.
+
+    The error is that of $S_{i-1}$ before it decays. The `log_gate` $g_i$ of `CausalOptions` is
+    another decay: before the token does anything else, both M and S are multiplied by $e^{g_i}$.
+    With momentum 0, decay 1 and a log gate, this is the gated `delta_rule`.
+
+    A support stores its momentum $M_i$ in the slot `M` of r m channels, which is a sum over the
+    supports up to it with the gates $\theta$. One more head, with the gates $\alpha$ and the keys
+    $M_j$, computes $S_{i-1} \phi_i$. So a step takes 2 blocks. The states are those of
+    `delta_rule`.
+
+    Args:
+        kernel: kernel with a feature map, `Linear`, `Polynomial` or `Features`; for another kernel,
+            give a feature map as `sketch`.
+        num_features: as in `icl_krr.constructions`, which also says what is raised.
+        step_size: step size $\eta$ > 0; may be a traced scalar.
+        momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector $w$
+            [p] for $\theta_i = \langle w, x_i \rangle$ > 0. May be traced; at 0, its derivative
+            is 0.
+        decay: factor $\alpha$ in (0, 1] of the state of the support before, or a vector [p];
+            default 1. May be traced.
+        steps: as in `delta_rule`.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Source: Behrouz, Zhong, Mirrokni, Titans: learning to memorize at test time, 2025, eq. 9, 10 and
+    13; Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
+
+    >>> import numpy as np
+    >>> import icl_krr as ik
+    >>> rule = {"step_size": 0.5, "momentum": 0.5, "steps": 3}
+    >>> model = momentum_delta_rule(ik.Linear(), num_features=1, **rule)
+    >>> task = ik.Task(x=np.ones((3, 1)), y=[2.0, 2.0, 2.0], x_query=[[1.0]])
+    >>> ik.predict_along(model, task).tolist()
+    [0.0, 1.0, 2.0, 2.5]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.obeys("momentum", momentum, ">= 0 and < 1")
+    checks.obeys("decay", decay, "> 0 and <= 1")
+    turns, m = feature_turns(kernel, num_features, steps, options)
+    phi, ahead, r = m.over_outputs(m.features), turns.ahead, m.spec.num_outputs
+    _, log_momentum = with_logs(m, "momentum", momentum)
+    kept, log_decay = with_logs(m, "decay", decay)
+    gate_of_M = gated(m, accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS))
+    gate_of_S = gated(m, accumulate(m, "log_decay", "log decays before", log_decay, ()))
+    heads = gate_of_M.width
+    inverse = m.state("inverse_decay", SUPPORTS, "1 / decay", width=1)
+    M = m.state("M", SUPPORTS, "momentum", width=phi.width)
+    total = np.kron(np.eye(r, dtype=m.dtype), np.ones((phi.width // r, 1), m.dtype))
+
+    def prepare() -> None:
+        m.divide(m.support, kept, to=inverse)
+
+    def predict() -> Read:
+        new = m.scratch("new_M", SUPPORTS, "momentum", width=phi.width)
+        here = spread(m.per_output(m.support), heads)
+        m.head(here, spread(ahead, heads), phi, to=new, heads=heads, log_gate=gate_of_M)
+        m.multiply(spread(ahead, phi.width), phi, to=new)
+        f = m.scratch("f", SUPPORTS_AND_QUERIES, "S phi")
+        values = spread(m.per_output(inverse), heads)  # the decay of j does not count for M_j
+        out = None if heads == r else total
+        m.emit(Heads(phi, new, (Write(values, out, f.slot),), heads, gate_of_S))
+        m.add(new - M, to=M)
+        return f
+
+    def include(f: Read) -> None:
+        new = m.layout.read("new_M", m.dtype)
+        m.multiply(m.per_output(kept - m.support), f, to=turns.prediction)
+        m.multiply(phi, new, to=turns.prediction, out=total)
+
+    rate = xp.asarray(step_size, m.dtype) * turns.strength
+    return turns.learns(rate, predict, include, prepare=prepare)
+
+
+def with_logs(m: Machine, name: str, value: Any) -> tuple[Read, Read]:
+    """The reads of a positive number of every support, and of its logarithm."""
+    here = of_supports(m, name, value)
+    if np.ndim(value) == 0:
+        least = np.finfo(m.dtype).tiny  # a factor 0: its powers underflow
+        return here, xp.log(xp.maximum(xp.asarray(value, m.dtype), least)) * m.support
+    log = m.scratch(f"log_{name}_here", SUPPORTS, f"logarithm of {name}", width=1)
+    argument = here + m.one - m.support
+    m.preparations.append(lambda: m.activate("log", argument, m.support, to=log))
+    return here, log
+
+
+def gated(m: Machine, sums: Read) -> Read:
+    """The cumulative logarithms plus the log gates, for all outputs."""
+    both = sums if m.log_gate is None else spread(sums, m.log_gate.width) + m.log_gate
+    return select(both, np.tile(np.arange(both.width), m.spec.num_outputs))

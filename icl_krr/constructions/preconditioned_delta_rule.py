@@ -1,0 +1,142 @@
+"""The preconditioned delta rule: each feature has a step size of its own, from its curvature."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..constants import xp
+from ..kernels import Kernel
+from ..residual import Read
+from ..transformer.weights import Transformer
+from .assembly.choice import construction
+from .assembly.linear_attention import LinearAttention
+from .assembly.prefix import CausalOptions
+from .assembly.slots import SUPPORTS, spread
+from .assembly.turns import feature_turns
+
+
+@construction
+def preconditioned_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, ""],
+    initial: float | Float[Array, " m"] = 1.0,
+    squash: float | Float[Array, ""] | None = None,
+    center: float | Float[Array, ""] = 0.0,
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that divides the steps of the delta rule by a curvature.
+
+    $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
+    S_i = e^{g_i} S_{i-1} + \eta \beta_i (y_i - e^{g_i} S_{i-1} \phi_i) (M_i \phi_i)^T, \quad
+    M_i = 1 / A_i$$
+
+    with features $\phi$ of the kernel, and squares, quotients and products of m features channel by
+    channel. $A_i$ is the diagonal of $C_i$ in `prefix_conjugate_gradient`, plus what is left of the
+    initial $A_0$. With `squash` s, the preconditioner is that of the layers Preconditioned DeltaNet
+    and Preconditioned KDA,
+
+    $$M_i = s^{-u_i / (1 + |u_i|)}, \quad u_i = \log A_i - c$$
+
+    which is between $1 / s$ and $s$. There $k_i = x_i$ is the key, $y_i$ the value $v_i$, $\beta_i$
+    beta and $g_i$ g, of each channel for a matrix `log_gate` (KDA); queries are scaled by
+    $1 / \sqrt{d}$, which the prediction is not, and read after the write, `prefix="inclusive"`.
+
+    The keys $M_i \phi_i$ do not depend on y, so they are computed once, before the first step: one
+    head sums the squares. A step takes one block, as in `delta_rule`, whose states this has; the
+    slots `curvature` [T, m] and `written` [T, m] contain $A_i$ and $M_i \phi_i$.
+
+    For $M = 1 / A$, choose the step size with care: the error at $\phi_i$ is multiplied by
+    $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach the number of features.
+
+    Args:
+        kernel: as in `momentum_delta_rule`.
+        num_features: as in `icl_krr.constructions`, which also says what is raised.
+        step_size: step size $\eta$ > 0; may be a traced scalar.
+        initial: initial curvature $A_0$ > 0, a number or a vector [m]; default 1. May be traced.
+        squash: base s > 1 of the preconditioner of the layers; default None: $1 / A$.
+        center: center c of the logarithm, used with `squash`; default 0.
+        steps: as in `delta_rule`.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Source: Tumma, Loo, Rus, Preconditioned DeltaNet: curvature-aware sequence modeling for linear
+    recurrences, 2026; Duchi, Hazan, Singer, Adaptive subgradient methods, 2011.
+
+    >>> import numpy as np
+    >>> import icl_krr as ik
+    >>> model = preconditioned_delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
+    >>> task = ik.Task(x=np.ones((2, 1)), y=[2.0, 2.0], x_query=[[1.0]])
+    >>> ik.predict_along(model, task).round(4).tolist()
+    [0.0, 0.5, 0.75]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.positive("initial", initial)
+    if squash is not None:
+        checks.obeys("squash", squash, "> 1")
+    checks.scalar("center", center)
+    turns, m = feature_turns(kernel, num_features, steps, options)
+    width = m.features.width
+    if np.ndim(initial) and np.shape(initial) != (width,):
+        raise ValueError(
+            f"initial must be a number or a vector [m] with m = {width} features, got shape "
+            f"{list(np.shape(initial))}"
+        )
+    curvature = m.state("curvature", SUPPORTS, "sum of squared features", width=width)
+    written = m.state("written", SUPPORTS, "preconditioned features", width=width)
+    own = m.state("diagonal", SUPPORTS, "phi . M phi", width=1)
+
+    def prepare() -> None:
+        here = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
+        sum_squares(m, here, turns.strength, xp.asarray(initial, m.dtype), curvature)
+        if squash is None:
+            m.divide(here, curvature, to=written)
+        else:
+            factor = xp.log(xp.asarray(squash, m.dtype)) * squashed(m, curvature, center)
+            m.activate("exp", -factor, here, to=written)
+        m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
+
+    def predict() -> Read:
+        return m.kernel_times(turns.ahead, keys=written)
+
+    def include(f: Read) -> None:
+        m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)
+
+    rate = xp.asarray(step_size, m.dtype) * turns.strength
+    return turns.learns(rate, predict, include, prepare=prepare)
+
+
+def sum_squares(m: LinearAttention, phi: Read, strength: Read, initial: Any, to: Read) -> None:
+    """Compute A_i = e^(G_i) A_0 + sum_(j <= i) e^(G_i - G_j) beta_j phi_j^2 at the supports."""
+    width, gate = phi.width, m.log_gate
+    weighted = m.multiply(phi, spread(strength, width), to="weighted")
+    squares = m.multiply(weighted, phi, to="squares")
+    heads = 1 if gate is None else gate.width
+    flags = spread(m.support, heads)
+    m.head(flags, flags, squares, to=to, heads=heads, log_gate=gate)
+    m.add(squares, to=to)
+    first = m.support @ xp.broadcast_to(initial, (1, width))
+    if gate is None:
+        m.add(first, to=to)
+    else:
+        m.activate("exp", spread(gate, width), first, to=to)
+
+
+def squashed(m: LinearAttention, curvature: Read, center: Any) -> Read:
+    """Compute u / (1 + |u|) with u = log A - c."""
+    here = spread(m.support, curvature.width)
+    elsewhere = spread(m.one - m.support, curvature.width)
+    u = m.scratch("log_curvature", SUPPORTS, "log A - c", width=curvature.width)
+    m.activate("log", curvature + elsewhere, here, to=u)
+    m.add(-xp.asarray(center, m.dtype) * here, to=u)
+    size = m.scratch("size", SUPPORTS, "1 + |log A - c|", width=curvature.width)
+    with m.together():
+        m.add(here, to=size)
+        m.activate("relu", u, here, to=size)
+        m.activate("relu", -u, here, to=size)
+    return m.divide(u, size, to="power")

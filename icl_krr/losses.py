@@ -1,0 +1,124 @@
+r"""Losses $\ell(e)$ of an error $e$: a delta rule learns their derivative in place of $e$."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from . import checks
+from .constants import xp
+from .pytree import checked
+
+
+class Loss(ABC):
+    """A loss of the error of a prediction, for `icl_krr.constructions.delta_rule` and its oracle.
+
+    A loss of your own has two methods: `derivative` for the oracle, and `record` for the weights.
+    """
+
+    @abstractmethod
+    def derivative(self, error: jax.Array) -> jax.Array:
+        r"""Return $\ell'(e)$, entry by entry.
+
+        Args:
+            error: errors $e = y - f$ of any shape, in units of y.
+        """
+
+    @abstractmethod
+    def record(self, m: Any, error: Any) -> Any:
+        r"""Record units that compute $\ell'(e)$ at the supports, and return the read of the result.
+
+        Args:
+            m: machine that records the units (`icl_krr.constructions.Machine`).
+            error: read of the errors, of the outputs' number of channels.
+        """
+
+
+@checked
+class Huber(Loss):
+    r"""The Huber loss: $\ell'(e) = e$ for $|e| \leq \delta$, else $\pm \delta$.
+
+    Two ReLU units for each output cut the error: $e - \max(e - \delta, 0) + \max(-e - \delta, 0)$.
+
+    Args:
+        threshold: $\delta$ > 0, in units of y; may be traced.
+
+    Raises:
+        ValueError: `threshold` is not > 0.
+
+    Source: Huber, Robust estimation of a location parameter, 1964; Behrouz et al., It's all
+    connected: a journey through test-time memorization, attentional bias, retention, and online
+    optimization (Miras), 2025, for the loss in a delta rule.
+
+    >>> Huber(1.0).derivative(jnp.array([-3.0, 0.5, 2.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
+
+    threshold: Any
+
+    def __post_init__(self):
+        checks.positive_scalar("threshold", self.threshold)
+
+    def derivative(self, error: jax.Array) -> jax.Array:
+        threshold = jnp.asarray(self.threshold, error.dtype)
+        return error - jnp.maximum(error - threshold, 0) + jnp.maximum(-error - threshold, 0)
+
+    def record(self, m: Any, error: Any) -> Any:
+        here = m.per_output(m.support)
+        edge = xp.asarray(self.threshold, m.dtype) * here
+        cut = m.multiply(error, here, to="cut_error")
+        m.activate("relu", error - edge, -here, to=cut)
+        m.activate("relu", -error - edge, here, to=cut)
+        return cut
+
+
+@checked
+class Power(Loss):
+    r"""The loss $|e|^p / p$, smooth at 0: $\ell'(e) = e (e^2 + \epsilon)^{p / 2 - 1}$.
+
+    It is $\mathrm{sign}(e) |e|^{p - 1}$ for $|e|^2$ much larger than $\epsilon$. Units compute the
+    square, the logarithm and the power in three MLPs.
+
+    Args:
+        exponent: $p \geq 1$; may be traced. With 2, the loss is the squared error.
+        smoothing: $\epsilon$ > 0, in squared units of y; may be traced; default $10^{-6}$.
+
+    Raises:
+        ValueError: `exponent` is not >= 1 or `smoothing` is not > 0.
+
+    Source: Behrouz et al., It's all connected: a journey through test-time memorization,
+    attentional bias, retention, and online optimization (Miras), 2025, whose derivative has the
+    further factor p.
+
+    >>> Power(3.0).derivative(jnp.array([-2.0, 0.0])).round(3).tolist()
+    [-4.0, 0.0]
+    """
+
+    exponent: Any
+    smoothing: Any = 1e-6
+
+    def __post_init__(self):
+        checks.obeys("exponent", self.exponent, ">= 1")
+        checks.positive_scalar("smoothing", self.smoothing)
+
+    def derivative(self, error: jax.Array) -> jax.Array:
+        exponent, smoothing = (
+            jnp.asarray(value, error.dtype) for value in (self.exponent, self.smoothing)
+        )
+        return error * jnp.exp((exponent / 2 - 1) * jnp.log(error * error + smoothing))
+
+    def record(self, m: Any, error: Any) -> Any:
+        exponent, smoothing = (
+            xp.asarray(value, m.dtype) for value in (self.exponent, self.smoothing)
+        )
+        here = m.per_output(m.support)
+        error = m.multiply(error, here, to="error")
+        square = m.multiply(error, error, to="square_error")
+        log = m.scratch("log_square_error", ("support",), "logarithm of the squared error")
+        m.activate("log", square + smoothing * m.per_output(m.one), here, to=log)
+        power = m.scratch("error_power", ("support",), "derivative of the loss")
+        m.activate("exp", (exponent / 2 - 1) * log, error, to=power)
+        return power

@@ -1,0 +1,130 @@
+"""What the delta rules of features share: the recurrence of their state, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..kernels import Kernel
+from ..numerics import matmul
+from ..tasks import Task
+from ..tasks.task import check_axes
+from .prefix import check_prefix, in_units_of_y, num_features, of_tokens, tokens_of
+from .results import CausalTrajectory, recurrent
+
+
+class Token(NamedTuple):
+    """What a support brings to the recurrence.
+
+    Attributes:
+        phi: features [m].
+        y: outputs [r].
+        gate: gates, [m] or [1] if all features have the same.
+        strength: write strength; 0 if the support does not learn yet.
+        learns: whether the support learns, or is one of those after the number of the iterate.
+        own: numbers of this token that only some rules have, as a tuple.
+    """
+
+    phi: Float[Array, " m"]
+    y: Float[Array, " r"]
+    gate: Float[Array, " c"]
+    strength: Float[Array, ""]
+    learns: Bool[Array, ""]
+    own: tuple
+
+
+Rule = Callable[[Any, tuple, Token], tuple[tuple, jax.Array]]
+"""(numbers, states, token) -> (new states, coefficients [r]). The first state is S [m, r], of which
+the gates of the token have been taken already."""
+
+
+def follow(
+    kernel: Kernel,
+    task: Task,
+    rule: Rule,
+    start: Callable[[Any, int, int], tuple],
+    numbers: Any,
+    *,
+    steps: int | None,
+    prefix: str,
+    log_gate: Any,
+    strength: Any,
+    own: tuple = (),
+    any_size: bool = True,
+) -> CausalTrajectory:
+    """Run a rule on a task, and return all its iterates.
+
+    Args:
+        kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`.
+        rule: the recurrence, a function of a module, because a program is compiled for it.
+        start: function (numbers, m, r) -> the states at the start; of a module, too.
+        numbers: what the rule needs to know, a pytree.
+        steps: number of supports to learn from; None for all.
+        own: numbers or vectors [p], of which each token has its own.
+        any_size: whether c y has c times the predictions of y.
+    """
+    check_axes(task)
+    steps = task.num_supports if steps is None else steps
+    num_features(kernel, task)
+    check_prefix(kernel, task, prefix, steps, 1)
+    given = kernel, log_gate, strength, numbers, own
+    return run(task, given, rule, start, steps, prefix, any_size)
+
+
+@partial(jax.jit, static_argnames=("rule", "start", "steps", "prefix", "any_size"))
+def run(task, given, rule, start, steps, prefix, any_size) -> CausalTrajectory:
+    iterates = partial(iterate, rule, start, steps, prefix)
+    if any_size:
+        alpha, along = in_units_of_y(task, iterates, 1, *given)
+    else:
+        y = task.y.reshape(task.num_supports, -1)
+        alpha, along = iterates(task.replace(y=y, y_query=None), *given)
+    return recurrent(task, alpha, along)
+
+
+def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, numbers, own):
+    tokens, n = tokens_of(task, log_gate, strength), task.num_supports
+    kept, dtype = tokens.kept, tokens.x.dtype
+    phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
+    gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
+    each = tuple(of_tokens(tokens.x, kept, value, 0.0)[:n] for value in own)
+    numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), numbers)
+    states = start(numbers, phi.shape[1], tokens.y.shape[1])
+
+    def learn(states, given):
+        token, real = given
+        before = (token.gate[:, None] * states[0], *states[1:])
+        after, alpha = rule(numbers, before, token)
+        read = before[0] if prefix == "exclusive" else after[0]
+        f = jnp.where(real, matmul(token.phi[None], read)[0], 0)
+        states = jax.tree.map(lambda new, old: jnp.where(real, new, old), after, states)
+        return states, (f, jnp.where(real, alpha, 0))
+
+    def until(learns):
+        strengths = jnp.where(learns, tokens.strength, 0)
+        given = Token(phi[:n], tokens.y, gates[:n], strengths, learns, each)
+        last, (along, alpha) = jax.lax.scan(learn, states, (given, kept[:n]))
+        return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
+
+    number = jnp.cumsum(kept[:n])
+    return jax.vmap(until)(number[None] <= jnp.arange(steps + 1)[:, None])
+
+
+def nothing(numbers: Any, width: int, outputs: int) -> tuple[jax.Array]:
+    """The state S = 0."""
+    dtype = jax.tree.leaves(numbers)[0].dtype
+    return (jnp.zeros((width, outputs), dtype),)
+
+
+def error(states: tuple, token: Token) -> Float[Array, " r"]:
+    """y - S phi, before the write."""
+    return token.y - matmul(token.phi[None], states[0])[0]
+
+
+def outer(w: Float[Array, " m"], alpha: Float[Array, " r"]) -> Float[Array, "m r"]:
+    return w[:, None] * alpha[None]

@@ -1,0 +1,29 @@
+"""The status of a rule that learns the supports one by one: whether it diverges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..status import HOPELESS, Status, assess
+from ..tasks import Task
+from .accuracy import constant, largest, out_of_range, worst
+from .algebra import seen
+
+
+@constant
+def of_recurrence(task: Task, along: Any, steps: int = 0) -> Status:
+    """The status of a rule that learns the supports one by one, from its predictions [T, r].
+
+    A rule that solves no regression has no distance to one. Its gap is an estimate of the rounding
+    errors, which the recurrence multiplies as it multiplies predictions.
+    """
+    y, n = seen(task)[1], task.num_supports
+    most = largest(y, axis=0)
+    growth = worst(jnp.abs(along[:n]) / most)
+    grows = ~(growth <= HOPELESS)
+    # a rule that does not grow is right: what its steps are for, only the user knows
+    gap = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
+    out = out_of_range(y, jnp.ones((), y.dtype), along)
+    return assess(0.0, gap, 0.0, y.dtype, range=out & ~grows, grows=grows, steps=steps)

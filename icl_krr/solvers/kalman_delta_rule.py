@@ -1,0 +1,90 @@
+"""The Kalman delta rule: gains from a covariance with one number for each feature, or one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..tasks import Task
+from .fast_weights import error, follow, nothing, outer
+from .results import CausalTrajectory
+
+
+@checks.suggesting
+def kalman_delta_rule(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    process_noise: float | Float[Array, " p"] = 0.0,
+    covariance: str = "diagonal",
+    info_scale: float | Float[Array, ""] = 1.0,
+    steps: int | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Learn the supports one by one, with the gains of a Kalman filter that keeps a diagonal only.
+
+    $$\hat p_i = e^{2 g_i} p_{i-1} + \omega_i, \quad
+    \kappa_i = \frac{\beta_i \hat p_i \phi_i}{\lambda + \beta_i \langle \hat p_i, \phi_i^2
+    \rangle}, \quad S_i = e^{g_i} S_{i-1} + (y_i - e^{g_i} S_{i-1} \phi_i) \kappa_i^T$$
+    $$1 / p_i = 1 / \hat p_i + s \beta_i \phi_i^2 / \lambda, \quad p_0 = 1$$
+
+    The isotropic covariance has the mean over features of $e^{2 g_i}$ and $\phi_i^2$ in these two
+    recurrences. The coefficients `alpha` are the errors $y_i - e^{g_i} S_{i-1} \phi_i$. Iterate t
+    has learned from the first t supports that are not masked.
+
+    Args:
+        kernel, task, steps, prefix, log_gate, strength: as in `momentum_delta_rule`.
+        ridge: ridge $\lambda$ > 0, the variance of the noise at strength 1.
+        process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p];
+            default 0.
+        covariance: "diagonal" (default) or "isotropic".
+        info_scale: factor s > 0 of what a support adds to the precision; default 1.
+
+    Source: Kalman Delta Networks: uncertainty-aware associative memory, 2026.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
+    >>> kalman_delta_rule(Linear(), task, ridge=1.0).along[-1].round(4).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("info_scale", info_scale)
+    checks.obeys("process_noise", process_noise, ">= 0")
+    checks.choice("covariance", covariance, tuple(STARTS))
+    return follow(
+        kernel, task, rule, STARTS[covariance], (ridge, info_scale), steps=steps, prefix=prefix,
+        log_gate=log_gate, strength=strength, own=(process_noise,),
+    )  # fmt: skip
+
+
+def diagonal(numbers, width, outputs):
+    return *nothing(numbers, width, outputs), jnp.ones(width, numbers[0].dtype)
+
+
+def isotropic(numbers, width, outputs):
+    return *nothing(numbers, width, outputs), jnp.ones(1, numbers[0].dtype)
+
+
+STARTS = {"diagonal": diagonal, "isotropic": isotropic}
+
+
+def rule(numbers, states, token):
+    ridge, info_scale = numbers
+    (S, p), (omega,) = states, token.own
+    squares, kept = token.strength * token.phi**2, token.gate**2
+    if len(p) == 1:
+        added, kept = jnp.mean(squares, keepdims=True), jnp.mean(kept, keepdims=True)
+    else:
+        added = squares
+    predicted = kept * p + omega
+    gain = token.strength * predicted * token.phi / (ridge + jnp.sum(predicted * squares))
+    alpha = jnp.where(token.learns, error(states, token), 0)
+    after = 1 / (1 / predicted + info_scale * added / ridge)
+    return (S + outer(gain, alpha), jnp.where(token.learns, after, p)), alpha

@@ -1,0 +1,76 @@
+"""The momentum delta rule: heavy-ball online gradient descent with forgetting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..tasks import Task
+from .fast_weights import error, follow, nothing, outer
+from .results import CausalTrajectory
+
+
+@checks.suggesting
+def momentum_delta_rule(
+    kernel: Kernel,
+    task: Task,
+    *,
+    step_size: float | Float[Array, ""],
+    momentum: float | Float[Array, "..."],
+    decay: float | Float[Array, "..."] = 1.0,
+    steps: int | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Learn the supports one by one, with momentum.
+
+    $$M_i = \theta_i M_{i-1} + \eta \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
+    S_i = \alpha_i S_{i-1} + M_i$$
+
+    Before that, a log gate $g_i$ multiplies S and M by $e^{g_i}$. The coefficients `alpha` are
+    $\eta \beta_i (y_i - S_{i-1} \phi_i)$. Iterate t has learned from the first t supports that are
+    not masked.
+
+    Args:
+        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
+        task, prefix, strength: as in `icl_krr.solvers`, which also says what is raised.
+        step_size: step size $\eta$ > 0.
+        momentum: factor $\theta$ in [0, 1), or a vector $w$ [p] for $\theta_i = \langle w, x_i
+            \rangle$.
+        decay: factor $\alpha$ in (0, 1], or a vector [p]; default 1.
+        steps: number of supports to learn from, >= 1; default None: all n.
+        log_gate: as in `icl_krr.solvers`, or a matrix W [m, p] for a log gate $W x_i$ of each
+            feature.
+
+    Source: Behrouz, Zhong, Mirrokni, Titans: learning to memorize at test time, 2025, eq. 9, 10 and
+    13.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0], [1.0]], y=[2.0, 2.0, 2.0], x_query=[[1.0]])
+    >>> path = momentum_delta_rule(Linear(), task, step_size=0.5, momentum=0.5)
+    >>> path.along[-1].tolist()
+    [0.0, 1.0, 2.0, 2.5]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.obeys("momentum", momentum, ">= 0 and < 1")
+    checks.obeys("decay", decay, "> 0 and <= 1")
+    return follow(
+        kernel, task, rule, start, step_size, steps=steps, prefix=prefix, log_gate=log_gate,
+        strength=strength, own=(momentum, decay),
+    )  # fmt: skip
+
+
+def start(step_size, width, outputs):
+    return nothing(step_size, width, outputs) * 2
+
+
+def rule(step_size, states, token):
+    S, M = states
+    theta, decay = token.own
+    alpha = step_size * token.strength * error(states, token)
+    M = theta * token.gate[:, None] * M + outer(token.phi, alpha)
+    return (decay * S + M, M), alpha

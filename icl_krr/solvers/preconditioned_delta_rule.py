@@ -1,0 +1,82 @@
+"""The preconditioned delta rule: each feature has a step size of its own, from its curvature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..tasks import Task
+from .fast_weights import error, follow, nothing, outer
+from .results import CausalTrajectory
+
+
+@checks.suggesting
+def preconditioned_delta_rule(
+    kernel: Kernel,
+    task: Task,
+    *,
+    step_size: float | Float[Array, ""],
+    initial: float | Float[Array, " m"] = 1.0,
+    squash: float | Float[Array, ""] | None = None,
+    center: float | Float[Array, ""] = 0.0,
+    steps: int | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Learn the supports one by one, with the step of each feature divided by its curvature.
+
+    $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
+    S_i = e^{g_i} S_{i-1} + \eta \beta_i (y_i - e^{g_i} S_{i-1} \phi_i) (M_i \phi_i)^T$$
+
+    with $M_i = 1 / A_i$, or with `squash` s, $M_i = s^{-u_i / (1 + |u_i|)}$ and
+    $u_i = \log A_i - c$. Iterate t has learned from the first t supports that are not masked, and
+    $A_i$ has the squares of all supports up to i.
+
+    Args:
+        kernel, task, steps, prefix, log_gate, strength: as in `momentum_delta_rule`.
+        step_size: step size $\eta$ > 0.
+        initial: initial curvature $A_0$ > 0, a number or a vector [m]; default 1.
+        squash: base s > 1; default None: $M = 1 / A$.
+        center: center c, used with `squash`; default 0.
+
+    Source: Tumma, Loo, Rus, Preconditioned DeltaNet: curvature-aware sequence modeling for linear
+    recurrences, 2026.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
+    >>> path = preconditioned_delta_rule(Linear(), task, step_size=0.5)
+    >>> path.along[-1].round(4).tolist()
+    [0.0, 0.5, 0.75]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.positive("initial", initial)
+    if squash is not None:
+        checks.obeys("squash", squash, "> 1")
+    checks.scalar("center", center)
+    curvature = 1.0 if strength is None else strength  # also of supports that do not learn yet
+    return follow(
+        kernel, task, rule, start, (step_size, initial, squash, center), steps=steps,
+        prefix=prefix, log_gate=log_gate, strength=strength, own=(curvature,),
+    )  # fmt: skip
+
+
+def start(numbers, width, outputs):
+    return *nothing(numbers, width, outputs), jnp.broadcast_to(numbers[1], width)
+
+
+def rule(numbers, states, token):
+    step_size, _, squash, center = numbers
+    S, A = states
+    A = token.gate * A + token.own[0] * token.phi**2
+    if squash is None:
+        M = 1 / A
+    else:
+        u = jnp.log(A) - center
+        M = squash ** (-u / (1 + jnp.abs(u)))
+    alpha = step_size * token.strength * error(states, token)
+    return (S + outer(M * token.phi, alpha), A), alpha
