@@ -122,7 +122,7 @@ def causal_trajectory(task: Task, along: Array, *states: Array) -> CausalTraject
 
 def recurrent(task: Task, alpha: Array, along: Array) -> CausalTrajectory:
     """The result of a delta rule, from alpha [L + 1, n, r] and the predictions [L + 1, T, r]."""
-    status: Any = of_recurrence(task, along[-1])
+    status = of_recurrence(task, along[-1])
     alpha, along = like(task.y, alpha), like(task.y, along)
     return CausalTrajectory(along[:, task.num_supports :], along, alpha, status=status)
 
