@@ -11,6 +11,7 @@ from .arrays import concrete, each
 from .numbers import reals
 
 RULES: dict[str, Callable[[np.ndarray], Any]] = {
+    "> 0": lambda v: v > 0,
     ">= 0": lambda v: v >= 0,
     ">= 0 and < 1": lambda v: (v >= 0) & (v < 1),
     ">= 1": lambda v: v >= 1,

@@ -24,7 +24,7 @@ def momentum_delta_rule(
     kernel: Kernel,
     *,
     num_features: int,
-    step_size: float | Float[Array, ""],
+    step_size: float | Float[Array, "..."],
     momentum: float | Float[Array, "..."],
     decay: float | Float[Array, "..."] = 1.0,
     steps: int | None = None,
@@ -32,16 +32,16 @@ def momentum_delta_rule(
 ) -> Transformer:
     r"""Build a causal transformer that runs the delta rule with momentum, one support a step.
 
-    $$M_i = \theta_i M_{i-1} + \eta \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
-    S_i = \alpha_i S_{i-1} + M_i, \quad f_i = S_{i-1} \phi_i$$
+    $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
+    S_i = \alpha_i S_{i-1} + \eta_i M_i, \quad f_i = S_{i-1} \phi_i$$
 
     with features $\phi$ of the kernel. With the linear kernel, this is Momentum DeltaNet and linear
     Titans (a memory without LayerNorm) with the key $k_i = x_i$ and the value $v_i = y_i$. In the
-    code of Momentum DeltaNet, $\theta_i = e^{\mathrm{log\_mu}_i}$,
-    $\alpha_i = e^{\mathrm{log\_alpha}_i}$, $\eta \beta_i$ is eta times beta if one of them is
-    constant, the erased vector p is k, and M has the opposite sign. In Titans, $\theta_i$ is
-    $\eta_t$, $\alpha_i$ is $1 - \alpha_t$ and $\eta \beta_i$ is $\theta_t$. Both read after the
-    write, `prefix="inclusive"`, and scale queries by $1 / \sqrt{d}$, which the prediction has not.
+    code of Momentum DeltaNet, $\theta_i$ is exp(log_mu), $\alpha_i$ is exp(log_alpha), $\beta_i$ is
+    eta and $\eta_i$ is beta; the erased vector p is k, and M has the opposite sign. In
+    Titans, $\theta_i$ is $\eta_t$, $\alpha_i$ is $1 - \alpha_t$ and $\beta_i$ is $\theta_t$. Both
+    read after the write, `prefix="inclusive"`, and scale queries by $1 / \sqrt{d}$, which the
+    prediction is not.
 
     The error is that of $S_{i-1}$ before it decays. The `log_gate` $g_i$ of `CausalOptions` is
     another decay: before the token does anything else, both M and S are multiplied by $e^{g_i}$.
@@ -56,7 +56,8 @@ def momentum_delta_rule(
         kernel: kernel with a feature map, `Linear`, `Polynomial` or `Features`; for another kernel,
             give a feature map as `sketch`.
         num_features: as in `icl_krr.constructions`, which also says what is raised.
-        step_size: step size $\eta$ > 0; may be a traced scalar.
+        step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
+            May be traced.
         momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector $w$
             [p] for $\theta_i = \langle w, x_i \rangle$ > 0. May be traced; at 0, its derivative
             is 0.
@@ -76,7 +77,7 @@ def momentum_delta_rule(
     >>> ik.predict_along(model, task).tolist()
     [0.0, 1.0, 2.0, 2.5]
     """
-    checks.positive_scalar("step_size", step_size)
+    checks.obeys("step_size", step_size, "> 0")
     checks.obeys("momentum", momentum, ">= 0 and < 1")
     checks.obeys("decay", decay, "> 0 and <= 1")
     turns, m = feature_turns(kernel, num_features, steps, options)
@@ -86,12 +87,15 @@ def momentum_delta_rule(
     gate_of_M = gated(m, accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS))
     gate_of_S = gated(m, accumulate(m, "log_decay", "log decays before", log_decay, ()))
     heads = gate_of_M.width
-    inverse = m.state("inverse_decay", SUPPORTS, "1 / decay", width=1)
+    eta = of_supports(m, "step_size", step_size)
+    size = m.state("size", SUPPORTS, "step size / decay", width=1)
+    stepped = m.state("stepped", SUPPORTS, "step size x phi(x)", width=m.features.width)
     M = m.state("M", SUPPORTS, "momentum", width=phi.width)
     total = np.kron(np.eye(r, dtype=m.dtype), np.ones((phi.width // r, 1), m.dtype))
 
     def prepare() -> None:
-        m.divide(m.support, kept, to=inverse)
+        m.divide(eta, kept, to=size)
+        m.multiply(spread(eta, stepped.width), m.features, to=stepped)
 
     def predict() -> Read:
         new = m.scratch("new_M", SUPPORTS, "momentum", width=phi.width)
@@ -99,7 +103,7 @@ def momentum_delta_rule(
         m.head(here, spread(ahead, heads), phi, to=new, heads=heads, log_gate=gate_of_M)
         m.multiply(spread(ahead, phi.width), phi, to=new)
         f = m.scratch("f", SUPPORTS_AND_QUERIES, "S phi")
-        values = spread(m.per_output(inverse), heads)  # the decay of j does not count for M_j
+        values = spread(m.per_output(size), heads)  # the decay of j does not count for M_j
         out = None if heads == r else total
         m.emit(Heads(phi, new, (Write(values, out, f.slot),), heads, gate_of_S))
         m.add(new - M, to=M)
@@ -108,10 +112,9 @@ def momentum_delta_rule(
     def include(f: Read) -> None:
         new = m.layout.read("new_M", m.dtype)
         m.multiply(m.per_output(kept - m.support), f, to=turns.prediction)
-        m.multiply(phi, new, to=turns.prediction, out=total)
+        m.multiply(m.over_outputs(stepped), new, to=turns.prediction, out=total)
 
-    rate = xp.asarray(step_size, m.dtype) * turns.strength
-    return turns.learns(rate, predict, include, prepare=prepare)
+    return turns.learns(turns.strength, predict, include, prepare=prepare)
 
 
 def with_logs(m: Machine, name: str, value: Any) -> tuple[Read, Read]:

@@ -16,7 +16,7 @@ from ..losses import Loss
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from ..tasks.task import check_axes
-from .fast_weights import error, follow, nothing, outer
+from .fast_weights import error, follow, only_S, outer
 from .prefix import check_prefix, decays, in_units_of_y, tokens_of
 from .results import CausalTrajectory, recurrent
 
@@ -81,7 +81,7 @@ def learn(kernel, task, divisor, step_size, loss, steps, prefix, log_gate, stren
     """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
     if np.ndim(log_gate) == 2:
         return follow(
-            kernel, task, corrected, nothing, (step_size, loss, divisor), steps=steps,
+            kernel, task, corrected, only_S, (step_size, loss, divisor), steps=steps,
             prefix=prefix, log_gate=log_gate, strength=strength, any_size=loss is None,
         )  # fmt: skip
     check_axes(task)

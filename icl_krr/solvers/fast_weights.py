@@ -47,7 +47,7 @@ def follow(
     kernel: Kernel,
     task: Task,
     rule: Rule,
-    start: Callable[[Any, int, int], tuple],
+    start: Callable[[Any, int, int, Any], tuple],
     numbers: Any,
     *,
     steps: int | None,
@@ -62,7 +62,7 @@ def follow(
     Args:
         kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`.
         rule: the recurrence, a function of a module, because a program is compiled for it.
-        start: function (numbers, m, r) -> the states at the start; of a module, too.
+        start: function (numbers, m, r, dtype) -> the states at the start; of a module, too.
         numbers: what the rule needs to know, a pytree.
         steps: number of supports to learn from; None for all.
         own: numbers or vectors [p], of which each token has its own.
@@ -94,7 +94,7 @@ def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, number
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
     each = tuple(of_tokens(tokens.x, kept, value, 0.0)[:n] for value in own)
     numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), numbers)
-    states = start(numbers, phi.shape[1], tokens.y.shape[1])
+    states = start(numbers, phi.shape[1], tokens.y.shape[1], dtype)
 
     def learn(states, given):
         token, real = given
@@ -115,10 +115,14 @@ def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, number
     return jax.vmap(until)(number[None] <= jnp.arange(steps + 1)[:, None])
 
 
-def nothing(numbers: Any, width: int, outputs: int) -> tuple[jax.Array]:
+def nothing(width: int, outputs: int, dtype: Any) -> tuple[jax.Array]:
     """The state S = 0."""
-    dtype = jax.tree.leaves(numbers)[0].dtype
     return (jnp.zeros((width, outputs), dtype),)
+
+
+def only_S(numbers: Any, width: int, outputs: int, dtype: Any) -> tuple[jax.Array]:
+    """The start of a rule whose only state is S."""
+    return nothing(width, outputs, dtype)
 
 
 def error(states: tuple, token: Token) -> Float[Array, " r"]:

@@ -64,12 +64,12 @@ def kalman_delta_rule(
     )  # fmt: skip
 
 
-def diagonal(numbers, width, outputs):
-    return *nothing(numbers, width, outputs), jnp.ones(width, numbers[0].dtype)
+def diagonal(numbers, width, outputs, dtype):
+    return *nothing(width, outputs, dtype), jnp.ones(width, dtype)
 
 
-def isotropic(numbers, width, outputs):
-    return *nothing(numbers, width, outputs), jnp.ones(1, numbers[0].dtype)
+def isotropic(numbers, width, outputs, dtype):
+    return *nothing(width, outputs, dtype), jnp.ones(1, dtype)
 
 
 STARTS = {"diagonal": diagonal, "isotropic": isotropic}

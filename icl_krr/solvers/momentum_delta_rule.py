@@ -18,7 +18,7 @@ def momentum_delta_rule(
     kernel: Kernel,
     task: Task,
     *,
-    step_size: float | Float[Array, ""],
+    step_size: float | Float[Array, "..."],
     momentum: float | Float[Array, "..."],
     decay: float | Float[Array, "..."] = 1.0,
     steps: int | None = None,
@@ -28,17 +28,17 @@ def momentum_delta_rule(
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, with momentum.
 
-    $$M_i = \theta_i M_{i-1} + \eta \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
-    S_i = \alpha_i S_{i-1} + M_i$$
+    $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
+    S_i = \alpha_i S_{i-1} + \eta_i M_i$$
 
     Before that, a log gate $g_i$ multiplies S and M by $e^{g_i}$. The coefficients `alpha` are
-    $\eta \beta_i (y_i - S_{i-1} \phi_i)$. Iterate t has learned from the first t supports that are
-    not masked.
+    $\beta_i (y_i - S_{i-1} \phi_i)$. Iterate t has learned from the first t supports that are not
+    masked.
 
     Args:
         kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
         task, prefix, strength: as in `icl_krr.solvers`, which also says what is raised.
-        step_size: step size $\eta$ > 0.
+        step_size: step size $\eta$ > 0, or a vector [p].
         momentum: factor $\theta$ in [0, 1), or a vector $w$ [p] for $\theta_i = \langle w, x_i
             \rangle$.
         decay: factor $\alpha$ in (0, 1], or a vector [p]; default 1.
@@ -55,22 +55,23 @@ def momentum_delta_rule(
     >>> path.along[-1].tolist()
     [0.0, 1.0, 2.0, 2.5]
     """
-    checks.positive_scalar("step_size", step_size)
+    checks.obeys("step_size", step_size, "> 0")
     checks.obeys("momentum", momentum, ">= 0 and < 1")
     checks.obeys("decay", decay, "> 0 and <= 1")
+    own = (step_size, momentum, decay)
     return follow(
-        kernel, task, rule, start, step_size, steps=steps, prefix=prefix, log_gate=log_gate,
-        strength=strength, own=(momentum, decay),
+        kernel, task, rule, start, (), steps=steps, prefix=prefix, log_gate=log_gate,
+        strength=strength, own=own,
     )  # fmt: skip
 
 
-def start(step_size, width, outputs):
-    return nothing(step_size, width, outputs) * 2
+def start(numbers, width, outputs, dtype):
+    return nothing(width, outputs, dtype) * 2
 
 
-def rule(step_size, states, token):
+def rule(numbers, states, token):
     S, M = states
-    theta, decay = token.own
-    alpha = step_size * token.strength * error(states, token)
+    eta, theta, decay = token.own
+    alpha = token.strength * error(states, token)
     M = theta * token.gate[:, None] * M + outer(token.phi, alpha)
-    return (decay * S + M, M), alpha
+    return (decay * S + eta * M, M), alpha

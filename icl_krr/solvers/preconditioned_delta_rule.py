@@ -65,8 +65,8 @@ def preconditioned_delta_rule(
     )  # fmt: skip
 
 
-def start(numbers, width, outputs):
-    return *nothing(numbers, width, outputs), jnp.broadcast_to(numbers[1], width)
+def start(numbers, width, outputs, dtype):
+    return *nothing(width, outputs, dtype), jnp.broadcast_to(numbers[1], width)
 
 
 def rule(numbers, states, token):
