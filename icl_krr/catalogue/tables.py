@@ -15,6 +15,7 @@ KERNELS = {
             Kernel(name.lower(), f"icl_krr.kernels:{name}", "positive", bounded=True, usual=False)
             for name in ("Matern12", "Matern32", "Matern52")
         ),
+        Kernel("polynomial", "icl_krr.kernels:Polynomial", "featured", usual=False),
     )
 }
 
