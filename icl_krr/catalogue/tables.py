@@ -9,13 +9,13 @@ KERNELS = {
     row.name: row
     for row in (
         Kernel("linear", "icl_krr.kernels:Linear", "featured"),
+        Kernel("polynomial", "icl_krr.kernels:Polynomial", "featured", usual=False),
         Kernel("exponential", "icl_krr.kernels:Exponential", "positive"),
         Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive", ("rbf",), bounded=True),
         *(
             Kernel(name.lower(), f"icl_krr.kernels:{name}", "positive", bounded=True, usual=False)
             for name in ("Matern12", "Matern32", "Matern52")
         ),
-        Kernel("polynomial", "icl_krr.kernels:Polynomial", "featured", usual=False),
     )
 }
 
