@@ -88,7 +88,7 @@ def design() -> Figure:
     facts = {
         "solvers": len(SOLVERS),
         "kernels": len(KERNELS),
-        "kernel_names": fill(", ".join(KERNELS), 24),
+        "kernel_names": fill(", ".join(KERNELS), 32),
         "claims": len(claims()),
     }
     figure = Figure(figsize=(9.6, 6.5))

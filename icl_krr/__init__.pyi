@@ -26,6 +26,7 @@ from .kernels import (
     Matern32,
     Matern52,
     Mixture,
+    Polynomial,
 )
 from .posterior import Posterior, posterior
 from .probes import advise, check
@@ -70,6 +71,7 @@ __all__ = [
     "Matern52",
     "Mixture",
     "Nystrom",
+    "Polynomial",
     "Posterior",
     "Predictive",
     "ReLU",

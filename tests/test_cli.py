@@ -209,7 +209,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--lengthscale", "-2"], "lengthscale must be > 0, got -2.0"),
         (
             ["--kernel", "exponential", "--solver", "newton-schulz"],
-            "kernel must be 'linear' for solver 'newton_schulz', got 'exponential'",
+            "kernel must be 'linear' or 'polynomial' for solver 'newton_schulz', got 'exponential'",
         ),
         (
             ["--kernel", "linear", "--solver", "richardson"],

@@ -23,7 +23,9 @@ LINES = {
     "experiments": 13500,  # a bandwidth for each feature, by gradient of the evidence; importances
     "export": 928,
     FILES: 2900,  # an unknown keyword is told with the one that is meant; a flag for right numbers
-    "kernels": 1650,  # Matern kernels: exact, with derivatives, and as sums of Gaussian heads
+    # Matern kernels: exact, with derivatives, and as sums of Gaussian heads; polynomial kernels of
+    # power attention, and their exact features as products of gated units
+    "kernels": 1850,
     "plots": 814,
     "probes": 7059,  # solvers in streams: their steps, decoded from each layer, and used or not
     "report": 1351,

@@ -236,7 +236,7 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
             lambda: ik.constructions.conjugate_gradient(
                 ik.Gaussian(), num_features=2, ridge=0.1, steps=1, attention="linear"
             ),
-            r"kernel must be Linear\(\) or Features\(...\) to be applied by linear attention",
+            r"Polynomial\(\) or Features\(...\) to be applied by linear attention",
         ),
         (
             lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),

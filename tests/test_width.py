@@ -345,18 +345,6 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
             "another LogBilinear to be computed at landmarks",
         ),
         (
-            lambda: ik.constructions.gradient_descent_plus_plus(
-                ik.Linear(),
-                num_features=3,
-                steps=1,
-                step_size=0.1,
-                curvature=0.1,
-                sketch=MAPS["positive"](KEY, EXPONENTIAL, 4),
-            ),
-            ValueError,
-            r"sketch must be a matrix \[p, m\]",
-        ),
-        (
             lambda: ik.Mixture((), weights=jnp.ones(0)),
             TypeError,
             "kernels must be a tuple of at least one",

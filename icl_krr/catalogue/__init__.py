@@ -60,7 +60,7 @@ returns two coefficients. Samplers, sketches, solvers and constructions then acc
 
 The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the kernel to the choices
 of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the rows of the
-Matern kernels, it is tried only if a user names it.
+Matern and polynomial kernels, it is tried only if a user names it.
 """
 
 from __future__ import annotations

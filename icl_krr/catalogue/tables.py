@@ -9,6 +9,7 @@ KERNELS = {
     row.name: row
     for row in (
         Kernel("linear", "icl_krr.kernels:Linear", "featured"),
+        Kernel("polynomial", "icl_krr.kernels:Polynomial", "featured", usual=False),
         Kernel("exponential", "icl_krr.kernels:Exponential", "positive"),
         Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive", ("rbf",), bounded=True),
         *(

@@ -70,7 +70,7 @@ def bayesian_average(
 
     Args:
         num_features: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: kernel with a feature map, `Linear` or `Features`, or G of them; for bandwidths,
+        kernel: kernel with a feature map, such as `Linear`, or G of them; for bandwidths,
             random or Nystrom features of kernels with these bandwidths, as `icl_krr.Features(map)`.
             If the numbers of features differ, the smaller groups are filled with zeros.
         ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced. In

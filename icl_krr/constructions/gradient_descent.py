@@ -125,7 +125,7 @@ def gradient_descent_plus_plus(
 
     Args:
         num_features, steps, options: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: linear kernel; GD++ works on its features.
+        kernel: kernel with a feature map, such as `Linear`; GD++ changes the features.
         step_size: step size $\eta$ > 0; may be a traced scalar.
         curvature: strength $c$ >= 0 of the update of the features; may be a traced scalar.
 
@@ -141,16 +141,11 @@ def gradient_descent_plus_plus(
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)
     m = linear_machine(kernel, num_features, **options)
-    if not m.layer.is_read:
-        raise ValueError(
-            "sketch must be a matrix [p, m] for gradient_descent_plus_plus, which updates the "
-            f"features in every step, got a feature map with {m.layer.function!r} units"
-        )
     at = SUPPORTS_AND_QUERIES
     r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)
-    features = m.state(
-        "features", at, "preconditioned x", starts_as=m.features, width=m.features.width
-    )
+    features = m.features
+    if m.layer.is_read:
+        features = m.state("features", at, "preconditioned x", m.features, m.features.width)
     prediction = m.state("prediction", at, "f")
 
     def step() -> None:

@@ -44,7 +44,8 @@ def newton_schulz(
 
     Args:
         num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`.
-        kernel: `Linear` or `Features`. For `Features`, $\phi(x)$ replaces x in the formulas.
+        kernel: kernel with a feature map $\phi$, such as `Linear`; $\phi(x)$ replaces x in the
+            formulas.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
     learn to achieve second-order convergence rates for in-context linear regression, 2024.

@@ -1,4 +1,4 @@
-"""Kernels: linear, exponential (softmax), Gaussian, Matern, of features, and mixtures.
+"""Kernels: linear, polynomial, exponential (softmax), Gaussian, Matern, of features, mixtures.
 
 A kernel object computes the values and derivatives of the kernel. It also provides its bandwidth,
 the kernel of sketched inputs, and the softmax attention patterns or features that a transformer
@@ -24,6 +24,8 @@ from .linear import Features, Linear
 from .log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
 from .matern import Matern, Matern12, Matern32, Matern52
 from .mixture import Mixture, check_pairs as check_pairs
+from .monomials import halves as halves, monomials as monomials, num_monomials as num_monomials
+from .polynomial import Polynomial
 from .weighted import Weighted, weighted as weighted, weighted_family as weighted_family
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Matern52",
     "Mixture",
     "Pattern",
+    "Polynomial",
     "PositiveKernel",
     "Weighted",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..constants import xp
 from ..readable import readable
+from .monomials import num_monomials
 
 
 @readable
@@ -67,6 +69,8 @@ class FeatureLayer(NamedTuple):
         mix: matrix $B$ [h, m]; default None, the identity.
         tilt: vector $t$ [p], only with `frequencies`; default None, zero.
         scale: scalar $s$, not with "identity"; default None, 1.
+        degree: with "identity", $g$ gives all products of so many channels, each times the root of
+            its multinomial coefficient, as in `Polynomial`; default 1: the channels themselves.
 
     >>> FeatureLayer(projection=None).is_read
     True
@@ -80,13 +84,31 @@ class FeatureLayer(NamedTuple):
     mix: Any = None
     tilt: Any = None
     scale: Any = None
+    degree: int = 1
 
     @property
     def is_read(self) -> bool:
         """Whether the features are $Ux$, which a transformer computes without an MLP layer."""
-        return self.frequencies is None
+        return self.frequencies is None and self.degree == 1
 
-    @property
-    def width(self) -> int:
-        """The number m of features of a layer with `frequencies` or `mix`."""
-        return len(self.frequencies) if self.mix is None else self.mix.shape[1]
+    def times(self, matrix: Any) -> FeatureLayer:
+        """The layer whose features are multiplied by a matrix.
+
+        Args:
+            matrix: matrix [m, number of new features].
+        """
+        return self._replace(mix=matrix if self.mix is None else xp.matmul(self.mix, matrix))
+
+    def width(self, channels: int) -> int:
+        """The number m of features.
+
+        Args:
+            channels: number d of channels of $Ux$.
+
+        Raises:
+            MemoryError: the weights of so many products do not fit into memory.
+        """
+        if self.mix is not None:
+            return self.mix.shape[1]
+        hidden = channels if self.frequencies is None else len(self.frequencies)
+        return num_monomials(hidden, self.degree)

@@ -150,8 +150,8 @@ class Kernel(ABC):
                 $P^T x$.
         """
         raise ValueError(
-            "kernel must be Linear, Exponential, Gaussian, Matern, a Mixture or a LogBilinear to "
-            f"be sketched by a matrix, got {self!r}"
+            "kernel must be Linear, Polynomial, Exponential, Gaussian, Matern, a Mixture or a "
+            f"LogBilinear to be sketched by a matrix, got {self!r}"
         )
 
     @property
@@ -194,8 +194,8 @@ class Kernel(ABC):
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
         r"""The feature map $\phi$ with $k(x, z) = \phi(x)^T \phi(z)$, from [n, p] to [n, m]."""
         raise TypeError(
-            "kernel must be Linear() or Features(...) because only their features are known, "
-            f"got {self!r}"
+            "kernel must be Linear(), Polynomial() or Features(...) because only their features "
+            f"are known, got {self!r}"
         )
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
@@ -205,8 +205,8 @@ class Kernel(ABC):
             dtype: floating dtype of the weights.
         """
         raise ValueError(
-            "kernel must be Linear() or Features(...) to be applied by linear attention, "
-            f"got {self!r}; use softmax attention, if the solver runs on it, or "
+            "kernel must be Linear(), Polynomial() or Features(...) to be applied by linear "
+            f"attention, got {self!r}; use softmax attention, if the solver runs on it, or "
             "sketch=icl_krr.sketches.nystrom_features(kernel, x, width=16)"
         )
 
@@ -217,8 +217,8 @@ class Kernel(ABC):
             landmarks: landmarks $z_j$, [l, p].
         """
         raise ValueError(
-            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to be computed at "
-            f"landmarks by an MLP, got {self!r}"
+            "kernel must be Linear, Polynomial, Exponential, Gaussian or another LogBilinear to be "
+            f"computed at landmarks by an MLP, got {self!r}"
         )
 
     def derivative_in_x(
@@ -230,8 +230,8 @@ class Kernel(ABC):
             x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
-            "kernel must be Linear, Exponential, Gaussian, Matern or another LogBilinear to have a "
-            f"derivative in x, got {self!r}"
+            "kernel must be Linear, Polynomial, Exponential, Gaussian, Matern or another "
+            f"LogBilinear to have a derivative in x, got {self!r}"
         )
 
     def derivative_in_projection(
@@ -245,8 +245,8 @@ class Kernel(ABC):
             x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
-            "kernel must be Linear, Exponential, Gaussian, Matern or another LogBilinear to have a "
-            f"derivative in its projection, got {self!r}"
+            "kernel must be Linear, Polynomial, Exponential, Gaussian, Matern or another "
+            f"LogBilinear to have a derivative in its projection, got {self!r}"
         )
 
     def derivative_in_bandwidth(

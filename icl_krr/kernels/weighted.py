@@ -95,8 +95,7 @@ class Weighted(Kernel):
         """The layer of the kernel $k$, with the factors of points and landmarks."""
         layer = self._with_factors(self.kernel.seen_from(landmarks[:, :-1]))
         if layer.function == "identity":
-            factors = xp.exp(landmarks[:, -1:])
-            return layer._replace(frequencies=factors * layer.frequencies)
+            return layer.times(xp.diag(xp.exp(landmarks[:, -1])))
         offsets = 0 if layer.offsets is None else layer.offsets
         return layer._replace(offsets=offsets + landmarks[:, -1])
 

@@ -59,7 +59,7 @@ class NystromFeatures:
             dtype: floating-point dtype of the weights of the layer.
         """
         seen = self.kernel.seen_from(xp.asarray(self.landmarks, dtype))
-        return seen._replace(mix=xp.asarray(self.mix, dtype))
+        return seen.times(xp.asarray(self.mix, dtype))
 
 
 def nystrom_features(

@@ -130,7 +130,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
     $U = I$ and d = p.
 
     Args:
-        kernel: `Linear`, `Exponential`, `Gaussian`, a Matern kernel or another `LogBilinear`.
+        kernel: `Linear`, `Polynomial`, `Exponential`, `Gaussian`, Matern or another `LogBilinear`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     >>> from icl_krr import Linear
@@ -150,7 +150,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     A prediction does not depend on the other queries.
 
     Args:
-        kernel: `Linear`, `Exponential`, `Gaussian`, a Matern kernel or another `LogBilinear`.
+        kernel: `Linear`, `Polynomial`, `Exponential`, `Gaussian`, Matern or another `LogBilinear`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     >>> from icl_krr import Linear
@@ -172,7 +172,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
     of $A$. The diagonal entry of $A$ changes through both arguments of the kernel.
 
     Args:
-        kernel: `Linear`, `Exponential`, `Gaussian`, a Matern kernel or another `LogBilinear`.
+        kernel: `Linear`, `Polynomial`, `Exponential`, `Gaussian`, Matern or another `LogBilinear`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     >>> from icl_krr import Linear

@@ -38,7 +38,7 @@ def gradient_descent_plus_plus(
 
     Args:
         task, steps: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: kernel with known features, `Linear` or `Features`.
+        kernel: kernel with known features, `Linear`, `Polynomial` or `Features`.
         step_size: step size $\eta$ > 0 of gradient descent.
         curvature: step size $c$ >= 0 of the transformation of the features; 0 is plain gradient
             descent.

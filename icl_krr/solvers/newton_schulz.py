@@ -51,7 +51,7 @@ def newton_schulz(
 
     Args:
         task, ridge, steps, spectrum: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: kernel with known features, `Linear` or `Features`.
+        kernel: kernel with known features, `Linear`, `Polynomial` or `Features`.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 

@@ -41,7 +41,7 @@ def prefix_conjugate_gradient(
     Args:
         task, ridge, prefix, log_gate, strength: as in `icl_krr.solvers`,
             which also says what is raised.
-        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
+        kernel: kernel with a feature map $\phi$ of m features, such as `Linear`.
         steps: number of steps, >= 1; m steps are exact without rounding.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
 

@@ -43,7 +43,7 @@ class GroupAverage(PosteriorSums):
         Machine.__init__(self, kernel, "linear", *options)  # not the features of one kernel
         self.ridges = xp.asarray(ridges, self.dtype)
         self.layers = [self.with_matrices(k.feature_layer(self.dtype)) for k in kernels]
-        self.width = max(layer.width for layer in self.layers)
+        self.width = max(layer.mix.shape[1] for layer in self.layers)
         total = self.width * self.systems
         about = "phi(x) / sqrt(ridge) of every kernel"
         self.features = self.state("features", SUPPORTS_AND_QUERIES, about, width=total)
@@ -54,14 +54,15 @@ class GroupAverage(PosteriorSums):
 
     def with_matrices(self, layer: FeatureLayer) -> FeatureLayer:
         """The layer with a matrix of frequencies and one that mixes the hidden units."""
-        eye = np.eye(self.projected(layer).width, dtype=self.dtype)
+        channels = self.projected(layer).width
+        eye, every = (np.eye(k, dtype=self.dtype) for k in (channels, layer.width(channels)))
         frequencies = eye if layer.frequencies is None else layer.frequencies
-        mix = np.eye(len(frequencies), dtype=self.dtype) if layer.mix is None else layer.mix
+        mix = every if layer.mix is None else layer.mix
         return layer._replace(frequencies=frequencies, mix=mix)
 
     def compute_features(self) -> None:
         for group, layer in enumerate(self.layers):
-            place = one_hot(group * self.width, layer.width, self.features.width, self.dtype)
+            place = one_hot(group * self.width, layer.mix.shape[1], self.features.width, self.dtype)
             place = place / xp.sqrt(self.ridges[group])
             fill(self, layer._replace(mix=xp.matmul(layer.mix, place)), self.features)
 

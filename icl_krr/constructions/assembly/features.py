@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...constants import xp
-from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern
+from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern, halves, monomials, num_monomials
 from ...residual import Read
 from ...residual.reads import one_hot
 from .arithmetic import repeat
@@ -17,6 +17,9 @@ from .slots import SUPPORTS_AND_QUERIES
 
 def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     """Add phi(x) = s B^T e^(<t, x> - damping |Ux|^2) g(W U x + b) to a slot, see `FeatureLayer`."""
+    if layer.degree > 1:
+        fill_products(m, layer, to)
+        return
     x, here = m.projected(layer), m.inside(SUPPORTS_AND_QUERIES)
     here, count = here if layer.scale is None else layer.scale * here, len(layer.frequencies)
     if layer.function == "identity" and layer.tilt is None:
@@ -38,6 +41,33 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.offsets is not None:
         angles = angles + m.one @ layer.offsets[None]
     m.activate(layer.function, angles, repeat(size, count), to, layer.mix)
+
+
+def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
+    """Add all products of `degree` channels to a slot, each a product of two of half the degree."""
+    x = m.projected(layer)
+    if layer.frequencies is not None:
+        x = x @ layer.frequencies.T
+    if layer.tilt is not None:
+        share, bare = (1 / layer.degree) * tilted(m, layer), x
+        x = m.scratch("tilted_x", SUPPORTS_AND_QUERIES, "x times a root of its factor", x.width)
+        m.activate("exp", repeat(share, x.width), bare, x)
+    known = {1: x}
+
+    def power(degree: int) -> Read:
+        if degree not in known:
+            width, about = num_monomials(x.width, degree), f"products of {degree} channels"
+            known[degree] = m.scratch(f"degree_{degree}", SUPPORTS_AND_QUERIES, about, width)
+            multiply(degree, known[degree])
+        return known[degree]
+
+    def multiply(degree: int, to: Read, roots: Any = 1, out: Any = None) -> None:
+        first, other = (copies.astype(m.dtype) for copies in halves(x.width, degree))
+        half = degree // 2
+        m.multiply(power(half) @ first, power(degree - half) @ (other * roots), to, out)
+
+    _, roots = monomials(x.width, layer.degree)
+    multiply(layer.degree, to, roots.astype(m.dtype), layer.mix)
 
 
 def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int) -> None:

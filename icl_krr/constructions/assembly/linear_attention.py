@@ -36,7 +36,7 @@ class LinearAttention(Machine):
         super().__init__(kernel, "linear", *options)
         self.layer = kernel.feature_layer(self.dtype)
         if not self.layer.is_read:
-            width = self.layer.width
+            width = self.layer.width(self.projected(self.layer).width)
             self.slot = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)
 
     @cached_property

@@ -64,10 +64,10 @@ class Options(TypedDict, total=False):
             outputs in parallel, and each output has its own scalars, such as step sizes of
             conjugate gradient.
         attention: "linear", "softmax", or a `Softmax` with settings. Linear attention applies
-            `Linear` and `Features`. Softmax attention applies `Exponential`, `Gaussian`, a
-            `Mixture` and any other `LogBilinear`, a Matern kernel up to a stated error
-            (`icl_krr.kernels.Matern`), and with `Softmax(epsilon=...)` also `Linear`.
-            Default None: "linear" for `Linear`, `Features` and a sketch that is a feature map,
+            `Linear`, `Polynomial` and `Features`. Softmax attention applies `Exponential`,
+            `Gaussian`, a `Mixture` and any other `LogBilinear`, a Matern kernel up to a stated
+            error (`icl_krr.kernels.Matern`), and with `Softmax(epsilon=...)` also `Linear`.
+            Default None: "linear" for kernels that it applies and a sketch that is a feature map,
             "softmax" for other kernels.
         arithmetic: how MLPs multiply and divide. "exact" (default) uses gated units without error.
             A `ReLU` uses piecewise-linear tables in a plain ReLU MLP, with a bounded error. Any

@@ -174,7 +174,7 @@ def prefix_sums(
     - `fit_of` computes the predictions $\phi_i^T v_i$ of coefficients v.
 
     Args:
-        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
+        kernel: kernel with a feature map, such as `Linear`; for another kernel, give a
             feature map as `sketch`.
         num_features: number of features p of a point x, >= 1.
         ridge: ridge of the regression, for `icl_krr.check`.

@@ -81,7 +81,7 @@ def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
         expected=expected if line == "best" else None,
         d_eff=theory.effective_dimension(sigma, ridge),
         tail=theory.sketch_error_tail(sigma, value) / jnp.sum(sigma),
-        smoother=None if linear else kernel,
+        smoother=None if kernel.featured else kernel,
     )
 
 

@@ -1,0 +1,161 @@
+"""The polynomial kernel of power attention: its features, and constructions that compute them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import dense, draw, kernel_matrix, numpy, often, relative
+
+import icl_krr as ik
+from icl_krr.catalogue import SOLVERS, load, taken
+from icl_krr.experiments.shared.build import build_model, keywords
+from icl_krr.kernels import weighted
+
+X, Z = np.random.default_rng(0).normal(size=(2, 6, 3))
+U = np.random.default_rng(1).normal(size=(2, 3))
+MASK = np.arange(9) % 4 != 1
+RUNS = ("conjugate_gradient", "delta_rule", "gradient_descent_plus_plus", "prefix_posterior")
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_features_have_the_values_of_the_kernel(degree, x64):
+    kernel = ik.Polynomial(degree, projection=U)
+    values = (X @ U.T @ (Z @ U.T).T) ** degree
+    phi, psi = map(np.asarray, map(kernel.feature_map, (X, Z)))
+    assert phi.shape[1] == degree + 1
+    assert relative(phi @ psi.T, values) < 1e-13
+    assert relative(kernel_matrix(kernel, X, Z), values) < 1e-13
+    assert relative(kernel_matrix(ik.sketched(ik.Polynomial(degree), U.T), X, Z), values) < 1e-13
+    assert relative(kernel.diagonal(X), np.sum(phi**2, axis=1)) < 1e-13
+
+
+def test_derivatives_are_right_also_at_0(x64):
+    @jax.jit
+    def both(x, U):
+        kernel, value = ik.Polynomial(3, U), lambda x, U: ik.Polynomial(3, U)(x, Z)
+        by_hand = kernel.derivative_in_x(x, Z), kernel.derivative_in_projection(x, Z)
+        return by_hand, jax.jacobian(value, argnums=(0, 1))(x, U)
+
+    by_hand, (in_x, in_U) = numpy(both(np.concatenate([X, np.zeros((1, 3))]), U))
+    assert relative(by_hand[0], np.einsum("nmnp->nmp", in_x)) < 1e-12
+    assert relative(by_hand[1], in_U) < 1e-12
+
+
+@often("solver", RUNS, [name for name in SOLVERS if "polynomial" in taken(name)])
+def test_constructions_equal_their_oracles(solver, x64):
+    """With masked supports and three outputs."""
+    row, task = SOLVERS[solver], draw(3, 3, 9, r=3).replace(mask=MASK)
+    kernel, steps = ik.Polynomial(3, U / 3), 9 if row.sequential else 3
+    needs = keywords(row, kernel, task, 0.5, steps)
+    model = build_model(solver, kernel, task, 0.5, steps)
+    path = load(row.oracle)(kernel, task, **needs)
+    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-11
+    if solver == "conjugate_gradient":
+        assert relative(ik.predict(dense(model), task), path.prediction[-1]) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("degree", "mlps"), [(1, 0), (2, 1), (3, 2), (4, 2), pytest.param(7, 3, marks=pytest.mark.slow)]
+)
+def test_the_first_mlps_compute_the_features(degree, mlps, x64):
+    """And sketches, factors of points and bandwidths of an average act before them."""
+    task = draw(3, 3, 9)
+    options = {"num_features": 3, "ridge": 0.5, "steps": 1}
+    kernel = ik.Polynomial(degree)
+    model = ik.constructions.gradient_descent(kernel, step_size=0.1, sketch=U.T, **options)
+    path = ik.solvers.gradient_descent(
+        ik.sketched(kernel, U.T), task, ridge=0.5, steps=1, step_size=0.1
+    )
+    assert len(model.weights.prologue) == mlps
+    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-12
+    both = weighted(kernel, 2)
+    model = ik.constructions.gradient_descent(both, step_size=0.01, **options)
+    path = ik.solvers.gradient_descent(both, task, ridge=0.5, steps=1, step_size=0.01)
+    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-12
+
+
+def test_landmarks_see_it(x64):
+    """With weights, too; as many landmarks as features leave nothing out."""
+    task, kernel = draw(4, 2, 9), ik.Polynomial(3)
+    options = {"num_features": 2, "ridge": 0.5, "steps": 1, "step_size": 0.01}
+    for one, points in ((kernel, task), (weighted(ik.Polynomial(3), 1), task)):
+        phi = ik.sketches.nystrom_features(one, points.x[:4], width=3)
+        model = ik.constructions.gradient_descent(one, sketch=phi, **options)
+        path = ik.solvers.gradient_descent(
+            ik.sketched(one, phi), points, ridge=0.5, steps=1, step_size=0.01
+        )
+        assert relative(ik.predict(model, points), path.prediction[-1]) < 1e-11
+
+
+def monomials(x):
+    """All products of two features, and the roots of how often each of them is in the square."""
+    i, j = np.triu_indices(x.shape[1])
+    return x[:, i] * x[:, j] * np.where(i == j, 1, np.sqrt(2))
+
+
+def test_each_token_solves_the_ridge_regression_on_its_monomials(x64):
+    task, kernel = draw(4, 2, 9), ik.Polynomial(2)
+    model = ik.constructions.prefix_conjugate_gradient(kernel, num_features=2, ridge=0.5, steps=6)
+    phi = monomials(task.x)
+    for i, prediction in enumerate(ik.predict_along(model, task)[: len(phi)]):
+        past = phi[:i]
+        w = np.linalg.solve(past.T @ past + 0.5 * np.eye(3), past.T @ task.y[:i])
+        assert abs(prediction - phi[i] @ w) < 1e-11 * np.max(np.abs(task.y)), i
+
+
+def test_averages_over_degrees(x64):
+    """The kernels have features of different numbers."""
+    task, kernels = draw(5, 2, 9), tuple(map(ik.Polynomial, (1, 2, 4)))
+    options = {"ridges": np.array([0.3, 0.5, 2.0]), "steps": 5}
+    model = ik.constructions.bayesian_average(kernels, num_features=2, **options)
+    path = ik.solvers.bayesian_average(kernels, task, **options)
+    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-10
+
+
+def test_power_attention_is_one_step_of_a_causal_machine(x64):
+    """With queries that are not keys, as supports of strength 0, and with gates of tokens."""
+    q, k, v = np.random.default_rng(2).normal(size=(3, 5, 2))
+    gates = -np.random.default_rng(3).random(5)
+    keys, reads = (np.column_stack([a, g, s]) for a, g, s in
+                   ((k, gates, np.ones(5)), (q, 0 * gates, 0 * gates)))  # fmt: skip
+    x = np.stack([keys, reads], axis=1).reshape(10, 4)
+    task = ik.Task(x=x, y=np.repeat(v, 2, axis=0), x_query=x[:1])
+    m = ik.constructions.prefix_sums(
+        ik.Polynomial(2, projection=np.eye(2, 4)), num_features=4, num_outputs=2, ridge=1.0,
+        prefix="inclusive", log_gate=np.eye(4)[2], strength=np.eye(4)[3],
+    )  # fmt: skip
+    output = m.state("output", ("support", "query"), "sum_j e^(G_i - G_j) <q_i, k_j>^2 v_j")
+    sums = m.vector("sums", "sum_j e^(G_i - G_j) phi_j v_j", starts_as=m.right)
+    model = m.transformer(lambda: m.add_fit(sums, None, to=output), steps=1, readout=output)
+    total = np.cumsum(gates)
+    weights = np.tril(np.exp(total[:, None] - total)) * (q @ k.T) ** 2
+    assert relative(ik.predict_along(model, task)[1:10:2], weights @ v) < 1e-12
+
+
+def test_gradients_pass_through_the_features(x64):
+    task = draw(6, 3, 9)
+
+    def loss(U, run):
+        return jnp.sum(run(ik.Polynomial(4, U), task) ** 2)
+
+    def construction(kernel, task):
+        options = {"num_features": 3, "ridge": 0.5, "steps": 3}
+        return ik.predict(ik.constructions.conjugate_gradient(kernel, **options), task)
+
+    def solver(kernel, task):
+        return ik.solvers.conjugate_gradient(kernel, task, ridge=0.5, steps=3).prediction[-1]
+
+    ours, theirs = (jax.jit(jax.grad(loss), static_argnums=1)(U / 3, run)
+                    for run in (construction, solver))  # fmt: skip
+    assert relative(ours, theirs) < 1e-8
+
+
+def test_what_overflows_is_reported():
+    """In float32, where <x, z>^4 is infinite for x of size 1e10."""
+    task = jax.tree.map(np.float32, draw(7, 2, 9))
+    task = task.replace(x=task.x * np.float32(1e10), x_query=task.x_query * np.float32(1e10))
+    kernel = ik.Polynomial(4)
+    model = ik.constructions.conjugate_gradient(kernel, num_features=2, ridge=0.5, steps=3)
+    for status in (ik.check(model, task), ik.solvers.exact(kernel, task, ridge=0.5).status):
+        assert not status.ok
+        assert "the kernel overflows float32: scale x down" in status.advice()
