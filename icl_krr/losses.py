@@ -41,7 +41,8 @@ class Loss(ABC):
 class Huber(Loss):
     r"""The Huber loss: $\ell'(e) = e$ for $|e| \leq \delta$, else $\pm \delta$.
 
-    Two ReLU units for each output cut the error: $e - \max(e - \delta, 0) + \max(-e - \delta, 0)$.
+    Two ReLU units and a reciprocal for each output cut the error without cancellation, as
+    $e \delta / (\delta + \max(e - \delta, 0) + \max(-e - \delta, 0))$.
 
     Args:
         threshold: $\delta$ > 0, in units of y; may be traced.
@@ -64,15 +65,18 @@ class Huber(Loss):
 
     def derivative(self, error: jax.Array) -> jax.Array:
         threshold = jnp.asarray(self.threshold, error.dtype)
-        return error - jnp.maximum(error - threshold, 0) + jnp.maximum(-error - threshold, 0)
+        return jnp.clip(error, -threshold, threshold)
 
     def record(self, m: Any, error: Any) -> Any:
         here = m.per_output(m.support)
         edge = xp.asarray(self.threshold, m.dtype) * here
-        cut = m.multiply(error, here, to="cut_error")
-        m.activate("relu", error - edge, -here, to=cut)
-        m.activate("relu", -error - edge, here, to=cut)
-        return cut
+        size = m.scratch("size_of_error", ("support",), "the larger of |e| and the threshold")
+        with m.together():
+            m.add(edge, to=size)
+            m.activate("relu", error - edge, here, to=size)
+            m.activate("relu", -error - edge, here, to=size)
+        above = m.multiply(error, edge, to="error_times_threshold")
+        return m.divide(above, size, to="cut_error")
 
 
 @checked

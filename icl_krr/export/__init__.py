@@ -15,6 +15,9 @@ tested on a transformer whose algorithm is known. The docstring of `to_t5` has a
 `from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face, with the read-in and read-out of
 Garg et al. (2022), so that caches, hooks and probes work on a model that was trained elsewhere.
 
+`from_linear_attention` reads the inputs of a recurrent layer (DeltaNet, KDA, Mesa and others) as a
+task, so that a construction can be compared with the layer, token by token.
+
 Constructions have no other standard architecture. LLaMA would be possible: its inputs can turn off
 the causal mask and the rotary positions, and SwiGLU multiplies exactly. In BERT and ViT, LayerNorm
 subtracts the mean. Every channel would therefore need a second channel with the opposite sign, and
@@ -23,7 +26,17 @@ on later supports.
 """
 
 from .gpt2 import from_gpt2
+from .linear_attention import LayerInputs, from_linear_attention
 from .native import load, save
 from .t5 import T5, open_t5, to_t5
 
-__all__ = ["T5", "from_gpt2", "load", "open_t5", "save", "to_t5"]
+__all__ = [
+    "T5",
+    "LayerInputs",
+    "from_gpt2",
+    "from_linear_attention",
+    "load",
+    "open_t5",
+    "save",
+    "to_t5",
+]

@@ -113,11 +113,11 @@ class CausalTrajectory(Result):
     status: Status | None = None
 
 
-def causal_trajectory(task: Task, along: Array, *states: Array) -> CausalTrajectory:
+def causal_trajectory(task: Task, along: Array, w: Array, r: Array, d: Array) -> CausalTrajectory:
     """The result from the predictions [L + 1, T, r] and from w, r, d [L + 1, T, m, r]."""
     along = like(task.y, along)
-    flat = [jnp.swapaxes(v, 2, 3).reshape(*v.shape[:2], -1) for v in states]
-    return CausalTrajectory(along[:, task.num_supports :], along, None, *flat)
+    w, r, d = (jnp.swapaxes(v, 2, 3).reshape(*v.shape[:2], -1) for v in (w, r, d))
+    return CausalTrajectory(along[:, task.num_supports :], along, None, w, r, d)
 
 
 def recurrent(task: Task, alpha: Array, along: Array) -> CausalTrajectory:

@@ -1,0 +1,183 @@
+"""Sequences of linear attention layers as tasks, for a comparison with solvers as weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Linear
+from ..readable import readable
+from ..tasks import Task
+from ..tasks.conversion import as_numpy
+
+AT_READS = {"momentum": 1.0, "decay": 1.0}
+"""Numbers of a token that reads and does not write, so that it leaves all states as they are; 0 for
+names that are not here."""
+
+
+@readable
+@dataclass(frozen=True, eq=False)
+class LayerInputs:
+    r"""The inputs of one head of a layer, as a task and as keywords of causal constructions.
+
+    `from_linear_attention` makes it. A support of the task carries its key, its write strength, its
+    log gate and the further numbers side by side in x.
+
+    Args:
+        task: task with the keys as supports and the values as outputs; the only query is the last
+            one of the layer.
+        keywords: keywords that every causal construction of these inputs takes: kernel,
+            num_features, num_outputs, prefix, and strength, log_gate and the names of further
+            numbers, as far as the tokens have them.
+        reads: number of the support at which the layer reads for each token [T].
+        scale: factor of the outputs.
+    """
+
+    task: Task
+    keywords: dict[str, Any]
+    reads: np.ndarray
+    scale: float
+
+    def outputs(self, along: Float[Array, "n V"]) -> np.ndarray:
+        """Take the outputs of the layer from predictions along the supports.
+
+        Args:
+            along: what `icl_krr.predict_along` returns, or `along[-1]` of an oracle.
+
+        Returns:
+            The outputs o [T, V], in the dtype of `along`.
+        """
+        return self.scale * np.asarray(along)[self.reads]
+
+
+def from_linear_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    beta: Any = None,
+    g: Any = None,
+    *,
+    scale: float | None = None,
+    **numbers: Any,
+) -> LayerInputs:
+    r"""Read the inputs of one head of a recurrent layer, after its normalisations and activations.
+
+    The arrays are those that the plain recurrent forms of DeltaNet, Gated DeltaNet, KDA, Momentum
+    DeltaNet, Kalman Delta Networks and Mesa layers take, for one sequence and one head: of q
+    [B, T, H, K], give q[b, :, h]. A token forgets, writes, and then reads at its query. Where
+    queries are not keys, the query of a token becomes a support of its own, right after the writes
+    of the token. It has strength 0 and log gate 0, so it changes no other output. The task then has
+    2 T supports.
+
+    Args:
+        q: queries [T, K], or None if they are the keys.
+        k: keys [T, K], or [T, h, K] for h writes in a token, as in DeltaProduct.
+        v: values [T, V], or [T, h, V].
+        beta: write strengths [T] or [T, h]; default None: 1.
+        g: log gates, [T], or [T, K] for one of each channel; default None: 0.
+        scale: factor of the outputs; default None: $1 / \sqrt{K}$, as in the layers.
+        **numbers: further numbers of each token [T] that a rule takes by this name, such as
+            `momentum`, `decay` and `step_size` of `momentum_delta_rule`, or `process_noise` of
+            `kalman_delta_rule`. A single number holds for all tokens. Where queries are not keys,
+            give momentum and decay here, not to the construction, so that reads change no state.
+
+    Returns:
+        A `LayerInputs`. Give its `keywords` and the parameters of the rule to a construction, with
+        at least `task.num_supports` steps for a delta rule, and give what
+        `icl_krr.predict_along` returns to `outputs`.
+
+    Raises:
+        ValueError: the shapes do not fit each other.
+        TypeError: an array is not one of numbers.
+
+    Source: Yang et al., Gated delta networks: improving Mamba2 with delta rule, 2024, for q, k, v,
+    beta and g; Siems et al., DeltaProduct: improving state-tracking in linear RNNs via Householder
+    products, 2025, for several writes.
+
+    >>> import icl_krr as ik
+    >>> k = v = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> layer = from_linear_attention(k, k, v, beta=[1.0, 1.0, 0.5], scale=1.0)
+    >>> model = ik.constructions.delta_rule(**layer.keywords, step_size=1.0, steps=3)
+    >>> layer.outputs(ik.predict_along(model, layer.task)).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    """
+    given = {"q": q, "k": k, "v": v, "beta": beta, "g": g, **numbers}
+    arrays = {name: as_numpy(name, value) for name, value in given.items() if value is not None}
+    for name, array in arrays.items():
+        checks.numeric(name, array)
+        checks.finite(name, array)
+    arrays = {name: np.asarray(array) for name, array in arrays.items()}
+    k, v = (several(name, arrays[name], 3) for name in ("k", "v"))
+    T, h, K = k.shape
+    beta = several("beta", arrays.get("beta", np.ones((T, h), k.dtype)), 2)
+    g = arrays.get("g", np.zeros(T, k.dtype))
+    g = g[:, None] if g.ndim == 1 else g
+    check_shape("v", v, (T, h, v.shape[-1]))
+    check_shape("beta", beta, (T, h))
+    check_shape("g", g, (T, g.shape[-1] if g.shape[-1] == K else 1))
+    q = arrays.get("q", k[:, -1])
+    check_shape("q", q, (T, K))
+    further = {name: arrays[name] for name in numbers}
+    for name, array in further.items():
+        if array.ndim:
+            check_shape(name, array, (T,))
+    apart = not np.array_equal(q, k[:, -1])
+    width = h + apart
+
+    def lay(writes: np.ndarray, read: Any, first: Any = None) -> np.ndarray:
+        """One row for each support: those of the writes of a token, then that of its read."""
+        rows = np.zeros((T, width, writes.shape[-1]), k.dtype)
+        rows[:, :h] = writes
+        if first is not None:
+            rows[:, 0] = first
+        if apart:
+            rows[:, h] = read
+        return rows.reshape(T * width, -1)
+
+    each = {name: np.broadcast_to(array, T)[:, None] for name, array in further.items()}
+    columns = [
+        lay(k, q),
+        lay(beta[:, :, None], 0),
+        lay(np.zeros((T, 1, g.shape[1])), 0, g),
+        *(
+            lay(np.repeat(rows[:, None], h, axis=1), AT_READS.get(name, 0.0))
+            for name, rows in each.items()
+        ),
+    ]
+    x = np.concatenate(columns, axis=1)
+    task = Task(x=x, y=lay(v, 0), x_query=np.concatenate([q[-1:], 0 * x[-1:, K:]], axis=1))
+    flags = np.eye(x.shape[1], dtype=k.dtype)
+    gates = flags[K + 1 : K + 1 + g.shape[1]]
+    keywords = {
+        "kernel": Linear(projection=flags[:K]),
+        "num_features": x.shape[1],
+        "num_outputs": v.shape[-1],
+        "prefix": "inclusive",
+        **({"strength": flags[K]} if apart or "beta" in arrays else {}),
+        **({"log_gate": gates[0] if len(gates) == 1 else gates} if "g" in arrays else {}),
+        **dict(zip(each, flags[K + 1 + g.shape[1] :], strict=True)),
+    }
+    reads = np.arange(T) * width + width - 1
+    return LayerInputs(task, keywords, reads, K**-0.5 if scale is None else scale)
+
+
+def several(name: str, array: np.ndarray, axes: int) -> np.ndarray:
+    """Add the axis of the writes of a token."""
+    if array.ndim not in (axes - 1, axes):
+        raise ValueError(
+            f"{name} must have {axes - 1} axes, or {axes} for several writes in a token, got "
+            f"shape {list(array.shape)}; give one sequence and one head, such as {name}[b, :, h]"
+        )
+    return array if array.ndim == axes else array[:, None]
+
+
+def check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(
+            f"{name} must have shape {list(shape)} to fit k, got {list(array.shape)}; give one "
+            "sequence and one head"
+        )

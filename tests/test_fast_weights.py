@@ -1,0 +1,295 @@
+"""Delta rules against plain recurrences of layers, written from their equations for one head.
+
+The names are those of the layers' code: q, k [T, K], v [T, V], beta [T], g [T] or [T, K], the
+logarithms of the gates, and o [T, V], read after the write at the query and times 1 / sqrt(K).
+"""
+
+import jax
+import numpy as np
+import pytest
+from helpers import dense, draw, relative
+
+import icl_krr as ik
+from icl_krr import constructions, losses, solvers
+from icl_krr.export import from_linear_attention
+
+T, K, V = 7, 4, 3
+TOLERANCE = 1e-12
+
+
+@pytest.fixture(autouse=True)
+def _double(x64):
+    """All tests of this file are in float64, except where they say so."""
+
+
+def inputs(seed, channels=False):
+    rng = np.random.default_rng(seed)
+    q, k = rng.normal(size=(2, T, K))
+    k /= np.linalg.norm(k, axis=1, keepdims=True)
+    g = -rng.exponential(0.3, (T, K) if channels else T)
+    return q, k, rng.normal(size=(T, V)), rng.uniform(0.1, 0.9, T), g
+
+
+def of_layer(step, *sequences):
+    """The outputs of a layer, from step(S, *others, *token) -> new states; S starts as 0."""
+    states, o = step.start(), []
+    for q, *token in zip(*sequences, strict=True):
+        states = step(*states, *token)
+        o.append(states[0].T @ q / np.sqrt(K))
+    return np.stack(o)
+
+
+def layer(start):
+    def note(step):
+        step.start = lambda: (np.zeros((K, V)), *start())
+        return step
+
+    return note
+
+
+@layer(lambda: ())
+def gated_delta_rule(S, k, v, beta, g):
+    """Gated DeltaNet; KDA for a vector g."""
+    S = np.exp(g)[..., None] * S
+    return (S + np.outer(k, beta * (v - S.T @ k)),)
+
+
+@layer(lambda: ())
+def longhorn(S, k, v, beta, g):
+    S = np.exp(g)[..., None] * S
+    return (S + np.outer(k, beta / (1 + beta * k @ k) * (v - S.T @ k)),)
+
+
+@layer(lambda: (np.zeros((K, V)),))
+def momentum_delta_net(S, M, k, v, eta, beta, mu, alpha):
+    """Momentum DeltaNet with p = k: M is the gradient, which S subtracts."""
+    M = mu * M + np.outer(eta * k, S.T @ k - v)
+    return alpha * S - beta * M, M
+
+
+def preconditioned(squash, center, first):
+    @layer(lambda: (np.full(K, first),))
+    def step(S, A, k, v, beta, g):
+        S, A = np.exp(g)[..., None] * S, np.exp(g) * A + beta * k**2
+        u = np.log(A) - center
+        M = 1 / A if squash is None else squash ** (-u / (1 + np.abs(u)))
+        return S + np.outer(M * k, 0.3 * beta * (v - S.T @ k)), A
+
+    return step
+
+
+def kalman(isotropic, info_scale):
+    @layer(lambda: (np.ones(1 if isotropic else K),))
+    def step(S, p, k, v, r, omega, g):
+        kept, squares = np.exp(2 * g), k**2
+        if isotropic:
+            kept, squares = np.mean(kept), np.mean(squares)
+        predicted = kept * p + omega
+        gain = predicted * k / (r + np.sum(predicted * k**2))
+        S = np.exp(g)[..., None] * S
+        S = S + np.outer(gain, v - S.T @ k)
+        return S, 1 / (1 / predicted + info_scale * squares / r)
+
+    return step
+
+
+def outputs(name, given, **parameters):
+    """The outputs of the model, with those of the oracle beside them."""
+    steps = {} if name.startswith("prefix") else {"steps": given.task.num_supports}
+    model = getattr(constructions, name)(**given.keywords, **parameters, **steps)
+    bare = {k: v for k, v in given.keywords.items() if k not in ("num_features", "num_outputs")}
+    oracle = getattr(solvers, name)(task=given.task, **bare, **parameters)
+    found = given.outputs(ik.predict_along(model, given.task))
+    assert relative(given.outputs(oracle.along[-1]), found) < TOLERANCE
+    return found
+
+
+@pytest.mark.parametrize("channels", [False, True])
+def test_delta_rules_of_layers(channels):
+    q, k, v, beta, g = inputs(0, channels)
+    given = from_linear_attention(q, k, v, beta, g)
+    for name, rule in (("delta_rule", gated_delta_rule), ("implicit_delta_rule", longhorn)):
+        expected = of_layer(rule, q, k, v, beta, g)
+        assert relative(outputs(name, given, step_size=1.0), expected) < TOLERANCE, name
+
+
+def test_several_writes_in_a_token():
+    """DeltaProduct: the token forgets once, writes h times, and reads once."""
+    rng, h = np.random.default_rng(1), 3
+    q, *_, g = inputs(1)
+    keys, values = rng.normal(size=(T, h, K)) / 2, rng.normal(size=(T, h, V))
+    strengths = rng.uniform(0.1, 0.9, (T, h))
+    S, o = np.zeros((K, V)), []
+    for t in range(T):
+        S = np.exp(g[t]) * S
+        for j in range(h):
+            (S,) = gated_delta_rule(S, keys[t, j], values[t, j], strengths[t, j], np.zeros(()))
+        o.append(S.T @ q[t] / np.sqrt(K))
+    given = from_linear_attention(q, keys, values, strengths, g)
+    assert given.task.num_supports == T * (h + 1)
+    assert relative(outputs("delta_rule", given, step_size=1.0), np.stack(o)) < TOLERANCE
+    again = from_linear_attention(None, keys, values, strengths, g)
+    assert again.task.num_supports == T * h
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_momentum_of_every_token(same):
+    q, k, v, eta, _ = inputs(2)
+    q = k if same else q
+    rng = np.random.default_rng(2)
+    beta, mu, alpha = (rng.uniform(low, 1, T) for low in (0.5, 0.2, 0.7))
+    expected = of_layer(momentum_delta_net, q, k, v, eta, beta, mu, alpha)
+    numbers = {"step_size": beta, "momentum": mu, "decay": alpha}
+    given = from_linear_attention(q, k, v, eta, **numbers)
+    assert given.task.num_supports == (T if same else 2 * T)
+    assert relative(outputs("momentum_delta_rule", given), expected) < TOLERANCE
+
+
+def test_momentum_without_momentum_is_the_delta_rule():
+    _, k, v, beta, g = inputs(3, channels=True)
+    given = from_linear_attention(None, k, v, beta, g)
+    plain = outputs("delta_rule", given, step_size=0.7)
+    for momentum, equal in ((0.0, True), (0.3, False)):
+        found = outputs("momentum_delta_rule", given, step_size=0.7, momentum=momentum)
+        assert (relative(found, plain) < TOLERANCE) == equal
+
+
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize("squash", [None, 1.5])
+def test_preconditioned_layers(squash, channels):
+    q, k, v, beta, g = inputs(4, channels)
+    expected = of_layer(preconditioned(squash, -0.2, 0.7), q, k, v, beta, g)
+    given = from_linear_attention(q, k, v, beta, g)
+    options = {"step_size": 0.3, "initial": 0.7, "squash": squash, "center": -0.2}
+    assert relative(outputs("preconditioned_delta_rule", given, **options), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("channels", [False, True])
+@pytest.mark.parametrize("covariance", ["diagonal", "isotropic"])
+def test_kalman_layers(covariance, channels):
+    q, k, v, r, g = inputs(5, channels)
+    omega = np.random.default_rng(5).uniform(0, 0.3, T)
+    expected = of_layer(kalman(covariance == "isotropic", 4.0), q, k, v, r, omega, g)
+    given = from_linear_attention(q, k, v, 1 / r, g, process_noise=omega)
+    options = {"ridge": 1.0, "covariance": covariance, "info_scale": 4.0}
+    assert relative(outputs("kalman_delta_rule", given, **options), expected) < TOLERANCE
+
+
+def test_kalman_gains_are_exact_for_keys_along_channels_only():
+    """With other keys, the covariance is not diagonal, and the mean is another."""
+    task = draw(6, K, 12)
+    one_hot = task.replace(x=np.eye(K)[np.arange(12) % K] * (1 + np.arange(12.0)[:, None] / 9))
+    for given, equal in ((one_hot, True), (task, False)):
+        exact = solvers.prefix_posterior(ik.Linear(), given, ridge=0.3, steps=3 * K).along[-1]
+        found = solvers.kalman_delta_rule(ik.Linear(), given, ridge=0.3).along[-1]
+        assert (relative(found, exact) < 1e-10) == equal
+
+
+@pytest.mark.parametrize("loss", [losses.Huber(0.4), losses.Power(3.0), losses.Power(1.0, 1e-3)])
+def test_losses(loss):
+    """The error of each write is cut or raised to a power; y is not rescaled."""
+    _, k, v, beta, g = inputs(7)
+    S, o = np.zeros((K, V)), []
+    for t in range(T):
+        S = np.exp(g[t]) * S
+        e = 1e4 * v[t] - S.T @ k[t]
+        if isinstance(loss, losses.Huber):
+            e = np.clip(e, -0.4, 0.4)
+        else:
+            e = e * (e * e + loss.smoothing) ** (loss.exponent / 2 - 1)
+        S = S + np.outer(k[t], 1e-6 * beta[t] * e)
+        o.append(S.T @ k[t] / np.sqrt(K))
+    given = from_linear_attention(k, k, 1e4 * v, beta, g)
+    found = outputs("delta_rule", given, step_size=1e-6, loss=loss)
+    assert relative(found, np.stack(o)) < TOLERANCE
+
+
+def test_squared_losses_are_no_loss():
+    task = draw(8, K, T, r=2)
+    plain = solvers.delta_rule(ik.Linear(), task, step_size=0.1).along
+    for loss in (losses.Power(2.0), losses.Huber(1e3)):
+        found = solvers.delta_rule(ik.Linear(), task, step_size=0.1, loss=loss).along
+        assert relative(found, plain) < 1e-14
+
+
+RULES = {
+    "delta_rule": {"step_size": 0.3, "loss": losses.Huber(0.5)},
+    "implicit_delta_rule": {"step_size": 3.0},
+    "momentum_delta_rule": {"step_size": 0.2, "momentum": 0.5, "decay": 0.9},
+    "preconditioned_delta_rule": {"step_size": 0.3, "squash": 1.5},
+    "kalman_delta_rule": {"ridge": 0.3, "process_noise": 0.1},
+}
+GATES = np.array([[-0.1, 0.0, 0.0], [0.0, -0.2, 0.0], [0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_masks_outputs_gates_and_iterates(name):
+    """Every iterate, with masked supports, three outputs, gates of features, and merged slots."""
+    task = draw(9, 3, T, r=3)
+    task = task.replace(x=np.abs(task.x), mask=np.arange(T) % 3 != 1)  # gates below 1
+    options = {**RULES[name], "log_gate": GATES, "prefix": "inclusive"}
+    model = getattr(constructions, name)(
+        ik.Linear(), num_features=3, num_outputs=3, steps=T, **options
+    )
+    path = getattr(solvers, name)(ik.Linear(), task, steps=T, **options)
+    _, cache = ik.run_with_cache(model, task)
+    assert relative(cache["alpha"], path.alpha) < 1e-11
+    assert relative(cache["prediction"], path.prediction) < 1e-11
+    assert relative(ik.predict_along(dense(model), task), path.along[-1]) < 1e-11
+    assert path.status.ok
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_gradients(name):
+    task = draw(10, 3, T)
+    parameters = {k: v for k, v in RULES[name].items() if k != "squash"}
+
+    @jax.jit
+    @jax.value_and_grad
+    def error(values):
+        model = getattr(constructions, name)(ik.Linear(), num_features=3, steps=T, **values)
+        return jax.numpy.sum(ik.predict_along(model, task) ** 2)
+
+    _, slopes = error(parameters)
+    for leaf, (path, slope) in enumerate(jax.tree_util.tree_leaves_with_path(slopes)):
+
+        def moved(by, leaf=leaf):
+            leaves, structure = jax.tree.flatten(parameters)
+            leaves[leaf] += by
+            return float(error(structure.unflatten(leaves))[0])
+
+        expected = (moved(1e-6) - moved(-1e-6)) / 2e-6
+        assert np.isclose(slope, expected, rtol=1e-5, atol=1e-8), path
+
+
+@pytest.mark.parametrize("name", ["delta_rule", "momentum_delta_rule"])
+def test_the_status_says_that_a_rule_diverges_before_a_number_is_not_finite(name):
+    rng, n = np.random.default_rng(11), 80
+    x, y = (rng.normal(size=size).astype("float32") for size in ((n, 64), n))
+    task = ik.Task(x=x, y=y, x_query=x[:1])
+    rule = {"step_size": 1.0, **({"momentum": 0.5} if name.startswith("m") else {})}
+    told = lost = n + 1
+    for i in range(1, n + 1):
+        seen = task.replace(mask=np.arange(n) < i)
+        path = getattr(solvers, name)(ik.Linear(), seen, **rule)
+        told = min(told, i if path.status.grows else n + 1)
+        lost = min(lost, i if not np.all(np.isfinite(path.along[-1])) else n + 1)
+    assert told < lost - 10 < n
+    assert "diverges" in path.status.advice()
+    safe = solvers.implicit_delta_rule(ik.Linear(), task, step_size=1.0)
+    assert safe.status.ok
+    assert np.all(np.isfinite(safe.along))
+
+
+def test_inputs_that_are_refused():
+    q, k, v, beta, g = inputs(12)
+    for change, text in (
+        ({"v": v[:3]}, "v must have shape"),
+        ({"beta": beta[:2]}, r"beta must have shape \[7, 1\] to fit k"),
+        ({"q": q[None]}, "q must have shape"),
+        ({"k": k[None, None]}, "k must have 2 axes, or 3 for several writes"),
+        ({"momentum": beta[:2]}, "momentum must have shape"),
+        ({"g": np.full(T, np.nan)}, "g must be finite"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            from_linear_attention(**({"q": q, "k": k, "v": v, "beta": beta, "g": g} | change))
