@@ -293,3 +293,19 @@ def test_inputs_that_are_refused():
     ):
         with pytest.raises(ValueError, match=text):
             from_linear_attention(**({"q": q, "k": k, "v": v, "beta": beta, "g": g} | change))
+
+
+def test_check_says_that_a_model_diverges():
+    rng = np.random.default_rng(13)
+    task = ik.Task(x=rng.normal(size=(20, 64)), y=rng.normal(size=20), x_query=np.ones((1, 64)))
+    for step_size, good in ((1.0, False), (0.01, True)):
+        model = constructions.delta_rule(
+            ik.Linear(), num_features=64, step_size=step_size, steps=20
+        )
+        status = ik.check(model, task)
+        assert status.ok == good
+        assert status.grows != good
+        oracle = solvers.delta_rule(ik.Linear(), task, step_size=step_size).status
+        assert np.isclose(oracle.gap, status.gap)
+        if good:
+            assert status.advice().startswith("stable, but not a solution of a regression: gap ")

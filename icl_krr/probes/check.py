@@ -15,9 +15,10 @@ from ..rounding import in_float64
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
 from ..solvers.bayesian_average import of_average
+from ..solvers.growth import of_recurrence
 from ..status import Status
 from ..tasks import Task, system
-from ..transformer import Problem, Transformer, run_with_cache
+from ..transformer import Problem, Transformer, predict_along, run_with_cache
 from ..transformer.admission import SMALL_RUN, check_compatible
 from ..transformer.degrees import degrees
 
@@ -36,6 +37,9 @@ def check(
     what helps. Inside `jax.jit` and `jax.vmap`, use the model from outside of the function, as in
     `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
     of a model that is an argument of the function (see `Transformer`); then give both.
+
+    A delta rule solves no regression. Without `kernel` and `ridge`, its status says whether it
+    diverges on this task, as that of its oracle does (`Status.grows`).
 
     A `bayesian_average` is compared with exact Bayesian model averaging: its gap is the largest of
     the gap of the prediction and the errors of the weights at the queries.
@@ -67,8 +71,10 @@ def check(
     (True, True)
     """
     check_compatible(model, task)
-    known = problem_of(model, kernel, ridge)
     task = task.replace(y_query=None)
+    if learns_in_turn(model) and kernel is None and ridge is None:
+        return of_recurrence(task, predict_along(model, task))
+    known = problem_of(model, kernel, ridge)
     if "log_evidence" in model.layout.names:
         kernels = check_pairs(known.kernel, known.ridge)
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
@@ -84,6 +90,11 @@ def check(
     steps = model.steps if has_solver(model) else 0
     about = {"steps": steps, "spectrum": model.takes("spectrum"), "model": True}
     return in_float64(partial(measure, **about), *given)
+
+
+def learns_in_turn(model: Transformer) -> bool:
+    """Whether supports learn coefficients one by one, and no regression is known that they solve."""
+    return model.problem is None and model.spec.causal and "alpha" in model.layout.names
 
 
 def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:

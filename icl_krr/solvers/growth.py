@@ -13,18 +13,18 @@ from .accuracy import largest, out_of_range, worst
 from .algebra import seen
 
 
-def of_recurrence(task: Task, along: Any, steps: int = 0) -> Status:
+def of_recurrence(task: Task, along: Any) -> Status:
     """The status of a rule that learns the supports one by one, from its predictions [T, r].
 
-    A rule that solves no regression has no distance to one. Its gap is an estimate of the rounding
-    errors, which the recurrence multiplies as it multiplies predictions.
+    A rule that solves no regression has no residual and no distance to its solution. Its gap is an
+    estimate of the rounding errors, which the recurrence multiplies as it multiplies predictions.
     """
     task, along = jax.lax.stop_gradient((task, along))
     y, n = seen(task)[1], task.num_supports
+    along = along.reshape(len(along), -1)
     most = largest(y, axis=0)
     growth = worst(jnp.abs(along[:n]) / most)
     grows = ~(growth <= HOPELESS)
-    # a rule that does not grow is right: what its steps are for, only the user knows
     gap = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
     out = out_of_range(y, jnp.ones((), y.dtype), along)
-    return assess(0.0, gap, 0.0, y.dtype, range=out & ~grows, grows=grows, steps=steps)
+    return assess(jnp.inf, gap, 0.0, y.dtype, range=out & ~grows, grows=grows)
