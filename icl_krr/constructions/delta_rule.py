@@ -44,7 +44,10 @@ def delta_rule(
     The layer reads after the write: this is `prefix="inclusive"` with $q_i = k_i$, and a query of
     the task is any other $q$ (see `CausalOptions`). The prediction has no scale c; layers use
     $c = 1 / \sqrt{d}$ for keys [d]. The prediction of `prefix="exclusive"` is
-    $e^{g_i} S_{i-1} k_i$, which the layer erases. Its code stores $S^T$.
+    $e^{g_i} S_{i-1} k_i$, which the layer erases. Its code stores $S^T$. A matrix `log_gate` gives
+    each key channel its own gate, $S_{i-1} \mathrm{diag}(e^{g_i})$, as in KDA. A token that writes
+    several times, as in DeltaProduct, is as many supports, of which only the first has a gate
+    (`icl_krr.export.from_linear_attention` makes them).
 
     The step size is $\eta_i = \eta \beta_i$, with the `strength` $\beta_i$ of `CausalOptions`. If
     `normalised`, it is $\eta \beta_i / k(x_i, x_i)$. This is not quite a layer that divides $q_i$
