@@ -8,6 +8,7 @@ models and trained models use the same forward pass.
 - `icl_krr.tasks`: tasks with supports and queries, drawn at random or read from a table.
 - `icl_krr.solvers`: reference solvers without a transformer, with every iterate.
 - `icl_krr.constructions`: the same solvers, under the same names, as weights of a transformer.
+- `icl_krr.losses`: losses of which delta rules learn the derivative.
 - `icl_krr.transformer`, `icl_krr.residual`: the forward pass, its weights, and the residual stream
   of named slots.
 - `icl_krr.uncertainty`: predictive distributions of an output.

@@ -118,11 +118,10 @@ class Power(Loss):
         exponent, smoothing = (
             xp.asarray(value, m.dtype) for value in (self.exponent, self.smoothing)
         )
-        here = m.per_output(m.support)
-        error = m.multiply(error, here, to="error")
         square = m.multiply(error, error, to="square_error")
         log = m.scratch("log_square_error", ("support",), "logarithm of the squared error")
-        m.activate("log", square + smoothing * m.per_output(m.one), here, to=log)
-        power = m.scratch("error_power", ("support",), "derivative of the loss")
+        argument = square + smoothing * m.per_output(m.one)
+        m.activate("log", argument, m.per_output(m.support), to=log)
+        power = m.scratch("error_power", m.at(error), "derivative of the loss")
         m.activate("exp", (exponent / 2 - 1) * log, error, to=power)
         return power

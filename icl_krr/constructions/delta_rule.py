@@ -71,8 +71,9 @@ def delta_rule(
             None: 256, and a task must not have more supports.
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
         loss: loss $\ell$ from `icl_krr.losses`, such as `Huber`, whose derivative replaces the
-            error: $\alpha_i = \eta_i \ell'(y_i - f_i)$. A step takes one block more, three for
-            `Power`. The model then runs on y in its own units. Default None: the squared error.
+            error: $\alpha_i = \eta_i \ell'(y_i - f_i)$. A step takes two blocks more for
+            `Huber` and three for `Power`. The model then runs on y in its own units. Default None:
+            the squared error.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
