@@ -12,6 +12,8 @@ from . import checks
 from .constants import xp
 from .pytree import checked
 
+__all__ = ["Huber", "Loss", "Power"]
+
 
 class Loss(ABC):
     """A loss of the error of a prediction, for `icl_krr.constructions.delta_rule` and its oracle.
