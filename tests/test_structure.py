@@ -45,7 +45,7 @@ ALLOWED = {
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
     "audit": {"tasks", "solvers"},
     "training": {"kernels", "tasks", "solvers", "transformer", "uncertainty"},
-    "export": {"residual", "tasks", "transformer"},
+    "export": {"kernels", "residual", "tasks", "transformer"},
     "probes": {
         "kernels",
         "sketches",

@@ -35,6 +35,10 @@ class LayerInputs:
             numbers, as far as the tokens have them.
         reads: number of the support at which the layer reads for each token [T].
         scale: factor of the outputs.
+
+    >>> layer = from_linear_attention(None, [[1.0]], [[2.0]])
+    >>> layer.outputs(np.array([[3.0]])).tolist(), layer.keywords["num_features"]
+    ([[3.0]], 3)
     """
 
     task: Task

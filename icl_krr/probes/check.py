@@ -93,7 +93,7 @@ def check(
 
 
 def learns_in_turn(model: Transformer) -> bool:
-    """Whether supports learn coefficients one by one, and no regression is known that they solve."""
+    """Whether supports learn coefficients one by one and solve no regression that is known."""
     return model.problem is None and model.spec.causal and "alpha" in model.layout.names
 
 
