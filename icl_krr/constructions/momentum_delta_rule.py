@@ -37,8 +37,8 @@ def momentum_delta_rule(
 
     with features $\phi$ of the kernel. With the linear kernel, this is Momentum DeltaNet and linear
     Titans (a memory without LayerNorm) with the key $k_i = x_i$ and the value $v_i = y_i$. In the
-    code of Momentum DeltaNet, $\theta_i = e^{\mathrm{log\_mu}_i}$,
-    $\alpha_i = e^{\mathrm{log\_alpha}_i}$, $\eta \beta_i$ is eta times beta if one of them is
+    code of Momentum DeltaNet, $\theta_i$ is the exponential of
+    `log_mu`, $\alpha_i$ that of `log_alpha`, $\eta \beta_i$ is eta times beta if one of them is
     constant, the erased vector p is k, and M has the opposite sign. In Titans, $\theta_i$ is
     $\eta_t$, $\alpha_i$ is $1 - \alpha_t$ and $\eta \beta_i$ is $\theta_t$. Both read after the
     write, `prefix="inclusive"`, and scale queries by $1 / \sqrt{d}$, which the prediction has not.
