@@ -242,10 +242,11 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
     task = one_task(0, p=3)
     values = {
         "temperature": 2.0, "lengthscale": 1.5, "ridge": 0.3, "step_size": 0.02, "momentum": 0.4,
-        "high": 9.0, "low_over_high": 0.1, "scale": 0.05, "num_supports": 7.0,
+        "high": 9.0, "low_over_high": 0.1, "scale": 0.05, "num_supports": 7.0, "decay": 0.9,
+        "initial": 2.0, "process_noise": 0.2,
     }  # fmt: skip
     told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
-    same = ("ridge", "step_size", "momentum", "num_supports")
+    same = ("ridge", "step_size", "momentum", "num_supports", "decay", "initial", "process_noise")
     row = SOLVERS[name]
     kernel = "exponential" if "exponential" in taken(name) else taken(name)[0]
     own = {key: values[key] for key in parameters(row, kernel)}

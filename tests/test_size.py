@@ -13,16 +13,20 @@ PACKAGE = Path(icl_krr.__file__).parent
 FILES = "files beside the rooms"  # __init__.py and the modules that all rooms share
 LINES = {
     "bench": 1622,  # one task at a time, as in a notebook
-    # the call of every solver, for the README and for errors; Matern kernels, tried only by name
-    "catalogue": 1030,
-    "checks": 430,
+    # the call of every solver, for the README and for errors; Matern kernels, tried only by name;
+    # delta rules with momentum, implicit steps, preconditioning and Kalman gains
+    "catalogue": 1080,
+    "checks": 464,  # rules for numbers that tokens have
     "cli": 3540,  # help in whole paragraphs; training tells of every interval; a table of features
     # `Machine` is public: what each of its 23 operations takes and writes; the call in the error
-    # for a name without a function; normalised solvers of a kernel with several heads
-    "constructions": 4200,
+    # for a name without a function; normalised solvers of a kernel with several heads; delta rules
+    # with momentum, implicit steps, preconditioning and Kalman gains; gates per feature
+    "constructions": 4860,
     "experiments": 13500,  # a bandwidth for each feature, by gradient of the evidence; importances
-    "export": 928,
-    FILES: 2900,  # an unknown keyword is told with the one that is meant; a flag for right numbers
+    "export": 1140,  # the inputs of linear attention layers as tasks
+    # an unknown keyword is told with the one that is meant; a flag for right numbers; losses of
+    # delta rules
+    FILES: 3060,
     # Matern kernels: exact, with derivatives, and as sums of Gaussian heads; polynomial kernels of
     # power attention, and their exact features as products of gated units
     "kernels": 1850,
@@ -31,7 +35,7 @@ LINES = {
     "report": 1351,
     "residual": 650,  # errors for operators of Python that a read does not have
     "sketches": 625,  # Fourier features of Matern kernels
-    "solvers": 2618,
+    "solvers": 3200,  # the same delta rules, with gates per feature and losses
     "tasks": 2000,  # a batch of tasks of unequal lengths
     "theory": 1766,
     "training": 1716,

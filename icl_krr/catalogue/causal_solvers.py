@@ -5,7 +5,8 @@ from __future__ import annotations
 from .rows import Box, Solver
 
 RIDGE = Box(-5, 0.5, 1)
-PRIMAL = ("w", "r", "d", "prediction")
+STEP = Box(-1.5, 1.3, -1)
+PRIMAL, DUAL = ("w", "r", "d", "prediction"), ("alpha", "prediction")
 OF_PREFIX = "icl_krr.experiments.shared.prefix_keywords"
 
 
@@ -20,11 +21,59 @@ CAUSAL = (
         "DELTA",
         *own("delta_rule"),
         told=(f"{OF_PREFIX}:step_size",),
-        states=("alpha", "prediction"),
+        states=DUAL,
         blocks={"linear": 1, "softmax": 2},
         causal=True,
         sequential=True,
-        fitted={"step_size": Box(-1.5, 1.3, -1)},
+        fitted={"step_size": STEP},
+    ),
+    Solver(
+        "momentum_delta_rule",
+        "MDEL",
+        *own("momentum_delta_rule"),
+        kernels="featured",
+        told=(f"{OF_PREFIX}:step_size", f"{OF_PREFIX}:momentum"),
+        states=DUAL,
+        blocks={"linear": 2},
+        causal=True,
+        sequential=True,
+        fitted={"step_size": STEP, "momentum": Box(-2, 0, 0, True), "decay": Box(-0.5, 0, 0, True)},
+        contains=("delta_rule",),
+    ),
+    Solver(
+        "implicit_delta_rule",
+        "IDEL",
+        *own("implicit_delta_rule"),
+        told=(f"{OF_PREFIX}:step_size",),
+        states=DUAL,
+        blocks={"linear": 1, "softmax": 2},
+        causal=True,
+        sequential=True,
+        fitted={"step_size": STEP},
+    ),
+    Solver(
+        "preconditioned_delta_rule",
+        "PDEL",
+        *own("preconditioned_delta_rule"),
+        kernels="featured",
+        told=(f"{OF_PREFIX}:step_size",),
+        states=DUAL,
+        blocks={"linear": 1},
+        causal=True,
+        sequential=True,
+        fitted={"step_size": Box(-2, 0.5), "initial": RIDGE},
+        contains=("delta_rule",),
+    ),
+    Solver(
+        "kalman_delta_rule",
+        "KDEL",
+        *own("kalman_delta_rule"),
+        kernels="featured",
+        states=DUAL,
+        blocks={"linear": 3},
+        causal=True,
+        sequential=True,
+        fitted={"ridge": RIDGE, "process_noise": Box(-4, 0.5)},
     ),
     Solver(
         "prefix_conjugate_gradient",

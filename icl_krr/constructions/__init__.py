@@ -27,9 +27,11 @@ take the keywords in `Options`.
   have one unit, so in conjugate gradient an output, or a prefix of the supports, that is 1e9 times
   smaller than the largest y loses digits. The weights of an average and the bounds of ReLU tables
   are in units of y itself.
-- *Causality.* `delta_rule`, `prefix_conjugate_gradient`, `prefix_chebyshev`, `prefix_posterior` and
-  `bayesian_average` are causal: each token predicts from the supports before it, at all positions
-  (`icl_krr.predict_along`). All but the last also take the keywords in `CausalOptions`.
+- *Causality.* `delta_rule`, `momentum_delta_rule`, `implicit_delta_rule`,
+  `preconditioned_delta_rule`, `kalman_delta_rule`, `prefix_conjugate_gradient`, `prefix_chebyshev`,
+  `prefix_posterior` and `bayesian_average` are causal: each token predicts from the supports before
+  it, at all positions (`icl_krr.predict_along`). All but the last also take the keywords in
+  `CausalOptions`.
 - *Uncertainty.* `prefix_posterior` computes mean and variance of a Gaussian process at every token,
   and `bayesian_average` averages over several. `icl_krr.predictive` returns the distribution of a
   new output; `icl_krr.uncertainty` scores it.

@@ -20,8 +20,8 @@ Args:
         `icl_krr.spectral_bounds` returns them; required (the default None raises an error).
     prefix: "exclusive" (default): a causal prediction at support i uses the supports j < i, or
         "inclusive": j <= i.
-    log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
-        default None: 0.
+    log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; for a
+        delta rule also a matrix $W$ [m, p], for a log gate $W x$ of each feature; default None: 0.
     strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
 Raises:

@@ -40,8 +40,8 @@ def kalman_delta_rule(
     has learned from the first t supports that are not masked.
 
     Args:
-        task, prefix, strength: as in `icl_krr.solvers`, which also says what is raised.
-        kernel, steps, log_gate: as in `momentum_delta_rule`.
+        kernel, steps: as in `momentum_delta_rule`.
+        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
         ridge: ridge $\lambda$ > 0, the variance of the noise at strength 1.
         process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p];
             default 0.

@@ -37,14 +37,12 @@ def momentum_delta_rule(
 
     Args:
         kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
-        task, prefix, strength: as in `icl_krr.solvers`, which also says what is raised.
+        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
         step_size: step size $\eta$ > 0, or a vector [p].
         momentum: factor $\theta$ in [0, 1), or a vector $w$ [p] for $\theta_i = \langle w, x_i
             \rangle$.
         decay: factor $\alpha$ in (0, 1], or a vector [p]; default 1.
         steps: number of supports to learn from, >= 1; default None: all n.
-        log_gate: as in `icl_krr.solvers`, or a matrix W [m, p] for a log gate $W x_i$ of each
-            feature.
 
     Source: Behrouz, Zhong, Mirrokni, Titans: learning to memorize at test time, 2025, eq. 9, 10 and
     13.

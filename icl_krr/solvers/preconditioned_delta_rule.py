@@ -38,8 +38,8 @@ def preconditioned_delta_rule(
     $A_i$ has the squares of all supports up to i.
 
     Args:
-        task, prefix, strength: as in `icl_krr.solvers`, which also says what is raised.
-        kernel, steps, log_gate: as in `momentum_delta_rule`.
+        kernel, steps: as in `momentum_delta_rule`.
+        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
         step_size: step size $\eta$ > 0.
         initial: initial curvature $A_0$ > 0, a number or a vector [m]; default 1.
         squash: base s > 1; default None: $M = 1 / A$.

@@ -95,6 +95,7 @@ class Setting:
             "spectrum": (ridge, self.high(kernel)),
             "num_supports": supports,
             "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
+            "momentum": 0.5,
         }
         own = {name: known[name] for name in row.keywords}
         return own | {"steps": supports if row.sequential else self.config.steps}
