@@ -132,6 +132,22 @@ def test_several_writes_in_a_token():
     assert again.task.num_supports == T * h
 
 
+@layer(lambda: ())
+def gated_delta_net_2(S, k, v, erase_gate, write_gate, g):
+    S = np.exp(g)[..., None] * S
+    return (S + np.outer(k, write_gate * v - S.T @ (erase_gate * k)),)
+
+
+def test_a_token_that_erases_at_another_vector():
+    """Gated DeltaNet-2 has an erase gate of each key channel and a write gate of each value one."""
+    q, k, v, _, g = inputs(14, channels=True)
+    rng = np.random.default_rng(14)
+    erase_gate, write_gate = rng.uniform(0, 1, (T, K)), rng.uniform(0, 1, (T, V))
+    expected = of_layer(gated_delta_net_2, q, k, v, erase_gate, write_gate, g)
+    given = from_linear_attention(q, k, write_gate * v, g=g, erase=erase_gate * k)
+    assert relative(outputs("delta_rule", given, step_size=1.0), expected) < TOLERANCE
+
+
 @pytest.mark.parametrize("same", [False, True])
 def test_momentum_of_every_token(same):
     q, k, v, eta, _ = inputs(2)

@@ -33,13 +33,12 @@ take the keywords in `Options`.
   it, at all positions (`icl_krr.predict_along`). All but the last also take the keywords in
   `CausalOptions`. The rules are linear attention layers of language models, which
   `icl_krr.export.from_linear_attention` compares token by token with a layer of your own.
-- *Layers that are not here.* Muon orthogonalises the momentum M of `momentum_delta_rule`: each token
-  stores M, so the products in $M M^T M$ are gated units, but $r m^2$ of them, in two more blocks for
-  each iteration. A memory that is itself an MLP is not linear in what it learned, so no head can
-  sum coefficients: every token would have to store its weights and repeat all steps before it.
-  Log-linear attention needs a mask of the spec that cuts the prefix of a token into blocks of 1, 2,
-  4, ... supports, with a factor for each. Gated DeltaNet-2 erases along another vector than the key
-  that it writes: the two heads of a step would need different features.
+- *Layers that are not here.* Muon orthogonalises the momentum M of `momentum_delta_rule`: each
+  token stores M, so the products in $M M^T M$ are gated units, but $r m^2$ of them, in two more
+  blocks for each iteration. A memory that is itself an MLP is not linear in what it learned, so no
+  head can sum coefficients: every token would have to store its weights and repeat all steps before
+  it. Log-linear attention needs a mask of the spec that cuts the prefix of a token into blocks of
+  1, 2, 4, ... supports, with a factor for each.
 - *Uncertainty.* `prefix_posterior` computes mean and variance of a Gaussian process at every token,
   and `bayesian_average` averages over several. `icl_krr.predictive` returns the distribution of a
   new output; `icl_krr.uncertainty` scores it.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Unpack
+from functools import partial
+from typing import Any, Unpack
 
+import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -14,6 +16,8 @@ from ..losses import Loss
 from ..residual import Read
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, machine
+from .assembly.linear_attention import LinearAttention
+from .assembly.machine import Machine
 from .assembly.prefix import CausalOptions
 from .assembly.slots import SUPPORTS
 from .assembly.turns import Turns
@@ -28,6 +32,7 @@ def delta_rule(
     steps: int | None = None,
     normalised: bool = False,
     loss: Loss | None = None,
+    erase: Float[Array, "m p"] | None = None,
     **options: Unpack[CausalOptions],
 ) -> Transformer:
     r"""Build a causal transformer that runs the delta rule, one support a step.
@@ -47,7 +52,8 @@ def delta_rule(
     $e^{g_i} S_{i-1} k_i$, which the layer erases. Its code stores $S^T$. A matrix `log_gate` gives
     each key channel its own gate, $S_{i-1} \mathrm{diag}(e^{g_i})$, as in KDA. A token that writes
     several times, as in DeltaProduct, is as many supports, of which only the first has a gate
-    (`icl_krr.export.from_linear_attention` makes them).
+    (`icl_krr.export.from_linear_attention` makes them). Gated DeltaNet-2 has $y_i = w_i v_i$ and
+    `erase` for $b_i k_i$, with its write gate $w_i$ and its erase gate $b_i$ of each channel.
 
     The step size is $\eta_i = \eta \beta_i$, with the `strength` $\beta_i$ of `CausalOptions`. If
     `normalised`, it is $\eta \beta_i / k(x_i, x_i)$. This is not quite a layer that divides $q_i$
@@ -74,6 +80,9 @@ def delta_rule(
             error: $\alpha_i = \eta_i \ell'(y_i - f_i)$. A step takes two blocks more for
             `Huber` and three for `Power`. The model then runs on y in its own units. Default None:
             the squared error.
+        erase: matrix E [m, p], in linear attention. A support then erases at $E x_i$ in place of
+            its m features $\phi_i$: the error is $y_i - S \, E x_i$, while the write is along
+            $\phi_i$. May be traced; default None: it erases at $\phi_i$.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
@@ -93,9 +102,11 @@ def delta_rule(
     check_loss(loss)
     turns = Turns(machine, kernel, num_features, steps, options)
     eta = xp.asarray(step_size, turns.m.dtype)
-    if not normalised:
-        return learned(turns, eta * turns.strength, loss=loss)
-    return learned(turns, turns.m.scale * eta * turns.strength, lambda own: own, loss=loss)
+    erased = None if erase is None else partial(times_erased, turns.m, erase)
+    size, divisor = eta * turns.strength, None
+    if normalised:
+        size, divisor = turns.m.scale * size, lambda own: own
+    return learned(turns, size, divisor, loss, erased)
 
 
 def check_loss(loss: Loss | None) -> None:
@@ -103,11 +114,26 @@ def check_loss(loss: Loss | None) -> None:
         checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
 
 
+def times_erased(m: Machine, erase: Any, v: Read) -> Read:
+    """Compute sum_j <E x_i, phi_j> v_j."""
+    checks.reals(erase=erase)
+    if not isinstance(m, LinearAttention):
+        raise ValueError("erase must be None in softmax attention, which has no feature vectors")
+    shape = (m.features.width, m.x.width)
+    if np.shape(erase) != shape:
+        raise ValueError(
+            f"erase must be a matrix [m, p] with m = {shape[0]} features of the kernel and "
+            f"p = {shape[1]}, got shape {list(np.shape(erase))}"
+        )
+    return m.inner_products_times(v, queries=m.x @ xp.asarray(erase, m.dtype).T)
+
+
 def learned(
     turns: Turns,
     size: Read,
     divisor: Callable[[Read], Read] | None = None,
     loss: Loss | None = None,
+    erased: Callable[[Read], Read] | None = None,
 ) -> Transformer:
     """Return the delta rule with the given step sizes, divided by a function of c k(x, x)."""
     m, ahead, prediction = turns.m, turns.ahead, turns.prediction
@@ -123,8 +149,9 @@ def learned(
         if divisor is not None:
             m.divide(size, divisor(own), to=rate)
 
-    def predict() -> Read:
-        return m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
+    def predict() -> tuple[Read, Read]:
+        f = m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
+        return f, f if erased is None else erased(ahead)
 
     def include(f: Read) -> None:
         m.multiply((1 / m.scale) * m.per_output(own), ahead, to=prediction)

@@ -133,8 +133,9 @@ def kalman_delta_rule(
             m.add(-own, to=own)
             m.divide(below, total, to=own)
 
-    def predict() -> Read:
-        return m.kernel_times(turns.ahead, keys=gain)
+    def predict() -> tuple[Read, Read]:
+        f = m.inner_products_times(turns.ahead, keys=gain)
+        return f, f
 
     def include(f: Read) -> None:
         m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)

@@ -97,7 +97,7 @@ def momentum_delta_rule(
         m.divide(eta, kept, to=size)
         m.multiply(spread(eta, stepped.width), m.features, to=stepped)
 
-    def predict() -> Read:
+    def predict() -> tuple[Read, Read]:
         new = m.scratch("new_M", SUPPORTS, "momentum", width=phi.width)
         here = spread(m.per_output(m.support), heads)
         m.head(here, spread(ahead, heads), phi, to=new, heads=heads, log_gate=gate_of_M)
@@ -107,7 +107,7 @@ def momentum_delta_rule(
         out = None if heads == r else total
         m.emit(Heads(phi, new, (Write(values, out, f.slot),), heads, gate_of_S))
         m.add(new - M, to=M)
-        return f
+        return f, f
 
     def include(f: Read) -> None:
         new = m.layout.read("new_M", m.dtype)

@@ -101,8 +101,9 @@ def preconditioned_delta_rule(
             m.activate("exp", -factor, here, to=written)
         m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
 
-    def predict() -> Read:
-        return m.kernel_times(turns.ahead, keys=written)
+    def predict() -> tuple[Read, Read]:
+        f = m.inner_products_times(turns.ahead, keys=written)
+        return f, f
 
     def include(f: Read) -> None:
         m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)

@@ -38,7 +38,7 @@ class LayerInputs:
 
     >>> layer = from_linear_attention(None, [[1.0]], [[2.0]])
     >>> layer.outputs(np.array([[3.0]])).tolist(), layer.keywords["num_features"]
-    ([[3.0]], 3)
+    ([[3.0]], 1)
     """
 
     task: Task
@@ -65,6 +65,7 @@ def from_linear_attention(
     beta: Any = None,
     g: Any = None,
     *,
+    erase: Any = None,
     scale: float | None = None,
     **numbers: Any,
 ) -> LayerInputs:
@@ -83,6 +84,8 @@ def from_linear_attention(
         v: values [T, V], or [T, h, V].
         beta: write strengths [T] or [T, h]; default None: 1.
         g: log gates, [T], or [T, K] for one of each channel; default None: 0.
+        erase: vectors [T, K] at which a token erases, for the keyword of `delta_rule`, such as the
+            products of erase gates and keys in Gated DeltaNet-2; default None: the keys.
         scale: factor of the outputs; default None: $1 / \sqrt{K}$, as in the layers.
         **numbers: further numbers of each token [T] that a rule takes by this name, such as
             `momentum`, `decay` and `step_size` of `momentum_delta_rule`, or `process_noise` of
@@ -109,7 +112,7 @@ def from_linear_attention(
     >>> layer.outputs(ik.predict_along(model, layer.task)).tolist()
     [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
-    given = {"q": q, "k": k, "v": v, "beta": beta, "g": g, **numbers}
+    given = {"q": q, "k": k, "v": v, "beta": beta, "g": g, "erase": erase, **numbers}
     arrays = {name: as_numpy(name, value) for name, value in given.items() if value is not None}
     for name, array in arrays.items():
         checks.numeric(name, array)
@@ -125,47 +128,44 @@ def from_linear_attention(
     check_shape("g", g, (T, g.shape[-1] if g.shape[-1] == K else 1))
     q = arrays.get("q", k[:, -1])
     check_shape("q", q, (T, K))
-    further = {name: arrays[name] for name in numbers}
-    for name, array in further.items():
-        if array.ndim:
-            check_shape(name, array, (T,))
     apart = not np.array_equal(q, k[:, -1])
     width = h + apart
 
-    def lay(writes: np.ndarray, read: Any, first: Any = None) -> np.ndarray:
+    def lay(writes: np.ndarray, read: Any = 0.0, first: Any = None) -> np.ndarray:
         """One row for each support: those of the writes of a token, then that of its read."""
         rows = np.zeros((T, width, writes.shape[-1]), k.dtype)
         rows[:, :h] = writes
         if first is not None:
             rows[:, 0] = first
-        if apart:
-            rows[:, h] = read
+        rows[:, h:] = np.reshape(read, (-1, 1, np.shape(read)[-1] if np.ndim(read) else 1))
         return rows.reshape(T * width, -1)
 
-    each = {name: np.broadcast_to(array, T)[:, None] for name, array in further.items()}
-    columns = [
-        lay(k, q),
-        lay(beta[:, :, None], 0),
-        lay(np.zeros((T, 1, g.shape[1])), 0, g),
-        *(
-            lay(np.repeat(rows[:, None], h, axis=1), AT_READS.get(name, 0.0))
-            for name, rows in each.items()
-        ),
-    ]
-    x = np.concatenate(columns, axis=1)
-    task = Task(x=x, y=lay(v, 0), x_query=np.concatenate([q[-1:], 0 * x[-1:, K:]], axis=1))
-    flags = np.eye(x.shape[1], dtype=k.dtype)
-    gates = flags[K + 1 : K + 1 + g.shape[1]]
+    channels = {"kernel": lay(k, q)}
+    if apart or "beta" in arrays:
+        channels["strength"] = lay(beta[:, :, None])
+    if "g" in arrays:
+        channels["log_gate"] = lay(np.zeros((T, 1, g.shape[1])), first=g)
+    if "erase" in arrays:
+        check_shape("erase", arrays["erase"], (T, K))
+        channels["erase"] = lay(arrays["erase"][:, None])
+    for name in numbers:
+        if arrays[name].ndim:
+            check_shape(name, arrays[name], (T,))
+        each = np.broadcast_to(arrays[name], T)[:, None, None]
+        channels[name] = lay(each, AT_READS.get(name, 0.0))
+    x = np.concatenate([*channels.values()], axis=1)
+    ends = np.cumsum([part.shape[1] for part in channels.values()])[:-1]
+    flags = dict(zip(channels, np.split(np.eye(x.shape[1], dtype=k.dtype), ends), strict=True))
+    last = np.concatenate([q[-1:], 0 * x[-1:, K:]], axis=1)
     keywords = {
-        "kernel": Linear(projection=flags[:K]),
         "num_features": x.shape[1],
         "num_outputs": v.shape[-1],
         "prefix": "inclusive",
-        **({"strength": flags[K]} if apart or "beta" in arrays else {}),
-        **({"log_gate": gates[0] if len(gates) == 1 else gates} if "g" in arrays else {}),
-        **dict(zip(each, flags[K + 1 + g.shape[1] :], strict=True)),
+        **{n: rows if len(rows) > 1 or n == "erase" else rows[0] for n, rows in flags.items()},
+        "kernel": Linear(projection=flags["kernel"]),
     }
     reads = np.arange(T) * width + width - 1
+    task = Task(x=x, y=lay(v), x_query=last)
     return LayerInputs(task, keywords, reads, K**-0.5 if scale is None else scale)
 
 

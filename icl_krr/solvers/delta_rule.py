@@ -30,6 +30,7 @@ def delta_rule(
     steps: int | None = None,
     normalised: bool = False,
     loss: Loss | None = None,
+    erase: Float[Array, "m p"] | None = None,
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
@@ -51,6 +52,8 @@ def delta_rule(
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
         loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$; default None,
             the squared error.
+        erase: matrix E [m, p] for a kernel of m features: the error is $y_i - S \, E x_i$; default
+            None: at the features themselves.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
     2024, equation 10.
@@ -64,30 +67,24 @@ def delta_rule(
     checks.flag("normalised", normalised)
     if loss is not None:
         checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
-    return learn(
-        kernel,
-        task,
-        NORMALISED if normalised else PLAIN,
-        step_size,
-        loss,
-        steps,
-        prefix,
-        log_gate,
-        strength,
-    )
+    divisor = NORMALISED if normalised else PLAIN
+    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength}
+    return learn(kernel, task, (step_size, loss, divisor), steps, erase, **given)
 
 
-def learn(kernel, task, divisor, step_size, loss, steps, prefix, log_gate, strength):
+def learn(kernel, task, numbers, steps, erase=None, **given):
     """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
-    if np.ndim(log_gate) == 2:
-        return follow(
-            kernel, task, corrected, only_S, (step_size, loss, divisor), steps=steps,
-            prefix=prefix, log_gate=log_gate, strength=strength, any_size=loss is None,
-        )  # fmt: skip
+    _, loss, _ = numbers
+    if erase is not None or np.ndim(given["log_gate"]) == 2:
+        if erase is not None:
+            checks.reals(erase=erase)
+        own, rule = ((), corrected) if erase is None else ((erase,), corrected_elsewhere)
+        given |= {"own": own, "any_size": loss is None}
+        return follow(kernel, task, rule, only_S, numbers, steps=steps, **given)
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    check_prefix(kernel, task, prefix, steps, 1)
-    return run(kernel, task, divisor, step_size, loss, log_gate, strength, steps, prefix)
+    check_prefix(kernel, task, given["prefix"], steps, 1)
+    return run(kernel, task, *numbers, steps=steps, **given)
 
 
 PLAIN, NORMALISED, IMPLICIT = (1, 0, 0), (0, 1, 0), (1, 0, 1)
@@ -100,15 +97,23 @@ def rate(eta: jax.Array, own: jax.Array, divisor: tuple) -> jax.Array:
 
 def corrected(numbers, states, token):
     """The rule of features, with a gate of its own for each."""
+    return write(numbers, states, token, error(states, token))
+
+
+def corrected_elsewhere(numbers, states, token):
+    """The rule of features that erases at other vectors."""
+    return write(numbers, states, token, error(states, token._replace(phi=token.own[0])))
+
+
+def write(numbers, states, token, e):
     eta, loss, divisor = numbers
-    e = error(states, token)
     size = rate(eta * token.strength, jnp.sum(token.phi * token.phi), divisor)
     alpha = size * (e if loss is None else loss.derivative(e))
     return (states[0] + outer(token.phi, alpha),), alpha
 
 
 @partial(jax.jit, static_argnames=("steps", "prefix"))
-def run(kernel, task, divisor, step_size, loss, log_gate, strength, steps, prefix):
+def run(kernel, task, step_size, loss, divisor, steps, prefix, log_gate, strength):
     iterates = partial(coefficients, steps, prefix)
     given = kernel, divisor, step_size, loss, log_gate, strength
     if loss is None:

@@ -45,4 +45,5 @@ def implicit_delta_rule(
     [0.0, 1.0, 1.5]
     """
     checks.positive_scalar("step_size", step_size)
-    return learn(kernel, task, IMPLICIT, step_size, None, steps, prefix, log_gate, strength)
+    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength}
+    return learn(kernel, task, (step_size, None, IMPLICIT), steps, **given)

@@ -60,19 +60,24 @@ class LinearAttention(Machine):
         if not self.layer.is_read:
             fill(self, self.layer, self.features)
 
-    def kernel_times(self, v: Read, keys: Read | None = None) -> Read:
-        """Return K v, or with other keys w than phi, sum_j <phi_i, w_j> v_j."""
+    def kernel_times(self, v: Read) -> Read:
+        return self.inner_products_times(v)
+
+    def inner_products_times(
+        self, v: Read, keys: Read | None = None, queries: Read | None = None
+    ) -> Read:
+        """Return sum_j <q_i, w_j> v_j; the default of queries q and keys w are the features."""
         name = "K_" + "_".join(v.blocks)
         product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
-        phi = self.features
-        keys, gate = phi if keys is None else keys, self.log_gate
+        keys, queries = (self.features if part is None else part for part in (keys, queries))
+        gate = self.log_gate
         if gate is None or gate.width == 1:
-            self.head(query=phi, key=keys, value=v, to=product, log_gate=gate)
+            self.head(query=queries, key=keys, value=v, to=product, log_gate=gate)
             return product
-        m, r = phi.width, v.width  # one head for each channel, because each has its own gate
+        m, r = keys.width, v.width  # one head for each channel, because each has its own gate
         values = select(v, np.tile(np.arange(r), m))
         total = np.kron(np.ones((m, 1), self.dtype), np.eye(r, dtype=self.dtype))
-        self.emit(Heads(phi, keys, (Write(values, total, product.slot),), m, gate))
+        self.emit(Heads(queries, keys, (Write(values, total, product.slot),), m, gate))
         return product
 
     def over_outputs(self, features: Read) -> Read:

@@ -81,13 +81,13 @@ class PrefixSums(LinearAttention):
         gate = None if self.log_gate is None else self.per_output(self.log_gate)
         self.head(query, key, value, to, self.systems, gate)
 
-    def kernel_times(self, v: Read, keys: Read | None = None) -> Read:
+    def kernel_times(self, v: Read) -> Read:
         product = self.scratch_vector("C_" + "_".join(v.blocks), f"C ({label(v)})")
         if self.stores_sums:
             self.multiply_by_sums(v, product)
             return product
-        keys = self.over_outputs(self.keys if keys is None else keys)
-        self.head_per_output(v, keys, self.over_outputs(self.features), product)
+        keys, phi = self.over_outputs(self.keys), self.over_outputs(self.features)
+        self.head_per_output(v, keys, phi, product)
         return product
 
     def multiply_by_sums(self, v: Read, to: Read) -> None:

@@ -62,7 +62,7 @@ class Turns:
     def learns(
         self,
         rate: Read,
-        predict: Callable[[], Read],
+        predict: Callable[[], tuple[Read, Read]],
         include: Callable[[Read], None],
         *,
         prepare: Callable[[], None] = lambda: None,
@@ -74,7 +74,8 @@ class Turns:
 
         Args:
             rate: read of the step sizes of the supports.
-            predict: records what computes the predictions from `ahead`, and returns their read.
+            predict: records what computes the predictions from `ahead`, and returns their read and
+                that of what a support erases: mostly the same.
             include: adds to the predictions what a support itself wrote; used if `inclusive`.
             prepare: records what runs once, before the first turn.
             refresh: records what the supports whose turn has come compute for those after them.
@@ -108,8 +109,8 @@ class Turns:
                 m.activate("relu", self.turn, -m.support, to=self.turn)
 
         def step() -> None:
-            f = predict()
-            error = derivative(m.y - f)
+            f, erased = predict()
+            error = derivative(m.y - erased)
             with m.together():
                 m.add(f - self.prediction, to=self.prediction)
                 if self.inclusive:
