@@ -9,10 +9,11 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..kernels import Kernel
+from ..residual import Read
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, machine
 from .assembly.prefix import PREFIXES, CausalOptions, causal_machine
-from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES
 
 STEPS = 256
 """Default number of steps, and the largest number of supports of a model with this default."""
@@ -58,6 +59,10 @@ def delta_rule(
     $\alpha$ one step later, so that `alpha` and `prediction` belong together. `prefix="inclusive"`
     adds $k(x_i, x_i) \alpha_i$ to the prediction at support i. The states are alpha, ahead, turn
     and prediction.
+
+    With a `window` of w, all sums run over the last w supports: $S_i$ sums over $i - w < j \leq i$,
+    so that a write is forgotten after w supports, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
+    For the prefix "inclusive", one more head predicts from the w - 1 supports before the own one.
 
     Args:
         kernel, num_features: as in `icl_krr.constructions`, which also says what is raised.
@@ -119,10 +124,20 @@ def delta_rule(
             m.add(m.support, to=turn)
             m.activate("relu", turn, -m.support, to=turn)
 
+    def fit(to: str) -> Read:
+        return m.finish(m.kernel_times(ahead), to=to) * (1 / m.scale)
+
     def step() -> None:
-        f = m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
+        f = fit("f")
+        new = {SUPPORTS_AND_QUERIES: f - prediction}
+        if prefix == "inclusive" and m.window is not None:
+            new = {QUERIES: f - prediction, SUPPORTS: -prediction}
+            if m.window > 1:
+                with m.within(m.window - 1):
+                    new[SUPPORTS] += fit("f_of_fewer")
         with m.together():
-            m.add(f - prediction, to=prediction)
+            for at, value in new.items():
+                m.add(value, to=prediction, at=at)
             if prefix == "inclusive":
                 m.multiply((1 / m.scale) * m.per_output(diagonal), ahead, to=prediction)
             m.add(ahead - alpha, to=alpha)

@@ -30,6 +30,7 @@ def delta_rule(
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
+    window: int | None = None,
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, each from its error.
 
@@ -41,7 +42,7 @@ def delta_rule(
     solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
-        kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`,
+        kernel, task, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
             which also says what is raised.
         step_size: step size $\eta$ > 0.
         steps: number of supports to learn from, >= 1; default None: all n.
@@ -57,25 +58,25 @@ def delta_rule(
     """
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    check_prefix(kernel, task, prefix, steps, 1)
+    check_prefix(kernel, task, prefix, window, steps, 1)
     checks.positive_scalar("step_size", step_size)
     checks.flag("normalised", normalised)
-    return learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix)
+    return learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix, window)
 
 
-@partial(jax.jit, static_argnames=("steps", "normalised", "prefix"))
-def learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix):
-    run = partial(coefficients, steps, normalised, prefix)
+@partial(jax.jit, static_argnames=("steps", "normalised", "prefix", "window"))
+def learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix, window):
+    run = partial(coefficients, steps, normalised, prefix, window)
     alpha, along = in_units_of_y(task, run, 1, kernel, step_size, log_gate, strength)
     alpha, along = like(task.y, alpha), like(task.y, along)
     return CausalTrajectory(prediction=along[:, task.num_supports :], along=along, alpha=alpha)
 
 
-def coefficients(steps, normalised, prefix, task, kernel, step_size, log_gate, strength):
+def coefficients(steps, normalised, prefix, window, task, kernel, step_size, log_gate, strength):
     tokens, n = tokens_of(task, log_gate, strength), task.num_supports
     own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
-    earlier = decays(tokens, "exclusive") * values
+    earlier = decays(tokens, "exclusive", window) * values
     rate = jnp.asarray(step_size, own.dtype) * tokens.strength
     rate = rate * reciprocal(own) if normalised else rate
 
@@ -87,5 +88,7 @@ def coefficients(steps, normalised, prefix, task, kernel, step_size, log_gate, s
     number = jnp.cumsum(tokens.kept[:n])
     learned = number[None] <= jnp.arange(steps + 1)[:, None]
     path = jnp.where(learned[:, :, None], alpha[None], 0)
-    along = matmul(earlier if prefix == "exclusive" else decays(tokens, prefix) * values, path)
+    along = matmul(
+        earlier if prefix == "exclusive" else decays(tokens, prefix, window) * values, path
+    )
     return path, jnp.where(tokens.kept[None, :, None], along, 0)

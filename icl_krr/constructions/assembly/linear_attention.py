@@ -76,7 +76,8 @@ class LinearAttention(Machine):
 
     def sum_before(self, value: Read, to: Read) -> None:
         query = self.inside(self.layout[to.slot].at)
-        self.head(query=query, key=self.support, value=value, to=to)
+        with self.within(None):
+            self.head(query=query, key=self.support, value=value, to=to)
 
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
         self.head(query=place, key=at, value=value, to=to)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...constants import xp
 from ...residual import Read
 from .linear_attention import LinearAttention
 from .machine import Machine
@@ -77,6 +78,11 @@ class PrefixSums(LinearAttention):
         if outputs == 1:
             return features
         return select(features, np.tile(np.arange(features.width), outputs))
+
+    def each_ridge(self, ridge: Any) -> Any:
+        """A number, or one for every unknown: a vector [m], repeated for every system."""
+        ridge = xp.asarray(ridge, self.dtype)
+        return xp.tile(ridge, self.systems) if ridge.ndim else ridge
 
     @property
     def sum_channels(self) -> np.ndarray:
