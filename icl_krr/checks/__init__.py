@@ -31,15 +31,14 @@ from .numbers import (
     nonnegatives,
     numeric,
     one_of,
-    one_ridge,
     positive,
     positive_scalar,
     positives,
     reals,
     resolved,
-    ridges,
     scalar,
     shapes,
     spectrum,
     stored,
 )
+from .ridges import one_ridge, ridges

@@ -146,8 +146,8 @@ def windowed_sums(
         )
     assert order.window is not None
     tokens, w = len(terms), min(order.window, len(terms))
+    _, last = numbered(visible, order)  # 0 for the first token
     visible = jnp.asarray(visible).at[0].set(False)
-    _, last = numbered(visible, order)
     log_gate = jnp.zeros(tokens, terms.dtype) if log_gate is None else log_gate
     token = jnp.pad(jnp.argsort(~visible, stable=True), (0, -tokens % w))
     counts = jnp.arange(len(token)) < jnp.sum(visible)
@@ -167,8 +167,10 @@ def windowed_sums(
     # at place p of its block, a token reads what is after place p of the block before
     before = jnp.pad(ends[:-1, 1:], ((1, 0), (0, 1), (0, 0), (0, 0)))
     sums = starts + fade(gates - jnp.pad(gates[:-1, -1:], ((1, 0), (0, 0)))) * before
-    sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))[last + 1]
-    held = jnp.where(last < 0, log_gate, gates.reshape(-1)[last])
+    sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))[
+        jnp.maximum(last, 0)
+    ]
+    held = jnp.where(last < 1, log_gate, gates.reshape(-1)[last - 1])
     return fade(log_gate - held) * sums + fade(log_gate - log_gate[0]) * first
 
 

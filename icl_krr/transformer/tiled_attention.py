@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import accumulator, as_one, matmul, power_below
-from .visible import Order, numbered
+from .visible import Order, numbered, reads
 
 LARGEST_PATTERN = 2**22
 """Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
@@ -82,19 +82,6 @@ def all_into_tiles(*parts: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(into_tiles(part, tile_side(len(part))) for part in parts)
 
 
-def seen(
-    keys: Tiles, last: jax.Array, order: Order
-) -> Bool[Array, "keys queries"] | Bool[Array, "keys 1"]:
-    """Which keys the queries read, of which `last` is the number of the last key."""
-    visible, number = keys.visible[:, None], keys.number[:, None]
-    if not order.mask:
-        return visible
-    earlier = number <= last[None, :]
-    if order.window is not None:
-        earlier &= last[None, :] - number < order.window
-    return visible & (earlier | (number == 0))
-
-
 def logits(q: jax.Array, keys: Tiles) -> Float[Array, "keys queries"]:
     """Logits with the queries on the last axis, along which a CPU vectorises."""
     return matmul(keys.k, q.T)
@@ -104,20 +91,17 @@ def weights_of(
     q: jax.Array, last: jax.Array, shift: jax.Array, keys: Tiles, order: Order
 ) -> Float[Array, "keys queries"]:
     """exp(logits - shift), or 0 where the query does not see the key."""
-    return jnp.where(seen(keys, last, order), jnp.exp(logits(q, keys) - shift[None]), 0)
+    return jnp.where(
+        reads(keys.visible, keys.number, last, order), jnp.exp(logits(q, keys) - shift[None]), 0
+    )
 
 
 def forward_tiles(q, k, v, visible, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    q, k, v, visible, number, last = as_one(q, k, v, visible, *of_one_device(visible, order))
+    q, k, v, visible, number, last = as_one(q, k, v, visible, *numbered(visible, order))
     size = power_below(jnp.max(jnp.abs(v), axis=0))
     keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, number))
     return quotients(*sums_of_tiles(q, last, keys, order), size)
-
-
-def of_one_device(visible: Bool[Array, " T"], order: Order) -> tuple[jax.Array, jax.Array]:
-    """`numbered`, where only the first token has the number 0, also if it is hidden."""
-    return numbered(jnp.asarray(visible).at[0].set(True), order)
 
 
 def scaled(v: jax.Array, size: jax.Array) -> Float[Array, "T d+1"]:
@@ -167,7 +151,9 @@ def shifts(q: jax.Array, last: jax.Array, keys: Tiles, order: Order) -> Float[Ar
             q, last = taken
 
             def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-                made = jnp.where(seen(keys, last, order), logits(q, keys), -jnp.inf)
+                made = jnp.where(
+                    reads(keys.visible, keys.number, last, order), logits(q, keys), -jnp.inf
+                )
                 return jnp.maximum(most, jnp.max(made, axis=0)), None
 
             start = jnp.full(len(q), dtype.min)
@@ -199,7 +185,7 @@ def forward_and_keep(q, k, v, visible, order):
 
 def backward_tiles(order, kept, cotangents):
     q, k, v, visible, out, log_total, rounding = kept
-    number, last = of_one_device(visible, order)
+    number, last = numbered(visible, order)
     own = slopes(q, last, out, log_total, rounding, *cotangents)
     keys = Tiles(*all_into_tiles(k, v, visible, number))
     d_q, *sums = slopes_of_tiles(own, keys, order)

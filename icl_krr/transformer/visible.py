@@ -37,9 +37,27 @@ def order_of(spec: Spec, window: int | None) -> Order:
 
 
 def numbered(visible: Visible, order: Order) -> tuple[Int[Array, " T"], Int[Array, " T"]]:
-    """The number of visible tokens before each token, and that of the last key that it reads."""
+    """The number of visible tokens before each token, and that of the last key that it reads.
+
+    The first token counts, also if it is hidden.
+    """
+    if not isinstance(visible, DividedTokens):
+        visible = jnp.asarray(visible).at[0].set(True)
     number, seen = positions(visible), mask_of(visible)
     return number, number - (1 if order.mask == "exclusive" else (~seen).astype(number.dtype))
+
+
+def reads(
+    visible: Bool[Array, " K"], number: Int[Array, " K"], last: Int[Array, " Q"], order: Order
+) -> Bool[Array, "K Q"] | Bool[Array, "K 1"]:
+    """Which keys the queries read, all of them `numbered`."""
+    visible, number = visible[:, None], number[:, None]
+    if not order.mask:
+        return visible
+    earlier = number <= last[None, :]
+    if order.window is not None:
+        earlier &= last[None, :] - number < order.window
+    return visible & (earlier | (number == 0))
 
 
 def hide(
