@@ -21,6 +21,7 @@ from icl_krr.constructions import SUPPORTS, SUPPORTS_AND_QUERIES, machine
 from icl_krr.numerics import matmul
 from icl_krr.residual import ROLES
 from icl_krr.transformer.undivided_softmax import undivided_softmax
+from icl_krr.transformer.visible import Order
 
 STEP_SIZE, CHANNELS = 0.01, 3
 
@@ -71,7 +72,9 @@ def programs(seed: int) -> dict[str, Callable[[], jax.Array]]:
         return lambda: run(x)
 
     found = {
-        "pattern without a maximum": of(lambda q, k: undivided_softmax(q, k, visible, "").totals),
+        "pattern without a maximum": of(
+            lambda q, k: undivided_softmax(q, k, visible, Order()).totals
+        ),
         "pattern with a maximum": of(lambda q, k: with_maximum(q, k, visible)),
     }
     predict = jax.jit(ik.predict_batch)

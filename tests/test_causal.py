@@ -10,6 +10,7 @@ from helpers import dense, draw, operand_bounds, relative
 
 import icl_krr as ik
 from icl_krr import constructions, solvers, theory
+from icl_krr.transformer import Heads
 
 P, N = 3, 9
 GAUSSIAN = ik.Gaussian(1.5)
@@ -31,12 +32,18 @@ FORMS = {
     "inclusive": {"prefix": "inclusive", "log_gate": -0.2, "strength": 0.5},
     "channels": CHANNELS,
     "interleaved": {"tokens": "interleaved", "max_supports": N + 2, "log_gate": -0.2},
+    "window": {"prefix": "inclusive", "window": 3, "log_gate": -0.2, "strength": 0.5},
+    "last": {"prefix": "inclusive", "window": 1},
+    "pairs": {"tokens": "interleaved", "max_supports": N + 2, "window": 2, "log_gate": -0.2},
 }
 QUICK = {
     "exclusive": ("delta", "cg", "jacobi"),
     "inclusive": ("normalised", "cg"),
     "channels": ("delta", "chebyshev"),
     "interleaved": ("normalised", "cg"),
+    "window": ("normalised", "jacobi"),
+    "last": ("delta",),
+    "pairs": ("normalised", "cg"),
 }
 """Every solver, and every form with a delta rule and with the state of a prefix."""
 
@@ -72,9 +79,10 @@ def test_models_equal_their_oracles_at_every_position(x64, form, solver):
     assert relative(ik.predict_along(model, task), oracle(task)) < 1e-11
 
 
-def test_merged_slots_keep_their_gates(x64):
+@pytest.mark.parametrize(("form", "solver"), [("exclusive", "cg"), ("window", "normalised")])
+def test_merged_slots_keep_their_gates_and_windows(x64, form, solver):
     task = draw(3, P, N)
-    model, oracle = built("cg", FORMS["exclusive"])
+    model, oracle = built(solver, FORMS[form])
     assert relative(ik.predict_along(dense(model), task), oracle(task)) < 1e-9
 
 
@@ -94,6 +102,45 @@ def test_a_position_does_not_depend_on_what_comes_later_or_on_its_own_y(x64, for
     )
     assert np.array_equal(before[:6], after[:6])
     assert not np.allclose(before[6:], after[6:])
+
+
+@pytest.mark.parametrize("solver", ["cg", "chebyshev"])
+def test_what_left_the_window_changes_nothing(solver):
+    """Not a digit, in float32, and where products with what left overflow, too."""
+    task, at = draw(4, P, 24), np.arange(24)
+    model, oracle = built(solver, {"window": 4, "log_gate": -0.2})
+    assert model.problem is None  # queries do not have the regression on all supports
+    mask, left = at % 4 != 1, at < 12  # the window of support 18 is 12, 14, 15, 16
+    expected = np.asarray(ik.predict_along(model, task.replace(mask=mask)))
+    for size in (1e6, 1e18):
+        x, y = np.where(left[:, None], size, task.x), np.where(left, 1e6, task.y)
+        changed = task.replace(x=x.astype(np.float32), y=y.astype(np.float32), mask=mask)
+        along = np.asarray(ik.predict_along(model, changed))
+        assert np.array_equal(along[18:], expected[18:])
+        assert not np.array_equal(along[:18], expected[:18])
+        assert relative(oracle(changed)[18:], expected[18:]) < 1e-4
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+@pytest.mark.parametrize("mask", ["exclusive", "inclusive", "own"])
+def test_heads_with_a_window_read_the_last_visible_tokens(x64, attention, mask):
+    """Formed patterns, and attention that forms none: sums in blocks, and tiles."""
+    task, w = draw(5, P, N).replace(mask=MASK), 3
+    spec = {"inclusive": mask != "exclusive", "aggregator": mask != "own"}
+    sizes = ik.Architecture(num_features=P, width=8, depth=1, heads=2, attention=attention,
+                            causal=True, streaming=True, **spec)  # fmt: skip
+    model = ik.init(jax.random.key(0), sizes)
+    windowed = lambda part: part.replace(window=w) if type(part) is Heads else part  # noqa: E731
+    weights = jax.tree.map(windowed, model.weights, is_leaf=lambda part: type(part) is Heads)
+    model = model.replace(weights=weights)
+    prediction, cache = ik.run_with_cache(model, task, everything=True)
+    shown = np.concatenate([[mask != "own"], MASK, np.zeros(task.num_queries, bool)])
+    pattern = np.asarray(cache["blocks.0.heads.0.pattern"])
+    for i in (i for i in range(1, len(shown)) if shown[i] or i > N):  # not at padding
+        keys = np.flatnonzero(shown[1 : i + (mask != "exclusive")]) + 1
+        reads = {*keys[-w:], *([0] if shown[0] else []), *([i] if mask == "own" else [])}
+        assert {*np.flatnonzero(pattern[:, i].any(axis=0))} == reads, i
+    assert relative(ik.predict(model, task), prediction) < 1e-12
 
 
 def test_a_support_is_predicted_like_a_query_of_the_cut_task(x64):
@@ -167,7 +214,8 @@ def test_gradients_reach_gates_strengths_and_step_sizes(x64):
             KEYS, num_features=P, step_size=0.1, steps=N, normalised=True, **values
         )
         mesa = constructions.prefix_conjugate_gradient(KEYS, **PREFIX, steps=2, **values)
-        return sum(jnp.sum(ik.predict_along(m, task) ** 2) for m in (model, mesa))
+        near = mesa.rebuild(window=3)
+        return sum(jnp.sum(ik.predict_along(m, task) ** 2) for m in (model, mesa, near))
 
     _, slope = loss(CHANNELS)
     nudge = np.array([0, 0, 1e-5])
@@ -180,15 +228,18 @@ def test_gradients_reach_gates_strengths_and_step_sizes(x64):
 
 @pytest.mark.parametrize("solver", ["delta", "chebyshev"])
 def test_strong_gates_neither_overflow_nor_lose_the_present(solver):
-    """e^G would leave float32 after 18 supports; only differences of G are used."""
-    task = draw(10, P, 64)
+    """e^G would leave float32 after 18 supports; only differences of G are used.
+
+    Padding between supports does not change that.
+    """
+    task = draw(10, P, 64).replace(mask=np.arange(64) % 40 != 39)
     steps = {"steps": 64} if solver == "delta" else {}
     model, oracle = built(solver, {"log_gate": -5.0}, **steps)
     along = np.asarray(ik.predict_along(model, task))
     assert np.all(np.isfinite(along))
     if solver == "chebyshev":
         with jax.enable_x64(True):
-            wide = jax.tree.map(np.float64, task)
+            wide = task.astype(float)
             assert relative(along, oracle(wide)) < 1e-3
 
 

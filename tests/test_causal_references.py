@@ -250,12 +250,55 @@ def test_mesa(form):
 
 
 def test_mesa_with_a_diagonal_regulariser():
-    """One lambda for every key channel: the projection Lambda^-1/2 U and the ridge 1."""
+    """One lambda for every key channel: a vector, or the projection Lambda^-1/2 U and ridge 1."""
     q, k, v, g, beta = inputs(9)
     lamb = 0.25 + np.random.default_rng(9).exponential(1, K)
     kernel = ik.Linear(projection=lamb[:, None] ** -0.5 * U)
-    expected = mesa(q, k, v, g, beta, lamb)
-    agree(solve(kernel, read_between(q, k, v, g, beta), ridge=1.0), expected, slice(1, 2 * T, 2))
+    expected, task = mesa(q, k, v, g, beta, lamb), read_between(q, k, v, g, beta)
+    reads = slice(1, 2 * T, 2)
+    agree(solve(kernel, task, ridge=1.0), expected, reads)
+    agree(solve(KEYS, task, ridge=lamb, preconditioner="jacobi"), expected, reads)
+    agree(solve(KEYS, task, ridge=lamb, form="fused"), expected, reads)
+    bounds = ik.theory.prefix_bounds(KEYS, task, ridge=lamb)
+    options = {"steps": 120, "spectrum": bounds, "prefix": "inclusive", **LAYER}
+    agree(along_of("prefix_chebyshev", KEYS, task, ridge=lamb, **options), expected, reads)
+
+    @jax.jit
+    def traced(lamb):
+        model = ik.constructions.prefix_conjugate_gradient(KEYS, **SIZES, ridge=lamb, steps=K)
+        return ik.predict(model, task)
+
+    plain = task_of(k, v, 0 * g, 1 + 0 * beta, queries=q)
+    model = ik.constructions.prefix_conjugate_gradient(KEYS, **SIZES, ridge=lamb, steps=K)
+    assert model.problem is None
+    assert ik.check(model, plain, kernel=kernel, ridge=1.0).ok
+    assert relative(traced(lamb), ik.predict(model, task)) < TOLERANCE
+
+
+@pytest.mark.parametrize("w", [1, 4])
+def test_regression_on_the_last_pairs(w):
+    """The objective of the Omega rule of Atlas, a sum over the last w pairs, solved exactly."""
+    _, k, v, g, beta = inputs(14)
+    total, expected = np.cumsum(g), []
+    for t in range(T):
+        near = slice(max(t - w + 1, 0), t + 1)
+        weight = beta[near] * np.exp(total[t] - total[near])
+        A = (weight[:, None] * k[near]).T @ k[near] + 0.3 * np.eye(K)
+        expected.append(k[t] @ np.linalg.solve(A, (weight[:, None] * k[near]).T @ v[near]))
+    agree(solve(KEYS, task_of(k, v, g, beta), ridge=0.3, window=w), np.stack(expected), slice(T))
+
+
+@pytest.mark.parametrize("w", [1, 4])
+def test_delta_rule_that_forgets_a_write(w):
+    """S_t is the sum of the last w writes; each corrects the error of the state before it."""
+    _, k, v, g, beta = inputs(15)
+    writes, expected = [], []
+    for t in range(T):
+        writes = [np.exp(g[t]) * write for write in writes[-w:]]
+        error = v[t] - sum(writes, np.zeros((K, V))).T @ k[t]
+        writes.append(np.outer(k[t], beta[t] * error))
+        expected.append(sum(writes[-w:]).T @ k[t])
+    agree(learn(KEYS, task_of(k, v, g, beta), window=w), np.stack(expected), slice(T))
 
 
 def conjugate_gradient(A, b, x, steps, M):

@@ -84,8 +84,8 @@ def test_reads_refuse_widths_that_do_not_match():
         p + flag
     with pytest.raises(ValueError, match=r"matrix must be \[2, out\]"):
         p @ jnp.eye(3)
-    with pytest.raises(ValueError, match="scale must be a scalar"):
-        p * jnp.ones(2)
+    with pytest.raises(ValueError, match="scale must be a scalar or a vector"):
+        p * jnp.ones(3)
     with pytest.raises(ValueError, match="width of p must be 2"):
         p.matrix("p", 3)
 

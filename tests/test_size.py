@@ -16,12 +16,12 @@ LINES = {
     # the call of every solver, for the README and for errors; Matern kernels, tried only by name;
     # delta rules with momentum, implicit steps, preconditioning and Kalman gains
     "catalogue": 1080,
-    "checks": 464,  # rules for numbers that tokens have
+    "checks": 490,  # rules for numbers that tokens have; a ridge of each feature
     "cli": 3540,  # help in whole paragraphs; training tells of every interval; a table of features
     # `Machine` is public: what each of its 23 operations takes and writes; the call in the error
     # for a name without a function; normalised solvers of a kernel with several heads; delta rules
-    # with momentum, implicit steps, preconditioning and Kalman gains; gates per feature
-    "constructions": 4860,
+    # with momentum, implicit steps, preconditioning and Kalman gains; gates per feature, windows
+    "constructions": 4960,
     "experiments": 13500,  # a bandwidth for each feature, by gradient of the evidence; importances
     "export": 1140,  # the inputs of linear attention layers as tasks
     # an unknown keyword is told with the one that is meant; a flag for right numbers; losses of
@@ -35,13 +35,16 @@ LINES = {
     "report": 1351,
     "residual": 650,  # errors for operators of Python that a read does not have
     "sketches": 625,  # Fourier features of Matern kernels
-    "solvers": 3200,  # the same delta rules, with gates per feature and losses
+    # delta rules with further states, gates per feature and losses; causal solvers of the last w
+    # supports, and with a ridge of each feature
+    "solvers": 3250,
     "tasks": 2000,  # a batch of tasks of unequal lengths
     "theory": 1766,
     "training": 1716,
     # heads share patterns by name, slots that are the same at all tokens have one row, softmax
-    # without a shift where exp stays in range
-    "transformer": 4200,
+    # without a shift where exp stays in range; heads with a window, in whole patterns, in tiles,
+    # over devices, and in time linear in the context
+    "transformer": 4310,
     "uncertainty": 602,
 }
 

@@ -12,6 +12,7 @@ from helpers import CASES, draw, numpy, often, relative
 
 import icl_krr as ik
 from icl_krr.transformer import attention, tiled_attention
+from icl_krr.transformer.visible import Order
 
 
 @partial(jax.jit, static_argnums=4)
@@ -30,9 +31,13 @@ def heads(tokens, size=5.0, values=2):
     return size * q, np.where(visible[:, None], k, 0), np.where(visible[:, None], v, 0), visible
 
 
+def as_tiles(q, k, v, visible, order):
+    return tiled_attention.tiled_softmax(q, k, v, visible, Order(order))
+
+
 def tiled(q, k, v, visible, order=""):
     """As one program, made anew: the side of a tile may be another than before."""
-    return jax.jit(lambda *at: tiled_attention.tiled_softmax(*at, order))(q, k, v, visible)
+    return jax.jit(lambda *at: as_tiles(*at, order))(q, k, v, visible)
 
 
 @pytest.fixture
@@ -58,7 +63,7 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, o
     ours, theirs = (numpy(attend(q, k, v, visible, order)) for attend in (tiled, whole))
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
-    (a, slopes), (b, expected) = loss(tiled_attention.tiled_softmax), loss(whole)
+    (a, slopes), (b, expected) = loss(as_tiles), loss(whole)
     assert abs(a - b) < 1e-12
     hidden = ~visible
     for ours, theirs in zip(slopes[1:], expected[1:], strict=True):
@@ -87,7 +92,7 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
 @jax.jit
 def slopes_of_tiles(q, k, v, visible, value):
     def loss(q, k, v):
-        found = tiled_attention.tiled_softmax(q, k, v, visible, "")
+        found = tiled_attention.tiled_softmax(q, k, v, visible, Order())
         return jnp.sum(found[0]) / value, found
 
     return jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(q, k, v)
@@ -114,7 +119,7 @@ def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, t
     sizes = np.array([[1e-2], [1.0], [1e3]])
 
     def of(size):
-        return tiled_attention.tiled_softmax(size * q, k, v, visible, "")[0]
+        return tiled_attention.tiled_softmax(size * q, k, v, visible, Order())[0]
 
     def slopes(size):
         return jax.grad(lambda size: jnp.sum(of(size) ** 2))(size)
@@ -133,7 +138,7 @@ def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
 
     ours, theirs = (
         jax.jit(jax.jacrev(jax.grad(lambda q, attend=attend: loss(q, attend))))(q)
-        for attend in (tiled_attention.tiled_softmax, whole)
+        for attend in (as_tiles, whole)
     )
     assert relative(ours, theirs) < 1e-11
 
@@ -221,7 +226,7 @@ def test_memory_is_linear_in_context(compiled_as_users_do):
     """Forward and gradient of 16384 tokens hold less than 2 % of the pattern."""
     big = 16384
     shapes = [jax.ShapeDtypeStruct((big, width), np.float32) for width in (4, 4, 1)]
-    attend = lambda q, k, v: tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), "")[0]  # noqa: E731
+    attend = lambda q, k, v: tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), Order())[0]  # noqa: E731
     slope = jax.grad(lambda q, k, v: jnp.sum(attend(q, k, v)), argnums=(0, 1, 2))
     for run in (attend, slope):
         program = jax.jit(run).lower(*shapes)

@@ -8,6 +8,7 @@ from helpers import draw, equations, numpy, relative
 
 import icl_krr as ik
 from icl_krr.transformer.undivided_softmax import in_range, undivided_softmax
+from icl_krr.transformer.visible import Order
 
 SIZES = (1e-3, 1.0, 1e3)
 """Of logits: those of the last need a shift in float32 and in float64."""
@@ -35,7 +36,7 @@ def reference(q, k, v, visible, order):
 @pytest.mark.parametrize("channels", [3, 9])
 def test_few_and_many_channels_equal_numpy(x64, size, order, channels):
     q, k, v, visible = parts(channels, size)
-    run = jax.jit(lambda q, k, v, seen: undivided_softmax(q, k, seen, order)(v, seen))
+    run = jax.jit(lambda q, k, v, seen: undivided_softmax(q, k, seen, Order(order))(v, seen))
     assert relative(numpy(run(q, k, v, visible)), reference(q, k, v, visible, order)) < 1e-11
 
 
@@ -46,7 +47,7 @@ def test_derivatives_are_those_of_the_plain_formula(x64, size):
     visible = np.ones(len(q), bool)
 
     def ours(q, k):
-        return jnp.sum(jnp.sin(undivided_softmax(q, k, visible, "")(v, visible)))
+        return jnp.sum(jnp.sin(undivided_softmax(q, k, visible, Order())(v, visible)))
 
     def plain(q, k):
         return jnp.sum(jnp.sin(jax.nn.softmax(q @ k.T, axis=-1) @ v))
@@ -70,14 +71,14 @@ def test_without_a_shift_large_values_have_finite_sums(own, logit, small):
     assert bool(in_range(q, k, own)) == (small and own is None)
     v = np.full((40, 1), 1e25, np.float32)
     seen = np.ones(40, bool)
-    mean = undivided_softmax(jnp.asarray(q), jnp.asarray(k), seen, "")(v, seen)
+    mean = undivided_softmax(jnp.asarray(q), jnp.asarray(k), seen, Order())(v, seen)
     np.testing.assert_allclose(mean, v, rtol=1e-5)
 
 
 def test_tasks_that_need_a_shift_do_not_change_others(x64):
     """One branch is run for a whole batch."""
     q, k, v, visible = parts(3, 1.0)
-    run = lambda size: undivided_softmax(size * q, k, visible, "")(v, visible)  # noqa: E731
+    run = lambda size: undivided_softmax(size * q, k, visible, Order())(v, visible)  # noqa: E731
     alone = np.stack([jax.jit(run)(size) for size in SIZES])
     assert relative(np.asarray(jax.jit(jax.vmap(run))(np.array(SIZES))), alone) < 1e-13
 

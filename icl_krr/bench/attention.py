@@ -13,6 +13,7 @@ from ..tasks import Task
 from ..transformer import memory, predict
 from ..transformer.tiled_attention import tiled_softmax
 from ..transformer.undivided_softmax import undivided_softmax
+from ..transformer.visible import Order
 from .contest import Contest, scratch
 from .draws import draw, linear
 from .peers import torch_attention
@@ -38,10 +39,10 @@ def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
     visible = jnp.ones(n, bool)
 
     def tiles(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return tiled_softmax(q, k, v, visible, "")[0]
+        return tiled_softmax(q, k, v, visible, Order())[0]
 
     def whole(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return undivided_softmax(q, k, visible, "")(v, visible)
+        return undivided_softmax(q, k, visible, Order())(v, visible)
 
     def of(attend):
         if not gradient:

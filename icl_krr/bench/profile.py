@@ -12,6 +12,7 @@ from ..numerics import matmul
 from ..tasks import Task, map_tasks
 from ..transformer import predict_batch
 from ..transformer.tiled_attention import into_tiles, tile_side, tiled_softmax
+from ..transformer.visible import Order
 from .contest import Contest
 from .draws import draw, exponential
 from .plain import plain_predictions
@@ -52,7 +53,7 @@ def of_attention(n: int, seed: int) -> Contest:
         ),
         "logits and exp2, then a product": over_tiles(lambda made: matmul(ones, jnp.exp2(made))),
     }
-    run = jax.jit(lambda q, k: tiled_softmax(q, k, v, jnp.ones(n, bool), ""))
+    run = jax.jit(lambda q, k: tiled_softmax(q, k, v, jnp.ones(n, bool), Order()))
     return part_of(f"softmax forward, n = {n}", lambda: run(q, k), parts, {"n": n})
 
 

@@ -41,4 +41,5 @@ from .numbers import (
     spectrum,
     stored,
 )
+from .ridges import one_ridge, ridges
 from .rules import obeys

@@ -121,7 +121,7 @@ def bayesian_average(
         checks.increasing("edges", edges)
     if "ridge" in options:
         raise TypeError("keyword 'ridge' is unknown to bayesian_average; use ridges, an array [G]")
-    for name in ("prefix", "log_gate", "strength"):
+    for name in ("prefix", "log_gate", "strength", "window"):
         if name in options:
             raise TypeError(
                 f"keyword {name!r} is unknown to bayesian_average: the evidence is that of earlier "

@@ -19,8 +19,8 @@ from .assembly.choice import construction, machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
 from .assembly.prefix import CausalOptions
-from .assembly.slots import SUPPORTS
-from .assembly.turns import Turns
+from .assembly.slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.turns import Shown, Turns
 
 
 @construction
@@ -70,6 +70,10 @@ def delta_rule(
     adds $k(x_i, x_i) \alpha_i$ to the prediction at support i. The states are alpha, ahead, turn
     and prediction.
 
+    With a `window` of w, all sums run over the last w supports: $S_i$ sums over $i - w < j \leq i$,
+    so that a write is forgotten after w supports, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
+    For the prefix "inclusive", one more head predicts from the w - 1 supports before the own one.
+
     Args:
         kernel, num_features: as in `icl_krr.constructions`, which also says what is raised.
         step_size: step size $\eta$ > 0; may be a traced scalar.
@@ -117,6 +121,8 @@ def check_loss(loss: Loss | None) -> None:
 def times_erased(m: Machine, erase: Any, v: Read) -> Read:
     """Compute sum_j <E x_i, phi_j> v_j."""
     checks.reals(erase=erase)
+    if m.window is not None:
+        raise ValueError(f"window must be None with erase, got {m.window}")
     if not isinstance(m, LinearAttention):
         raise ValueError("erase must be None in softmax attention, which has no feature vectors")
     shape = (m.features.width, m.x.width)
@@ -149,11 +155,20 @@ def learned(
         if divisor is not None:
             m.divide(size, divisor(own), to=rate)
 
-    def predict() -> tuple[Read, Read]:
-        f = m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
-        return f, f if erased is None else erased(ahead)
+    def fit(to: str) -> Read:
+        return m.finish(m.kernel_times(ahead), to=to) * (1 / m.scale)
 
-    def include(f: Read) -> None:
+    def predict() -> tuple[Shown, Read]:
+        f = fit("f")
+        shown: dict[tuple[str, ...], Read] = {SUPPORTS_AND_QUERIES: f}
+        if turns.inclusive and m.window is not None:  # a support has one place of the window
+            shown = {QUERIES: f, SUPPORTS: Read({}, f.width)}
+            if m.window > 1:
+                with m.within(m.window - 1):
+                    shown[SUPPORTS] = fit("f_of_fewer")
+        return shown, f if erased is None else erased(ahead)
+
+    def include() -> None:
         m.multiply((1 / m.scale) * m.per_output(own), ahead, to=prediction)
 
     return turns.learns(rate, predict, include, prepare=prepare, loss=loss)

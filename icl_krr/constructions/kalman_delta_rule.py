@@ -15,7 +15,7 @@ from ..transformer.weights import Transformer
 from .assembly.choice import construction
 from .assembly.prefix import CausalOptions, of_supports
 from .assembly.slots import SUPPORTS, spread
-from .assembly.turns import feature_turns
+from .assembly.turns import Shown, everywhere, feature_turns
 
 COVARIANCES = ("diagonal", "isotropic")
 
@@ -133,11 +133,10 @@ def kalman_delta_rule(
             m.add(-own, to=own)
             m.divide(below, total, to=own)
 
-    def predict() -> tuple[Read, Read]:
-        f = m.inner_products_times(turns.ahead, keys=gain)
-        return f, f
+    def predict() -> tuple[Shown, Read]:
+        return everywhere(m.inner_products_times(turns.ahead, keys=gain))
 
-    def include(f: Read) -> None:
+    def include() -> None:
         m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)
 
     return turns.learns(m.support, predict, include, prepare=prepare, refresh=refresh)

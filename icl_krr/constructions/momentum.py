@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import jax
 from jaxtyping import Array, Float
@@ -91,7 +91,7 @@ def prefix_chebyshev(
     kernel: Kernel,
     *,
     num_features: int,
-    ridge: float | Float[Array, ""],
+    ridge: float | Float[Array, ""] | Float[Array, " m"],
     steps: int,
     spectrum: tuple | None = None,
     stores_sums: bool = False,
@@ -114,7 +114,8 @@ def prefix_chebyshev(
     its solution with the query and multiplies by $1 / \sqrt{d}$; the construction does neither.
 
     Args:
-        ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
+        steps: as in `icl_krr.constructions`, which also says what is raised.
+        ridge: as in `prefix_conjugate_gradient`.
         kernel, num_features, stores_sums, options: as in `prefix_sums`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, such
             as from `icl_krr.theory.prefix_bounds`; may be traced; required, the default None raises
@@ -132,12 +133,10 @@ def prefix_chebyshev(
     """
     checks.count("steps", steps)
     m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
-    return iterate(m, ridge, steps, step_sizes.chebyshev(steps, spectrum))
+    return iterate(m, m.each_ridge(ridge), steps, step_sizes.chebyshev(steps, spectrum))
 
 
-def iterate(
-    m: Machine, ridge: Float[Array, ""] | float, steps: int, momentum: Momentum
-) -> Transformer:
+def iterate(m: Machine, ridge: Any, steps: int, momentum: Momentum) -> Transformer:
     alpha, r, p, prediction = states(m, momentum.first * m.right, "direction")
 
     def step(a: jax.Array, b: jax.Array) -> None:

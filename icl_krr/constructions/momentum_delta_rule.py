@@ -16,7 +16,7 @@ from .assembly.choice import construction
 from .assembly.machine import Machine
 from .assembly.prefix import CausalOptions, accumulate, of_supports
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, select, spread
-from .assembly.turns import feature_turns
+from .assembly.turns import Shown, everywhere, feature_turns
 
 
 @construction
@@ -97,7 +97,7 @@ def momentum_delta_rule(
         m.divide(eta, kept, to=size)
         m.multiply(spread(eta, stepped.width), m.features, to=stepped)
 
-    def predict() -> tuple[Read, Read]:
+    def predict() -> tuple[Shown, Read]:
         new = m.scratch("new_M", SUPPORTS, "momentum", width=phi.width)
         here = spread(m.per_output(m.support), heads)
         m.head(here, spread(ahead, heads), phi, to=new, heads=heads, log_gate=gate_of_M)
@@ -107,9 +107,10 @@ def momentum_delta_rule(
         out = None if heads == r else total
         m.emit(Heads(phi, new, (Write(values, out, f.slot),), heads, gate_of_S))
         m.add(new - M, to=M)
-        return f, f
+        return everywhere(f)
 
-    def include(f: Read) -> None:
+    def include() -> None:
+        f = m.layout.read("f", m.dtype)
         new = m.layout.read("new_M", m.dtype)
         m.multiply(m.per_output(kept - m.support), f, to=turns.prediction)
         m.multiply(m.over_outputs(stepped), new, to=turns.prediction, out=total)

@@ -16,7 +16,7 @@ from .assembly.choice import construction
 from .assembly.linear_attention import LinearAttention
 from .assembly.prefix import CausalOptions
 from .assembly.slots import SUPPORTS, spread
-from .assembly.turns import feature_turns
+from .assembly.turns import Shown, everywhere, feature_turns
 
 
 @construction
@@ -101,11 +101,10 @@ def preconditioned_delta_rule(
             m.activate("exp", -factor, here, to=written)
         m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
 
-    def predict() -> tuple[Read, Read]:
-        f = m.inner_products_times(turns.ahead, keys=written)
-        return f, f
+    def predict() -> tuple[Shown, Read]:
+        return everywhere(m.inner_products_times(turns.ahead, keys=written))
 
-    def include(f: Read) -> None:
+    def include() -> None:
         m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)
 
     rate = xp.asarray(step_size, m.dtype) * turns.strength

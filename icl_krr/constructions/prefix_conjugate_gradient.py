@@ -24,7 +24,7 @@ def prefix_conjugate_gradient(
     kernel: Kernel,
     *,
     num_features: int,
-    ridge: float | Float[Array, ""],
+    ridge: float | Float[Array, ""] | Float[Array, " m"],
     steps: int,
     form: str = "textbook",
     preconditioner: str | None = None,
@@ -56,19 +56,25 @@ def prefix_conjugate_gradient(
     The layer reads after the write: this is `prefix="inclusive"`, where $q_i = k_i$ at a support
     and $q$ is any point at a query (see `CausalOptions`). Its conjugate gradient solves
     $(H_i + \Lambda) h = q_i$ and it returns $Z_i^T h$: the same prediction after m steps, from the
-    other side, but its iterates differ. For a diagonal $\Lambda$ and keys $U x$, use `Linear` with
-    the projection $\Lambda^{-1/2} U$ and ridge 1, which has the same predictions. A Mesa layer has
-    no preconditioner; where it decodes, it starts at $q_i$ over the diagonal of $H_i + \Lambda$.
+    other side, but its iterates differ. For a diagonal $\Lambda$, `ridge` may be a vector [m];
+    `icl_krr.check` then needs the kernel with the projection $\Lambda^{-1/2} U$ for keys $U x$, and
+    the ridge 1. A Mesa layer has no preconditioner; where it decodes, it starts at $q_i$ over the
+    diagonal of $H_i + \Lambda$.
+
+    With a `window` of w, it is the regression on the last w pairs. That is the objective of the
+    Omega rule of Atlas, of which a layer takes one gradient step, and which is solved here.
 
     Args:
-        ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
+        steps: as in `icl_krr.constructions`, which also says what is raised.
+        ridge: ridge $\lambda$ > 0, or a vector [m], one for each feature; may be traced.
         kernel, num_features, stores_sums, options: as in `prefix_sums`.
         form: order of the operations, "textbook" (default) or "fused".
         preconditioner: "jacobi" for the diagonal of $A$, with the form "textbook" only; default
             None: no preconditioner.
 
     Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023; von
-    Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025.
+    Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025;
+    Behrouz et al., ATLAS: learning to optimally memorize the context at test time, 2025.
 
     >>> import icl_krr as ik
     >>> model = prefix_conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=3)
@@ -81,10 +87,10 @@ def prefix_conjugate_gradient(
     if preconditioner is not None and form != "textbook":
         raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
     m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
-    scalar = xp.asarray(ridge, m.dtype)
+    each = m.each_ridge(ridge)
     if preconditioner is not None:
-        return iterate(m, scalar, steps, *jacobi_of(m, scalar))
-    return FORMS[form](m, scalar, steps)
+        return iterate(m, each, steps, *jacobi_of(m, xp.asarray(ridge, m.dtype)))
+    return FORMS[form](m, each, steps)
 
 
 @construction
@@ -156,6 +162,7 @@ def prefix_posterior(
     checks.choice("form", form, tuple(FORMS))
     if approximates is not None:
         check_kernel(approximates)
+    checks.one_ridge(ridge)
     m = feature_machine(PosteriorSums, kernel, num_features, ridge=ridge, **options)
     m.ridges = xp.asarray(ridge, m.dtype)
     m.approximated = None if approximates is None else (approximates,)

@@ -38,7 +38,8 @@ class Fixed(float):
 class Read:
     r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream $h$, summed over its slots $s$.
 
-    Reads can be added, subtracted, multiplied by a scalar, and multiplied by a matrix on the right.
+    Reads can be added, subtracted, multiplied by a scalar or by one number for each channel, and
+    multiplied by a matrix on the right.
     So you can write the expression `Kp + ridge * p` of two reads. Calling a read applies the map to
     a stream.
 
@@ -152,7 +153,7 @@ class Read:
                 blocks[slot] = self.matrix(slot, self.width) + other.matrix(slot, self.width)
         return Read(blocks, self.width)
 
-    def __mul__(self, scale: float | jax.Array) -> Read:
+    def __mul__(self, scale: Any) -> Read:
         if isinstance(scale, Read):
             raise TypeError(
                 "scale must be a scalar, got a Read; the machine's multiply(a, b, to) multiplies "
@@ -160,8 +161,13 @@ class Read:
             )
         if getattr(scale, "__array_ufunc__", True) is None:  # it multiplies itself, by __rmul__
             return NotImplemented
+        if np.shape(scale) == (self.width,):
+            return self @ (np.eye(self.width, dtype=scale.dtype) * scale[None])
         if np.ndim(scale) != 0:
-            raise ValueError(f"scale must be a scalar, got shape {list(np.shape(scale))}")
+            raise ValueError(
+                f"scale must be a scalar or a vector [{self.width}], got shape "
+                f"{list(np.shape(scale))}"
+            )
         blocks = {
             slot: b * xp.asarray(scale, getattr(b, "dtype", float))
             for slot, b in self.blocks.items()

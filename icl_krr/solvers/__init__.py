@@ -23,6 +23,8 @@ Args:
     log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; for a
         delta rule also a matrix $W$ [m, p], for a log gate $W x$ of each feature; default None: 0.
     strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
+    window: number w >= 1 of supports that a causal prediction uses, the last w of its prefix that
+        are not masked; default None: all.
 
 Raises:
     ValueError: a number is out of range or missing, settings exclude each other, a name is

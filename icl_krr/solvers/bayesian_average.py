@@ -118,7 +118,7 @@ def bayesian_average(
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
     width = len(kernels) * max(num_features(kernel, task) for kernel in kernels)
-    check_prefix(kernels[0], task, "exclusive", steps, width)
+    check_prefix(kernels[0], task, "exclusive", None, steps, width)
     found = average(kernels, task, ridges, approximates, sharpness, steps)
     judge = partial(of_average, steps=steps)
     at_queries = found.weights[:, task.num_supports :]
@@ -132,7 +132,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     T = n + task.num_queries
 
     def path(g: int, approximates: Any) -> Any:
-        options = None, None, steps, "exclusive"
+        options = None, None, steps, "exclusive", None
         return solve_posterior(kernels[g], task, ridges[g], approximates, *options)
 
     def posteriors(approximates: Sequence[Any]) -> tuple[jax.Array, jax.Array]:

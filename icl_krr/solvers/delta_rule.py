@@ -34,6 +34,7 @@ def delta_rule(
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
+    window: int | None = None,
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, each from its error.
 
@@ -45,7 +46,7 @@ def delta_rule(
     solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
-        kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`,
+        kernel, task, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
             which also says what is raised.
         step_size: step size $\eta$ > 0.
         steps: number of supports to learn from, >= 1; default None: all n.
@@ -68,7 +69,7 @@ def delta_rule(
     if loss is not None:
         checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
     divisor = NORMALISED if normalised else PLAIN
-    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength}
+    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength, "window": window}
     return learn(kernel, task, (step_size, loss, divisor), steps, erase, **given)
 
 
@@ -76,6 +77,11 @@ def learn(kernel, task, numbers, steps, erase=None, **given):
     """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
     _, loss, _ = numbers
     if erase is not None or np.ndim(given["log_gate"]) == 2:
+        window = given.pop("window")
+        if window is not None:
+            raise ValueError(
+                f"window must be None with erase or with a gate of each feature, got {window}"
+            )
         if erase is not None:
             checks.reals(erase=erase)
         own, rule = ((), corrected) if erase is None else ((erase,), corrected_elsewhere)
@@ -83,7 +89,7 @@ def learn(kernel, task, numbers, steps, erase=None, **given):
         return follow(kernel, task, rule, only_S, numbers, steps=steps, **given)
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    check_prefix(kernel, task, given["prefix"], steps, 1)
+    check_prefix(kernel, task, given["prefix"], given["window"], steps, 1)
     return run(kernel, task, *numbers, steps=steps, **given)
 
 
@@ -112,9 +118,9 @@ def write(numbers, states, token, e):
     return (states[0] + outer(token.phi, alpha),), alpha
 
 
-@partial(jax.jit, static_argnames=("steps", "prefix"))
-def run(kernel, task, step_size, loss, divisor, steps, prefix, log_gate, strength):
-    iterates = partial(coefficients, steps, prefix)
+@partial(jax.jit, static_argnames=("steps", "prefix", "window"))
+def run(kernel, task, step_size, loss, divisor, steps, prefix, window, log_gate, strength):
+    iterates = partial(coefficients, steps, prefix, window)
     given = kernel, divisor, step_size, loss, log_gate, strength
     if loss is None:
         return recurrent(task, *in_units_of_y(task, iterates, 1, *given))
@@ -122,11 +128,11 @@ def run(kernel, task, step_size, loss, divisor, steps, prefix, log_gate, strengt
     return recurrent(task, *iterates(task.replace(y=y, y_query=None), *given))
 
 
-def coefficients(steps, prefix, task, kernel, divisor, step_size, loss, log_gate, strength):
+def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, log_gate, strength):
     tokens, n = tokens_of(task, log_gate, strength), task.num_supports
     own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
-    earlier = decays(tokens, "exclusive") * values
+    earlier = decays(tokens, "exclusive", window) * values
     step_size, *divisor = (jnp.asarray(value, own.dtype) for value in (step_size, *divisor))
     sizes = rate(step_size * tokens.strength, own, tuple(divisor))
 
@@ -138,5 +144,7 @@ def coefficients(steps, prefix, task, kernel, divisor, step_size, loss, log_gate
     number = jnp.cumsum(tokens.kept[:n])
     learned = number[None] <= jnp.arange(steps + 1)[:, None]
     path = jnp.where(learned[:, :, None], alpha[None], 0)
-    along = matmul(earlier if prefix == "exclusive" else decays(tokens, prefix) * values, path)
+    along = matmul(
+        earlier if prefix == "exclusive" else decays(tokens, prefix, window) * values, path
+    )
     return path, jnp.where(tokens.kept[None, :, None], along, 0)

@@ -71,7 +71,7 @@ def follow(
     check_axes(task)
     steps = task.num_supports if steps is None else steps
     num_features(kernel, task)
-    check_prefix(kernel, task, prefix, steps, 1)
+    check_prefix(kernel, task, prefix, None, steps, 1)
     given = kernel, log_gate, strength, numbers, own
     return run(task, given, rule, start, steps, prefix, any_size)
 

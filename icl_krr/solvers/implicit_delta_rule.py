@@ -23,6 +23,7 @@ def implicit_delta_rule(
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
+    window: int | None = None,
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, each by an implicit step.
 
@@ -32,7 +33,7 @@ def implicit_delta_rule(
     Iterate t has learned from the first t supports that are not masked.
 
     Args:
-        kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`,
+        kernel, task, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
             which also says what is raised.
         step_size: step size $\eta$ > 0.
         steps: number of supports to learn from, >= 1; default None: all n.
@@ -45,5 +46,5 @@ def implicit_delta_rule(
     [0.0, 1.0, 1.5]
     """
     checks.positive_scalar("step_size", step_size)
-    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength}
+    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength, "window": window}
     return learn(kernel, task, (step_size, None, IMPLICIT), steps, **given)

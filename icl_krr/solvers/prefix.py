@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -48,14 +49,20 @@ def check_gate(log_gate: Any) -> None:
         )
 
 
-def check_prefix(kernel: Kernel, task: Task, prefix: str, steps: int, width: int) -> None:
+def check_prefix(
+    kernel: Kernel, task: Task, prefix: str, window: int | None, steps: int, width: int
+) -> None:
     """Check the input of a causal solver that stores `width` numbers of a token for each step."""
     check_kernel(kernel)
     check_axes(task)
     checks.choice("prefix", prefix, PREFIXES)
     checks.count("steps", steps)
+    if window is not None:
+        checks.count("window", window)
     tokens, outputs = task.num_supports + task.num_queries, task.num_outputs
-    capacity.check("causal regression", 3 * (steps + 1) * tokens * width * outputs, task.x)
+    seen = 0 if window is None else min(window, task.num_supports)
+    numbers = tokens * width * (3 * (steps + 1) * outputs + seen)
+    capacity.check("causal regression", numbers, task.x)
 
 
 def num_features(kernel: Kernel, task: Task) -> int:
@@ -84,7 +91,7 @@ def of_tokens(points: Any, keep: Any, value: Any, default: float) -> Float[Array
     return numbers if value.ndim == 2 else numbers[:, 0]
 
 
-def decays(tokens: Tokens, prefix: str) -> Float[Array, "T n"]:
+def decays(tokens: Tokens, prefix: str, window: int | None) -> Float[Array, "T n"]:
     """exp(G_i - G_j) for the supports j that token i sees, else 0."""
     n = len(tokens.y)
     supports = jnp.cumsum(tokens.log_gate[:n])
@@ -93,6 +100,9 @@ def decays(tokens: Tokens, prefix: str) -> Float[Array, "T n"]:
     order = jnp.arange(len(totals))[:, None] - jnp.arange(n)[None]
     sees = (order >= 0) if prefix == "inclusive" else (order > 0)
     sees &= tokens.kept[:n][None]
+    if window is not None:
+        so_far = jnp.cumsum(sees, axis=1)
+        sees &= so_far > so_far[:, -1:] - window
     return jnp.where(sees, jnp.exp(jnp.where(sees, totals[:, None] - supports[None], 0)), 0)
 
 
@@ -113,14 +123,22 @@ def fits(phi: Float[Array, "T m"], w: Float[Array, "L T m r"]) -> Float[Array, "
 
 
 def prefix_systems(
-    kernel: Kernel, tokens: Tokens, prefix: str
+    kernel: Kernel, tokens: Tokens, prefix: str, window: int | None
 ) -> tuple[Float[Array, "T m"], Float[Array, "T m m"], Float[Array, "T m r"]]:
     """The features phi_i, C_i = sum_j w_ij phi_j phi_j^T and b_i = sum_j w_ij phi_j y_j.
 
-    The sums follow the recurrence of a recurrent layer, C <- e^g C + beta phi phi^T.
+    The sums follow the recurrence of a recurrent layer, C <- e^g C + beta phi phi^T. Those of a
+    window are taken anew for every token.
     """
     n = len(tokens.y)
     phi = jnp.where(tokens.kept[:, None], kernel.feature_map(tokens.x), 0)
+    if window is not None:
+        fade = decays(tokens, prefix, window)
+        last = jax.lax.top_k(jnp.where(fade > 0, jnp.arange(n)[None], -1), min(window, n))[0]
+        weights = jnp.take_along_axis(fade * tokens.strength[None], last, axis=1)
+        keys, values = (jnp.where(last[..., None] < 0, 0, part[last]) for part in (phi, tokens.y))
+        sums = partial(jnp.einsum, "tw,twm,twk->tmk", weights, keys, precision="highest")
+        return phi, sums(keys), jnp.where(tokens.kept[:, None, None], sums(values), 0)
     gates = jnp.exp(tokens.log_gate)
 
     def step(state, given):

@@ -14,7 +14,15 @@ from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from .paths import after
-from .prefix import check_prefix, fits, in_units_of_y, num_features, prefix_systems, tokens_of
+from .prefix import (
+    check_gate,
+    check_prefix,
+    fits,
+    in_units_of_y,
+    num_features,
+    prefix_systems,
+    tokens_of,
+)
 from .results import CausalTrajectory, causal_trajectory
 
 
@@ -23,12 +31,13 @@ def prefix_conjugate_gradient(
     kernel: Kernel,
     task: Task,
     *,
-    ridge: float | Float[Array, ""],
+    ridge: float | Float[Array, ""] | Float[Array, " m"],
     steps: int,
     preconditioner: str | None = None,
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
+    window: int | None = None,
 ) -> CausalTrajectory:
     r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by conjugate gradient from $w = 0$.
 
@@ -39,8 +48,9 @@ def prefix_conjugate_gradient(
     "inclusive" itself. They follow the recurrence $C \leftarrow e^g C + \beta \phi \phi^T$.
 
     Args:
-        task, ridge, prefix, log_gate, strength: as in `icl_krr.solvers`,
-            which also says what is raised.
+        task, prefix, log_gate, strength, window: as in `icl_krr.solvers`, which also says what is
+            raised.
+        ridge: ridge $\lambda$ > 0, or a vector [m] of them: $C_i + \mathrm{diag}(\lambda)$.
         kernel: kernel with a feature map $\phi$ of m features, such as `Linear`.
         steps: number of steps, >= 1; m steps are exact without rounding.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
@@ -53,28 +63,30 @@ def prefix_conjugate_gradient(
     >>> prefix_conjugate_gradient(Linear(), task, ridge=1.0, steps=1).along[-1].tolist()
     [0.0, 1.0, 2.0]
     """
-    checks.positive_scalar("ridge", ridge)
-    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
+    checks.ridges(ridge, width := num_features(kernel, task))
+    check_gate(log_gate)
+    check_prefix(kernel, task, prefix, window, steps, width)
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
-    return solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix)
+    return solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix, window)
 
 
-@partial(jax.jit, static_argnames=("steps", "preconditioner", "prefix"))
-def solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix):
-    run = partial(iterate, steps, preconditioner, prefix)
+@partial(jax.jit, static_argnames=("steps", "preconditioner", "prefix", "window"))
+def solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix, window):
+    run = partial(iterate, steps, preconditioner, prefix, window)
     return causal_trajectory(task, *in_units_of_y(task, run, 1, kernel, ridge, log_gate, strength))
 
 
-def iterate(steps, preconditioner, prefix, task, kernel, ridge, log_gate, strength):
-    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
+def iterate(steps, preconditioner, prefix, window, task, kernel, ridge, log_gate, strength):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix, window)
     w, r, d = conjugate_directions(C, b, jnp.asarray(ridge, phi.dtype), steps, preconditioner)
     return fits(phi, w), w, r, d
 
 
 def conjugate_directions(C, b, ridge, steps, preconditioner=None):
     """All iterates w, r, d [L + 1, T, m, r] of (C + ridge I) w = b, for b [T, m, r]."""
-    diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge
+    ridge = ridge.reshape(1, -1, 1)
+    diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge[..., 0]
     M = reciprocal(diagonal) if preconditioner else jnp.ones_like(diagonal)
 
     def step(state, _):
@@ -102,12 +114,13 @@ def prefix_chebyshev(
     kernel: Kernel,
     task: Task,
     *,
-    ridge: float | Float[Array, ""],
+    ridge: float | Float[Array, ""] | Float[Array, " m"],
     steps: int,
     spectrum: tuple | None = None,
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
+    window: int | None = None,
 ) -> CausalTrajectory:
     r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by the Chebyshev iteration.
 
@@ -118,9 +131,9 @@ def prefix_chebyshev(
     follow from the bounds $(a, b)$ before the first step.
 
     Args:
-        task, ridge, steps, prefix, log_gate, strength: as in `icl_krr.solvers`,
-            which also says what is raised.
-        kernel: as in `prefix_conjugate_gradient`.
+        task, steps, prefix, log_gate, strength, window: as in `icl_krr.solvers`, which also says
+            what is raised.
+        kernel, ridge: as in `prefix_conjugate_gradient`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
             from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
 
@@ -133,23 +146,25 @@ def prefix_chebyshev(
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0]
     """
-    checks.positive_scalar("ridge", ridge)
-    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
+    checks.ridges(ridge, width := num_features(kernel, task))
+    check_gate(log_gate)
+    check_prefix(kernel, task, prefix, window, steps, width)
     momentum = step_sizes.chebyshev(steps, spectrum)
-    return follow(kernel, task, ridge, log_gate, strength, momentum, prefix)
+    return follow(kernel, task, ridge, log_gate, strength, momentum, prefix, window)
 
 
-@partial(jax.jit, static_argnames="prefix")
-def follow(kernel, task, ridge, log_gate, strength, momentum, prefix):
+@partial(jax.jit, static_argnames=("prefix", "window"))
+def follow(kernel, task, ridge, log_gate, strength, momentum, prefix, window):
     given = kernel, ridge, log_gate, strength, momentum
     return causal_trajectory(
-        task, *in_units_of_y(task, partial(momentum_iterates, prefix), 1, *given)
+        task, *in_units_of_y(task, partial(momentum_iterates, prefix, window), 1, *given)
     )
 
 
-def momentum_iterates(prefix, task, kernel, ridge, log_gate, strength, momentum):
-    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
+def momentum_iterates(prefix, window, task, kernel, ridge, log_gate, strength, momentum):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix, window)
     ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, momentum))
+    ridge = ridge.reshape(1, -1, 1)
 
     def step(state, coefficients):
         (w, r, d), (mu, eta) = state, coefficients

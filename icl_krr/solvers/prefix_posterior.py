@@ -15,7 +15,7 @@ from ..kernels import Kernel, check_kernel
 from ..readable import readable
 from ..tasks import Task
 from .algebra import like
-from .prefix import check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
+from .prefix import check_gate, check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
 from .prefix_iterations import conjugate_directions
 from .results import Result
 
@@ -59,6 +59,7 @@ def prefix_posterior(
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
+    window: int | None = None,
 ) -> PosteriorTrajectory:
     r"""Solve $(C_i + \lambda I) h_i = \phi_i$ at every token by conjugate gradient from $h = 0$.
 
@@ -69,7 +70,7 @@ def prefix_posterior(
     variance $\lambda / \beta_j$.
 
     Args:
-        task, ridge, prefix, log_gate, strength: as in `icl_krr.solvers`,
+        task, ridge, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
             which also says what is raised.
         kernel, steps: as in `prefix_conjugate_gradient`.
         approximates: kernel k that the features approximate; $v_i$ then also has the part
@@ -83,24 +84,25 @@ def prefix_posterior(
     >>> result.along[-1].tolist(), [round(float(v), 4) for v in result.variance[-1]]
     ([0.0, 1.0, 2.0], [1.0, 0.5, 0.3333])
     """
-    checks.positive_scalar("ridge", ridge)
+    checks.one_ridge(ridge)
     if approximates is not None:
         check_kernel(approximates)
-    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
-    return solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix)
+    check_gate(log_gate)
+    check_prefix(kernel, task, prefix, window, steps, num_features(kernel, task))
+    return solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix, window)
 
 
-@partial(jax.jit, static_argnames=("steps", "prefix"))
-def solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix):
+@partial(jax.jit, static_argnames=("steps", "prefix", "window"))
+def solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix, window):
     given = kernel, ridge, approximates, log_gate, strength
-    results = in_units_of_y(task, partial(iterate, steps, prefix), (1, 0, 0, 0, 0), *given)
+    results = in_units_of_y(task, partial(iterate, steps, prefix, window), (1, 0, 0, 0, 0), *given)
     along = like(task.y, results[0])
     return PosteriorTrajectory(along[:, task.num_supports :], along, *results[1:])
 
 
-def iterate(steps, prefix, task, kernel, ridge, approximates, log_gate, strength):
+def iterate(steps, prefix, window, task, kernel, ridge, approximates, log_gate, strength):
     tokens = tokens_of(task, log_gate, strength)
-    phi, C, b = prefix_systems(kernel, tokens, prefix)
+    phi, C, b = prefix_systems(kernel, tokens, prefix, window)
     ridge = jnp.asarray(ridge, phi.dtype)
     h, r, d = (path[..., 0] for path in conjugate_directions(C, phi[:, :, None], ridge, steps))
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")

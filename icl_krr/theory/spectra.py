@@ -69,15 +69,19 @@ def ends(kernel: Kernel, task: Task, ridge: Any) -> tuple:
     return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
-def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
+def prefix_bounds(
+    kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""] | Float[Array, " m"]
+) -> tuple:
     r"""Bound the eigenvalues of $C_i + \lambda I$ for all prefixes of a context.
 
     $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. It is 0 for an empty prefix,
     so the lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$
-    for all supports. Both hold for gates and strengths that are at most 1.
+    for all supports. Both hold for gates and strengths that are at most 1, and with a window. For
+    a ridge of each feature, they have the smallest and the largest of them.
 
     Args:
-        task, ridge: as in `icl_krr.theory`, which also says what is raised.
+        task: as in `icl_krr.theory`, which also says what is raised.
+        ridge: ridge $\lambda$ > 0, or a vector [m] of them.
         kernel: kernel $k$ of the regression, with the features $\phi$.
 
     >>> from icl_krr import Linear, Task
@@ -85,8 +89,13 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     >>> [float(bound) for bound in prefix_bounds(Linear(), task, ridge=1.0)]
     [1.0, 5.0]
     """
-    high = spectral_bounds(kernel, task, ridge=ridge)[1]
-    return jnp.asarray(ridge, high.dtype), high
+    low = most = ridge
+    if jnp.ndim(ridge) == 1:
+        checks.shapes(ridge=(ridge, "m"))
+        checks.positives(ridge=ridge)
+        low, most = jnp.min(ridge), jnp.max(ridge)
+    high = spectral_bounds(kernel, task, ridge=most)[1]
+    return jnp.asarray(low, high.dtype), high
 
 
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:

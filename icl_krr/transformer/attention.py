@@ -12,7 +12,7 @@ from ..residual.tokens import DividedTokens
 from .ring_attention import ring_softmax
 from .tiled_attention import tiled_softmax, uses_tiles
 from .undivided_softmax import own_logits, undivided_softmax
-from .visible import Visible, hide, shown, zero_hidden
+from .visible import Order, Visible, hide, mask_of, numbered, order_of, shown, zero_hidden
 from .weights import Spec
 
 LONG = 2048
@@ -28,6 +28,7 @@ def attend(
     visible: Visible,
     spec: Spec,
     log_gate: Float[Array, " T"] | None = None,
+    window: int | None = None,
 ) -> Float[Array, "T d"]:
     """Apply attention to values: sum_j pattern_ij v_j.
 
@@ -35,21 +36,22 @@ def attend(
     """
     if log_gate is not None:
         check_gate(visible, spec)
+    order = order_of(spec, window)
     divided = isinstance(visible, DividedTokens)
     if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
-        return undivided_softmax(q, k, visible, spec.order)(v, visible)
+        return undivided_softmax(q, k, visible, order)(v, visible)
     if spec.attention == "linear" and not spec.causal:
         return linear(q, k, v, visible)
     if spec.attention == "linear":
-        mixed = linear_causal(q, k, v, visible, spec.order, log_gate)
-        return mixed + own_logits(q, k, visible, 0.0) * v if spec.order == "own" else mixed
+        mixed = linear_causal(q, k, v, visible, order, log_gate)
+        return mixed + own_logits(q, k, visible, 0.0) * v if order.mask == "own" else mixed
     all_k, all_v = k, v
     k, v = (zero_hidden(part, visible) for part in (k, v))
     if divided:
-        mixed, log_total = ring_softmax(q, k, v, visible, spec.order)
+        mixed, log_total = ring_softmax(q, k, v, visible, order)
     else:
-        mixed, log_total = tiled_softmax(q, k, v, jnp.asarray(visible), spec.order)
-    if spec.order == "own":
+        mixed, log_total = tiled_softmax(q, k, v, jnp.asarray(visible), order)
+    if order.mask == "own":
         own = jax.nn.sigmoid(own_logits(q, all_k, visible, -jnp.inf) - log_total[:, None])
         return mixed + own * (all_v - mixed)
     return mixed
@@ -80,28 +82,36 @@ def linear_causal(
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
     visible: Visible,
-    order: str,
+    order: Order,
     log_gate: Float[Array, " T"] | None,
 ) -> Float[Array, "T d"]:
-    """Linear attention to earlier tokens, and to the token itself unless `order` is "exclusive".
+    """Linear attention to earlier tokens, and to the token itself unless the mask is "exclusive".
 
     The first token attends to itself, if it is visible.
     """
     first = k[:1, :, None] * v[:1, None, :]
     products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
-    wide, shift = accumulator(k.dtype), order == "exclusive"
-    gates = None if log_gate is None else jnp.exp(jnp.diff(log_gate.astype(wide), prepend=0))
-    if gates is None:
+    wide, shift = accumulator(k.dtype), order.mask == "exclusive"
+    log_gate = None if log_gate is None else log_gate.astype(wide)
+    if order.window is not None:
+        states = windowed_sums(products.astype(wide), log_gate, visible, order).astype(k.dtype)
+        return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
+    fade: jax.Array | None = None
+    if log_gate is None:
         sums = jnp.cumsum(products, axis=0, dtype=wide)
-    else:
-        sums = decayed_sums(products.astype(wide), gates)
+    else:  # the gates of hidden tokens are their own: no sum passes through them
+        place = jnp.where(mask_of(visible), jnp.arange(len(q)), 0)
+        held = log_gate[jax.lax.cummax(place)]
+        sums = decayed_sums(products.astype(wide), jnp.exp(jnp.diff(held, prepend=held[:1])))
+        fade = jnp.exp(log_gate[shift:] - held[: len(q) - shift])[:, None, None]
     if isinstance(visible, DividedTokens):
         own, asked = sums[-1], len(q) - visible.queries
         sums += devices.sum_before(own, visible.axes)[None]
         sums = sums.at[asked - shift :].set(devices.total(own, visible.axes)[None])
+    sums = sums[: len(q) - shift]
+    sums = sums if fade is None else sums * fade
     if shift:
-        before = sums[:-1] if gates is None else sums[:-1] * gates[1:, None, None]
-        sums = jnp.concatenate([first, before.astype(k.dtype)])
+        sums = jnp.concatenate([first, sums.astype(k.dtype)])
     states = sums.astype(k.dtype)
     return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
 
@@ -114,6 +124,54 @@ def decayed_sums(terms: Float[Array, "T k d"], gates: Float[Array, " T"]) -> Flo
         return a * b, b * s + t
 
     return jax.lax.associative_scan(join, (gates[:, None, None], terms))[1]
+
+
+def windowed_sums(
+    terms: Float[Array, "T k d"],
+    log_gate: Float[Array, " T"] | None,
+    visible: Visible,
+    order: Order,
+) -> Float[Array, "T k d"]:
+    """The sum of the terms of the first token and of the last w visible ones, times their gates.
+
+    The visible tokens are cut into blocks of w. The last w of them are the end of one block and the
+    start of the next, and their sum is that of two sums within blocks. So nothing is subtracted,
+    and a term that left the window is in no sum, whatever its size.
+
+    Source: van Herk, A fast algorithm for local minimum and maximum filters, 1992.
+    """
+    if isinstance(visible, DividedTokens):
+        raise ValueError(
+            "window needs linear attention to be on one device, got supports that a mesh divides"
+        )
+    assert order.window is not None
+    tokens, w = len(terms), min(order.window, len(terms))
+    _, last = numbered(visible, order)  # 0 for the first token
+    visible = jnp.asarray(visible).at[0].set(False)
+    log_gate = jnp.zeros(tokens, terms.dtype) if log_gate is None else log_gate
+    token = jnp.pad(jnp.argsort(~visible, stable=True), (0, -tokens % w))
+    counts = jnp.arange(len(token)) < jnp.sum(visible)
+
+    def blocks(values: jax.Array) -> jax.Array:
+        return values.reshape(-1, w, *values.shape[1:])
+
+    first, terms = terms[:1], jnp.where(blocks(counts)[..., None, None], terms[blocks(token)], 0)
+
+    def fade(log: jax.Array) -> jax.Array:
+        return jnp.exp(log)[..., None, None]
+
+    # padding has the gates of the last token, so that no factor is above 1
+    gates = blocks(log_gate[jnp.where(counts, token, token[jnp.sum(visible) - 1])])
+    starts = jax.vmap(decayed_sums)(terms, jnp.exp(jnp.diff(gates, axis=1, prepend=gates[:, :1])))
+    ends = jnp.cumsum((fade(gates[:, -1:] - gates) * terms)[:, ::-1], axis=1)[:, ::-1]
+    # at place p of its block, a token reads what is after place p of the block before
+    before = jnp.pad(ends[:-1, 1:], ((1, 0), (0, 1), (0, 0), (0, 0)))
+    sums = starts + fade(gates - jnp.pad(gates[:-1, -1:], ((1, 0), (0, 0)))) * before
+    sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))[
+        jnp.maximum(last, 0)
+    ]
+    held = jnp.where(last < 1, log_gate, gates.reshape(-1)[last - 1])
+    return fade(log_gate - held) * sums + fade(log_gate - log_gate[0]) * first
 
 
 def check_gate(visible: Visible, spec: Spec) -> None:
@@ -135,18 +193,20 @@ def pattern(
     visible: Visible,
     spec: Spec,
     log_gate: Float[Array, " T"] | None = None,
+    window: int | None = None,
 ) -> Float[Array, "T T"]:
     """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
+    order = order_of(spec, window)
     if spec.attention == "linear":
         weights, seen = matmul(q, k.T), shown(visible, len(k))
         if log_gate is not None:
             check_gate(visible, spec)
             gaps = log_gate[:, None] - log_gate[None, :]
-            weights *= jnp.exp(hide(gaps, seen, spec.order, 0.0))
-        weights = hide(weights, seen, spec.order, 0.0)
-        own = own_logits(q, k, visible, 0.0) if spec.order == "own" else None
+            weights *= jnp.exp(hide(gaps, seen, order, 0.0))
+        weights = hide(weights, seen, order, 0.0)
+        own = own_logits(q, k, visible, 0.0) if order.mask == "own" else None
     else:
-        weights, totals, _, own = undivided_softmax(q, k, visible, spec.order)
+        weights, totals, _, own = undivided_softmax(q, k, visible, order)
         weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
         own = None if own is None else own / totals
     return weights if own is None else weights + jnp.diag(own[:, 0])

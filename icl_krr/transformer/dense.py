@@ -22,11 +22,11 @@ def dense(model: Transformer) -> Transformer:
     """Merge the slots of a model into one slot `stream` [T, d_model] with ordinary weight matrices.
 
     The merged model computes the same stream with the same `forward`, and every entry of its
-    matrices can be trained. d_model is `model.layout.width`. A block has one group of heads with
-    matrices [d_model, heads * d_k] and [heads * d_v, d_model]. Zeros pad all heads to a common d_k
-    and d_v. A block has one group of units for each kind of MLP unit. Each step has separate
-    weights (see `untie`). The merged model keeps the layout, so `run_with_cache` still finds the
-    slots by name.
+    matrices can be trained. d_model is `model.layout.width`. A block has one group of heads, or
+    one for each log gate and each window, with matrices [d_model, heads * d_k] and [heads * d_v,
+    d_model]. Zeros pad all heads to a common d_k and d_v. A block has one group of units for each
+    kind of MLP unit. Each step has separate weights (see `untie`). The merged model keeps the
+    layout, so `run_with_cache` still finds the slots by name.
 
     Args:
         model: the model to merge. A model that already has a single slot is returned unchanged.
@@ -100,10 +100,13 @@ class Merger:
 
     def block(self, block: Block) -> Block:
         kinds = sorted(block.mlp, key=kind)
-        plain = tuple(heads for heads in block.attention if heads.log_gate is None)
+        plain: dict[int | None, tuple[Heads, ...]] = {}
+        for heads in block.attention:
+            if heads.log_gate is None:
+                plain[heads.window] = (*plain.get(heads.window, ()), heads)
         gated = [(heads,) for heads in block.attention if heads.log_gate is not None]
         return Block(
-            attention=tuple(self.heads(group) for group in (plain, *gated) if group),
+            attention=tuple(self.heads(group) for group in (*plain.values(), *gated)),
             mlp=tuple(self.units(list(units)) for _, units in groupby(kinds, kind)),
         )
 
@@ -157,7 +160,8 @@ class Merger:
         write = Write(merged(values, d_v), out, "stream")
         gate = attention[0].log_gate
         gate = None if gate is None else self.read(gate)
-        return Heads(merged(queries, d_k), merged(keys, d_k), (write,), heads, gate)
+        window = attention[0].window
+        return Heads(merged(queries, d_k), merged(keys, d_k), (write,), heads, gate, window=window)
 
     def units(self, units: list[Unit]) -> Unit:
         ups = [unit.up for unit in units if unit.up is not None]

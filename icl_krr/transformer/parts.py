@@ -51,6 +51,8 @@ class Heads:
             Only causal linear attention takes it; default None: no gate.
         pattern: name of the heads in `Weights.patterns` that have the queries, keys and gates of
             these heads; default None: they have their own.
+        window: number w >= 1 of tokens that a token of a causal model reads, beside the aggregator:
+            the last w visible ones of its mask. Default None: all of them.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Heads(query=x, key=x, writes=(Write(x, to="K_x"),)).heads
@@ -63,6 +65,7 @@ class Heads:
     heads: int = struct.field(pytree_node=False, default=1)
     log_gate: Read | None = None
     pattern: str | None = struct.field(pytree_node=False, default=None)
+    window: int | None = struct.field(pytree_node=False, default=None)
 
     @property
     def reads(self) -> tuple[Read, ...]:

@@ -21,6 +21,7 @@ from .tiled_attention import (
     slopes_of_tiles,
     sums_of_tiles,
 )
+from .visible import Order, numbered
 
 
 def ring_softmax(
@@ -28,7 +29,7 @@ def ring_softmax(
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
     tokens: DividedTokens,
-    order: str,
+    order: Order,
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v for the queries of this device and the keys of all devices.
 
@@ -38,28 +39,29 @@ def ring_softmax(
     """
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]
-    shown = tokens.visible[keys], tokens.positions
+    number, last = numbered(tokens, order)
+    shown = tokens.visible[keys], number[keys], last
     out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def wide_ring(q, k, v, visible, positions, order, axes):
-    return forward_ring(q, k, v, visible, positions, order, axes)[:2]
+@partial(jax.custom_vjp, nondiff_argnums=(6, 7))
+def wide_ring(q, k, v, visible, number, last, order, axes):
+    return forward_ring(q, k, v, visible, number, last, order, axes)[:2]
 
 
-def forward_ring(q, k, v, visible, positions, order, axes):
+def forward_ring(q, k, v, visible, number, last, order, axes):
     """The output, log total, and the total over exp(log total), as `forward_tiles`."""
     q, k, v, visible = as_one(q, k, v, visible)
-    if order:
-        v, positions = as_one(v, positions)
+    if order.mask:
+        v, number, last = as_one(v, number, last)
     size = power_below(devices.largest(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes))
-    held = k, scaled(v, size), visible, positions[: len(k)]
+    held = k, scaled(v, size), visible, number
 
     def round(state, _):
         sums, shift, held = state
         passed = devices.from_before(held, axes, ring=True)
-        found, own = sums_of_tiles(q, positions, Tiles(*all_into_tiles(*held)), order)
+        found, own = sums_of_tiles(q, last, Tiles(*all_into_tiles(*held)), order)
         most = jnp.maximum(shift, own)
         sums = sums * jnp.exp(shift - most)[:, None] + found * jnp.exp(own - most)[:, None]
         return (sums, most, passed), None
@@ -70,14 +72,14 @@ def forward_ring(q, k, v, visible, positions, order, axes):
     return quotients(sums, shift, size)
 
 
-def forward_and_keep(q, k, v, visible, positions, order, axes):
-    out, log_total, rounding = forward_ring(q, k, v, visible, positions, order, axes)
-    return (out, log_total), (q, k, v, visible, positions, out, log_total, rounding)
+def forward_and_keep(q, k, v, visible, number, last, order, axes):
+    out, log_total, rounding = forward_ring(q, k, v, visible, number, last, order, axes)
+    return (out, log_total), (q, k, v, visible, number, last, out, log_total, rounding)
 
 
 def backward_ring(order, axes, kept, cotangents):
-    q, k, v, visible, positions, out, log_total, rounding = kept
-    own = slopes(q, positions, out, log_total, rounding, *cotangents)
+    q, k, v, visible, number, last, out, log_total, rounding = kept
+    own = slopes(q, last, out, log_total, rounding, *cotangents)
 
     def round(state, _):
         d_q, held, sums = state
@@ -85,14 +87,10 @@ def backward_ring(order, axes, kept, cotangents):
         sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
         return (d_q + found, *devices.from_before((held, sums), axes, ring=True)), None
 
-    start = (
-        jnp.zeros_like(q),
-        (k, v, visible, positions[: len(k)]),
-        [jnp.zeros_like(k), jnp.zeros_like(v)],
-    )
+    start = (jnp.zeros_like(q), (k, v, visible, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
     rounds = jax.lax.axis_size(axes)
     (d_q, _, (d_k, d_v)), _ = jax.lax.scan(round, start, length=rounds)
-    return d_q, d_k, d_v, None, None
+    return d_q, d_k, d_v, None, None, None
 
 
 wide_ring.defvjp(forward_and_keep, backward_ring)

@@ -19,7 +19,7 @@ from .hook_points import HookPoints
 from .tiled_attention import uses_tiles
 from .tying import constant_heads, is_mean
 from .undivided_softmax import UndividedSoftmax, undivided_softmax
-from .visible import Visible, mask_of, of_keys, zero_hidden
+from .visible import Visible, mask_of, of_keys, order_of, zero_hidden
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit
 
 ACTIVATIONS = {
@@ -101,7 +101,9 @@ def written_by_heads(
     each = [split(result, heads.heads) for result in results]
     formed_by, values = each[: len(reads)], each[len(reads) :]
     hook_points.seen.add(point)
-    weights = hook_points(point, patterns(formed_by, visible, spec)) if shown else None
+    weights = (
+        hook_points(point, patterns(formed_by, visible, spec, heads.window)) if shown else None
+    )
 
     def mix(v: jax.Array) -> jax.Array:
         if weights is not None:
@@ -110,7 +112,7 @@ def written_by_heads(
             return over_heads(partial(UndividedSoftmax.__call__, visible=visible))(known, v)
         if is_mean(heads, spec):
             return mean(v, visible)
-        return attend_each(formed_by, v, visible, spec)
+        return attend_each(formed_by, v, visible, spec, heads.window)
 
     # products with few values are faster one by one; sums of several values are one operation
     few = sum(value.shape[-1] for value in values) < NARROW and not is_mean(heads, spec)
@@ -143,13 +145,11 @@ def constant_patterns(
     block.
     """
 
-    def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
-        return undivided_softmax(q, k, visible, spec.order)
-
     def of_group(heads: Heads) -> UndividedSoftmax:
         if heads.pattern in shared:
             return shared[heads.pattern]
         q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
+        of_head = partial(undivided_softmax, visible=visible, order=order_of(spec, heads.window))
         made = jax.vmap(of_head, in_axes=1)(q, k)
         if heads.pattern is not None:
             shared[heads.pattern] = made
@@ -183,20 +183,26 @@ def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
     return jax.vmap(weigh, in_axes=(0, 1), out_axes=1)
 
 
-def patterns(reads: list[jax.Array], visible: Visible, spec: Spec) -> Float[Array, "H T T"]:
+def patterns(
+    reads: list[jax.Array], visible: Visible, spec: Spec, window: int | None
+) -> Float[Array, "H T T"]:
     """The patterns of heads with queries and keys [T, H, k], and log gates [T, H, 1] if any."""
 
     def of_head(q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
-        return pattern(q, k, visible, spec, *(g[:, 0] for g in gate))
+        return pattern(q, k, visible, spec, *(g[:, 0] for g in gate), window=window)
 
     return jax.vmap(of_head, in_axes=1)(*reads)
 
 
 def attend_each(
-    reads: list[jax.Array], v: Float[Array, "T H d"], visible: Visible, spec: Spec
+    reads: list[jax.Array],
+    v: Float[Array, "T H d"],
+    visible: Visible,
+    spec: Spec,
+    window: int | None,
 ) -> Float[Array, "T H d"]:
     def of_head(v: jax.Array, q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
-        return attend(q, k, v, visible, spec, *(g[:, 0] for g in gate))
+        return attend(q, k, v, visible, spec, *(g[:, 0] for g in gate), window=window)
 
     return jax.vmap(of_head, in_axes=1, out_axes=1)(v, *reads)
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import accumulator, as_one, matmul, power_below
+from .visible import Order, numbered, reads
 
 LARGEST_PATTERN = 2**22
 """Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
@@ -29,7 +30,7 @@ def tiled_softmax(
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
     visible: Bool[Array, " T"],
-    order: str,
+    order: Order,
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
 
@@ -54,12 +55,12 @@ def wide_softmax(q, k, v, visible, order):
 
 
 class Tiles(NamedTuple):
-    """Keys, values, which keys are visible, and positions, in tiles."""
+    """Keys, values, which keys are visible, and their numbers, in tiles."""
 
     k: jax.Array
     v: jax.Array
     visible: jax.Array
-    positions: jax.Array
+    number: jax.Array
 
 
 def into_tiles(rows: jax.Array, tile: int) -> jax.Array:
@@ -81,34 +82,26 @@ def all_into_tiles(*parts: jax.Array) -> tuple[jax.Array, ...]:
     return tuple(into_tiles(part, tile_side(len(part))) for part in parts)
 
 
-def seen(
-    keys: Tiles, positions: jax.Array, order: str
-) -> Bool[Array, "keys queries"] | Bool[Array, "keys 1"]:
-    visible = keys.visible[:, None]
-    if not order:
-        return visible
-    last = positions[None, :] - 1 if order == "exclusive" else positions[None, :]
-    return visible & ((keys.positions[:, None] <= last) | (keys.positions[:, None] == 0))
-
-
 def logits(q: jax.Array, keys: Tiles) -> Float[Array, "keys queries"]:
     """Logits with the queries on the last axis, along which a CPU vectorises."""
     return matmul(keys.k, q.T)
 
 
 def weights_of(
-    q: jax.Array, positions: jax.Array, shift: jax.Array, keys: Tiles, order: str
+    q: jax.Array, last: jax.Array, shift: jax.Array, keys: Tiles, order: Order
 ) -> Float[Array, "keys queries"]:
     """exp(logits - shift), or 0 where the query does not see the key."""
-    return jnp.where(seen(keys, positions, order), jnp.exp(logits(q, keys) - shift[None]), 0)
+    return jnp.where(
+        reads(keys.visible, keys.number, last, order), jnp.exp(logits(q, keys) - shift[None]), 0
+    )
 
 
 def forward_tiles(q, k, v, visible, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    q, k, v, visible, positions = as_one(q, k, v, visible, jnp.arange(len(q)))
+    q, k, v, visible, number, last = as_one(q, k, v, visible, *numbered(visible, order))
     size = power_below(jnp.max(jnp.abs(v), axis=0))
-    keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, positions))
-    return quotients(*sums_of_tiles(q, positions, keys, order), size)
+    keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, number))
+    return quotients(*sums_of_tiles(q, last, keys, order), size)
 
 
 def scaled(v: jax.Array, size: jax.Array) -> Float[Array, "T d+1"]:
@@ -117,22 +110,22 @@ def scaled(v: jax.Array, size: jax.Array) -> Float[Array, "T d+1"]:
 
 
 def sums_of_tiles(
-    q: jax.Array, positions: jax.Array, keys: Tiles, order: str
+    q: jax.Array, last: jax.Array, keys: Tiles, order: Order
 ) -> tuple[Float[Array, "T d+1"], Float[Array, " T"]]:
     """Sums of exp(logits - shift) times the values, and the shift of each query."""
-    shift = shifts(q, positions, keys, order)
+    shift = shifts(q, last, keys, order)
 
     def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
-        q, shift, positions = taken
+        q, shift, last = taken
 
         def add(sums: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-            weights = weights_of(q, positions, shift, keys, order)
+            weights = weights_of(q, last, shift, keys, order)
             return sums + matmul(keys.v.T, weights), None
 
         start = jnp.zeros((keys.v.shape[-1], len(q)), q.dtype)
         return jax.lax.scan(add, start, keys)[0].T
 
-    sums = jax.lax.map(of_queries, all_into_tiles(q, shift, positions))
+    sums = jax.lax.map(of_queries, all_into_tiles(q, shift, last))
     return from_tiles(sums, len(q)), shift
 
 
@@ -144,7 +137,7 @@ def quotients(sums: jax.Array, shift: jax.Array, size: jax.Array) -> tuple[jax.A
     return sums[:, :-1] / total[:, None] * size[None], log_total, rounding
 
 
-def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, order: str) -> Float[Array, " T"]:
+def shifts(q: jax.Array, last: jax.Array, keys: Tiles, order: Order) -> Float[Array, " T"]:
     """Zero if no weight can overflow, or underflow and count; otherwise the largest logits.
 
     The bound on the logits is that of Cauchy and Schwarz.
@@ -155,20 +148,22 @@ def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, order: str) -> Float
 
     def largest() -> jax.Array:
         def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
-            q, positions = taken
+            q, last = taken
 
             def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-                made = jnp.where(seen(keys, positions, order), logits(q, keys), -jnp.inf)
+                made = jnp.where(
+                    reads(keys.visible, keys.number, last, order), logits(q, keys), -jnp.inf
+                )
                 return jnp.maximum(most, jnp.max(made, axis=0)), None
 
             start = jnp.full(len(q), dtype.min)
             return jax.lax.scan(compare, start, keys._replace(k=k))[0]
 
-        return from_tiles(jax.lax.map(of_queries, all_into_tiles(q, positions)), tokens)
+        return from_tiles(jax.lax.map(of_queries, all_into_tiles(q, last)), tokens)
 
     # the smallest weight that counts is exp(-bound), and what underflow takes from the sums is less
     # than a rounding error of it
-    small = bound < float(np.log(dtype.eps / dtype.tiny) - np.log(keys.positions.size))
+    small = bound < float(np.log(dtype.eps / dtype.tiny) - np.log(keys.number.size))
     return jax.lax.cond(everywhere(small), lambda: jnp.zeros(tokens, q.dtype), largest)
 
 
@@ -190,9 +185,9 @@ def forward_and_keep(q, k, v, visible, order):
 
 def backward_tiles(order, kept, cotangents):
     q, k, v, visible, out, log_total, rounding = kept
-    positions = jnp.arange(len(q))
-    own = slopes(q, positions, out, log_total, rounding, *cotangents)
-    keys = Tiles(*all_into_tiles(k, v, visible, positions))
+    number, last = numbered(visible, order)
+    own = slopes(q, last, out, log_total, rounding, *cotangents)
+    keys = Tiles(*all_into_tiles(k, v, visible, number))
     d_q, *sums = slopes_of_tiles(own, keys, order)
     return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None
 
@@ -208,23 +203,23 @@ class Slopes(NamedTuple):
     log_total: jax.Array
     d_out: jax.Array
     offset: jax.Array
-    positions: jax.Array
+    last: jax.Array
 
 
-def slopes(q, positions, out, log_total, rounding, d_out, d_log_total) -> Slopes:
+def slopes(q, last, out, log_total, rounding, d_out, d_log_total) -> Slopes:
     offset = (d_log_total - jnp.sum(d_out * out, axis=1)) / rounding
-    return Slopes(q, log_total, d_out / rounding[:, None], offset, positions)
+    return Slopes(q, log_total, d_out / rounding[:, None], offset, last)
 
 
-def slopes_of_tiles(own: Slopes, keys: Tiles, order: str) -> tuple[jax.Array, ...]:
+def slopes_of_tiles(own: Slopes, keys: Tiles, order: Order) -> tuple[jax.Array, ...]:
     """Gradients with respect to q [T, k], and to the tiles of k and v."""
 
     def of_queries(sums, taken):
-        q, log_total, d_out, offset, positions = taken
+        q, log_total, d_out, offset, last = taken
 
         def of_keys(d_q, taken):
             keys, d_k, d_v = taken
-            weights = weights_of(q, positions, log_total, keys, order)
+            weights = weights_of(q, last, log_total, keys, order)
             d_logits = weights * (matmul(keys.v, d_out.T) + offset[None])
             d_q += matmul(keys.k.T, d_logits)  # its transpose would transpose the tile
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))

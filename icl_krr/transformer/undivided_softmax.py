@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..numerics import NARROW, matmul, times_columns
 from .tiled_attention import everywhere
-from .visible import Visible, hide, mask_of, of_keys, shown
+from .visible import Order, Visible, hide, mask_of, of_keys, shown
 
 
 class UndividedSoftmax(NamedTuple):
@@ -34,14 +34,14 @@ class UndividedSoftmax(NamedTuple):
 
 
 def undivided_softmax(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, order: str
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, order: Order
 ) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
     The result can be applied to any number of values. Every token must have at least one key: the
-    first token must be visible, or the `order` be "own".
+    first token must be visible, or the mask be "own".
     """
-    own = own_logits(q, k, visible, -jnp.inf) if order == "own" else None
+    own = own_logits(q, k, visible, -jnp.inf) if order.mask == "own" else None
     k = of_keys(k, visible)
     weights, shift = exponentials(q, k, own, shown(visible, len(k)), order)
     totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
@@ -74,7 +74,7 @@ def exponentials(
     k: Float[Array, "K k"],
     own: Float[Array, "T 1"] | None,
     seen: Bool[Array, " K"] | None,
-    order: str,
+    order: Order,
 ) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
     """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
 

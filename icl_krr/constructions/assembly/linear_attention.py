@@ -31,6 +31,7 @@ class LinearAttention(Machine):
     """
 
     scalars_at = AGGREGATOR
+    own_log_gate: Read | None = None
 
     def __init__(self, kernel: Kernel, *options: Any):
         super().__init__(kernel, "linear", *options)
@@ -77,7 +78,8 @@ class LinearAttention(Machine):
         m, r = keys.width, v.width  # one head for each channel, because each has its own gate
         values = select(v, np.tile(np.arange(r), m))
         total = np.kron(np.ones((m, 1), self.dtype), np.eye(r, dtype=self.dtype))
-        self.emit(Heads(queries, keys, (Write(values, total, product.slot),), m, gate))
+        writes = (Write(values, total, product.slot),)
+        self.emit(Heads(queries, keys, writes, m, gate, window=self.window))
         return product
 
     def over_outputs(self, features: Read) -> Read:
@@ -96,7 +98,8 @@ class LinearAttention(Machine):
 
     def sum_before(self, value: Read, to: Read) -> None:
         query = self.inside(self.layout[to.slot].at)
-        self.head(query=query, key=self.support, value=value, to=to)
+        with self.within(None):
+            self.head(query=query, key=self.support, value=value, to=to)
 
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
         self.head(query=place, key=at, value=value, to=to)

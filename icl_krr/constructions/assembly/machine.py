@@ -58,6 +58,7 @@ class Machine(Recorder, ABC):
         erase: makes a slot zero.
         move: moves a slot to a scratch slot.
         together: puts operations in one sublayer.
+        within: gives heads a window.
         per_output: repeats a flag or number for all outputs.
         inside: reads a flag of several roles.
         solves: notes the ridge, for `icl_krr.check`.
@@ -84,7 +85,6 @@ class Machine(Recorder, ABC):
         self.positions: dict[str, jax.Array] = {}
         self.preparations: list[Callable[[], Any]] = []
         self.log_gate: Read | None = None
-        self.own_log_gate: Read | None = None
 
     def solves(self, ridge: Any) -> Self:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`.
@@ -141,7 +141,7 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def sum_before(self, value: Read, to: Read) -> None:
-        """Add the sum of a value over the supports that a token sees, if attention is causal.
+        """Add the sum of a value over all supports of the causal mask, also with a window.
 
         Args:
             value: read of width 1.
@@ -235,7 +235,8 @@ class Machine(Recorder, ABC):
                 f"roles of slot {to.slot} must include {', '.join(reach)}, where the head writes; "
                 f"got {', '.join(self.layout[to.slot].at)}"
             )
-        self.emit(Heads(query, key, (Write(value, None, to.slot),), heads, log_gate))
+        writes = (Write(value, None, to.slot),)
+        self.emit(Heads(query, key, writes, heads, log_gate, window=self.window))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         """Add an expression to a slot.

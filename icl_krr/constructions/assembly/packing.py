@@ -61,6 +61,7 @@ class Recorder(Slots):
         super().__init__(spec, dtype, sketch)
         self.program: list[Operation] = []
         self.group: list[Heads | Unit] | None = None
+        self.window: int | None = None
 
     def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
         check(layer, self.layout)
@@ -80,6 +81,17 @@ class Recorder(Slots):
         yield
         self.program.append(Operation(tuple(self.group)))
         self.group = None
+
+    @contextmanager
+    def within(self, window: int | None) -> Iterator[None]:
+        """Give all recorded heads a window: `with m.within(4):`.
+
+        Args:
+            window: number of the last visible tokens that a token reads, >= 1; None for all.
+        """
+        before, self.window = self.window, window
+        yield
+        self.window = before
 
 
 def pack(program: list[Operation]) -> tuple[Block, ...]:
@@ -122,8 +134,8 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
     In the parts, these heads have only the name.
     """
 
-    def of(heads: Heads) -> tuple[int, ...]:
-        return tuple(map(id, heads.reads))
+    def of(heads: Heads) -> tuple[int | None, ...]:
+        return heads.window, *map(id, heads.reads)
 
     groups = [[heads for block in part for heads in block.attention] for part in parts]
     common = set.intersection(*({of(heads) for heads in group} for group in groups))
@@ -142,10 +154,10 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
 
 
 def share_patterns(heads: list) -> list[Heads]:
-    """Merge single heads with the same query and key into one head with several values."""
+    """Merge single heads with the same query, key and window into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
-        own = tuple(map(id, one.reads)) if one.heads == 1 else i
+        own = (one.window, *map(id, one.reads)) if one.heads == 1 else i
         groups.setdefault(own, []).append(one)
     return [
         group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]

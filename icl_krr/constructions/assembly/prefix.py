@@ -52,6 +52,9 @@ class CausalOptions(Options, TypedDict, total=False):
             Predictions are read at the tokens of x, so `prefix` must be "exclusive".
         max_supports: largest number of supports, >= 1; required for interleaved tokens, which
             find their partners by a code of so many channels. Default None.
+        window: number w >= 1 of supports that a token sees: the last w of its prefix that are not
+            masked. With gates, these keep their factors. The sums are taken anew, without those
+            that left, so no digits are lost. Default None: all supports of the prefix.
 
     Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks:
     improving Mamba2 with delta rule, 2024.
@@ -69,6 +72,7 @@ class CausalOptions(Options, TypedDict, total=False):
     strength: Any
     tokens: str
     max_supports: int | None
+    window: int | None
 
 
 def causal_machine(
@@ -81,6 +85,7 @@ def causal_machine(
     strength: Any = None,
     tokens: str = "pairs",
     max_supports: int | None = None,
+    window: int | None = None,
     **options: Unpack[Options],
 ) -> tuple[Any, Read]:
     """Make a machine with a causal mask, and the read of the strengths of its supports."""
@@ -88,6 +93,8 @@ def causal_machine(
     checks.choice("tokens", tokens, TOKENS)
     if max_supports is not None:
         checks.stored("max_supports", max_supports)
+    if window is not None:
+        checks.stored("window", window)
     if tokens == "interleaved" and prefix == "inclusive":
         raise ValueError(
             "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
@@ -102,6 +109,8 @@ def causal_machine(
     m = make(kernel, num_features, **options)
     if np.ndim(log_gate) == 2:
         check_gates(m, log_gate)
+        if window is not None:
+            raise ValueError(f"window must be None with a gate of each feature, got {window}")
     m.spec = replace(
         m.spec,
         causal=True,
@@ -110,6 +119,8 @@ def causal_machine(
         centred=False,  # the mean over all supports would look ahead
         max_supports=max_supports,
     )
+    if window is not None:
+        m.window = window * (2 if tokens == "interleaved" else 1)
     if tokens == "interleaved" and max_supports is not None:
         read_partners(m, max_supports)
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
@@ -177,7 +188,7 @@ def prefix_sums(
         kernel: kernel with a feature map, such as `Linear`; for another kernel, give a
             feature map as `sketch`.
         num_features: number of features p of a point x, >= 1.
-        ridge: ridge of the regression, for `icl_krr.check`.
+        ridge: ridge of the regression, for `icl_krr.check`; `each_ridge` repeats a vector [m].
         stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
             layer does, so that it can be read, rounded or patched. A step then needs no head, but
             one more block. Default False: a head computes each product $C_i d_i$.
@@ -209,13 +220,14 @@ def feature_machine(
 ) -> Any:
     """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
     check_kernel(kernel)
-    if ridge is not None:
-        checks.positive_scalar("ridge", ridge)
     if not callable(options.get("sketch")):
         check_featured(kernel)
     make = partial(linear_machine, kind=kind)
     m, m.strength = causal_machine(make, kernel, num_features, **options)
-    if ridge is not None and m.strength is m.support and m.log_gate is None:
+    if ridge is not None:
+        checks.ridges(ridge, m.features.width)
+    plain = m.strength is m.support and m.log_gate is None and m.window is None
+    if ridge is not None and np.ndim(ridge) == 0 and plain:
         m.solves(ridge)  # queries have the prediction of kernel ridge regression
     return m
 
@@ -260,7 +272,7 @@ def of_supports(m: Machine, name: str, value: Any) -> Read:
 
 def accumulate(m: Machine, name: str, about: str, read: Read, after: tuple[str, ...]) -> Read:
     """A state with the sums of a read over the supports before a token, and `after` its own."""
-    total = m.state(name, SUPPORTS_AND_QUERIES, about, width=read.width)
+    total = m.state(name, ROLES, f"{about}, of padding too", width=read.width)
 
     def add_up() -> None:
         own = m.add(read, to=m.scratch(f"{name}_here", SUPPORTS, about, width=read.width))

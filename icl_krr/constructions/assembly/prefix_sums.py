@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...constants import xp
 from ...residual import Read
 from .linear_attention import LinearAttention
 from .machine import Machine
@@ -70,6 +71,11 @@ class PrefixSums(LinearAttention):
     def sum_right(self, keys: Read) -> None:
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         self.head_per_output(one, self.y, self.over_outputs(keys), self.right)
+
+    def each_ridge(self, ridge: Any) -> Any:
+        """A number, or one for every unknown: a vector [m], repeated for every system."""
+        ridge = xp.asarray(ridge, self.dtype)
+        return xp.tile(ridge, self.systems) if ridge.ndim else ridge
 
     @property
     def sum_channels(self) -> np.ndarray:

@@ -58,7 +58,7 @@ class SoftmaxAttention(Machine):
         self.patterns = kernel.patterns(self.dtype, softmax.epsilon, softmax.symmetric)
         self.spec = replace(self.spec, centred=kernel.stationary)
         self.diagonal = kernel.diagonal_terms(self.dtype)
-        self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
+        self.kept: dict[tuple[str, tuple[str, ...], int, int | None], Read] = {}
         self.half_squares = {
             k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
             for k, pattern in enumerate(self.patterns)
@@ -91,21 +91,24 @@ class SoftmaxAttention(Machine):
         for k, halves in self.half_squares.items():
             x = self.projected(self.patterns[k])
             add_product(self, x, x, 0.5, halves)
-        for k, term in enumerate(self.terms if self.kept else ()):
-            sink = self.kept.get(("sink", ROLES, k))
+        for k, window in dict.fromkeys(key[2:] for key in self.kept):
+            term, sink = self.terms[k], self.kept.get(("sink", ROLES, k, window))
             if sink is None:
                 sink = self.scratch(self.named("sink", k), ROLES, "c / (Z + c)", width=1)
-            self.head(term.query, term.key, self.aggregator, to=sink)
-            for (name, _, of), slot in self.kept.items():
-                if name != "sink" and of == k:
+            with self.within(window):
+                self.head(term.query, term.key, self.aggregator, to=sink)
+            for (name, _, *of), slot in self.kept.items():
+                if name != "sink" and of == [k, window]:
                     self.invert(sink, to=slot)
         super().start()
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
         """Return a state of one channel that `start` computes; the first call declares it."""
-        if (name, at, k) not in self.kept:
-            self.kept[name, at, k] = self.state(self.named(name, k), at, about, width=1)
-        return self.kept[name, at, k]
+        key, name = (name, at, k, self.window), self.named(name, k)
+        if key not in self.kept:
+            name = f"{name}_of_{self.window}" if name in self.embedding else name
+            self.kept[key] = self.state(name, at, about, width=1)
+        return self.kept[key]
 
     def named(self, name: str, k: int) -> str:
         return f"{name}_{k}" if len(self.patterns) > 1 else name
@@ -194,7 +197,8 @@ class SoftmaxAttention(Machine):
 
     def mean(self, value: Read, to: Read) -> None:
         """Add the mean over all visible tokens to a slot; the mean is the same at every token."""
-        self.head(query=NOTHING, key=NOTHING, value=value, to=to)
+        with self.within(None):
+            self.head(query=NOTHING, key=NOTHING, value=value, to=to)
 
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
         if isinstance(by, tuple):

@@ -13,10 +13,14 @@ from ...transformer.weights import Transformer
 from .choice import linear_machine
 from .linear_attention import LinearAttention
 from .prefix import PREFIXES, CausalOptions, causal_machine, check_featured
-from .slots import SUPPORTS
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 STEPS = 256
 """Default number of steps, and the largest number of supports of a model with this default."""
+
+
+Shown = Mapping[tuple[str, ...], Read]
+"""{roles: read of the predictions at tokens of these roles}."""
 
 
 class Turns:
@@ -62,8 +66,8 @@ class Turns:
     def learns(
         self,
         rate: Read,
-        predict: Callable[[], tuple[Read, Read]],
-        include: Callable[[Read], None],
+        predict: Callable[[], tuple[Shown, Read]],
+        include: Callable[[], None],
         *,
         prepare: Callable[[], None] = lambda: None,
         refresh: Callable[[], None] = lambda: None,
@@ -74,8 +78,8 @@ class Turns:
 
         Args:
             rate: read of the step sizes of the supports.
-            predict: records what computes the predictions from `ahead`, and returns their read and
-                that of what a support erases: mostly the same.
+            predict: records what computes the predictions from `ahead`, and returns their reads by
+                roles, and the read of what a support erases.
             include: adds to the predictions what a support itself wrote; used if `inclusive`.
             prepare: records what runs once, before the first turn.
             refresh: records what the supports whose turn has come compute for those after them.
@@ -109,12 +113,13 @@ class Turns:
                 m.activate("relu", self.turn, -m.support, to=self.turn)
 
         def step() -> None:
-            f, erased = predict()
+            shown, erased = predict()
             error = derivative(m.y - erased)
             with m.together():
-                m.add(f - self.prediction, to=self.prediction)
+                for at, f in shown.items():
+                    m.add(f - self.prediction, to=self.prediction, at=at)
                 if self.inclusive:
-                    include(f)
+                    include()
                 m.add(ahead - self.alpha, to=self.alpha)
                 m.add(-ahead, to=ahead)
                 learn(error)
@@ -127,10 +132,20 @@ class Turns:
         )  # fmt: skip
 
 
+def everywhere(f: Read) -> tuple[Shown, Read]:
+    """Return the predictions of a rule that erases what it predicts."""
+    return {SUPPORTS_AND_QUERIES: f}, f
+
+
 def feature_turns(
     kernel: Kernel, num_features: int, steps: int | None, options: CausalOptions
 ) -> tuple[Turns, LinearAttention]:
     """Return a machine for rules that need the features of the kernel, in linear attention."""
+    if options.get("window") is not None:
+        raise ValueError(
+            f"window must be None for rules with further states, got {options.get('window')!r}; "
+            "delta_rule and implicit_delta_rule take a window"
+        )
     if not callable(options.get("sketch")):
         check_featured(kernel)
     turns = Turns(linear_machine, kernel, num_features, steps, options)

@@ -46,7 +46,7 @@ def in_other_channels(model: Transformer, read: jax.Array, write: jax.Array) -> 
     def heads(group: Heads) -> Heads:
         writes = tuple(Write(reads(w.value), matmul(w.out, write), "stream") for w in group.writes)
         query, key, gate = map(reads, (group.query, group.key, group.log_gate))
-        return Heads(query, key, writes, group.heads, gate)
+        return Heads(query, key, writes, group.heads, gate, window=group.window)
 
     def unit(one: Unit) -> Unit:
         up, gate = map(reads, (one.up, one.gate))
