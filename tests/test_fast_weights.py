@@ -291,6 +291,7 @@ def test_the_status_says_that_a_rule_diverges_before_a_number_is_not_finite(name
         told = min(told, i if path.status.grows else n + 1)
         lost = min(lost, i if not np.all(np.isfinite(path.along[-1])) else n + 1)
     assert told < lost - 10 < n
+    assert np.array_equal(np.isfinite(path.along[-1][:n]), np.arange(n) < lost - 1)
     assert "diverges" in path.status.advice()
     safe = solvers.implicit_delta_rule(ik.Linear(), task, step_size=1.0)
     assert safe.status.ok

@@ -144,7 +144,8 @@ def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, 
     number = jnp.cumsum(tokens.kept[:n])
     learned = number[None] <= jnp.arange(steps + 1)[:, None]
     path = jnp.where(learned[:, :, None], alpha[None], 0)
-    along = matmul(
-        earlier if prefix == "exclusive" else decays(tokens, prefix, window) * values, path
-    )
+    weights = earlier if prefix == "exclusive" else decays(tokens, prefix, window) * values
+    finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
+    lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
+    along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
     return path, jnp.where(tokens.kept[None, :, None], along, 0)
