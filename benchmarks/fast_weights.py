@@ -1,0 +1,477 @@
+"""`python -m benchmarks.fast_weights`: what delta rules compute, beside a Mesa layer's regression.
+
+All methods are tuned alike, on linear tasks whose function stays or drifts, and scored on other
+tasks against the exact posterior. Then: what each converges to if the same supports come again,
+which of its states need float32, and whether its status tells of divergence before NaN. This takes
+about 6 minutes of CPU time. `--quick` is a smoke test, and writes no files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve
+
+import icl_krr as ik
+from benchmarks import records
+from benchmarks.fast_weights_tables import document, fast_weights_figure
+from icl_krr.cli.output import to_json
+from icl_krr.files import replace
+from icl_krr.plots import images
+from icl_krr.solvers.delta_rule import IMPLICIT, NORMALISED, PLAIN, corrected
+from icl_krr.solvers.fast_weights import Token, nothing, outer
+from icl_krr.solvers.kalman_delta_rule import STARTS, rule as kalman
+from icl_krr.solvers.momentum_delta_rule import rule as momentum, start as at_rest
+from icl_krr.solvers.preconditioned_delta_rule import rule as preconditioned, start as initial
+
+FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
+"""Sizes; tokens after which a drifting function has the correlation 1/e; positions of the end."""
+NOISES, TUNING, SCORING = (0.01, 0.1), 32, 256
+SEARCHES, ROUNDS, DRAWS = 4, 8, 32
+"""Every method is tuned by so many searches. A search has rounds of random draws, each in a box
+half as wide around the best one so far."""
+BOXES = {  # parameter: lowest and highest value of its draws, and the parameter from a draw
+    "step_size": (1e-3, 1e2, lambda v: v),
+    "momentum": (1e-2, 1.0, lambda v: 1 - v),
+    "decay": (1e-4, 0.5, lambda v: 1 - v),
+    "gate": (1e-4, 0.5, lambda v: 1 - v),
+    "initial": (1e-2, 1e2, lambda v: v),
+    "squash": (1.1, 1e2, lambda v: v),
+    "center": (1e-2, 1e2, np.log),
+    "ridge": (1e-3, 1e2, lambda v: v),
+    "process_noise": (1e-6, 1.0, lambda v: v),
+    "info_scale": (1e-2, 1e1, lambda v: v),
+    "window": (4.0, float(SUPPORTS), np.round),
+}
+CYCLED, CYCLES, RIDGE, SLOW = (8, 64), 1000, 0.1, 0.05
+SEEDS, LENGTHS, HALVES = 8, (64, 512), ("bfloat16", "float16")
+CHANNELS, LONGEST, DIVERGING = 64, 96, 3
+
+Given = dict[str, Any]
+
+
+class Method(NamedTuple):
+    """A rule of a delta rule's state, with the function of its start.
+
+    `needs` returns the numbers of the rule and those of each token, from the parameters. `cost` is
+    multiplications for a token and numbers of the state, from m features and r outputs. `oracle`
+    is the solver and its further keywords.
+    """
+
+    rule: Callable
+    start: Callable
+    needs: Callable[[Given], tuple[Any, tuple]]
+    parameters: str
+    states: str
+    cost: tuple[str, str]
+    oracle: Any
+
+
+def systems(ridge, width, outputs):
+    return *nothing(ridge, width, outputs), jnp.zeros((width, width), ridge.dtype)
+
+
+def mesa(ridge, states, token):
+    """The sums b and C of a Mesa layer, without the pair that has left its window."""
+    (b, C), (old, y) = states, token.own
+    C = token.gate * C + jnp.outer(token.phi, token.phi) - jnp.outer(old, old)
+    return (b + outer(token.phi, token.y) - outer(old, y), C), token.y
+
+
+def solved(ridge, states):
+    b, C = states
+    return cho_solve((jnp.linalg.cholesky(C + ridge * jnp.eye(len(C))), True), b)
+
+
+def of_kalman(g: Given) -> tuple:
+    return (g["ridge"], g["info_scale"]), (g["process_noise"],)
+
+
+def of_curvature(g: Given) -> tuple:
+    return (g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)), (1.0,)
+
+
+def delta(divisor: tuple, parameters: str, cost: str, oracle: Callable) -> Method:
+    needs = lambda g: ((g["step_size"], None, divisor), ())  # noqa: E731
+    return Method(corrected, nothing, needs, parameters, "S", (cost, "m*r"), oracle)
+
+
+of = ik.solvers
+MESA = Method(
+    mesa, systems, lambda g: (g["ridge"], ()), "ridge", "b C",
+    ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"), partial(of.prefix_posterior, steps=3 * FEATURES),
+)  # fmt: skip
+CURVED = Method(
+    preconditioned, initial, of_curvature, "step_size initial gate", "S A",
+    ("4*m*r + 4*m + r", "m*r + m"), of.preconditioned_delta_rule,
+)  # fmt: skip
+KALMAN = Method(
+    kalman, STARTS["diagonal"], of_kalman, "ridge process_noise info_scale gate", "S p",
+    ("4*m*r + 8*m + r", "m*r + m"), of.kalman_delta_rule,
+)  # fmt: skip
+METHODS = {
+    "delta rule": delta(PLAIN, "step_size", "4*m*r + r", of.delta_rule),
+    "delta rule, normalised": delta(
+        NORMALISED, "step_size", "4*m*r + m + r", partial(of.delta_rule, normalised=True)
+    ),
+    "gated delta rule": delta(PLAIN, "step_size gate", "4*m*r + r", of.delta_rule),
+    "momentum": Method(
+        momentum, at_rest, lambda g: (g["step_size"], (g["momentum"], g["decay"])),
+        "step_size momentum decay gate", "S M", ("5*m*r + r", "2*m*r"), of.momentum_delta_rule,
+    ),
+    "implicit": delta(IMPLICIT, "step_size gate", "4*m*r + m + r", of.implicit_delta_rule),
+    "preconditioned, 1 / A": CURVED,
+    "preconditioned, squashed": CURVED._replace(parameters="step_size initial squash center gate"),
+    "Kalman, isotropic": KALMAN._replace(
+        start=STARTS["isotropic"], cost=("4*m*r + 3*m + r", "m*r + 1"),
+        oracle=partial(of.kalman_delta_rule, covariance="isotropic"),
+    ),
+    "Kalman, diagonal": KALMAN,
+    "Mesa": MESA,
+    "Mesa, gated": MESA._replace(parameters="ridge gate"),
+    "Mesa, window": MESA._replace(parameters="ridge window", oracle=None),
+}  # fmt: skip
+COSTS = {name: method.cost for name, method in METHODS.items()} | {
+    "exact posterior": ("3*m*m + 4*m*r", "m*m + m*r")
+}
+
+
+def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = None) -> tuple:
+    """Predictions [n] before each write, and the last states, from numbers or vectors [n].
+
+    `half` is a state's number, the dtype that it is kept in, and whether its inverse is kept.
+    """
+    numbers, own = method.needs(given)
+    gate, at = jnp.asarray(given.get("gate", 1.0)), jnp.arange(len(y))
+    leaves = at - jnp.asarray(given.get("window", len(y)), int)
+    old = [jnp.where((leaves >= 0).reshape(-1, *[1] * (v.ndim - 1)), v[leaves], 0) for v in (x, y)]
+
+    def step(states, token):
+        phi, target, *leaving = token
+        kept = (gate * states[0], *states[1:])
+        read = solved(numbers, (kept[0], gate * kept[1])) if method.rule is mesa else kept[0]
+        each = (leaving[0], leaving[1][None]) if method.rule is mesa else own
+        token = Token(phi, target[None], gate[None], jnp.ones(()), jnp.array(True), each)
+        after, _ = method.rule(numbers, kept, token)
+        if half is not None:
+            i, dtype, inverse = half
+            low = (1 / after[i] if inverse else after[i]).astype(dtype).astype(phi.dtype)
+            after = (*after[:i], 1 / low if inverse else low, *after[i + 1 :])
+        return after, (phi @ read)[0]
+
+    numbers = jax.tree.map(jnp.asarray, numbers)
+    states, f = jax.lax.scan(step, method.start(numbers, x.shape[1], 1), (x, y, *old))
+    return f, states
+
+
+class Kind(NamedTuple):
+    """Linear tasks with keys of deviations 1 / i, and w ~ N(0, I / m).
+
+    A function that drifts has w_t = rho w_(t - 1) + sqrt(1 - rho^2) z. Turned keys are multiplied
+    by an orthogonal matrix, another one in each task.
+    """
+
+    noise: float
+    drifts: bool = False
+    turned: bool = False
+
+    @property
+    def rho(self) -> float:
+        return math.exp(-1 / MEMORY) if self.drifts else 1.0
+
+    def __str__(self) -> str:
+        words = "drifting" if self.drifts else "stationary", "keys turned, " * self.turned
+        return "{}, {}noise {}".format(*words, self.noise)
+
+
+KINDS = (*(Kind(noise, drifts) for drifts, noise in product((False, True), NOISES)),
+         *(Kind(NOISES[0], drifts, turned=True) for drifts in (False, True)))  # fmt: skip
+
+
+def draw(seed: int, count: int, kind: Kind) -> tuple[np.ndarray, ...]:
+    """Keys [b, n, m], outputs [b, n] and functions [b, n]."""
+    rng, rho = np.random.default_rng(seed), kind.rho
+    deviations = 1 / np.arange(1, FEATURES + 1)
+    x = rng.standard_normal((count, SUPPORTS, FEATURES)) * deviations
+    if kind.turned:
+        x = x @ np.linalg.qr(rng.standard_normal((count, FEATURES, FEATURES)))[0]
+    w, f = rng.standard_normal((count, FEATURES)), np.empty((count, SUPPORTS))
+    for i in range(SUPPORTS):
+        f[:, i] = np.sum(x[:, i] * w, axis=1) / FEATURES**0.5
+        w = rho * w + (1 - rho**2) ** 0.5 * rng.standard_normal(w.shape)
+    return x, f + kind.noise**0.5 * rng.standard_normal(f.shape), f
+
+
+def errors(f: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Squared errors in units of the variance of the function before any support."""
+    return (f - true) ** 2 / np.mean(np.arange(1, FEATURES + 1) ** -2.0)
+
+
+def exact(x: np.ndarray, y: np.ndarray, kind: Kind) -> np.ndarray:
+    """The posterior mean of each token from those before it: the Kalman filter."""
+    b, n, m = x.shape
+    rho, w, P, f = kind.rho, np.zeros((b, m)), np.tile(np.eye(m) / m, (b, 1, 1)), []
+    for i in range(n):
+        f.append(np.sum(x[:, i] * w, axis=1))
+        gain = np.einsum("bij,bj->bi", P, x[:, i])
+        size = np.sum(gain * x[:, i], axis=1) + kind.noise
+        w = rho * (w + gain * ((y[:, i] - f[-1]) / size)[:, None])
+        P = P - gain[:, :, None] * gain[:, None, :] / size[:, None, None]
+        P = rho**2 * P + (1 - rho**2) * np.eye(m) / m
+    return np.stack(f, axis=1)
+
+
+@partial(jax.jit, static_argnums=0)
+def each(name: str, given: Given, x: Any, y: Any) -> Any:
+    """Predictions [candidate, task, n]."""
+
+    def on_task(task):
+        return jax.vmap(lambda given: follow(METHODS[name], given, *task)[0])(given)
+
+    return jnp.swapaxes(jax.lax.map(on_task, (x, y), batch_size=8), 0, 1)
+
+
+def tune(name: str, tasks: tuple[np.ndarray, ...], draws: int, seed: int) -> Given:
+    """The parameters with the smallest mean error on the tasks."""
+    rng, names = np.random.default_rng(seed), METHODS[name].parameters.split()
+    low, high = (np.log([BOXES[key][i] for key in names]) for i in (0, 1))
+    best, least = np.tile((low + high) / 2, (SEARCHES, 1)), np.full(SEARCHES, np.inf)
+    for k in range(ROUNDS):
+        width = (high - low) / 2**k
+        corner = np.clip(best - width / 2, low, high - width)[:, None]
+        found = corner + width * rng.random((SEARCHES, draws, len(names)))
+        f = each(name, parameters(names, found.reshape(-1, len(names))), *tasks[:2])
+        scores = np.nan_to_num(errors(np.asarray(f), tasks[2]).mean((1, 2)), nan=np.inf)
+        scores = scores.reshape(SEARCHES, draws)
+        for i, j in enumerate(np.argmin(scores, axis=1)):
+            if scores[i, j] < least[i]:
+                best[i], least[i] = found[i, j], scores[i, j]
+    chosen = parameters(names, best[np.argmin(least)])
+    return {key: float(value) for key, value in chosen.items()}
+
+
+def parameters(names: list[str], logs: np.ndarray) -> Given:
+    return {key: BOXES[key][2](np.exp(logs[..., i])) for i, key in enumerate(names)}
+
+
+def interval(values: np.ndarray) -> list[float]:
+    """Median, and its 95 % bootstrap interval over tasks."""
+    chosen = np.random.default_rng(0).integers(0, len(values), (1000, len(values)))
+    low, high = np.percentile(np.median(values[chosen], axis=1), (2.5, 97.5))
+    return [float(np.median(values)), float(low), float(high)]
+
+
+def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> Given:
+    """Errors of all methods, tuned alike, for one kind of task."""
+    tuning, scoring, draws = sizes
+    tasks, (x, y, true) = draw(seed, tuning, kind), draw(seed + 1, scoring, kind)
+    means = np.cumsum(y, axis=1)[:, :-1] / np.arange(1, SUPPORTS)
+    f = {"zero": 0 * y, "mean of y": np.pad(means, ((0, 0), (1, 0)))}
+    chosen, not_ok = {}, {}
+    for name in METHODS:
+        print(f"{kind}: {name}", flush=True)
+        chosen[name] = tune(name, tasks, draws, seed)
+        one = {key: np.array([value]) for key, value in chosen[name].items()}
+        f[name] = np.asarray(each(name, one, x, y))[0]
+        not_ok[name] = agrees(name, chosen[name], x, y, f[name])
+    f["exact posterior"] = exact(x, y, kind)
+    error = {name: errors(value, true) for name, value in f.items()}
+    best, regression = error["exact posterior"], error["Mesa, gated"]
+    rows = {
+        name: {
+            "error": interval(e.mean(1)),
+            "at the end": interval(e[:, -END:].mean(1)),
+            "regret": interval((e - best).sum(1)),
+            "ratio": interval(e.mean(1) / best.mean(1)),
+            "minus Mesa": interval((e - regression).sum(1)),
+            "not ok": not_ok.get(name),
+            "parameters": chosen.get(name, {}),
+            "curve": [float(f"{v:.4g}") for v in e.mean(0)],
+        }
+        for name, e in error.items()
+    }
+    return {"kind": str(kind), "seeds": [seed, seed + 1], "rows": rows}
+
+
+def agrees(name: str, given: Given, x: Any, y: Any, f: np.ndarray) -> int | None:
+    """Check 4 tasks against the oracle, and count the tasks whose status is not ok in float32."""
+    oracle = METHODS[name].oracle
+    if oracle is None:
+        return None
+    words = {key: value for key, value in given.items() if key != "gate"}
+    words["log_gate"] = math.log(given.get("gate", 1.0))
+    on_task = lambda x, y: oracle(ik.Linear(), ik.Task(x, y, x_query=x[:1]), **words)  # noqa: E731
+    run = jax.jit(jax.vmap(on_task))
+    gap = np.abs(run(x[:4], y[:4]).along[:, -1, :-1] - f[:4]).max() / np.abs(f[:4]).max()
+    if not gap < 1e-9:
+        raise AssertionError(f"{name} differs from its oracle by {gap}")
+    if METHODS[name].rule is mesa:
+        return None
+    chunks = np.split(np.arange(len(x)), max(1, len(x) // 32))
+    low = (run(*(jnp.asarray(v[i], "float32") for v in (x, y))).status.ok for i in chunks)
+    return sum(int(np.sum(~np.asarray(ok))) for ok in low)
+
+
+STEADY: dict[str, Callable[[int], Given]] = {  # parameters, from the number of supports
+    "delta rule": lambda n: {"step_size": 0.2},
+    "delta rule, normalised": lambda n: {"step_size": 0.5},
+    "gated delta rule": lambda n: {"step_size": SLOW, "gate": 1 - RIDGE * SLOW / n},
+    "momentum": lambda n: {"step_size": 0.1, "momentum": 0.5, "decay": 1.0},
+    "implicit": lambda n: {"step_size": 1.0},
+    "preconditioned, 1 / A": lambda n: {"step_size": 1.0, "initial": 1.0},
+    "preconditioned, squashed": lambda n: {"step_size": 1.0, "initial": 1.0, "squash": 4.0},
+    "Kalman, isotropic": lambda n: {"ridge": RIDGE, "process_noise": 0.0, "info_scale": 1.0},
+    "Kalman, diagonal": lambda n: {"ridge": RIDGE, "process_noise": 0.0, "info_scale": 1.0},
+    "Mesa": lambda n: {"ridge": RIDGE},
+}
+"""Parameters that are not tuned. With these, the gate acts as the ridge RIDGE does."""
+
+
+def fixed_points(cycles: int, seed: int) -> list[Given]:
+    """Relative distances of what is learned from supports that come again and again."""
+    few, many = CYCLED
+    x, y, f = draw(seed, SEEDS, Kind(RIDGE))
+    rows = []
+    for name, given in STEADY.items():
+        print(f"{cycles} cycles: {name}", flush=True)
+        w = learned(name, given(few), x[:, :few], f[:, :few], cycles)
+        back = learned(name, given(few), x[:, few - 1 :: -1], f[:, few - 1 :: -1], cycles)
+        noisy = learned(name, given(many), x[:, :many], y[:, :many], cycles)
+        found: dict[str, list[float]] = {}
+        for i in range(SEEDS):
+            X, target = x[i, :few], f[i, :few]
+            aims = {
+                "least norm": np.linalg.pinv(X) @ target,
+                "ridge": X.T @ np.linalg.solve(X @ X.T + RIDGE * np.eye(few), target),
+            }
+            gaps = {"supports": relative(X @ w[i], target)}
+            gaps |= {aim: relative(w[i], value) for aim, value in aims.items()}
+            gaps["other order"] = relative(back[i], w[i])
+            best = np.linalg.lstsq(x[i, :many], y[i, :many])[0]
+            gaps["least squares"] = relative(noisy[i], best)
+            for key, gap in gaps.items():
+                found.setdefault(key, []).append(gap)
+        rows.append({"method": name, **{key: float(np.median(v)) for key, v in found.items()}})
+    return rows
+
+
+def learned(name: str, given: Given, x: Any, y: Any, cycles: int) -> np.ndarray:
+    method = METHODS[name]
+
+    def last(x, y):
+        states = follow(method, given, jnp.tile(x, (cycles, 1)), jnp.tile(y, cycles))[1]
+        S = solved(given["ridge"], states) if method.rule is mesa else states[0]
+        return S[:, 0]
+
+    return np.asarray(jax.jit(jax.vmap(last))(x, y))
+
+
+def relative(value: Any, target: Any) -> float:
+    return float(np.linalg.norm(value - target) / np.linalg.norm(target))
+
+
+def halves(lengths: tuple[int, ...], seed: int) -> list[Given]:
+    """Changes of the predictions if one state is rounded after every token; keys of length 1."""
+    rng = np.random.default_rng(seed)
+    shape = SEEDS, max(lengths), FEATURES
+    x = rng.standard_normal(shape) / np.arange(1, FEATURES + 1) ** 0.5
+    x /= np.linalg.norm(x, axis=2, keepdims=True)
+    y = np.einsum("bnm,bm->bn", x, rng.standard_normal((SEEDS, FEATURES)))
+    y += 0.1 * rng.standard_normal(y.shape)
+    cases = [
+        (name, given(1), i, form + state)
+        for name, given in (*STEADY.items(), ("Mesa", lambda n: {"ridge": RIDGE / 100}))
+        if name not in ("delta rule, normalised", "gated delta rule")
+        for i, state in enumerate(METHODS[name].states.split())
+        for form in (("", "1 / ") if state == "p" else ("",))
+    ]
+    rows = []
+    for name, given, i, state in cases:
+        print(f"rounding: {name}, {state}", flush=True)
+        row: Given = {"method": name, "ridge": given.get("ridge"), "state": state}
+        for gate, dtype in product((1.0, math.exp(-1 / MEMORY)), HALVES):
+            half = i, dtype, state.startswith("1")
+            gated = given | {"gate": gate}
+            f, low = (np.asarray(kept_in(name, h, gated, x, y)) for h in (None, half))
+            for n in lengths:
+                gaps = [relative(low[j, :n], f[j, :n]) for j in range(SEEDS)]
+                row[f"{dtype}, gate {gate:.3g}, n = {n}"] = float(np.median(gaps))
+        rows.append(row)
+    return rows
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def kept_in(name: str, half: tuple | None, given: Given, x: Any, y: Any) -> Any:
+    return jax.vmap(lambda x, y: follow(METHODS[name], given, x, y, half)[0])(x, y)
+
+
+def divergences(longest: int, seed: int) -> list[Given]:
+    """The numbers of raw normal keys from which a status says so, and numbers are not finite."""
+    rng, rows = np.random.default_rng(seed), []
+    x = rng.standard_normal((DIVERGING, longest, CHANNELS)).astype("float32")
+    y = rng.standard_normal((DIVERGING, longest)).astype("float32")
+    masks = np.arange(longest) < np.arange(1, longest + 1)[:, None]
+    ours = {"step_size": 1.0, "momentum": 0.9, "ridge": 1.0}
+    for name, given in STEADY.items():
+        if METHODS[name].rule is mesa:
+            continue
+        print(f"divergence: {name}", flush=True)
+        words = {key: ours.get(key, v) for key, v in given(1).items() if key != "gate"}
+        if name == "gated delta rule":
+            words["log_gate"] = -1 / MEMORY
+
+        def on_tasks(mask, oracle=METHODS[name].oracle, words=words):
+            def on_task(x, y):
+                path = oracle(ik.Linear(), ik.Task(x, y, x_query=x[:1], mask=mask), **words)
+                return path.status.grows, ~jnp.all(jnp.isfinite(path.along[-1]))
+
+            return jax.vmap(on_task)(x, y)
+
+        told, bad = jax.jit(partial(jax.lax.map, on_tasks))(masks)
+        row: Given = {"method": name}
+        for key, found in (("status", told), ("NaN", bad)):
+            found = np.asarray(found).T
+            row[key] = [int(np.argmax(one)) + 1 if one.any() else None for one in found]
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    asked = records.options(__doc__, seed="first seed of the tasks").parse_args()
+    jax.config.update("jax_enable_x64", True)
+    sizes, kinds = (TUNING, SCORING, DRAWS), KINDS
+    if asked.quick:
+        sizes, kinds = (2, 4, 2), KINDS[:1]
+    record: Given = {
+        "costs": COSTS,
+        "contests": [contest(kind, sizes, asked.seed + 2 * i) for i, kind in enumerate(kinds)],
+        "fixed points": fixed_points(3 if asked.quick else CYCLES, asked.seed),
+        "rounding": halves(LENGTHS[:1] if asked.quick else LENGTHS, asked.seed),
+        "divergence": divergences(4 if asked.quick else LONGEST, asked.seed),
+    }
+    record = json.loads(to_json(record))  # what is not finite is shown as the record has it
+    print(text := document(record))
+    if asked.quick:
+        return
+    facts: Given = {
+        "evaluations": SEARCHES * ROUNDS * DRAWS,
+        "tuning tasks": TUNING,
+        "tasks": SCORING,
+    }
+    dtype = "float64; status and divergence in float32"
+    meta = records.meta("fast_weights", seed=asked.seed, dtype=dtype, **facts)
+    records.save("fast-weights", {"meta": meta, **record}, text)
+    for name, content in images("fast-weights", fast_weights_figure(record, meta)).items():
+        replace(records.RESULTS.parent / "figures" / name, content)
+
+
+if __name__ == "__main__":
+    main()
