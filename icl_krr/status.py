@@ -75,8 +75,8 @@ class Status(NamedTuple):
             for every direct solution.
         uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
             that points on a sphere lower the condition number; default False.
-        grows: whether a rule that learns the supports one by one diverges: a prediction at a
-            support is more than 100 times the largest $|y|$; default False, as for every solver of
+        grows: whether a rule that learns the supports one by one diverges, or comes near to it: a
+            prediction at a support is more than 100 times the largest $|y|$; default False, as for every solver of
             a regression. The gap of such a rule is the estimated effect of rounding, and infinite
             if it grows, because the rule has no regression to be compared with.
         steps: number of steps of the solver; default 0, as for a direct solution and for a model
@@ -172,8 +172,9 @@ def state_and_help(s: Status) -> str:
         return f"{right}: gap {s.gap:.2g}{notes}"
     if s.grows:
         return (
-            "the rule diverges: predictions exceed 100 times the largest |y|; use a smaller step "
-            "size or strength, icl_krr.constructions.implicit_delta_rule, or points x scaled down"
+            "the rule diverges or comes near to it: predictions at supports exceed 100 times the "
+            "largest |y|; use a smaller step size or strength, "
+            "icl_krr.constructions.implicit_delta_rule, or points x scaled down"
         )
     if s.overflow:
         return (
