@@ -76,9 +76,9 @@ class Status(NamedTuple):
         uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
             that points on a sphere lower the condition number; default False.
         grows: whether a rule that learns the supports one by one diverges, or comes near to it: a
-            prediction at a support is more than 100 times the largest $|y|$; default False, as for every solver of
-            a regression. The gap of such a rule is the estimated effect of rounding, and infinite
-            if it grows, because the rule has no regression to be compared with.
+            prediction at a support is more than 100 times the largest $|y|$; default False, as for
+            every solver of a regression. The gap of such a rule is the estimated effect of
+            rounding, and infinite if it grows, because no regression is there to compare it with.
         steps: number of steps of the solver; default 0, as for a direct solution and for a model
             without a solver, such as a trained one.
         spectrum: whether the solver takes bounds on the eigenvalues of $A$; default False.
