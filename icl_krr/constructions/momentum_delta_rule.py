@@ -47,6 +47,9 @@ def momentum_delta_rule(
     another decay: before the token does anything else, both M and S are multiplied by $e^{g_i}$.
     With momentum 0, decay 1 and a log gate, this is the gated `delta_rule`.
 
+    A support that only reads (see `CausalOptions`) has strength 0, step size 0, momentum 1 and
+    decay 1.
+
     A support stores its momentum $M_i$ in the slot `M` of r m channels, which is a sum over the
     supports up to it with the gates $\theta$. One more head, with the gates $\alpha$ and the keys
     $M_j$, computes $S_{i-1} \phi_i$. So a step takes 2 blocks. The states are those of
