@@ -37,11 +37,7 @@ CAUSAL = (
         blocks={"linear": 2},
         causal=True,
         sequential=True,
-        fitted={
-            "step_size": STEP,
-            "momentum": Box(-2, 0, 0, True),
-            "decay": Box(-0.5, 0, 0, True),
-        },
+        fitted={"step_size": STEP, "momentum": Box(-2, 0, 0, True), "decay": Box(-0.5, 0, 0, True)},
         contains=("delta_rule",),
     ),
     Solver(
