@@ -22,7 +22,7 @@ from zlib import crc32
 import jax
 import jax.numpy as jnp
 
-from benchmarks.fast_weights_tables import markdown
+from benchmarks.fast_weights_naming_tables import markdown
 from benchmarks.records import kept, meta, options, save
 from benchmarks.streams import SLOW
 from benchmarks.streams_models import changed
