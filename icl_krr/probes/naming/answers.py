@@ -171,7 +171,8 @@ def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswer
         shown = np.repeat(np.asarray(scored.mask), outputs_of(scored), axis=1)
         return np.where(shown[:, None, None, :], shaped, 0)
 
-    hats, other = flat(arrays.hats), arrays.other_hats
+    hats = flat(arrays.hats)
+    other = None if arrays.other_hats is None else flat(arrays.other_hats)
     kept = usual(answers), usual(predictions) & usual(hats)
     fitted, scored = (
         jax.tree.map(lambda leaf, kept=keep: np.asarray(leaf)[kept], tasks)
@@ -185,7 +186,7 @@ def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswer
         predictions[:, 1:],
         hats[:, 1:],
         {"prediction": predictions[:, :1], "hat": hats[:, :1]},
-        None if other is None else flat(other)[kept[1]][:, 1:],
+        None if other is None else other[kept[1]][:, 1:],
         sum(int(np.sum(~keep)) for keep in kept),
     )
 

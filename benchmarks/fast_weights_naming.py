@@ -1,0 +1,358 @@
+"""`python -m benchmarks.fast_weights_naming`: does `identify` tell the rules of fast weights apart?
+
+First, models whose rule is known, with and without a gate, are identified: by their own answers, by
+their stream, and by their stream in rotated channels. Then, linear-attention decoders are trained
+and asked the same. The candidates are the causal rules of the catalogue, each again with a gate
+(rows that this script registers), and two solvers that are not causal. It takes about an hour of
+one CPU core. Models and verdicts are kept in `--folder`, so the same command continues after an
+interruption. `--quick` is a smoke test; its figures are not meaningful.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.fast_weights_naming_tables import markdown
+from benchmarks.records import kept, meta, options, save
+from benchmarks.streams import SLOW
+from benchmarks.streams_models import changed
+from benchmarks.subjects import recipes, trained, with_seed
+from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
+from icl_krr.experiments.shared.draws import draw_tasks, project
+from icl_krr.experiments.shared.recipe import Recipe
+from icl_krr.experiments.shared.runs import load as load_run
+from icl_krr.kernels import Linear
+from icl_krr.probes import Identification, identify, layerwise
+from icl_krr.probes.naming.candidate_fit import CandidateFit
+from icl_krr.probes.naming.candidates import run
+from icl_krr.probes.naming.stream_identify import identify_streams
+from icl_krr.solvers import prefix_conjugate_gradient
+from icl_krr.tasks import LinearRegression, Task, map_tasks
+from icl_krr.training.reference import optimal
+from icl_krr.transformer import Transformer, dense, predict_along
+
+GATE = 0.1
+RULES: dict[str, dict[str, float]] = {
+    "delta_rule": {"step_size": 0.15},
+    "momentum_delta_rule": {"step_size": 0.08, "momentum": 0.6},
+    "implicit_delta_rule": {"step_size": 0.5},
+    "preconditioned_delta_rule": {"step_size": 0.5, "initial": 2.0},
+    "kalman_delta_rule": {"ridge": 0.5, "process_noise": 0.02},
+    "prefix_conjugate_gradient": {"ridge": 0.5},
+}
+"""The rules, with the parameters of the models that run them."""
+BATCH = ("gradient_descent", "conjugate_gradient")
+OWN, PLAIN, ROTATED = "own read-out", "stream", "rotated stream"
+READINGS = (OWN, PLAIN, ROTATED)
+FEATURES, SUPPORTS, QUERIES, LAYERS, TASKS = 5, 14, 4, 4, 24
+EDGES: dict[str, tuple[str, dict[str, float]]] = {
+    **{
+        f"momentum {value:g}": ("momentum_delta_rule", {"step_size": 0.15, "momentum": value})
+        for value in (0.001, 0.01, 0.1)
+    },
+    "implicit steps on a sphere": ("implicit_delta_rule", {"step_size": 0.5}),
+    "plain steps on a sphere": ("delta_rule", {"step_size": 0.15}),
+    "initial curvature 10000": (
+        "preconditioned_delta_rule",
+        {"step_size": 1500.0, "initial": 10000.0},
+    ),
+    "process noise 100": ("kalman_delta_rule", {"ridge": 0.5, "process_noise": 100.0}),
+    "converged": ("prefix_conjugate_gradient", {"ridge": 0.5}),
+}
+"""Models near the edge between two rules, {words: (rule, parameters)}."""
+DECODERS = ("linear-decoder-linear-2", "linear-decoder-linear-5")
+BARE = "attention only"
+QUICK_TRAINING = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
+
+Record = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """A model of known rule.
+
+    Attributes:
+        rule: name of the rule.
+        gated: whether it has a log gate of -GATE.
+        noise: variance of the noise of the tasks.
+        seed: seed of tasks and rotation.
+        reading: one of `READINGS`.
+        edge: name of one of `EDGES`, or "".
+    """
+
+    rule: str
+    gated: bool = False
+    noise: float = 0.0
+    seed: int = 0
+    reading: str = OWN
+    edge: str = ""
+
+    @property
+    def file(self) -> str:
+        return f"known-{crc32(repr(tuple(self)).encode()):08x}.json"
+
+
+def cases() -> list[Case]:
+    every = [
+        Case(rule, gated, noise, seed)
+        for seed in (0, 1)
+        for noise in (0.0, 0.1)
+        for gated in (False, True)
+        for rule in RULES
+    ]
+    every += [Case(rule, edge=name) for name, (rule, *_) in EDGES.items()]
+    every += [
+        Case(rule, gated, 0.1, 0, reading)
+        for reading, gated in ((ROTATED, False), (ROTATED, True), (PLAIN, False))
+        for rule in RULES
+        if rule != SLOW or (reading, gated) == (ROTATED, False)
+    ]
+    return every
+
+
+def with_gate(values: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a rule with a gate, from fitted values, which are positive."""
+    return {n: v for n, v in values.items() if n != "forgetting"} | {
+        "log_gate": -values["forgetting"]
+    }
+
+
+def register_gated() -> None:
+    """Add a row with a gate for each rule: `identify` then fits its log gate, too."""
+    for name in RULES:
+        row = SOLVERS[name]
+        fitted = {n: b for n, b in (row.fitted or {}).items() if n != "decay"}
+        own = {
+            "name": f"gated_{name}",
+            "label": f"g{row.label}",
+            "fitted": fitted | {"forgetting": Box(-3, 0.3)},
+            "arguments": "benchmarks.fast_weights_naming:with_gate",
+            "contains": (name, *row.contains, *(f"gated_{one}" for one in row.contains)),
+        }
+        register(dataclasses.replace(row, **own))
+
+
+def candidate_names() -> tuple[str, ...]:
+    return (*RULES, *(f"gated_{name}" for name in RULES), *BATCH)
+
+
+def tasks_of(
+    noise: float, seed: int, sphere: bool = False, count: int = TASKS
+) -> tuple[Task, Task]:
+    """Tasks to fit and tasks to score; on a sphere, all inputs have length 1."""
+    family = LinearRegression(
+        num_features=FEATURES, num_supports=SUPPORTS, num_queries=QUERIES, noise=noise
+    )
+    key = jax.random.fold_in(jax.random.key(seed), 50)
+    tasks = draw_tasks(key, count, family).replace(y_query=None)
+    return halves(jax.vmap(partial(project, sphere=jnp.array(sphere)))(tasks))
+
+
+def halves(tasks: Task) -> tuple[Task, Task]:
+    return jax.tree.map(lambda leaf: leaf[::2], tasks), jax.tree.map(lambda leaf: leaf[1::2], tasks)
+
+
+def model_of(case: Case) -> tuple[Transformer, jax.Array]:
+    """The construction, and the steps that count as its layers.
+
+    The answer of a rule that takes in one support a step is known after the last: its layers repeat
+    it. Conjugate gradient has one step for each layer, or has converged before the first.
+    """
+    row = SOLVERS[case.rule]
+    values = EDGES[case.edge][1] if case.edge else RULES[case.rule]
+    gate = {"log_gate": -GATE} if case.gated else {}
+    repeats = row.sequential or case.edge == "converged"
+    steps = SUPPORTS if repeats else LAYERS
+    model = load(row.construction)(Linear(), num_features=FEATURES, steps=steps, **values, **gate)
+    at = [0, *[steps] * LAYERS] if repeats else [*range(LAYERS + 1)]
+    return model, jnp.array(at)
+
+
+def identified(case: Case, count: int) -> Record:
+    """Identify a model of known rule."""
+    began = time.perf_counter()
+    with jax.enable_x64(True):
+        tasks = tasks_of(case.noise, case.seed, case.edge.endswith("sphere"), count)
+        model, at = model_of(case)
+        given: Record = {
+            "candidates": candidate_names(), "kernels": ("linear",), "steps": 2 * LAYERS,
+            "seed": case.seed,
+        }  # fmt: skip
+        if case.reading == OWN:
+            found = identify(lambda task: layerwise(model, task)[at], *tasks, **given)
+        else:
+            reader = partial(changed, dense(model), at, turn(case))
+            found = identify_streams(reader, *tasks, **given)
+    return {**case._asdict(), **row_of(found), "seconds": time.perf_counter() - began}
+
+
+def turn(case: Case) -> Callable[[Task, jax.Array], jax.Array]:
+    """What is done to the streams: nothing, or a rotation.
+
+    The streams are rotated, and not the weights: a model whose weights are rotated divides rounding
+    errors by rounding errors at tokens where its divisors should be 0.
+    """
+    if case.reading == PLAIN:
+        return lambda task, streams: streams
+    key = jax.random.fold_in(jax.random.key(case.seed), 51)
+    return lambda task, streams: (
+        streams @ jax.random.orthogonal(key, streams.shape[-1], dtype=streams.dtype)
+    )
+
+
+def row_of(found: Identification) -> Record:
+    return {
+        "status": found.status,
+        "remain": found.remain,
+        "as near": found.as_near,
+        "candidates": [
+            {
+                "name": one.fit.candidate,
+                "values": one.fit.values,
+                "because": one.because,
+                **{space: part.mean for space, part in one.distances.items()},
+            }
+            for one in found.suspects
+        ],
+        "baselines": {
+            name: {space: part.mean for space, part in spaces.items()}
+            for name, spaces in found.baselines.items()
+        },
+    }
+
+
+def decoders(quick: bool) -> dict[str, Recipe]:
+    """Recipes of decoders with linear attention: two of the grid, and one without anything else."""
+    grid = recipes()
+    found = {name: grid[name] for name in DECODERS}
+    plain = {"layer_norm": False, "hidden": 0}
+    bare = grid["linear-decoder-linear-2"]
+    found[BARE] = dataclasses.replace(bare, model=dataclasses.replace(bare.model, **plain))
+    if quick:
+        found = {BARE: found[BARE]}
+        change = {"training": dataclasses.replace(found[BARE].training, **QUICK_TRAINING)}
+        found = {BARE: dataclasses.replace(found[BARE], **change)}
+    return found
+
+
+def asked(folder: Path, seed: int, count: int) -> Record:
+    """Ask of a trained decoder which rule it runs: by its answers, and by its streams.
+
+    Rules with a gate are not asked of streams, where a fit of what is far takes minutes.
+    """
+    trained_run, progress = load_run(folder), partial(print, "   ", flush=True)
+    with jax.enable_x64(True):
+        family: Any = dataclasses.replace(trained_run.family, num_queries=QUERIES)  # pyright: ignore
+        drawn = draw_tasks(jax.random.key(seed), count, family).replace(y_query=None)
+        fitted, scored = halves(drawn)
+        model = jax.tree.map(lambda leaf: jnp.asarray(leaf, drawn.x.dtype), trained_run.model)
+
+        def answers(task: Task) -> jax.Array:
+            last = layerwise(model, task)[-1]
+            return jnp.stack([0 * last, *[last] * LAYERS])
+
+        given: Record = {"kernels": ("linear",), "seed": seed, "progress": progress}
+        names = candidate_names()
+        found = identify(answers, fitted, scored, candidates=names, steps=2 * LAYERS, **given)
+        row = row_of(found)
+        own = map_tasks(partial(predict_along, model), scored)
+        for one, suspect in zip(row["candidates"], found.suspects, strict=True):
+            one["along"] = along_distance(suspect.fit, scored, own)
+        row["exact along"] = away(own, map_tasks(partial(exact_along, family), scored), family)
+        given |= {"candidates": (*RULES,), "steps": 2 * model.depth}
+        by_stream = identify_streams(model, fitted, scored, **given)
+    return {**row, "by stream": row_of(by_stream)}
+
+
+def along_distance(fit: CandidateFit, tasks: Task, own: jax.Array) -> float | None:
+    """The distance of answers at all supports to those of a rule, with its fitted parameters."""
+    row = candidate(fit.candidate)
+    if not row.causal:
+        return None
+    step = -1 if row.sequential else max(fit.alignment)
+
+    def along(task: Task) -> jax.Array:
+        return run(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
+
+    return away(own, map_tasks(along, tasks), tasks)
+
+
+def exact_along(family: Any, task: Task) -> jax.Array:
+    """Ridge regression on every prefix, with the ridge of the family."""
+    best = optimal(family)
+    assert best is not None
+    kernel, ridge = best
+    steps = task.num_features + 1
+    return prefix_conjugate_gradient(kernel, task, ridge=ridge, steps=steps).along[-1]
+
+
+def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
+    """The relative distance at the supports after the first, over all tasks."""
+    at = slice(1, sizes.num_supports)
+    return float(jnp.linalg.norm(own[:, at] - other[:, at]) / jnp.linalg.norm(own[:, at]))
+
+
+def main() -> None:
+    parser, place = options(__doc__), Path("icl-krr-fast-weights-naming")
+    parser.add_argument("--folder", type=Path, default=place, help="what an earlier run has kept")
+    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
+    given = parser.parse_args()
+    register_gated()
+    every, recipes_of, seeds, count = cases(), decoders(given.quick), (0,), TASKS
+    if given.quick:
+        every, count = every[:1], 8
+    rows, trained_rows = [], []
+    with TemporaryDirectory() as temporary:
+        top = Path(temporary) if given.quick else given.folder
+        top.mkdir(parents=True, exist_ok=True)
+        for i, case in enumerate(every, start=1):
+            if given.finished and not (top / case.file).exists():
+                continue
+            row = kept(top / case.file, partial(identified, case, count))
+            words = f"{row['status']} {' '.join(row['remain'])}, {row['seconds']:.0f} s"
+            print(f"{i} of {len(every)}: {tuple(case)}: {words}", flush=True)
+            rows.append(row)
+        for seed in seeds:
+            for name, recipe in recipes_of.items():
+                folder = top / f"{name.replace(' ', '-')}-{seed}"
+                if given.finished and not (folder / "asked.json").exists():
+                    continue
+                folder.mkdir(exist_ok=True)
+                errors = kept(
+                    folder / "errors.json", partial(trained, with_seed(recipe, seed), folder)
+                )
+                found = kept(folder / "asked.json", partial(asked, folder, 7, count))
+                print(f"{name}, seed {seed}: {found['status']}", flush=True)
+                trained_rows.append({"model": name, "seed": seed, **errors, **found})
+    text = markdown(rows, trained_rows)
+    print(text)
+    if given.quick:
+        return
+    facts = {
+        "seeds": {"tasks": [0, 1], "training": [0]},
+        "dtype": "float64; float32 in training",
+        "rules": RULES,
+        "edges": EDGES,
+        "gate": GATE,
+        "sizes": {"p": FEATURES, "n": SUPPORTS, "q": QUERIES, "layers": LAYERS, "tasks": TASKS},
+        "recipes": {name: dataclasses.asdict(recipe) for name, recipe in recipes_of.items()},
+    }
+    record = {
+        "meta": meta("fast_weights_naming", "optax", **facts),
+        "known": rows,
+        "trained": trained_rows,
+    }
+    save("fast-weights-naming", record, text)
+
+
+if __name__ == "__main__":
+    main()
