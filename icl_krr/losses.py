@@ -107,6 +107,7 @@ class Power(Loss):
     smoothing: Any = 1e-6
 
     def __post_init__(self):
+        checks.scalar("exponent", self.exponent)
         checks.obeys("exponent", self.exponent, ">= 1")
         checks.positive_scalar("smoothing", self.smoothing)
 

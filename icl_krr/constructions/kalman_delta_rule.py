@@ -100,7 +100,7 @@ def kalman_delta_rule(
     change = m.state("change", SUPPORTS, "what a support adds to the precision", width=count)
     gain = m.state("gain", SUPPORTS, "gain", width=width)
     own = m.state("own", SUPPORTS, "phi . gain", width=1)
-    here = spread(m.support, count)
+    here, elsewhere = spread(m.support, count), m.one - m.support
 
     def prepare() -> None:
         phi = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
@@ -115,7 +115,8 @@ def kalman_delta_rule(
     def refresh() -> None:
         added = m.scratch("added", SUPPORTS, "changes of the precision before", width=count)
         m.sum_before(change, to=added)
-        precision = here + added
+        # divisors are 1 at other tokens, where merged slots have rounding errors in place of zeros
+        precision = spread(m.one, count) + added
         predicted = m.divide(kept, precision, to="predicted")
         m.add(spread(omega, count), to=predicted)
         each = spread(predicted, width)
@@ -124,9 +125,9 @@ def kalman_delta_rule(
         m.multiply(each, squares, to=below, out=np.ones((width, 1), m.dtype))
         with m.together():
             m.add(-change, to=change)
-            m.divide(spread(now, count), predicted, to=change)
+            m.divide(spread(now, count), predicted + spread(elsewhere, count), to=change)
             m.multiply(spread(now, count), squares @ (scale / ridge * pool) - precision, to=change)
-        total = below + ridge * m.support
+        total = below + ridge * m.one
         with m.together():
             m.add(-gain, to=gain)
             m.divide(above, spread(total, width), to=gain)

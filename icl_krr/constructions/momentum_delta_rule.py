@@ -97,7 +97,7 @@ def momentum_delta_rule(
     total = np.kron(np.eye(r, dtype=m.dtype), np.ones((phi.width // r, 1), m.dtype))
 
     def prepare() -> None:
-        m.divide(eta, kept, to=size)
+        m.divide(eta, kept + m.one - m.support, to=size)
         m.multiply(spread(eta, stepped.width), m.features, to=stepped)
 
     def predict() -> tuple[Shown, Read]:

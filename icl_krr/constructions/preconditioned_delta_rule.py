@@ -78,8 +78,10 @@ def preconditioned_delta_rule(
     checks.positive_scalar("step_size", step_size)
     checks.positive("initial", initial)
     if squash is not None:
+        checks.scalar("squash", squash)
         checks.obeys("squash", squash, "> 1")
     checks.scalar("center", center)
+    checks.finite("center", center)
     turns, m = feature_turns(kernel, num_features, steps, options)
     width = m.features.width
     if np.ndim(initial) and np.shape(initial) != (width,):
@@ -95,7 +97,7 @@ def preconditioned_delta_rule(
         here = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
         sum_squares(m, here, turns.strength, xp.asarray(initial, m.dtype), curvature)
         if squash is None:
-            m.divide(here, curvature, to=written)
+            m.divide(here, curvature + spread(m.one - m.support, width), to=written)
         else:
             factor = xp.log(xp.asarray(squash, m.dtype)) * squashed(m, curvature, center)
             m.activate("exp", -factor, here, to=written)
@@ -139,4 +141,4 @@ def squashed(m: LinearAttention, curvature: Read, center: Any) -> Read:
         m.add(here, to=size)
         m.activate("relu", u, here, to=size)
         m.activate("relu", -u, here, to=size)
-    return m.divide(u, size, to="power")
+    return m.divide(u, size + elsewhere, to="power")

@@ -84,7 +84,7 @@ def learn(kernel, task, numbers, steps, erase=None, **given):
             )
         if erase is not None:
             checks.reals(erase=erase)
-        own, rule = ((), corrected) if erase is None else ((erase,), corrected_elsewhere)
+        own, rule = ({}, corrected) if erase is None else ({"erase": erase}, corrected_elsewhere)
         given |= {"own": own, "any_size": loss is None}
         return follow(kernel, task, rule, only_S, numbers, steps=steps, **given)
     check_axes(task)
@@ -108,7 +108,7 @@ def corrected(numbers, states, token):
 
 def corrected_elsewhere(numbers, states, token):
     """The rule of features that erases at other vectors."""
-    return write(numbers, states, token, error(states, token._replace(phi=token.own[0])))
+    return write(numbers, states, token, error(states, token._replace(phi=token.own["erase"])))
 
 
 def write(numbers, states, token, e):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +28,7 @@ class Token(NamedTuple):
         gate: gates, [m] or [1] if all features have the same.
         strength: write strength; 0 if the support does not learn yet.
         learns: whether the support learns, or is one of those after the number of the iterate.
-        own: numbers of this token that only some rules have, as a tuple.
+        own: numbers of this token that only some rules have, by name.
     """
 
     phi: Float[Array, " m"]
@@ -35,7 +36,7 @@ class Token(NamedTuple):
     gate: Float[Array, " c"]
     strength: Float[Array, ""]
     learns: Bool[Array, ""]
-    own: tuple
+    own: dict[str, jax.Array]
 
 
 Rule = Callable[[Any, tuple, Token], tuple[tuple, jax.Array]]
@@ -54,7 +55,7 @@ def follow(
     prefix: str,
     log_gate: Any,
     strength: Any,
-    own: tuple = (),
+    own: Mapping[str, Any] = MappingProxyType({}),
     any_size: bool = True,
 ) -> CausalTrajectory:
     """Run a rule on a task, and return all its iterates.
@@ -65,14 +66,14 @@ def follow(
         start: function (numbers, m, r, dtype) -> the states at the start; of a module, too.
         numbers: what the rule needs to know, a pytree.
         steps: number of supports to learn from; None for all.
-        own: numbers or vectors [p], of which each token has its own.
+        own: numbers or vectors [p] by name, of which each token has its own.
         any_size: whether c y has c times the predictions of y.
     """
     check_axes(task)
     steps = task.num_supports if steps is None else steps
     num_features(kernel, task)
     check_prefix(kernel, task, prefix, None, steps, 1)
-    given = kernel, log_gate, strength, numbers, own
+    given = kernel, log_gate, strength, numbers, dict(own)
     return run(task, given, rule, start, steps, prefix, any_size)
 
 
@@ -92,7 +93,9 @@ def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, number
     kept, dtype = tokens.kept, tokens.x.dtype
     phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
-    each = tuple(of_tokens(tokens.x, kept, value, 0.0)[:n] for value in own)
+    each = {name: of_tokens(name, tokens.x, kept, value, 0.0)[:n] for name, value in own.items()}
+    check_width("log_gate", tokens.log_gate, phi.shape[1])
+    check_width("erase", each.get("erase", phi), phi.shape[1])
     numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), numbers)
     states = start(numbers, phi.shape[1], tokens.y.shape[1], dtype)
 
@@ -113,6 +116,14 @@ def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, number
 
     number = jnp.cumsum(kept[:n])
     return jax.vmap(until)(number[None] <= jnp.arange(steps + 1)[:, None])
+
+
+def check_width(name: str, values: jax.Array, width: int) -> None:
+    if values.ndim == 2 and values.shape[1] != width:
+        raise ValueError(
+            f"{name} must be a matrix [m, p] with m = {width} features of the kernel, got "
+            f"{values.shape[1]} rows"
+        )
 
 
 def nothing(width: int, outputs: int, dtype: Any) -> tuple[jax.Array]:

@@ -61,7 +61,7 @@ def kalman_delta_rule(
     checks.choice("covariance", covariance, tuple(STARTS))
     return follow(
         kernel, task, rule, STARTS[covariance], (ridge, info_scale), steps=steps, prefix=prefix,
-        log_gate=log_gate, strength=strength, own=(process_noise,),
+        log_gate=log_gate, strength=strength, own={"process_noise": process_noise},
     )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ STARTS = {"diagonal": diagonal, "isotropic": isotropic}
 
 def rule(numbers, states, token):
     ridge, info_scale = numbers
-    (S, p), (omega,) = states, token.own
+    (S, p), omega = states, token.own["process_noise"]
     squares, kept = token.strength * token.phi**2, token.gate**2
     if len(p) == 1:
         added, kept = jnp.mean(squares, keepdims=True), jnp.mean(kept, keepdims=True)

@@ -56,7 +56,7 @@ def momentum_delta_rule(
     checks.obeys("step_size", step_size, "> 0")
     checks.obeys("momentum", momentum, ">= 0 and < 1")
     checks.obeys("decay", decay, "> 0 and <= 1")
-    own = (step_size, momentum, decay)
+    own = {"step_size": step_size, "momentum": momentum, "decay": decay}
     return follow(
         kernel, task, rule, start, (), steps=steps, prefix=prefix, log_gate=log_gate,
         strength=strength, own=own,
@@ -69,7 +69,7 @@ def start(numbers, width, outputs, dtype):
 
 def rule(numbers, states, token):
     S, M = states
-    eta, theta, decay = token.own
+    eta, theta, decay = (token.own[name] for name in ("step_size", "momentum", "decay"))
     alpha = token.strength * error(states, token)
     M = theta * token.gate[:, None] * M + outer(token.phi, alpha)
     return (decay * S + eta * M, M), alpha

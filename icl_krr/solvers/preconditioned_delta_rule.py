@@ -57,12 +57,14 @@ def preconditioned_delta_rule(
     checks.positive_scalar("step_size", step_size)
     checks.positive("initial", initial)
     if squash is not None:
+        checks.scalar("squash", squash)
         checks.obeys("squash", squash, "> 1")
     checks.scalar("center", center)
+    checks.finite("center", center)
     curvature = 1.0 if strength is None else strength  # also of supports that do not learn yet
     return follow(
         kernel, task, rule, start, (step_size, initial, squash, center), steps=steps,
-        prefix=prefix, log_gate=log_gate, strength=strength, own=(curvature,),
+        prefix=prefix, log_gate=log_gate, strength=strength, own={"strength": curvature},
     )  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def start(numbers, width, outputs, dtype):
 def rule(numbers, states, token):
     step_size, _, squash, center = numbers
     S, A = states
-    A = token.gate * A + token.own[0] * token.phi**2
+    A = token.gate * A + token.own["strength"] * token.phi**2
     if squash is None:
         M = 1 / A
     else:

@@ -78,14 +78,22 @@ def tokens_of(task: Task, log_gate: Any, strength: Any) -> Tokens:
     keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
 
     gates, strengths = (
-        of_tokens(points, keep, value, default) for value, default in ((log_gate, 0), (strength, 1))
+        of_tokens(name, points, keep, value, default)
+        for name, value, default in (("log_gate", log_gate, 0), ("strength", strength, 1))
     )
     return Tokens(points, y, keep, gates, strengths[:n])
 
 
-def of_tokens(points: Any, keep: Any, value: Any, default: float) -> Float[Array, "T ..."]:
+def of_tokens(
+    name: str, points: Any, keep: Any, value: Any, default: float
+) -> Float[Array, "T ..."]:
     """A number, <w, x> for a vector w or W x for a matrix W, at all tokens; 0 if masked."""
     value = jnp.asarray(default if value is None else value, points.dtype)
+    if value.ndim and value.shape[-1] != points.shape[1]:
+        raise ValueError(
+            f"{name} must be a number or a vector [p] with p = {points.shape[1]}, the width of "
+            f"x, got shape {list(value.shape)}"
+        )
     numbers = matmul(points, jnp.atleast_2d(value).T) if value.ndim else value[None, None]
     numbers = jnp.where(keep[:, None], numbers, 0)
     return numbers if value.ndim == 2 else numbers[:, 0]

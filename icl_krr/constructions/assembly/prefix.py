@@ -102,10 +102,8 @@ def causal_machine(
         )
     if tokens == "interleaved" and max_supports is None:
         raise ValueError("max_supports must be given for interleaved tokens, got None")
-    p = None if "sketch" in options else num_features
-    if np.ndim(log_gate) != 2:
-        check_of_token("log_gate", log_gate, p)
-    check_of_token("strength", strength, p)
+    check_sign("log_gate", log_gate)
+    check_sign("strength", strength)
     m = make(kernel, num_features, **options)
     if np.ndim(log_gate) == 2:
         check_gates(m, log_gate)
@@ -125,7 +123,7 @@ def causal_machine(
         read_partners(m, max_supports)
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
-        m.own_log_gate = of_token(m, log_gate)
+        m.own_log_gate = of_token(m, "log_gate", log_gate)
         after = QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES
         m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.own_log_gate, after)
     return m, of_support
@@ -133,7 +131,6 @@ def causal_machine(
 
 def check_gates(m: Machine, log_gate: Any) -> None:
     """Check that the machine can have a gate for each feature, and a matrix [m, p] of gates."""
-    checks.reals(log_gate=log_gate)
     if type(m) is not LinearAttention:
         raise ValueError(
             "log_gate must be a number or a vector [p] except for delta rules in linear attention, "
@@ -147,15 +144,10 @@ def check_gates(m: Machine, log_gate: Any) -> None:
         )
 
 
-def check_of_token(name: str, value: Any, num_features: int | None) -> None:
+def check_sign(name: str, value: Any) -> None:
     if value is None:
         return
     checks.reals(**{name: value})
-    if np.ndim(value) and num_features and np.shape(value) != (num_features,):
-        raise ValueError(
-            f"{name} must be a number or a vector [p] with p = {num_features}, the width of "
-            f"x, got shape {list(np.shape(value))}"
-        )
     known = checks.concrete(value)
     if known is not None and known.ndim == 0:
         if name == "log_gate" and known > 0:
@@ -254,10 +246,15 @@ def read_partners(m: Machine, max_supports: int) -> None:
     m.preparations.append(copy)
 
 
-def of_token(m: Machine, value: Any) -> Read:
+def of_token(m: Machine, name: str, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or W x for an array W."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
+    if np.shape(value)[-1:] != (m.x.width,) or np.ndim(value) > (2 if name == "log_gate" else 1):
+        raise ValueError(
+            f"{name} must be a number or a vector [p] with p = {m.x.width}, the width of "
+            f"x, got shape {list(np.shape(value))}"
+        )
     return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 
 
@@ -266,7 +263,7 @@ def of_supports(m: Machine, name: str, value: Any) -> Read:
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.support
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
-    m.preparations.append(partial(m.add, of_token(m, value), to=state))
+    m.preparations.append(partial(m.add, of_token(m, name, value), to=state))
     return state
 
 
