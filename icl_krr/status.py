@@ -167,7 +167,7 @@ def state_and_help(s: Status) -> str:
         notes += "; a variance is below 0" + (", clip it at 0" if s.ok else "")
     if s.ok:
         right = "converged" if s.steps else "accurate" if s.model else "solved"
-        if not np.isfinite(s.residual) and not s.model:
+        if not np.isfinite(s.residual) and s.condition_times_eps == 0:  # there is no system
             right = "stable, but not a solution of a regression"
         return f"{right}: gap {s.gap:.2g}{notes}"
     if s.grows:

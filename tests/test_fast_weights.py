@@ -11,6 +11,7 @@ from helpers import dense, draw, relative
 
 import icl_krr as ik
 from icl_krr import constructions, losses, solvers
+from icl_krr.experiments.solverbench.disguise import rotated
 from icl_krr.export import from_linear_attention
 
 T, K, V = 7, 4, 3
@@ -253,6 +254,14 @@ def test_masks_outputs_gates_and_iterates(name):
     assert relative(cache["prediction"], path.prediction) < 1e-11
     assert relative(ik.predict_along(dense(model), task), path.along[-1]) < 1e-11
     assert path.status.ok
+
+
+@pytest.mark.parametrize("name", ["kalman_delta_rule", "preconditioned_delta_rule"])
+def test_rotated_weights_divide_no_rounding_error_by_another(name):
+    task = draw(15, 3, T)
+    model = getattr(constructions, name)(ik.Linear(), num_features=3, steps=T, **RULES[name])
+    found = ik.predict(rotated(model, jax.random.key(0)), task)
+    assert relative(found, ik.predict(model, task)) < 1e-11
 
 
 @pytest.mark.parametrize("name", RULES)

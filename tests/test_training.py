@@ -551,7 +551,11 @@ def test_a_posterior_mean_that_is_not_known_is_no_target():
 def test_starts_that_do_not_fit_are_refused():
     task = TaskRecipe(num_features=2, num_supports=4)
     for model, changes, message in (
-        (ModelRecipe(start="newton_schulz"), {}, "kernel must be one of linear to start from"),
+        (
+            ModelRecipe(start="newton_schulz"),
+            {},
+            "kernel must be one of linear, polynomial to start",
+        ),
         (ModelRecipe(start="richardson"), {"noise": 0.0}, "ridge must be given to start from"),
         (ModelRecipe(ridge=0.5), {}, "ridge must be None unless start is a solver"),
         (ModelRecipe(), {"table": Path("a.csv"), "target": "y"}, "table must be None for family"),
