@@ -7,7 +7,7 @@ logarithms of the gates, and o [T, V], read after the write at the query and tim
 import jax
 import numpy as np
 import pytest
-from helpers import dense, draw, relative
+from helpers import draw, often, relative
 
 import icl_krr as ik
 from icl_krr import constructions, losses, solvers
@@ -171,8 +171,7 @@ def test_momentum_without_momentum_is_the_delta_rule():
         assert (relative(found, plain) < TOLERANCE) == equal
 
 
-@pytest.mark.parametrize("channels", [False, True])
-@pytest.mark.parametrize("squash", [None, 1.5])
+@pytest.mark.parametrize(("squash", "channels"), [(None, False), (1.5, True)])
 def test_preconditioned_layers(squash, channels):
     q, k, v, beta, g = inputs(4, channels)
     expected = of_layer(preconditioned(squash, -0.2, 0.7), q, k, v, beta, g)
@@ -181,8 +180,7 @@ def test_preconditioned_layers(squash, channels):
     assert relative(outputs("preconditioned_delta_rule", given, **options), expected) < TOLERANCE
 
 
-@pytest.mark.parametrize("channels", [False, True])
-@pytest.mark.parametrize("covariance", ["diagonal", "isotropic"])
+@pytest.mark.parametrize(("covariance", "channels"), [("diagonal", True), ("isotropic", False)])
 def test_kalman_layers(covariance, channels):
     q, k, v, r, g = inputs(5, channels)
     omega = np.random.default_rng(5).uniform(0, 0.3, T)
@@ -239,9 +237,9 @@ RULES = {
 GATES = np.array([[-0.1, 0.0, 0.0], [0.0, -0.2, 0.0], [0.0, 0.0, 0.0]])
 
 
-@pytest.mark.parametrize("name", RULES)
+@often("name", ("delta_rule", "momentum_delta_rule", "kalman_delta_rule"), [*RULES])
 def test_masks_outputs_gates_and_iterates(name):
-    """Every iterate, with masked supports, three outputs, gates of features, and merged slots."""
+    """Every iterate, with masked supports, three outputs and gates of features."""
     task = draw(9, 3, T, r=3)
     task = task.replace(x=np.abs(task.x), mask=np.arange(T) % 3 != 1)  # gates below 1
     options = {**RULES[name], "log_gate": GATES, "prefix": "inclusive"}
@@ -252,11 +250,10 @@ def test_masks_outputs_gates_and_iterates(name):
     _, cache = ik.run_with_cache(model, task)
     assert relative(cache["alpha"], path.alpha) < 1e-11
     assert relative(cache["prediction"], path.prediction) < 1e-11
-    assert relative(ik.predict_along(dense(model), task), path.along[-1]) < 1e-11
     assert path.status.ok
 
 
-@pytest.mark.parametrize("name", ["kalman_delta_rule", "preconditioned_delta_rule"])
+@often("name", ("kalman_delta_rule",), [*RULES])
 def test_rotated_weights_divide_no_rounding_error_by_another(name):
     task = draw(15, 3, T)
     model = getattr(constructions, name)(ik.Linear(), num_features=3, steps=T, **RULES[name])
@@ -264,7 +261,7 @@ def test_rotated_weights_divide_no_rounding_error_by_another(name):
     assert relative(found, ik.predict(model, task)) < 1e-11
 
 
-@pytest.mark.parametrize("name", RULES)
+@often("name", ("momentum_delta_rule", "kalman_delta_rule"), [*RULES])
 def test_gradients(name):
     task = draw(10, 3, T)
     parameters = {k: v for k, v in RULES[name].items() if k != "squash"}
