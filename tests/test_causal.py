@@ -37,13 +37,13 @@ FORMS = {
     "pairs": {"tokens": "interleaved", "max_supports": N + 2, "window": 2, "log_gate": -0.2},
 }
 QUICK = {
-    "exclusive": ("delta", "cg", "jacobi"),
+    "exclusive": ("delta", "jacobi"),
     "inclusive": ("normalised", "cg"),
     "channels": ("delta", "chebyshev"),
     "interleaved": ("normalised", "cg"),
-    "window": ("normalised", "jacobi"),
+    "window": ("normalised", "cg"),
     "last": ("delta",),
-    "pairs": ("normalised", "cg"),
+    "pairs": ("normalised",),
 }
 """Every solver, and every form with a delta rule and with the state of a prefix."""
 
