@@ -85,8 +85,9 @@ class Huber(Loss):
 class Power(Loss):
     r"""The loss $|e|^p / p$, smooth at 0: $\ell'(e) = e (e^2 + \epsilon)^{p / 2 - 1}$.
 
-    It is $\mathrm{sign}(e) |e|^{p - 1}$ for $|e|^2$ much larger than $\epsilon$. Units compute the
-    square, the logarithm and the power in three MLPs.
+    It is $\mathrm{sign}(e) |e|^{p - 1}$ for $|e|^2$ much larger than $\epsilon$, as long as $e^2$
+    does not overflow (in float32, $|e| < 10^{19}$). Units compute the square, the logarithm and the
+    power in three MLPs.
 
     Args:
         exponent: $p \geq 1$; may be traced. With 2, the loss is the squared error.

@@ -77,8 +77,8 @@ class Status(NamedTuple):
             that points on a sphere lower the condition number; default False.
         grows: whether a rule that learns the supports one by one diverges, or comes near to it: a
             prediction at a support is more than 100 times the largest $|y|$; default False, as for
-            every solver of a regression. The gap of such a rule is the estimated effect of
-            rounding, and infinite if it grows, because no regression is there to compare it with.
+            every solver of a regression. The gap of such a rule is the unit of rounding times that
+            growth, and infinite above 100, because no regression is there to compare it with.
         steps: number of steps of the solver; default 0, as for a direct solution and for a model
             without a solver, such as a trained one.
         spectrum: whether the solver takes bounds on the eigenvalues of $A$; default False.
@@ -168,12 +168,12 @@ def state_and_help(s: Status) -> str:
     if s.ok:
         right = "converged" if s.steps else "accurate" if s.model else "solved"
         if not np.isfinite(s.residual) and s.condition_times_eps == 0:  # there is no system
-            right = "stable, but not a solution of a regression"
+            right = "no sign of divergence, but not a solution of a regression"
         return f"{right}: gap {s.gap:.2g}{notes}"
     if s.grows:
         return (
             "the rule diverges or comes near to it: predictions at supports exceed 100 times the "
-            "largest |y|; use a smaller step size or strength, "
+            "largest |y| or are not finite; use a smaller step size or strength, "
             "icl_krr.constructions.implicit_delta_rule, or points x scaled down"
         )
     if s.overflow:

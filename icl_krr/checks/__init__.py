@@ -42,4 +42,4 @@ from .numbers import (
     stored,
 )
 from .ridges import one_ridge, ridges
-from .rules import obeys
+from .rules import gates, obeys

@@ -11,6 +11,8 @@ from .numbers import positive, positive_scalar
 
 def ridges(value: Any, num_features: int) -> None:
     """Raise an error unless the ridge is a number > 0, or one for each of m features."""
+    if value is None:
+        raise TypeError("ridge must be a number > 0, got None")
     positive("ridge", value)
     if jnp.ndim(value) and jnp.shape(value) != (num_features,):
         raise ValueError(

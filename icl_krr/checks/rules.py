@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import concrete, each
-from .numbers import reals
+from .numbers import finite, numeric, reals
 
 RULES: dict[str, Callable[[np.ndarray], Any]] = {
     "> 0": lambda v: v > 0,
@@ -32,3 +32,17 @@ def obeys(name: str, value: Any, rule: str) -> None:
     known = concrete(value)
     if known is not None and known.ndim == 0:
         each(name, known, RULES[rule](known), rule)
+
+
+def gates(log_gate: Any, strength: Any) -> None:
+    """Raise an error if a log gate is a number > 0, or a write strength is a number < 0."""
+    for name, value in (("log_gate", log_gate), ("strength", strength)):
+        if value is None:
+            continue
+        known = numeric(name, value)
+        finite(name, value)
+        if known is not None and known.ndim == 0:
+            if name == "log_gate" and known > 0:
+                raise ValueError(f"log_gate must be <= 0, got {value}; a gate above 1 grows")
+            if name == "strength" and known < 0:
+                raise ValueError(f"strength must be >= 0, got {value}")

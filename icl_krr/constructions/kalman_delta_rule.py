@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..kernels import Kernel
-from ..residual import Read
+from ..residual import ROLES, Read
 from ..transformer.weights import Transformer
 from .assembly.choice import construction
 from .assembly.prefix import CausalOptions, of_supports
@@ -53,8 +53,9 @@ def kalman_delta_rule(
     With the linear kernel, these are Diagonal and Isotropic Kalman Delta Networks: $k_i = x_i$ is
     the key, $y_i$ the value, $e^{g_i}$ alpha (a matrix `log_gate` gives one for each channel),
     $\omega_i$ omega, $\lambda / \beta_i$ r and s info_scale, which these layers set to the number
-    of channels, and initial_precision is 1. They scale queries by $1 / \sqrt{d}$, which the
-    prediction is not, and read after the write, `prefix="inclusive"`.
+    of channels, and initial_precision is 1; so with `ridge` 1, the strength is 1 / r. A support
+    that only reads has strength 0 and process noise 0. The layers scale queries by $1 / \sqrt{d}$,
+    which the prediction is not, and read after the write, `prefix="inclusive"`.
 
     The gains do not depend on y. Each depends on the precision before it, so the supports compute
     them in turn: the slot `change` contains what each support adds to the precision $1 / p$, and
@@ -100,7 +101,7 @@ def kalman_delta_rule(
     change = m.state("change", SUPPORTS, "what a support adds to the precision", width=count)
     gain = m.state("gain", SUPPORTS, "gain", width=width)
     own = m.state("own", SUPPORTS, "phi . gain", width=1)
-    here, elsewhere = spread(m.support, count), m.one - m.support
+    here = spread(m.support, count)
 
     def prepare() -> None:
         phi = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
@@ -117,15 +118,18 @@ def kalman_delta_rule(
         m.sum_before(change, to=added)
         # divisors are 1 at other tokens, where merged slots have rounding errors in place of zeros
         precision = spread(m.one, count) + added
-        predicted = m.divide(kept, precision, to="predicted")
-        m.add(spread(omega, count), to=predicted)
+        predicted = m.scratch("predicted", ROLES, "predicted covariance; 1 elsewhere", width=count)
+        with m.together():
+            m.divide(kept, precision, to=predicted)
+            m.add(spread(omega, count), to=predicted)
+            m.add(spread(m.one - m.support, count), to=predicted)
         each = spread(predicted, width)
         above = m.multiply(each, weighted, to="gain_above")
         below = m.scratch("gain_below", SUPPORTS, "strength phi . P phi", width=1)
         m.multiply(each, squares, to=below, out=np.ones((width, 1), m.dtype))
         with m.together():
             m.add(-change, to=change)
-            m.divide(spread(now, count), predicted + spread(elsewhere, count), to=change)
+            m.divide(spread(now, count), predicted, to=change)
             m.multiply(spread(now, count), squares @ (scale / ridge * pool) - precision, to=change)
         total = below + ridge * m.one
         with m.together():

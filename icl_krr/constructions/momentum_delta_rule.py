@@ -14,7 +14,7 @@ from ..residual import Read
 from ..transformer.weights import Heads, Transformer, Write
 from .assembly.choice import construction
 from .assembly.machine import Machine
-from .assembly.prefix import CausalOptions, accumulate, of_supports
+from .assembly.prefix import CausalOptions, accumulate, floor, of_supports, one_elsewhere
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, select, spread
 from .assembly.turns import Shown, everywhere, feature_turns
 
@@ -37,9 +37,14 @@ def momentum_delta_rule(
 
     with features $\phi$ of the kernel. With the linear kernel, this is Momentum DeltaNet and linear
     Titans (a memory without LayerNorm) with the key $k_i = x_i$ and the value $v_i = y_i$. In the
-    code of Momentum DeltaNet, $\theta_i$ is exp(log_mu), $\alpha_i$ is exp(log_alpha), $\beta_i$ is
-    eta and $\eta_i$ is beta; the erased vector p is k, and M has the opposite sign. In
-    Titans, $\theta_i$ is $\eta_t$, $\alpha_i$ is $1 - \alpha_t$ and $\beta_i$ is $\theta_t$. Both
+    names of their codes, with $\beta$ for `strength`:
+
+    | here | $\theta$ | $\alpha$ | $\beta$ | $\eta$ |
+    | --- | --- | --- | --- | --- |
+    | Momentum DeltaNet | exp(log_mu) | exp(log_alpha) | eta | beta |
+    | Titans | eta | 1 - alpha | theta | 1 |
+
+    In Momentum DeltaNet, the erased vector p is k here, and M has the opposite sign. Both layers
     read after the write, `prefix="inclusive"`, and scale queries by $1 / \sqrt{d}$, which the
     prediction is not.
 
@@ -62,8 +67,7 @@ def momentum_delta_rule(
         step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
             May be traced.
         momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector $w$
-            [p] for $\theta_i = \langle w, x_i \rangle$ > 0. May be traced; at 0, its derivative
-            is 0.
+            [p] for $\theta_i = \langle w, x_i \rangle$. May be traced.
         decay: factor $\alpha$ in (0, 1] of the state of the support before, or a vector [p];
             default 1. May be traced.
         steps: as in `delta_rule`.
@@ -97,7 +101,7 @@ def momentum_delta_rule(
     total = np.kron(np.eye(r, dtype=m.dtype), np.ones((phi.width // r, 1), m.dtype))
 
     def prepare() -> None:
-        m.divide(eta, kept + m.one - m.support, to=size)
+        m.divide(eta, one_elsewhere(m, kept, "decays", "decay, and 1 elsewhere"), to=size)
         m.multiply(spread(eta, stepped.width), m.features, to=stepped)
 
     def predict() -> tuple[Shown, Read]:
@@ -122,14 +126,20 @@ def momentum_delta_rule(
 
 
 def with_logs(m: Machine, name: str, value: Any) -> tuple[Read, Read]:
-    """The reads of a positive number of every support, and of its logarithm."""
+    """The reads of a number >= 0 of every support, and of its logarithm.
+
+    The floor stands for 0. At 0, the derivative of its exponential is that at the number.
+    """
     here = of_supports(m, name, value)
     if np.ndim(value) == 0:
-        least = np.finfo(m.dtype).tiny  # a factor 0: its powers underflow
-        return here, xp.log(xp.maximum(xp.asarray(value, m.dtype), least)) * m.support
+        return here, xp.log(xp.asarray(value, m.dtype) + floor(m)) * m.support
     log = m.scratch(f"log_{name}_here", SUPPORTS, f"logarithm of {name}", width=1)
-    argument = here + m.one - m.support
-    m.preparations.append(lambda: m.activate("log", argument, m.support, to=log))
+
+    def prepare() -> None:
+        positive = one_elsewhere(m, here + floor(m) * m.support, f"{name}_or_1", name)
+        m.activate("log", positive, m.support, to=log)
+
+    m.preparations.append(prepare)
     return here, log
 
 

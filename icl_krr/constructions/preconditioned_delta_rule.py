@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..kernels import Kernel
-from ..residual import Read
+from ..residual import ROLES, Read
 from ..transformer.weights import Transformer
 from .assembly.choice import construction
 from .assembly.linear_attention import LinearAttention
-from .assembly.prefix import CausalOptions
+from .assembly.prefix import CausalOptions, floor
 from .assembly.slots import SUPPORTS, spread
 from .assembly.turns import Shown, everywhere, feature_turns
 
@@ -89,7 +89,7 @@ def preconditioned_delta_rule(
             f"initial must be a number or a vector [m] with m = {width} features, got shape "
             f"{list(np.shape(initial))}"
         )
-    curvature = m.state("curvature", SUPPORTS, "sum of squared features", width=width)
+    curvature = m.state("curvature", ROLES, "sum of squared features; 1 elsewhere", width=width)
     written = m.state("written", SUPPORTS, "preconditioned features", width=width)
     own = m.state("diagonal", SUPPORTS, "phi . M phi", width=1)
 
@@ -97,7 +97,7 @@ def preconditioned_delta_rule(
         here = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
         sum_squares(m, here, turns.strength, xp.asarray(initial, m.dtype), curvature)
         if squash is None:
-            m.divide(here, curvature + spread(m.one - m.support, width), to=written)
+            m.divide(here, curvature, to=written)
         else:
             factor = xp.log(xp.asarray(squash, m.dtype)) * squashed(m, curvature, center)
             m.activate("exp", -factor, here, to=written)
@@ -118,6 +118,8 @@ def sum_squares(m: LinearAttention, phi: Read, strength: Read, initial: Any, to:
     width, gate = phi.width, m.log_gate
     weighted = m.multiply(phi, spread(strength, width), to="weighted")
     squares = m.multiply(weighted, phi, to="squares")
+    m.add(spread(m.one - m.support, width), to=to)
+    m.add(floor(m) * spread(m.support, width), to=to)
     heads = 1 if gate is None else gate.width
     flags = spread(m.support, heads)
     m.head(flags, flags, squares, to=to, heads=heads, log_gate=gate)
@@ -132,13 +134,12 @@ def sum_squares(m: LinearAttention, phi: Read, strength: Read, initial: Any, to:
 def squashed(m: LinearAttention, curvature: Read, center: Any) -> Read:
     """Compute u / (1 + |u|) with u = log A - c."""
     here = spread(m.support, curvature.width)
-    elsewhere = spread(m.one - m.support, curvature.width)
     u = m.scratch("log_curvature", SUPPORTS, "log A - c", width=curvature.width)
-    m.activate("log", curvature + elsewhere, here, to=u)
+    m.activate("log", curvature, here, to=u)
     m.add(-xp.asarray(center, m.dtype) * here, to=u)
-    size = m.scratch("size", SUPPORTS, "1 + |log A - c|", width=curvature.width)
+    size = m.scratch("size", ROLES, "1 + |log A - c|", width=curvature.width)
     with m.together():
-        m.add(here, to=size)
+        m.add(spread(m.one, curvature.width), to=size)
         m.activate("relu", u, here, to=size)
         m.activate("relu", -u, here, to=size)
-    return m.divide(u, size + elsewhere, to="power")
+    return m.divide(u, size, to="power")

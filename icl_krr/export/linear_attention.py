@@ -14,9 +14,8 @@ from ..readable import readable
 from ..tasks import Task
 from ..tasks.conversion import as_numpy
 
-AT_READS = {"momentum": 1.0, "decay": 1.0}
-"""Numbers of a token that reads and does not write, so that it leaves all states as they are; 0 for
-names that are not here."""
+AT_READS = {"momentum": 1.0, "decay": 1.0, "step_size": 0.0, "process_noise": 0.0}
+"""Numbers of a token that reads and does not write, so that it leaves all states as they are."""
 
 
 @readable
@@ -30,9 +29,9 @@ class LayerInputs:
     Args:
         task: task with the keys as supports and the values as outputs; the only query is the last
             one of the layer.
-        keywords: keywords that every causal construction of these inputs takes: kernel,
-            num_features, num_outputs, prefix, and strength, log_gate and the names of further
-            numbers, as far as the tokens have them.
+        keywords: keywords of a causal construction: kernel, num_features, num_outputs, prefix, and
+            strength, log_gate and the names of further numbers, as far as the tokens have them. An
+            oracle takes all but num_features and num_outputs.
         reads: number of the support at which the layer reads for each token [T].
         scale: factor of the outputs.
 
@@ -65,9 +64,12 @@ def from_linear_attention(
     beta: Any = None,
     g: Any = None,
     *,
+    momentum: Any = None,
+    decay: Any = None,
+    step_size: Any = None,
+    process_noise: Any = None,
     erase: Any = None,
     scale: float | None = None,
-    **numbers: Any,
 ) -> LayerInputs:
     r"""Read the inputs of one head of a recurrent layer, after its normalisations and activations.
 
@@ -84,13 +86,15 @@ def from_linear_attention(
         v: values [T, V], or [T, h, V].
         beta: write strengths [T] or [T, h]; default None: 1.
         g: log gates, [T], or [T, K] for one of each channel; default None: 0.
+        momentum: factors of each token [T] for `momentum_delta_rule`, or one for all; it counts at
+            every write of a token. Where queries are not keys, give momentum, decay and step size
+            here and none to the construction, so that reads change no state. Default None.
+        decay: the same for the decay; default None.
+        step_size: the same for the step size of this rule; default None.
+        process_noise: the same for `kalman_delta_rule`; default None.
         erase: vectors [T, K] at which a token erases, for the keyword of `delta_rule`, such as the
             products of erase gates and keys in Gated DeltaNet-2; default None: the keys.
         scale: factor of the outputs; default None: $1 / \sqrt{K}$, as in the layers.
-        **numbers: further numbers of each token [T] that a rule takes by this name, such as
-            `momentum`, `decay` and `step_size` of `momentum_delta_rule`, or `process_noise` of
-            `kalman_delta_rule`. A single number holds for all tokens. Where queries are not keys,
-            give momentum and decay here, not to the construction, so that reads change no state.
 
     Returns:
         A `LayerInputs`. Give its `keywords` and the parameters of the rule to a construction, with
@@ -112,12 +116,20 @@ def from_linear_attention(
     >>> layer.outputs(ik.predict_along(model, layer.task)).tolist()
     [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
-    given = {"q": q, "k": k, "v": v, "beta": beta, "g": g, "erase": erase, **numbers}
+    given = {"q": q, "k": k, "v": v, "beta": beta, "g": g, "erase": erase, "momentum": momentum}
+    given |= {"decay": decay, "step_size": step_size, "process_noise": process_noise}
+    for name in ("k", "v"):
+        if given[name] is None:
+            raise TypeError(f"{name} must be an array, got None")
+    if scale is not None:
+        checks.positive_scalar("scale", scale)
     arrays = {name: as_numpy(name, value) for name, value in given.items() if value is not None}
     for name, array in arrays.items():
         checks.numeric(name, array)
         checks.finite(name, array)
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
+    if not len(arrays["k"]):
+        raise ValueError(f"k must have at least one token, got shape {list(arrays['k'].shape)}")
     k, v = (several(name, arrays[name], 3) for name in ("k", "v"))
     T, h, K = k.shape
     beta = several("beta", arrays.get("beta", np.ones((T, h), k.dtype)), 2)
@@ -148,11 +160,11 @@ def from_linear_attention(
     if "erase" in arrays:
         check_shape("erase", arrays["erase"], (T, K))
         channels["erase"] = lay(arrays["erase"][:, None])
-    for name in numbers:
+    for name in (name for name in AT_READS if name in arrays):
         if arrays[name].ndim:
             check_shape(name, arrays[name], (T,))
         each = np.broadcast_to(arrays[name], T)[:, None, None]
-        channels[name] = lay(each, AT_READS.get(name, 0.0))
+        channels[name] = lay(each, AT_READS[name])
     x = np.concatenate([*channels.values()], axis=1)
     ends = np.cumsum([part.shape[1] for part in channels.values()])[:-1]
     flags = dict(zip(channels, np.split(np.eye(x.shape[1], dtype=k.dtype), ends), strict=True))

@@ -76,6 +76,7 @@ def delta_rule(
 def learn(kernel, task, numbers, steps, erase=None, **given):
     """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
     _, loss, _ = numbers
+    checks.gates(given["log_gate"], given["strength"])
     if erase is not None or np.ndim(given["log_gate"]) == 2:
         window = given.pop("window")
         if window is not None:
@@ -85,7 +86,7 @@ def learn(kernel, task, numbers, steps, erase=None, **given):
         if erase is not None:
             checks.reals(erase=erase)
         own, rule = ({}, corrected) if erase is None else ({"erase": erase}, corrected_elsewhere)
-        given |= {"own": own, "any_size": loss is None}
+        given |= {"own": own, "scales_with_y": loss is None}
         return follow(kernel, task, rule, only_S, numbers, steps=steps, **given)
     check_axes(task)
     steps = task.num_supports if steps is None else steps
@@ -132,7 +133,7 @@ def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, 
     tokens, n = tokens_of(task, log_gate, strength), task.num_supports
     own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
-    earlier = decays(tokens, "exclusive", window) * values
+    earlier = faded(tokens, "exclusive", window, values)
     step_size, *divisor = (jnp.asarray(value, own.dtype) for value in (step_size, *divisor))
     sizes = rate(step_size * tokens.strength, own, tuple(divisor))
 
@@ -144,8 +145,14 @@ def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, 
     number = jnp.cumsum(tokens.kept[:n])
     learned = number[None] <= jnp.arange(steps + 1)[:, None]
     path = jnp.where(learned[:, :, None], alpha[None], 0)
-    weights = earlier if prefix == "exclusive" else decays(tokens, prefix, window) * values
+    weights = earlier if prefix == "exclusive" else faded(tokens, prefix, window, values)
     finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
     lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
     along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
     return path, jnp.where(tokens.kept[None, :, None], along, 0)
+
+
+def faded(tokens, prefix, window, values):
+    """Kernel values times decays; 0 also where a value that no token sees overflows."""
+    weights = decays(tokens, prefix, window)
+    return jnp.where(weights == 0, 0, weights * values)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .. import capacity, checks
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -56,7 +57,7 @@ def follow(
     log_gate: Any,
     strength: Any,
     own: Mapping[str, Any] = MappingProxyType({}),
-    any_size: bool = True,
+    scales_with_y: bool = True,
 ) -> CausalTrajectory:
     """Run a rule on a task, and return all its iterates.
 
@@ -67,20 +68,22 @@ def follow(
         numbers: what the rule needs to know, a pytree.
         steps: number of supports to learn from; None for all.
         own: numbers or vectors [p] by name, of which each token has its own.
-        any_size: whether c y has c times the predictions of y.
+        scales_with_y: whether c y has c times the predictions of y, so that y may have any size.
     """
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    num_features(kernel, task)
+    checks.gates(log_gate, strength)
     check_prefix(kernel, task, prefix, None, steps, 1)
+    numbers_of_states = 3 * (steps + 1) * num_features(kernel, task) * task.num_outputs
+    capacity.check("states of the rule", numbers_of_states, task.x)
     given = kernel, log_gate, strength, numbers, dict(own)
-    return run(task, given, rule, start, steps, prefix, any_size)
+    return run(task, given, rule, start, steps, prefix, scales_with_y)
 
 
-@partial(jax.jit, static_argnames=("rule", "start", "steps", "prefix", "any_size"))
-def run(task, given, rule, start, steps, prefix, any_size) -> CausalTrajectory:
+@partial(jax.jit, static_argnames=("rule", "start", "steps", "prefix", "scales_with_y"))
+def run(task, given, rule, start, steps, prefix, scales_with_y) -> CausalTrajectory:
     iterates = partial(iterate, rule, start, steps, prefix)
-    if any_size:
+    if scales_with_y:
         alpha, along = in_units_of_y(task, iterates, 1, *given)
     else:
         y = task.y.reshape(task.num_supports, -1)
@@ -131,9 +134,9 @@ def nothing(width: int, outputs: int, dtype: Any) -> tuple[jax.Array]:
     return (jnp.zeros((width, outputs), dtype),)
 
 
-def only_S(numbers: Any, width: int, outputs: int, dtype: Any) -> tuple[jax.Array]:
+def only_S(numbers: Any, *sizes: Any) -> tuple[jax.Array]:
     """The start of a rule whose only state is S."""
-    return nothing(width, outputs, dtype)
+    return nothing(*sizes)
 
 
 def error(states: tuple, token: Token) -> Float[Array, " r"]:

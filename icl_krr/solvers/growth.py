@@ -16,8 +16,9 @@ from .algebra import seen
 def of_recurrence(task: Task, along: Any) -> Status:
     """The status of a rule that learns the supports one by one, from its predictions [T, r].
 
-    A rule that solves no regression has no residual and no distance to its solution. Its gap is an
-    estimate of the rounding errors, which the recurrence multiplies as it multiplies predictions.
+    A rule that solves no regression has no residual and no distance to its solution. Its gap is
+    the unit of rounding times the growth of the predictions: rounding errors that grow and are then
+    forgotten are not in it.
     """
     task, along = jax.lax.stop_gradient((task, along))
     y, n = seen(task)[1], task.num_supports

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task
 from .fast_weights import error, follow, nothing, outer
+from .prefix import num_features
 from .results import CausalTrajectory
 
 
@@ -61,6 +63,11 @@ def preconditioned_delta_rule(
         checks.obeys("squash", squash, "> 1")
     checks.scalar("center", center)
     checks.finite("center", center)
+    if np.ndim(initial) and np.shape(initial) != (num_features(kernel, task),):
+        raise ValueError(
+            f"initial must be a number or a vector [m] with m = {num_features(kernel, task)} "
+            f"features, got shape {list(np.shape(initial))}"
+        )
     curvature = 1.0 if strength is None else strength  # also of supports that do not learn yet
     return follow(
         kernel, task, rule, start, (step_size, initial, squash, center), steps=steps,
@@ -76,6 +83,7 @@ def rule(numbers, states, token):
     step_size, _, squash, center = numbers
     S, A = states
     A = token.gate * A + token.own["strength"] * token.phi**2
+    A = jnp.maximum(A, jnp.finfo(A.dtype).tiny ** 0.8)
     if squash is None:
         M = 1 / A
     else:

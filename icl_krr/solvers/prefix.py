@@ -40,8 +40,9 @@ class Tokens(NamedTuple):
     strength: Float[Array, " n"]
 
 
-def check_gate(log_gate: Any) -> None:
-    """Check that all features have the same gate."""
+def check_gate(log_gate: Any, strength: Any) -> None:
+    """Check gates and strengths, and that all features have the same gate."""
+    checks.gates(log_gate, strength)
     if np.ndim(log_gate) == 2:
         raise ValueError(
             "log_gate must be a number or a vector [p] except for delta rules of features, which "
@@ -89,7 +90,8 @@ def of_tokens(
 ) -> Float[Array, "T ..."]:
     """A number, <w, x> for a vector w or W x for a matrix W, at all tokens; 0 if masked."""
     value = jnp.asarray(default if value is None else value, points.dtype)
-    if value.ndim and value.shape[-1] != points.shape[1]:
+    axes = 2 if name in ("log_gate", "erase") else 1
+    if value.ndim > axes or (value.ndim and value.shape[-1] != points.shape[1]):
         raise ValueError(
             f"{name} must be a number or a vector [p] with p = {points.shape[1]}, the width of "
             f"x, got shape {list(value.shape)}"

@@ -64,7 +64,7 @@ def prefix_conjugate_gradient(
     [0.0, 1.0, 2.0]
     """
     checks.ridges(ridge, width := num_features(kernel, task))
-    check_gate(log_gate)
+    check_gate(log_gate, strength)
     check_prefix(kernel, task, prefix, window, steps, width)
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
@@ -147,7 +147,7 @@ def prefix_chebyshev(
     [0.0, 2.0]
     """
     checks.ridges(ridge, width := num_features(kernel, task))
-    check_gate(log_gate)
+    check_gate(log_gate, strength)
     check_prefix(kernel, task, prefix, window, steps, width)
     momentum = step_sizes.chebyshev(steps, spectrum)
     return follow(kernel, task, ridge, log_gate, strength, momentum, prefix, window)

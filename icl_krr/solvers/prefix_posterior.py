@@ -87,7 +87,7 @@ def prefix_posterior(
     checks.one_ridge(ridge)
     if approximates is not None:
         check_kernel(approximates)
-    check_gate(log_gate)
+    check_gate(log_gate, strength)
     check_prefix(kernel, task, prefix, window, steps, num_features(kernel, task))
     return solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix, window)
 

@@ -90,8 +90,10 @@ class Recorder(Slots):
             window: number of the last visible tokens that a token reads, >= 1; None for all.
         """
         before, self.window = self.window, window
-        yield
-        self.window = before
+        try:
+            yield
+        finally:
+            self.window = before
 
 
 def pack(program: list[Operation]) -> tuple[Block, ...]:

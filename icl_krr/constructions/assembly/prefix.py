@@ -19,7 +19,7 @@ from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options
 from .prefix_sums import PrefixSums
-from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES
+from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, spread
 
 PREFIXES = ("exclusive", "inclusive")
 
@@ -34,7 +34,8 @@ class CausalOptions(Options, TypedDict, total=False):
 
     A support predicts at its own x, while a layer reads at a query that is not its key. To read at
     such a query, make it another support, right after the token, with strength 0 and log gate 0: it
-    changes no other prediction, but it counts as a support. The queries of the task read after all
+    changes no other prediction of a rule whose state is S, but it counts as a support. (Rules with
+    further states say what else it needs.) The queries of the task read after all
     supports and after their own gate; with log gate 0, they read the last state.
 
     Args:
@@ -54,7 +55,8 @@ class CausalOptions(Options, TypedDict, total=False):
             find their partners by a code of so many channels. Default None.
         window: number w >= 1 of supports that a token sees: the last w of its prefix that are not
             masked. With gates, these keep their factors. The sums are taken anew, without those
-            that left, so no digits are lost. Default None: all supports of the prefix.
+            that left. (The unit of y is still that of all supports, see
+            `icl_krr.constructions`.) Default None: all supports of the prefix.
 
     Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks:
     improving Mamba2 with delta rule, 2024.
@@ -94,7 +96,7 @@ def causal_machine(
     if max_supports is not None:
         checks.stored("max_supports", max_supports)
     if window is not None:
-        checks.stored("window", window)
+        checks.count("window", window)
     if tokens == "interleaved" and prefix == "inclusive":
         raise ValueError(
             "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
@@ -102,13 +104,8 @@ def causal_machine(
         )
     if tokens == "interleaved" and max_supports is None:
         raise ValueError("max_supports must be given for interleaved tokens, got None")
-    check_sign("log_gate", log_gate)
-    check_sign("strength", strength)
+    checks.gates(log_gate, strength)
     m = make(kernel, num_features, **options)
-    if np.ndim(log_gate) == 2:
-        check_gates(m, log_gate)
-        if window is not None:
-            raise ValueError(f"window must be None with a gate of each feature, got {window}")
     m.spec = replace(
         m.spec,
         causal=True,
@@ -120,7 +117,11 @@ def causal_machine(
     if window is not None:
         m.window = window * (2 if tokens == "interleaved" else 1)
     if tokens == "interleaved" and max_supports is not None:
-        read_partners(m, max_supports)
+        read_partners(m, max_supports)  # before anything reads m.x
+    if np.ndim(log_gate) == 2:
+        check_gates(m, log_gate)
+        if window is not None:
+            raise ValueError(f"window must be None with a gate of each feature, got {window}")
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
         m.own_log_gate = of_token(m, "log_gate", log_gate)
@@ -142,18 +143,6 @@ def check_gates(m: Machine, log_gate: Any) -> None:
             f"log_gate must be a number, a vector [p] or a matrix [m, p] with m = {shape[0]} "
             f"features of the kernel and p = {shape[1]}, got shape {list(np.shape(log_gate))}"
         )
-
-
-def check_sign(name: str, value: Any) -> None:
-    if value is None:
-        return
-    checks.reals(**{name: value})
-    known = checks.concrete(value)
-    if known is not None and known.ndim == 0:
-        if name == "log_gate" and known > 0:
-            raise ValueError(f"log_gate must be <= 0, got {value}; a gate above 1 grows")
-        if name == "strength" and known < 0:
-            raise ValueError(f"strength must be >= 0, got {value}")
 
 
 def prefix_sums(
@@ -265,6 +254,24 @@ def of_supports(m: Machine, name: str, value: Any) -> Read:
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
     m.preparations.append(partial(m.add, of_token(m, name, value), to=state))
     return state
+
+
+def one_elsewhere(m: Machine, value: Read, to: str, about: str) -> Read:
+    """A slot with a value at supports and 1 at other tokens: a divisor, or what a log reads.
+
+    The slot has all digits of a small value, which a sum with 1 in a read would not have. Where
+    merged slots have rounding errors in place of zeros, none is divided by another.
+    """
+    slot = m.scratch(to, ROLES, about, width=value.width)
+    with m.together():
+        m.add(value, to=slot)
+        m.add(spread(m.one - m.support, value.width), to=slot)
+    return slot
+
+
+def floor(m: Machine) -> Any:
+    """A number whose logarithm and reciprocal are far from the ends of the range."""
+    return np.finfo(m.dtype).tiny ** 0.8
 
 
 def accumulate(m: Machine, name: str, about: str, read: Read, after: tuple[str, ...]) -> Read:
