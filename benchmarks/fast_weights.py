@@ -27,7 +27,7 @@ from icl_krr.cli.output import to_json
 from icl_krr.files import replace
 from icl_krr.plots import images
 from icl_krr.solvers.delta_rule import IMPLICIT, NORMALISED, PLAIN, corrected
-from icl_krr.solvers.fast_weights import Token, nothing, outer
+from icl_krr.solvers.fast_weights import Token, nothing, only_S, outer
 from icl_krr.solvers.kalman_delta_rule import STARTS, rule as kalman
 from icl_krr.solvers.momentum_delta_rule import rule as momentum, start as at_rest
 from icl_krr.solvers.preconditioned_delta_rule import rule as preconditioned, start as initial
@@ -68,20 +68,20 @@ class Method(NamedTuple):
 
     rule: Callable
     start: Callable
-    needs: Callable[[Given], tuple[Any, tuple]]
+    needs: Callable[[Given], tuple[Any, dict]]
     parameters: str
     states: str
     cost: tuple[str, str]
     oracle: Any
 
 
-def systems(ridge, width, outputs):
-    return *nothing(ridge, width, outputs), jnp.zeros((width, width), ridge.dtype)
+def systems(ridge, width, outputs, dtype):
+    return *nothing(width, outputs, dtype), jnp.zeros((width, width), dtype)
 
 
 def mesa(ridge, states, token):
     """The sums b and C of a Mesa layer, without the pair that has left its window."""
-    (b, C), (old, y) = states, token.own
+    (b, C), old, y = states, token.own["phi"], token.own["y"]
     C = token.gate * C + jnp.outer(token.phi, token.phi) - jnp.outer(old, old)
     return (b + outer(token.phi, token.y) - outer(old, y), C), token.y
 
@@ -92,21 +92,26 @@ def solved(ridge, states):
 
 
 def of_kalman(g: Given) -> tuple:
-    return (g["ridge"], g["info_scale"]), (g["process_noise"],)
+    return (g["ridge"], g["info_scale"]), {"process_noise": g["process_noise"]}
 
 
 def of_curvature(g: Given) -> tuple:
-    return (g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)), (1.0,)
+    numbers = g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)
+    return numbers, {"strength": 1.0}
+
+
+def of_momentum(g: Given) -> tuple:
+    return (), {name: g[name] for name in ("step_size", "momentum", "decay")}
 
 
 def delta(divisor: tuple, parameters: str, cost: str, oracle: Callable) -> Method:
-    needs = lambda g: ((g["step_size"], None, divisor), ())  # noqa: E731
-    return Method(corrected, nothing, needs, parameters, "S", (cost, "m*r"), oracle)
+    needs = lambda g: ((g["step_size"], None, divisor), {})  # noqa: E731
+    return Method(corrected, only_S, needs, parameters, "S", (cost, "m*r"), oracle)
 
 
 of = ik.solvers
 MESA = Method(
-    mesa, systems, lambda g: (g["ridge"], ()), "ridge", "b C",
+    mesa, systems, lambda g: (g["ridge"], {}), "ridge", "b C",
     ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"), partial(of.prefix_posterior, steps=3 * FEATURES),
 )  # fmt: skip
 CURVED = Method(
@@ -124,7 +129,7 @@ METHODS = {
     ),
     "gated delta rule": delta(PLAIN, "step_size gate", "4*m*r + r", of.delta_rule),
     "momentum": Method(
-        momentum, at_rest, lambda g: (g["step_size"], (g["momentum"], g["decay"])),
+        momentum, at_rest, of_momentum,
         "step_size momentum decay gate", "S M", ("5*m*r + r", "2*m*r"), of.momentum_delta_rule,
     ),
     "implicit": delta(IMPLICIT, "step_size gate", "4*m*r + m + r", of.implicit_delta_rule),
@@ -158,7 +163,8 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
         phi, target, *leaving = token
         kept = (gate * states[0], *states[1:])
         read = solved(numbers, (kept[0], gate * kept[1])) if method.rule is mesa else kept[0]
-        each = (leaving[0], leaving[1][None]) if method.rule is mesa else own
+        left = {"phi": leaving[0], "y": leaving[1][None]}
+        each = left if method.rule is mesa else jax.tree.map(jnp.asarray, own)
         token = Token(phi, target[None], gate[None], jnp.ones(()), jnp.array(True), each)
         after, _ = method.rule(numbers, kept, token)
         if half is not None:
@@ -168,7 +174,7 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
         return after, (phi @ read)[0]
 
     numbers = jax.tree.map(jnp.asarray, numbers)
-    states, f = jax.lax.scan(step, method.start(numbers, x.shape[1], 1), (x, y, *old))
+    states, f = jax.lax.scan(step, method.start(numbers, x.shape[1], 1, x.dtype), (x, y, *old))
     return f, states
 
 
