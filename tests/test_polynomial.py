@@ -14,7 +14,7 @@ from icl_krr.kernels import weighted
 X, Z = np.random.default_rng(0).normal(size=(2, 6, 3))
 U = np.random.default_rng(1).normal(size=(2, 3))
 MASK = np.arange(9) % 4 != 1
-RUNS = ("conjugate_gradient", "delta_rule", "gradient_descent_plus_plus", "prefix_posterior")
+RUNS = ("conjugate_gradient", "gradient_descent_plus_plus", "prefix_posterior")
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
