@@ -39,6 +39,11 @@ class Loss(ABC):
         """
 
 
+def check(loss: Any) -> None:
+    if loss is not None:
+        checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
+
+
 @checked
 class Huber(Loss):
     r"""The Huber loss: $\ell'(e) = e$ for $|e| \leq \delta$, else $\pm \delta$.

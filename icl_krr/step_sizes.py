@@ -176,3 +176,18 @@ def richardson_step(step_size: Any) -> Any:
     if (value := checks.concrete(step_size)) is not None and not value < 2:
         raise ValueError(f"step_size must be < 2 to converge, got {step_size}")
     return known(step_size)
+
+
+def check_curvature(initial: Any, squash: Any, center: Any, num_features: int) -> None:
+    """Check what a preconditioned delta rule makes step sizes of m features from."""
+    checks.positive("initial", initial)
+    if np.ndim(initial) and np.shape(initial) != (num_features,):
+        raise ValueError(
+            f"initial must be a number or a vector [m] with m = {num_features} features, got shape "
+            f"{list(np.shape(initial))}"
+        )
+    if squash is not None:
+        checks.scalar("squash", squash)
+        checks.obeys("squash", squash, "> 1")
+    checks.scalar("center", center)
+    checks.finite("center", center)

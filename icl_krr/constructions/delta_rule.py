@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, losses
 from ..constants import xp
 from ..kernels import Kernel
 from ..losses import Loss
@@ -103,7 +103,7 @@ def delta_rule(
     """
     checks.positive_scalar("step_size", step_size)
     checks.flag("normalised", normalised)
-    check_loss(loss)
+    losses.check(loss)
     turns = Turns(machine, kernel, num_features, steps, options)
     eta = xp.asarray(step_size, turns.m.dtype)
     erased = None if erase is None else partial(times_erased, turns.m, erase)
@@ -111,11 +111,6 @@ def delta_rule(
     if normalised:
         size, divisor = turns.m.scale * size, lambda own: own
     return learned(turns, size, divisor, loss, erased)
-
-
-def check_loss(loss: Loss | None) -> None:
-    if loss is not None:
-        checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
 
 
 def times_erased(m: Machine, erase: Any, v: Read) -> Read:

@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..kernels import Kernel
-from ..residual import ROLES, Read
+from ..residual import ROLES
 from ..transformer.weights import Transformer
 from .assembly.choice import construction
 from .assembly.prefix import CausalOptions, of_supports
 from .assembly.slots import SUPPORTS, spread
-from .assembly.turns import Shown, everywhere, feature_turns
+from .assembly.turns import feature_turns
 
 COVARIANCES = ("diagonal", "isotropic")
 
@@ -104,8 +104,7 @@ def kalman_delta_rule(
     here = spread(m.support, count)
 
     def prepare() -> None:
-        phi = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
-        m.multiply(phi, spread(turns.strength, width), to=weighted)
+        m.multiply(m.features_here(SUPPORTS), spread(turns.strength, width), to=weighted)
         m.multiply(weighted, m.features, to=squares)
         if m.own_log_gate is None:
             m.add(here, to=kept)
@@ -138,10 +137,4 @@ def kalman_delta_rule(
             m.add(-own, to=own)
             m.divide(below, total, to=own)
 
-    def predict() -> tuple[Shown, Read]:
-        return everywhere(m.inner_products_times(turns.ahead, keys=gain))
-
-    def include() -> None:
-        m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)
-
-    return turns.learns(m.support, predict, include, prepare=prepare, refresh=refresh)
+    return turns.learns_along(gain, own, m.support, prepare=prepare, refresh=refresh)

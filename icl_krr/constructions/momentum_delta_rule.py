@@ -13,9 +13,10 @@ from ..kernels import Kernel
 from ..residual import Read
 from ..transformer.weights import Heads, Transformer, Write
 from .assembly.choice import construction
+from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
 from .assembly.prefix import CausalOptions, accumulate, floor, of_supports, one_elsewhere
-from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, select, spread
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, spread
 from .assembly.turns import Shown, everywhere, feature_turns
 
 
@@ -143,7 +144,7 @@ def with_logs(m: Machine, name: str, value: Any) -> tuple[Read, Read]:
     return here, log
 
 
-def gated(m: Machine, sums: Read) -> Read:
+def gated(m: LinearAttention, sums: Read) -> Read:
     """The cumulative logarithms plus the log gates, for all outputs."""
     both = sums if m.log_gate is None else spread(sums, m.log_gate.width) + m.log_gate
-    return select(both, np.tile(np.arange(both.width), m.spec.num_outputs))
+    return m.over_outputs(both)

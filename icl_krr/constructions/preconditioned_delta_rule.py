@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, step_sizes
 from ..constants import xp
 from ..kernels import Kernel
 from ..residual import ROLES, Read
@@ -16,7 +16,7 @@ from .assembly.choice import construction
 from .assembly.linear_attention import LinearAttention
 from .assembly.prefix import CausalOptions, floor
 from .assembly.slots import SUPPORTS, spread
-from .assembly.turns import Shown, everywhere, feature_turns
+from .assembly.turns import feature_turns
 
 
 @construction
@@ -76,25 +76,15 @@ def preconditioned_delta_rule(
     [0.0, 0.5, 0.75]
     """
     checks.positive_scalar("step_size", step_size)
-    checks.positive("initial", initial)
-    if squash is not None:
-        checks.scalar("squash", squash)
-        checks.obeys("squash", squash, "> 1")
-    checks.scalar("center", center)
-    checks.finite("center", center)
     turns, m = feature_turns(kernel, num_features, steps, options)
     width = m.features.width
-    if np.ndim(initial) and np.shape(initial) != (width,):
-        raise ValueError(
-            f"initial must be a number or a vector [m] with m = {width} features, got shape "
-            f"{list(np.shape(initial))}"
-        )
+    step_sizes.check_curvature(initial, squash, center, width)
     curvature = m.state("curvature", ROLES, "sum of squared features; 1 elsewhere", width=width)
     written = m.state("written", SUPPORTS, "preconditioned features", width=width)
     own = m.state("diagonal", SUPPORTS, "phi . M phi", width=1)
 
     def prepare() -> None:
-        here = m.add(m.features, to=m.scratch("features_here", SUPPORTS, "phi(x)", width=width))
+        here = m.features_here(SUPPORTS)
         sum_squares(m, here, turns.strength, xp.asarray(initial, m.dtype), curvature)
         if squash is None:
             m.divide(here, curvature, to=written)
@@ -103,14 +93,8 @@ def preconditioned_delta_rule(
             m.activate("exp", -factor, here, to=written)
         m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
 
-    def predict() -> tuple[Shown, Read]:
-        return everywhere(m.inner_products_times(turns.ahead, keys=written))
-
-    def include() -> None:
-        m.multiply(m.per_output(own), turns.ahead, to=turns.prediction)
-
     rate = xp.asarray(step_size, m.dtype) * turns.strength
-    return turns.learns(rate, predict, include, prepare=prepare)
+    return turns.learns_along(written, own, rate, prepare=prepare)
 
 
 def sum_squares(m: LinearAttention, phi: Read, strength: Read, initial: Any, to: Read) -> None:

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, losses
 from ..kernels import Kernel
 from ..losses import Loss
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from ..tasks.task import check_axes
 from .fast_weights import error, follow, only_S, outer
-from .prefix import check_prefix, decays, in_units_of_y, tokens_of
+from .prefix import check_prefix, decays, in_units_of_y, learned, tokens_of
 from .results import CausalTrajectory, recurrent
 
 
@@ -66,8 +66,7 @@ def delta_rule(
     """
     checks.positive_scalar("step_size", step_size)
     checks.flag("normalised", normalised)
-    if loss is not None:
-        checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
+    losses.check(loss)
     divisor = NORMALISED if normalised else PLAIN
     given = {"prefix": prefix, "log_gate": log_gate, "strength": strength, "window": window}
     return learn(kernel, task, (step_size, loss, divisor), steps, erase, **given)
@@ -123,10 +122,8 @@ def write(numbers, states, token, e):
 def run(kernel, task, step_size, loss, divisor, steps, prefix, window, log_gate, strength):
     iterates = partial(coefficients, steps, prefix, window)
     given = kernel, divisor, step_size, loss, log_gate, strength
-    if loss is None:
-        return recurrent(task, *in_units_of_y(task, iterates, 1, *given))
-    y = task.y.reshape(task.num_supports, -1)
-    return recurrent(task, *iterates(task.replace(y=y, y_query=None), *given))
+    found = in_units_of_y(task, iterates, 1, *given, scales_with_y=loss is None)
+    return recurrent(task, *found)
 
 
 def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, log_gate, strength):
@@ -142,9 +139,7 @@ def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, 
         return alpha.at[i].set(sizes[i] * (e if loss is None else loss.derivative(e))), None
 
     alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
-    number = jnp.cumsum(tokens.kept[:n])
-    learned = number[None] <= jnp.arange(steps + 1)[:, None]
-    path = jnp.where(learned[:, :, None], alpha[None], 0)
+    path = jnp.where(learned(tokens, steps)[:, :, None], alpha[None], 0)
     weights = earlier if prefix == "exclusive" else faded(tokens, prefix, window, values)
     finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
     lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0

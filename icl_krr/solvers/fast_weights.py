@@ -16,7 +16,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes
-from .prefix import check_prefix, in_units_of_y, num_features, of_tokens, tokens_of
+from .prefix import check_prefix, in_units_of_y, learned, num_features, of_tokens, tokens_of
 from .results import CausalTrajectory, recurrent
 
 
@@ -83,12 +83,7 @@ def follow(
 @partial(jax.jit, static_argnames=("rule", "start", "steps", "prefix", "scales_with_y"))
 def run(task, given, rule, start, steps, prefix, scales_with_y) -> CausalTrajectory:
     iterates = partial(iterate, rule, start, steps, prefix)
-    if scales_with_y:
-        alpha, along = in_units_of_y(task, iterates, 1, *given)
-    else:
-        y = task.y.reshape(task.num_supports, -1)
-        alpha, along = iterates(task.replace(y=y, y_query=None), *given)
-    return recurrent(task, alpha, along)
+    return recurrent(task, *in_units_of_y(task, iterates, 1, *given, scales_with_y=scales_with_y))
 
 
 def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, numbers, own):
@@ -117,8 +112,7 @@ def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, number
         last, (along, alpha) = jax.lax.scan(learn, states, (given, kept[:n]))
         return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
 
-    number = jnp.cumsum(kept[:n])
-    return jax.vmap(until)(number[None] <= jnp.arange(steps + 1)[:, None])
+    return jax.vmap(until)(learned(tokens, steps))
 
 
 def check_width(name: str, values: jax.Array, width: int) -> None:

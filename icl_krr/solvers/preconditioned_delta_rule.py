@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..tasks import Task
 from .fast_weights import error, follow, nothing, outer
@@ -57,17 +56,7 @@ def preconditioned_delta_rule(
     [0.0, 0.5, 0.75]
     """
     checks.positive_scalar("step_size", step_size)
-    checks.positive("initial", initial)
-    if squash is not None:
-        checks.scalar("squash", squash)
-        checks.obeys("squash", squash, "> 1")
-    checks.scalar("center", center)
-    checks.finite("center", center)
-    if np.ndim(initial) and np.shape(initial) != (num_features(kernel, task),):
-        raise ValueError(
-            f"initial must be a number or a vector [m] with m = {num_features(kernel, task)} "
-            f"features, got shape {list(np.shape(initial))}"
-        )
+    step_sizes.check_curvature(initial, squash, center, num_features(kernel, task))
     curvature = 1.0 if strength is None else strength  # also of supports that do not learn yet
     return follow(
         kernel, task, rule, start, (step_size, initial, squash, center), steps=steps,

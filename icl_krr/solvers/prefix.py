@@ -116,12 +116,23 @@ def decays(tokens: Tokens, prefix: str, window: int | None) -> Float[Array, "T n
     return jnp.where(sees, jnp.exp(jnp.where(sees, totals[:, None] - supports[None], 0)), 0)
 
 
-def in_units_of_y(task: Task, run: Callable, degrees: Any, *given: Any) -> Any:
+def learned(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
+    """Which supports each iterate of a rule has learned from: t that are not masked, in order."""
+    number = jnp.cumsum(tokens.kept[: len(tokens.y)])
+    return number[None] <= jnp.arange(steps + 1)[:, None]
+
+
+def in_units_of_y(
+    task: Task, run: Callable, degrees: Any, *given: Any, scales_with_y: bool = True
+) -> Any:
     """The results of a causal solver, `run` of a task with y [n, r] and of other arrays.
 
-    It closes over no traced arrays, and its results have the given degrees in y.
+    It closes over no traced arrays, and its results have the given degrees in y, unless they do
+    not scale with y: then y keeps its unit.
     """
     y = seen(task)[1]
+    if not scales_with_y:
+        return run(task.replace(y=y, y_query=None), *given)
     at = lambda y, task, *given: run(task.replace(y=y), *given)  # noqa: E731
     task = task.replace(y=y, y_query=None)
     return in_units(unit_of(y, axis=0), at, degrees, y, task, *given)

@@ -82,6 +82,11 @@ class LinearAttention(Machine):
         self.emit(Heads(queries, keys, writes, m, gate, window=self.window))
         return product
 
+    def features_here(self, at: tuple[str, ...]) -> Read:
+        """Copy the features to a scratch slot that is zero at tokens of other roles."""
+        here = self.scratch("features_here", at, "phi(x)", self.features.width)
+        return self.add(self.features, to=here)
+
     def over_outputs(self, features: Read) -> Read:
         """Repeat m channels for every output: [m] to [r m]."""
         outputs = self.spec.num_outputs
@@ -91,10 +96,8 @@ class LinearAttention(Machine):
         return product
 
     def kernel_diagonal(self, to: Read) -> None:
-        phi = self.features
-        here = self.scratch("features_here", self.layout[to.slot].at, "phi(x)", phi.width)
-        self.add(phi, to=here)
-        add_product(self, here, phi, 1, to)
+        here = self.features_here(self.layout[to.slot].at)
+        add_product(self, here, self.features, 1, to)
 
     def sum_before(self, value: Read, to: Read) -> None:
         query = self.inside(self.layout[to.slot].at)

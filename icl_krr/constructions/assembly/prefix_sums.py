@@ -55,9 +55,7 @@ class PrefixSums(LinearAttention):
     def start(self) -> None:
         keys = self.keys
         self.compute_features()
-        here = self.scratch("features_here", SUPPORTS, "phi(x)", self.features.width)
-        self.add(self.features, to=here)
-        self.multiply(here, spread(self.strength, keys.width), to=keys)
+        self.multiply(self.features_here(SUPPORTS), spread(self.strength, keys.width), to=keys)
         self.sum_right(keys)
         if self.stores_sums:
             phi, m = self.features, self.features.width

@@ -72,7 +72,6 @@ class Turns:
         prepare: Callable[[], None] = lambda: None,
         refresh: Callable[[], None] = lambda: None,
         loss: Loss | None = None,
-        readouts: Mapping[str, Read] | None = None,
     ) -> Transformer:
         """Return the transformer whose supports learn `rate` times the derivative of the loss.
 
@@ -84,7 +83,6 @@ class Turns:
             prepare: records what runs once, before the first turn.
             refresh: records what the supports whose turn has come compute for those after them.
             loss: loss whose derivative in the error is learned; default None: the error itself.
-            readouts: further reads by name, for `icl_krr.read_outs`; default none.
         """
         m, ahead = self.m, self.ahead
 
@@ -126,10 +124,32 @@ class Turns:
             refresh()
             advance()
 
-        return m.transformer(
-            step, steps=self.steps, readout=self.prediction, prologue=start,
-            readouts=readouts or {},
-        )  # fmt: skip
+        return m.transformer(step, steps=self.steps, readout=self.prediction, prologue=start)
+
+    def learns_along(
+        self,
+        keys: Read,
+        own: Read,
+        rate: Read,
+        prepare: Callable[[], None],
+        refresh: Callable[[], None] = lambda: None,
+    ) -> Transformer:
+        """Return the transformer whose supports write along other keys than their features.
+
+        Args:
+            keys: read of the keys [m] in linear attention.
+            own: read of the inner product of features and keys at a support.
+            rate, prepare, refresh: as in `learns`.
+        """
+        m = self.m
+
+        def predict() -> tuple[Shown, Read]:
+            return everywhere(m.inner_products_times(self.ahead, keys=keys))
+
+        def include() -> None:
+            m.multiply(m.per_output(own), self.ahead, to=self.prediction)
+
+        return self.learns(rate, predict, include, prepare=prepare, refresh=refresh)
 
 
 def everywhere(f: Read) -> tuple[Shown, Read]:
