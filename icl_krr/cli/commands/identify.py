@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -46,6 +46,10 @@ class Identify(IdentifyOptions, Source):
     the same family. A file MODEL.npz holds the answers or the hidden states of a model of any
     library. First, --tasks-of writes to this file the tasks that the model must answer."""
 
+    protocol: Literal["distances", "error-profile"] = "distances"
+    """What is compared. "distances": the predictions of layers and steps, and their derivatives.
+    "error-profile", as in published work: only their errors, the mean over tasks. It names a
+    solver even if the model runs none (claim C48)."""
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it would answer a query after the earlier supports."""
@@ -72,10 +76,12 @@ class Identify(IdentifyOptions, Source):
         if self.tasks_of is not None:
             if not self.is_file:
                 raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
-            unused = [*of_arrays, *of_run, "seeds", "out", "json"]
+            unused = [*of_arrays, *of_run, "seeds", "protocol", "out", "json"]
             refuse_unused(self, unused, "with --tasks-of")
         elif self.is_file:
-            refuse_unused(self, [*of_tasks, *of_run, "seeds"], "for a file")
+            refuse_unused(self, [*of_tasks, *of_run, "seeds", "protocol"], "for a file")
+        if self.protocol == "error-profile":
+            refuse_unused(self, ["positions", "battery"], "with --protocol error-profile")
 
 
 def run(settings: Identify) -> int:
@@ -89,7 +95,56 @@ def run(settings: Identify) -> int:
         return write_tasks(Path(settings.model), settings.tasks_of, **sizes, seed=settings.seed)
     if settings.is_file:
         return identify_file(settings, folder)
+    if settings.protocol == "error-profile":
+        return identify_profile(settings, folder)
     return identify_trained(settings, folder)
+
+
+def identify_profile(settings: Identify, folder: Path) -> int:
+    """Compare the errors of a model, layer by layer, with those of every candidate."""
+    import jax
+
+    from ...experiments.identify import error_profile, profile_tables as tables
+    from ...experiments.shared.runs import load
+    from ...plots import curves_figure, images
+
+    trained = load(settings.model)
+    seeds = range(settings.first_seed, settings.last_seed + 1)
+    configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
+    output.prepare(folder)
+    with output.status() as status, jax.enable_x64(True):
+        every = [
+            error_profile.examine(
+                trained, one, lambda words, seed=one.seed: status.update(f"seed {seed}, {words}")
+            )
+            for one in configs
+        ]
+    first = every[0]
+    known = {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known}
+    record = {"meta": output.surroundings(settings, dtype="float64", **known)}
+    record["seeds"] = [
+        {"seed": seed, "model": tables.record(one.profile)}
+        | ({"untrained": tables.record(one.untrained)} if one.untrained else {})
+        for seed, one in zip(seeds, every, strict=True)
+    ]
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    figure = curves_figure(
+        tables.panels(first, "error"),
+        "mean squared error at the queries",
+        title,
+        log="y",
+        lines=first.known,
+        dots=("model",),
+    )
+    pages = [tables.verdict_table(first), *map(tables.reading_table, first.profile.readings)]
+    files = {
+        "layers.csv": to_csv(tables.layer_rows(first)),
+        "identify.md": "\n".join(map(to_markdown, pages)).encode(),
+        **images("profile", figure),
+    }
+    if write(settings, folder, record, files):
+        output.wide().print(*tables.printed(settings.model, every), sep="\n")
+    return 0
 
 
 def identify_trained(settings: Identify, folder: Path) -> int:

@@ -1,0 +1,261 @@
+"""Name the solver whose errors, step by step, are nearest to those of a model, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...catalogue import name_of, taken
+from ...kernels import Kernel
+from ...probes import fit_probe, has_slot, layerwise
+from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
+from ...tasks import Task, map_tasks
+from ...training import reference
+from ..shared.runs import Run
+from .probe_controls import family_of, in_dtype_of_tasks, tasks_of, untrained
+from .profile_fit import (
+    ALIGNMENTS,
+    MEASURES,
+    NULLS,
+    Targets,
+    Tuned,
+    Tuner,
+    exact_of,
+    logarithms,
+    sizes,
+    squares,
+    squares_of,
+)
+from .settings import IdentifyConfig
+
+CANDIDATES = (
+    "gradient_descent",
+    "richardson",
+    "heavy_ball",
+    "chebyshev",
+    "preconditioned_chebyshev",
+    "conjugate_gradient",
+    "newton_schulz",
+)
+"""The solvers that the protocol compares, each with every kernel that it accepts."""
+
+
+STEPS = 4
+"""Steps of a solver for each layer."""
+
+
+class Rival(NamedTuple):
+    """A solver or a null beside a model, on the tasks to score.
+
+    Attributes:
+        tuned: its parameters and its step at every layer.
+        kernel: name of its kernel.
+        far: root mean square over layers of the difference of the curves, in log10.
+        interval: 95 % bootstrap interval of `far` over tasks.
+        share: part of the resamples in which this solver is the nearest; 0 for a null.
+        as_near: whether it is not farther than the nearest solver beyond chance.
+        curve: its curve at the aligned steps [L].
+    """
+
+    tuned: Tuned
+    kernel: str
+    far: float
+    interval: tuple[float, float]
+    share: float
+    as_near: bool
+    curve: np.ndarray
+
+    @property
+    def name(self) -> str:
+        return self.tuned.name
+
+
+class Reading(NamedTuple):
+    """The candidates of one measure and one alignment, the nearest first."""
+
+    measure: str
+    alignment: str
+    rivals: tuple[Rival, ...]
+
+    @property
+    def nearest(self) -> Rival:
+        """The nearest solver, which the published protocol names."""
+        return next(one for one in self.rivals if one.name not in NULLS)
+
+    @property
+    def as_near(self) -> tuple[str, ...]:
+        """Solvers and nulls that are as near as the nearest solver, beside itself."""
+        return tuple(one.name for one in self.rivals if one.as_near and one is not self.nearest)
+
+    @property
+    def verdict(self) -> str:
+        """The name, how far it is, and what is as near, in a sentence."""
+        best = self.nearest
+        words = f"nearest: {best.name}, {best.far:.2g} in log10"
+        if self.as_near:
+            return f"not distinguishable ({words}; as near: {', '.join(self.as_near)})"
+        return words
+
+
+class Profile(NamedTuple):
+    """What the protocol says of a model: its curves [L + 1] by measure, and all readings."""
+
+    curves: dict[str, np.ndarray]
+    readings: tuple[Reading, ...]
+
+
+class Protocol:
+    """The published protocol on given tasks: tune every candidate to a model, compare, name.
+
+    All models that answer the same tasks share the search of the parameters.
+
+    Args:
+        fitted: tasks on which candidates are tuned.
+        scored: other tasks, on which they are compared.
+        kernels: names of kernels, that of exact regression first. A solver that does not accept it
+            has the nearest of the others.
+        steps: largest number of steps of a solver, >= L.
+        seed: seed of the bootstrap.
+    """
+
+    def __init__(
+        self,
+        fitted: Targets,
+        scored: Targets,
+        kernels: Sequence[str],
+        steps: int,
+        seed: int = 0,
+        candidates: Sequence[str] = CANDIDATES,
+    ):
+        self.fitted, self.scored, self.candidates = fitted, scored, candidates
+        self.tuners = {kernel: Tuner(fitted, kernel, steps) for kernel in kernels}
+        self.weights = resamples(len(scored.truth), RESAMPLES, seed)
+
+    def read(
+        self, fitted: Any, scored: Any, progress: Callable[[str], None] = lambda words: None
+    ) -> Profile:
+        """Compare one model with every candidate, for every measure and alignment.
+
+        Args:
+            fitted: answers of the model after layers 0 to L [b, L + 1, q], on the tasks to tune.
+            scored: the same on the tasks to score.
+            progress: function that is called with the measure and the alignment.
+        """
+        tuning, scoring = squares_in(fitted, self.fitted), squares_in(scored, self.scored)
+        tuning = logarithms(tuning.mean(axis=1), np.asarray(sizes(self.fitted)).mean(axis=1), np)
+        size = np.asarray(sizes(self.scored), float)
+        own, readings = self.resampled(scoring, size)[:, 0], []
+        for how in ALIGNMENTS:
+            for place, measure in enumerate(MEASURES):
+                progress(f"{measure}, {how}")
+                found = []
+                for name in (*self.candidates, *NULLS):
+                    each = [
+                        (kernel, self.tuners[kernel].tune(name, tuning[place, 1:], measure, how))
+                        for kernel in self.kernels_of(name)
+                    ]
+                    if each:
+                        found.append(min(each, key=lambda one: one[1].far))
+                known = self.resampled(scoring[:, :, 1:], size)[place]
+                readings.append(Reading(measure, how, self.compare(found, known, size, place)))
+        return Profile(dict(zip(MEASURES, own, strict=True)), tuple(readings))
+
+    def kernels_of(self, name: str) -> list[str]:
+        first, *others = self.tuners
+        if name in NULLS or first in taken(name):
+            return [first]
+        return [kernel for kernel in others if kernel in taken(name)]
+
+    def compare(
+        self, found: list[tuple[str, Tuned]], known: np.ndarray, size: np.ndarray, place: int
+    ) -> tuple[Rival, ...]:
+        """Candidates on the tasks to score, the nearest first; `known` has the model's curves."""
+        curves, far = [], []
+        for kernel, tuned in found:
+            steps = self.tuners[kernel].steps_of(tuned.name)
+            made = squares_of(tuned.name, kernel, tuned.logs, self.scored, steps)
+            aligned = np.asarray(made, float)[:, :, list(tuned.steps)]
+            each = self.resampled(aligned, size)[place]
+            curves.append(each[0])
+            far.append(np.sqrt(np.mean((each - known) ** 2, axis=-1)))
+        drawn = np.nan_to_num(np.array(far), nan=1e3, posinf=1e3)
+        solver = np.array([tuned.name not in NULLS for _, tuned in found])
+        least = np.argmin(np.where(solver[:, None], drawn[:, 1:], np.inf), axis=0)
+        gaps = paired_differences(drawn[:, :1], drawn[:, None, 1:], solver)
+        rivals = [
+            Rival(
+                tuned,
+                kernel,
+                float(drawn[i, 0]),
+                tuple(np.quantile(drawn[i, 1:], INTERVAL_QUANTILES).tolist()),  # pyright: ignore
+                float(np.mean(least == i)),
+                bool(gaps.low[i, 0] <= 0),
+                curves[i],
+            )
+            for i, (kernel, tuned) in enumerate(found)
+        ]
+        return tuple(sorted(rivals, key=lambda one: one.far))
+
+    def resampled(self, squared: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Curves [2, 1 + resamples, L] from squares [2, b, L] and sizes [2, b]; all tasks first."""
+        weights = np.concatenate([np.ones((1, size.shape[1])), self.weights]) / size.shape[1]
+        return logarithms(weights @ squared, size @ weights.T, np)
+
+
+def squares_in(answers: Any, targets: Targets) -> np.ndarray:
+    """Squares [2, b, L + 1] of the answers of a model [b, L + 1, q]."""
+    return np.asarray(squares(jnp.asarray(answers), targets), float)
+
+
+def targets_of(tasks: Task, kernel: Kernel, ridge: Any) -> Targets:
+    """The targets of tasks with `y_query`; `kernel` and `ridge` are those of exact regression."""
+    plain = tasks.replace(y_query=None)
+    return Targets(plain, tasks.y_query, exact_of(kernel, ridge, plain))
+
+
+class Findings(NamedTuple):
+    """What `examine` found of a trained model, and of an untrained one of the same shape."""
+
+    profile: Profile
+    untrained: Profile | None
+    known: dict[str, float]  # errors of exact regression and of the baselines
+    kernel: Kernel
+    ridge: float
+
+
+def examine(
+    run: Run, config: IdentifyConfig, progress: Callable[[str], None] = lambda words: None
+) -> Findings:
+    """Read a model by a linear probe of every layer, and compare its errors with candidates'.
+
+    Probes, candidates and comparison have tasks of their own; the last quarter of the tasks of the
+    probes chooses their ridge. An untrained model is read in the same way.
+    """
+    family, key = family_of(run, config), jax.random.key(config.seed)
+    probing, scored, fitted = tasks_of(run, config)
+    best = reference(family, jax.random.fold_in(key, 4))
+    kernel, ridge = best.kernel, float(best.ridge)
+    steps = STEPS * run.model.steps if config.steps is None else config.steps
+    both = [targets_of(tasks, kernel, ridge) for tasks in (fitted, scored)]
+    protocol = Protocol(*both, (name_of(kernel), *config.kernels), steps, config.seed)
+
+    def read(model: Any, words: str) -> Profile:
+        probe = None if has_slot(model) else fit_probe(model, probing)
+        answer = jax.jit(partial(map_tasks, partial(layerwise, model, probe=probe)))
+        show = lambda what: progress(f"{words}: {what}")  # noqa: E731
+        return protocol.read(*(answer(one.tasks) for one in both), show)
+
+    model = in_dtype_of_tasks(run.model, fitted)
+    other = untrained(model, fitted, jax.random.fold_in(key, 3))
+    return Findings(
+        read(model, "the model"),
+        None if other is None else read(other, "an untrained model"),
+        best.losses(scored),
+        kernel,
+        ridge,
+    )

@@ -1,0 +1,140 @@
+"""Tables, records and curves of an error profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...files import Lines
+from ...text_tables import Table
+from ..shared.rows import Rows
+from .error_profile import Findings, Profile, Reading
+from .profile_fit import ALIGNMENTS, MEASURES, NULLS
+
+SHOWN = 3
+"""Number of solvers in a panel of the figure."""
+
+
+def reading_table(reading: Reading) -> Lines:
+    """A line for every candidate, the nearest first."""
+    header = ["candidate", "kernel", "distance, log10", "nearest in resamples", "as near"]
+    header += ["step at each layer", "parameters"]
+    lines = []
+    for one in reading.rivals:
+        null, (low, high) = one.name in NULLS, one.interval
+        steps = "its own value" if null else " ".join(map(str, one.tuned.steps))
+        values = ", ".join(f"{name} {value:.2g}" for name, value in one.tuned.values.items())
+        lines.append([
+            one.name,
+            one.kernel,
+            f"{one.far:.2g} ({low:.2g}, {high:.2g})",
+            "null" if null else f"{one.share:.0%}",
+            "yes" if one.as_near else "no",
+            steps,
+            values,
+        ])  # fmt: skip
+    return header, lines
+
+
+def verdict_table(findings: Findings) -> Lines:
+    """A line for every measure and alignment: the verdict, and that on the untrained model."""
+    header, lines = ["measure", "alignment", "verdict", "verdict on an untrained model"], []
+    others = findings.untrained.readings if findings.untrained else [None] * 4
+    for one, other in zip(findings.profile.readings, others, strict=True):
+        lines.append([one.measure, one.alignment, one.verdict, other.verdict if other else "-"])
+    return header, lines
+
+
+def layer_rows(findings: Findings) -> Rows:
+    """A row for every layer: its error and gap, and those of the untrained model."""
+    rows = []
+    for layer in range(len(findings.profile.curves["error"])):
+        row: dict[str, Any] = {"layer": layer}
+        for name in MEASURES:
+            row[name] = float(10 ** findings.profile.curves[name][layer])
+            if findings.untrained:
+                row[f"untrained, {name}"] = float(10 ** findings.untrained.curves[name][layer])
+        rows.append(row)
+    return rows
+
+
+def record(profile: Profile) -> dict[str, Any]:
+    """A profile as a record for JSON."""
+    return {
+        "log10 after layers": {name: curve.tolist() for name, curve in profile.curves.items()},
+        "readings": [
+            {
+                "measure": reading.measure,
+                "alignment": reading.alignment,
+                "nearest": reading.nearest.name,
+                "as near": reading.as_near,
+                "verdict": reading.verdict,
+                "candidates": [
+                    {
+                        "candidate": one.name,
+                        "kernel": one.kernel,
+                        "distance": one.far,
+                        "interval": one.interval,
+                        "nearest in resamples": one.share,
+                        "as near": one.as_near,
+                        "steps": one.tuned.steps,
+                        "values": one.tuned.values,
+                    }
+                    for one in reading.rivals
+                ],
+            }
+            for reading in profile.readings
+        ],
+    }
+
+
+def panels(findings: Findings, measure: str) -> dict[str, dict[str, Any]]:
+    """Curves of the model, its nearest solvers and its nearest null, a panel per alignment."""
+    own, found = findings.profile, {}
+    for reading in own.readings:
+        if reading.measure != measure:
+            continue
+        layers = np.arange(len(own.curves[measure]))
+        curves: dict[str, Any] = {"model": (layers, 10 ** own.curves[measure])}
+        solvers = [one for one in reading.rivals if one.name not in NULLS][:SHOWN]
+        null = next(one for one in reading.rivals if one.name in NULLS)
+        for one in (*solvers, null):
+            curves[one.name] = (layers[1:], 10**one.curve)
+        if findings.untrained:
+            curves["untrained model"] = (layers, 10 ** findings.untrained.curves[measure])
+        found[f"layer ({reading.alignment})"] = curves
+    return found
+
+
+def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
+    """What a person reads of one model: verdicts, the candidates of one reading, and the names."""
+    first = every[0]
+    reading = first.profile.readings[0]
+    names = {f"{one.measure}, {one.alignment}": [] for one in first.profile.readings}
+    for found in every:
+        for one in found.profile.readings:
+            names[f"{one.measure}, {one.alignment}"].append(one.nearest.name)
+    header, lines = reading_table(reading)
+    return [
+        Table(f"{name}: the solver with the nearest errors", *with_groups(verdict_table(first))),
+        Table(
+            f"Candidates: {MEASURES[reading.measure]}, {ALIGNMENTS[reading.alignment]}",
+            header,
+            [lines],
+            tuple(header[-2:]),
+            where="identify.md",
+        ),
+        "distance: root mean square over layers of the difference of both logarithms, with its "
+        "95 % interval over tasks. as near: not farther than the nearest solver beyond chance. "
+        "A null takes no steps: " + "; ".join(f"{k} is {one.words}" for k, one in NULLS.items()),
+        f"nearest solver with each of {len(every)} seeds: "
+        + "; ".join(f"{words}: {', '.join(found)}" for words, found in names.items()),
+        "Errors alone do not show which solver runs (icl-krr verify C48): compare with "
+        f"icl-krr identify {name}.",
+    ]
+
+
+def with_groups(table: Lines) -> tuple[list[str], list[list[list[str]]]]:
+    return table[0], [table[1]]
