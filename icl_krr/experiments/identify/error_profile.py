@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...catalogue import name_of, taken
+from ...catalogue import candidate, name_of, taken
 from ...kernels import Kernel
 from ...probes import fit_probe, has_slot, layerwise
 from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
@@ -45,6 +45,8 @@ CANDIDATES = (
 """The solvers that the protocol compares, each with every kernel that it accepts."""
 
 
+RESOLUTION = 0.001
+"""Differences of distances that do not count, in log10."""
 STEPS = 4
 """Steps of a solver for each layer."""
 
@@ -75,6 +77,11 @@ class Rival(NamedTuple):
         return self.tuned.name
 
 
+def contained(one: Rival) -> tuple[str, ...]:
+    """Solvers that are a special case of a solver; none of a null."""
+    return () if one.name in NULLS else candidate(one.name).contains
+
+
 class Reading(NamedTuple):
     """The candidates of one measure and one alignment, the nearest first."""
 
@@ -84,13 +91,19 @@ class Reading(NamedTuple):
 
     @property
     def nearest(self) -> Rival:
-        """The nearest solver, which the published protocol names."""
-        return next(one for one in self.rivals if one.name not in NULLS)
+        """The solver that the published protocol names: the nearest, or a special case as near."""
+        first, *others = (one for one in self.rivals if one.name not in NULLS)
+        for one in others:
+            if one.name in contained(first) and one.far <= first.far + RESOLUTION:
+                return one
+        return first
 
     @property
     def as_near(self) -> tuple[str, ...]:
-        """Solvers and nulls that are as near as the nearest solver, beside itself."""
-        return tuple(one.name for one in self.rivals if one.as_near and one is not self.nearest)
+        """Solvers and nulls that are as near, but for more general forms of the nearest solver."""
+        best = self.nearest
+        rest = [one for one in self.rivals if one.as_near and best.name not in contained(one)]
+        return tuple(one.name for one in rest if one is not best)
 
     @property
     def verdict(self) -> str:
@@ -194,7 +207,7 @@ class Protocol:
                 float(drawn[i, 0]),
                 tuple(np.quantile(drawn[i, 1:], INTERVAL_QUANTILES).tolist()),  # pyright: ignore
                 float(np.mean(least == i)),
-                bool(gaps.low[i, 0] <= 0),
+                bool(gaps.low[i, 0] <= RESOLUTION),
                 curves[i],
             )
             for i, (kernel, tuned) in enumerate(found)
