@@ -1,0 +1,235 @@
+"""The tables of `benchmarks.trained`, from its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import Any
+
+from icl_krr.experiments.identify.error_profile import CANDIDATES
+from icl_krr.experiments.identify.profile_fit import NULLS
+from icl_krr.experiments.solverbench.score import Share
+from icl_krr.files import to_markdown
+from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
+
+Row = dict[str, Any]
+NAMED = (IDENTIFIED, NEAR, TIED)
+HOWS = [("error", "1:1"), ("gap", "1:1"), ("error", "monotone"), ("gap", "monotone")]
+RUNS_OF_PACKAGE, SUBJECTS, DECODERS = "reference runs", "subjects", "GPT-2-style decoders"
+NAMES_OF_GROUPS = (DECODERS, SUBJECTS, RUNS_OF_PACKAGE)
+ABOUT = f"""\
+`python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
+{", ".join(CANDIDATES)}; kernel, ridge and step size of each are fitted anew for every reading.
+
+- profile: the nearest solver by its errors, layer by layer (`icl-krr identify --protocol
+  error-profile`), for two measures and two alignments. A linear probe reads each layer.
+- probe: the nearest solver by predictions and hat matrices of these probes (`identify`).
+- state, innovation: the nearest solver whose steps, or changes of steps, linear maps decode from
+  the stream (`identify_streams`); a distance of 1 says nothing, 0.01 is close.
+- use: the verdict of `identify_streams` with all its controls and, if a solver is left, the test
+  whether the model's answer follows its decoded steps.
+- filter: ridge and kernel width of the exact regression whose hat matrix is nearest to that of the
+  model's own prediction, over those of the tasks, and its distance.
+- Controls: nulls that run no solver, and a model of the same shape with random weights.
+"""
+
+
+def group_of(name: str) -> str:
+    if name.startswith("p") and "-depth" in name:
+        return DECODERS
+    return SUBJECTS if name.rsplit("-", 1)[-1].isdigit() else RUNS_OF_PACKAGE
+
+
+def profile(row: Row, how: tuple[str, str], of: str = "model") -> Row:
+    every = row[of]["profile"]["readings"]
+    return next(one for one in every if (one["measure"], one["alignment"]) == how)
+
+
+def far(said: Row, name: str) -> float:
+    return next(one["distance"] for one in said["candidates"] if one["candidate"] == name)
+
+
+def least_null(said: Row) -> float:
+    return min(one["distance"] for one in said["candidates"] if one["candidate"] in NULLS)
+
+
+def nearest(found: Row, *spaces: str) -> tuple[str, float]:
+    """The candidate with the least distance in these spaces, and the mean of its distances."""
+    size = lambda one: sum(one[space]["mean"] for space in spaces) / len(spaces)  # noqa: E731
+    best = min(found["candidates"], key=size)
+    return best["candidate"], size(best)
+
+
+READINGS: dict[str, Callable[[Row], str]] = {
+    **{
+        f"profile: {measure}, {how}": lambda row, key=(measure, how): profile(row, key)["nearest"]
+        for measure, how in HOWS
+    },
+    "probe": lambda row: nearest(row["probe"], "prediction", "hat")[0],
+    "state": lambda row: nearest(row["streams"], "state")[0],
+    "innovation": lambda row: nearest(row["streams"], "innovation")[0],
+}
+"""The nearest solver by each reading, whatever its distance."""
+
+
+def grouped(rows: dict[str, Row]) -> dict[str, dict[str, Row]]:
+    found = {
+        group: {name: row for name, row in rows.items() if group_of(name) == group}
+        for group in NAMES_OF_GROUPS
+    }
+    return {group: own for group, own in found.items() if own}
+
+
+def share(found: Iterable[bool]) -> str:
+    values = list(found)
+    return str(Share.of(sum(values), len(values)))
+
+
+def counts(rows: Iterable[Row], of: Callable[[Row], str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in Counter(map(of, rows)).most_common())
+
+
+def names_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
+    """The nearest solver by each reading: number of models, by group."""
+    header = ["reading", *(f"{group} ({len(own)})" for group, own in grouped(rows).items())]
+    lines = [
+        [name, *(counts(own.values(), of) for own in grouped(rows).values())]
+        for name, of in READINGS.items()
+    ]
+    return header, lines
+
+
+def agreement_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
+    """What can be said of the models of each group, with counts."""
+    profiles = [name for name in READINGS if name.startswith("profile")]
+    first = HOWS[0]
+    statements: dict[str, Callable[[Row], bool]] = {
+        "all four profiles have the same nearest solver": lambda row: (
+            len({READINGS[name](row) for name in profiles}) == 1
+        ),
+        "all seven readings have the same nearest solver": lambda row: (
+            len({of(row) for of in READINGS.values()}) == 1
+        ),
+        "error, 1:1: the nearest is richardson (preconditioned)": lambda row: (
+            profile(row, first)["nearest"] == "richardson"
+        ),
+        "error, 1:1: the nearest is richardson or preconditioned_chebyshev": lambda row: (
+            profile(row, first)["nearest"] in ("richardson", "preconditioned_chebyshev")
+        ),
+        "error, 1:1: richardson is the nearest or as near": lambda row: (
+            "richardson" in (profile(row, first)["nearest"], *profile(row, first)["as near"])
+        ),
+        "error, 1:1: one solver for certain, no other and no null as near": lambda row: (
+            not profile(row, first)["as near"]
+        ),
+        "error, 1:1: a null, which runs no solver, is as near": lambda row: bool(
+            {*profile(row, first)["as near"]} & {*NULLS}
+        ),
+        "error, 1:1: a null is nearer than every solver": lambda row: (
+            least_null(profile(row, first))
+            < far(profile(row, first), profile(row, first)["nearest"])
+        ),
+        "the untrained model has the same nearest solver (error, 1:1)": lambda row: (
+            profile(row, first)["nearest"] == profile(row, first, "untrained")["nearest"]
+        ),
+        "probe: a solver is close (0.1 in predictions and hat matrices)": lambda row: (
+            row["probe"]["status"] in NAMED
+        ),
+        "streams: a solver is named or close": lambda row: row["streams"]["status"] in NAMED,
+    }
+    header = ["statement", *(f"{group} ({len(own)})" for group, own in grouped(rows).items())]
+    lines = [
+        [words, *(share(map(true, own.values())) for own in grouped(rows).values())]
+        for words, true in statements.items()
+    ]
+    return header, lines
+
+
+def distances_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
+    """Median distance of the nearest solver, of the nearest null, and of untrained models."""
+    header = ["reading", *(f"{group} ({len(own)})" for group, own in grouped(rows).items())]
+
+    def middle(own: dict[str, Row], of: Callable[[Row], float]) -> str:
+        return f"{median(map(of, own.values())):.2g}"
+
+    lines = []
+    for how in HOWS:
+        cells = []
+        for own in grouped(rows).values():
+            solver = middle(own, lambda r, k=how: far(profile(r, k), profile(r, k)["nearest"]))
+            null = middle(own, lambda r, k=how: least_null(profile(r, k)))
+            other = middle(
+                own,
+                lambda r, k=how: far(
+                    profile(r, k, "untrained"), profile(r, k, "untrained")["nearest"]
+                ),
+            )
+            cells.append(f"{solver}; null {null}; untrained {other}")
+        lines.append([f"profile: {how[0]}, {how[1]} (log10)", *cells])
+    for words, part, space in (
+        ("probe: predictions", "probe", "prediction"),
+        ("probe: hat matrices", "probe", "hat"),
+        ("state", "streams", "state"),
+        ("innovation", "streams", "innovation"),
+    ):
+        cells = []
+        for own in grouped(rows).values():
+            solver = middle(own, lambda r, p=part, s=space: nearest(r[p], s)[1])
+            control = middle(
+                own,
+                lambda r, p=part, s=space: min(
+                    one[s] for one in r[p]["controls"].values() if s in one
+                ),
+            )
+            cells.append(f"{solver}; nearest control {control}")
+        lines.append([words, *cells])
+    cells = []
+    for own in grouped(rows).values():
+        trained = middle(own, lambda r: r["model"]["filters"][-1]["distance"])
+        other = middle(own, lambda r: r["untrained"]["filters"][-1]["distance"])
+        cells.append(f"{trained}; untrained {other}")
+    lines.append(["filter: exact regression, last layer", *cells])
+    return header, lines
+
+
+def models_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
+    """Every model: its error, the nearest solver by each reading, and the verdicts."""
+    header = ["model", "error / exact", "profile: error, 1:1", "as near", "error, monotone"]
+    header += ["probe", "state", "innovation", "streams, with use", "filter: distance"]
+    lines = []
+    for name, row in rows.items():
+        said, last = profile(row, HOWS[0]), row["model"]["filters"][-1]
+        others = profile(row, HOWS[2])
+        pairs = [(row["probe"], ("prediction", "hat"))]
+        pairs += [(row["streams"], (space,)) for space in ("state", "innovation")]
+        near = [nearest(found, *spaces) for found, spaces in pairs]
+        verdict = row["streams"]["status"]
+        if verdict in NAMED:
+            verdict += f": {', '.join(row['streams']['remain'])}"
+        error = 10 ** row["model"]["profile"]["log10 after layers"]["error"][-1]
+        lines.append([
+            name,
+            f"{error / row['errors']['exact']:.3g}",
+            f"{said['nearest']}, {far(said, said['nearest']):.2g}",
+            ", ".join(said["as near"]) or "-",
+            f"{others['nearest']}, {far(others, others['nearest']):.2g}",
+            *(f"{who}, {size:.2g}" for who, size in near),
+            verdict,
+            f"{last['distance']:.2g}",
+        ])  # fmt: skip
+    return header, lines
+
+
+def markdown(rows: dict[str, Row]) -> str:
+    tables = {
+        "The nearest solver by each reading, whatever its distance (number of models)": names_table,
+        "Statements, and of how many models they are true (Wilson's 95 % interval)": (
+            agreement_table
+        ),
+        "Median distances: the nearest solver; its control": distances_table,
+        "Models, one by one": models_table,
+    }
+    parts = [ABOUT, f"{len(rows)} models.\n"]
+    parts += [f"{title}:\n\n{to_markdown(make(rows))}\n" for title, make in tables.items()]
+    return "\n".join(parts)
