@@ -62,7 +62,7 @@ DEPTHS, SEEDS = (4, 8, 12), (0, 1, 2, 3, 4)
 
 
 def cells() -> list[Cell]:
-    """The models that are trained, the most important first: all depths, then one axis at a time."""
+    """The models that are trained: first all depths, then one axis at a time, then more seeds."""
     base = Cell()
     axes = [base._replace(num_features=p, lengthscale=LENGTHS[p]) for p in (1, 5)]
     axes += [base._replace(num_supports=32), base._replace(lengthscale=0.4)]
@@ -217,9 +217,9 @@ causal softmax attention with 4 heads, x and y interleaved) on Gaussian-process 
 uniform in (-1, 1), Gaussian kernel, noise variance 0.05. Targets are the outputs at every support
 and at the query; no exact prediction is ever shown. AdamW, batches of {BATCH} tasks, learning rate
 {RATE:g} with warm-up and cosine decay in every round. Rounds have {FIRST}, {FIRST}, {2 * FIRST}, ...
-updates. "No longer falls": the last round, which doubled the updates, lowered the excess error over
-exact regression by less than a tenth. Errors are at one query after all n supports, on {VALIDATION}
-tasks that no round has seen.
+updates. "No longer falls": the last round, which doubled the updates, lowered the excess error
+over exact regression by less than a tenth. Errors are at one query after all n supports, on
+{VALIDATION} tasks that no round has seen.
 """
 
 

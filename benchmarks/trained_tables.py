@@ -50,6 +50,10 @@ def far(said: Row, name: str) -> float:
     return next(one["distance"] for one in said["candidates"] if one["candidate"] == name)
 
 
+def nearest_far(said: Row) -> float:
+    return far(said, said["nearest"])
+
+
 def least_null(said: Row) -> float:
     return min(one["distance"] for one in said["candidates"] if one["candidate"] in NULLS)
 
