@@ -216,8 +216,8 @@ ABOUT = f"""\
 causal softmax attention with 4 heads, x and y interleaved) on Gaussian-process regression: inputs
 uniform in (-1, 1), Gaussian kernel, noise variance 0.05. Targets are the outputs at every support
 and at the query; no exact prediction is ever shown. AdamW, batches of {BATCH} tasks, learning rate
-{RATE:g} with warm-up and cosine decay in every round. Rounds have {FIRST}, {FIRST}, {2 * FIRST}, ...
-updates. "No longer falls": the last round, which doubled the updates, lowered the excess error
+{RATE:g} with warm-up and cosine decay in every round. Rounds have {FIRST}, {FIRST}, {2 * FIRST},
+... updates. "No longer falls": the last round, which doubled the updates, lowered the excess error
 over exact regression by less than a tenth. Errors are at one query after all n supports, on
 {VALIDATION} tasks that no round has seen.
 """

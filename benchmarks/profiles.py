@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.profiles_tables import FACTOR, OWN, PROBE, confusion_figure, markdown
-from benchmarks.records import RESULTS, kept, meta, options, save
+from benchmarks.records import draw, kept, meta, options, save
 from benchmarks.streams import forget_programs, subject_of
 from benchmarks.streams_cases import FIRST, LEVELS, Case, others, setting_of, solvers
 from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER, randoms, strangers
@@ -32,8 +32,6 @@ from icl_krr.experiments.identify.profile_tables import record
 from icl_krr.experiments.solverbench.known import KERNELS, exact
 from icl_krr.experiments.solverbench.open_set import functions_of
 from icl_krr.experiments.solverbench.settings import LINEAR, QUICK, BenchConfig, Setting
-from icl_krr.files import replace
-from icl_krr.plots.style import png
 from icl_krr.probes import fit_probe, layerwise
 from icl_krr.probes.naming.answers import halves_of
 from icl_krr.tasks import Task, map_tasks
@@ -169,7 +167,7 @@ def main() -> None:
         return
     facts = {"seeds": [0, 1, 2], "dtype": "float64", "config": dataclasses.asdict(config)}
     save("error-profiles", {"meta": meta("profiles", **facts), "rows": rows}, text)
-    replace(RESULTS.parent / "figures" / "error-profiles.png", png(confusion_figure(rows)))
+    draw("error-profiles", confusion_figure(rows))
 
 
 if __name__ == "__main__":

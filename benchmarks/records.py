@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from matplotlib.figure import Figure
 
 from icl_krr.cli.output import to_json
 from icl_krr.files import replace
+from icl_krr.plots.style import images
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -64,6 +66,12 @@ def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / f"{name}.json", record)
     replace(folder / f"{name}.md", text.encode())
+
+
+def draw(name: str, figure: Figure) -> None:
+    """Write the figure of a benchmark as PNG and SVG."""
+    for file, content in images(name, figure).items():
+        replace(RESULTS.parent / "figures" / file, content)
 
 
 def kept(path: Path, make: Callable[[], Any]) -> Any:

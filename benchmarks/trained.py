@@ -2,10 +2,10 @@
 
 Each model is read by its error profile, by predictions and hat matrices of linear probes, by states
 and innovations of its stream, by their use, and by the spectral filter of its predictions. Beside
-each reading stands its control. The models are the reference runs of the package, and the runs in
-the folders `--models`, such as those of `python -m benchmarks.subjects` and of `python -m
-benchmarks.decoders`. It takes about 2 CPU minutes for each model. Rows are kept in `--folder`, so the same command continues
-after an interruption. `--quick` is a smoke test; it writes no results.
+each reading stands its control. The models are the runs in the folders `--models`, those of
+`python -m benchmarks.decoders` and of `python -m benchmarks.subjects`. It takes 1 to 3 CPU minutes
+for each model. Rows are kept in `--folder`, so the same command continues after an interruption.
+`--quick` is a smoke test; it writes no results.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.records import RESULTS as RESULTS, kept, meta, options, save
+from benchmarks.records import draw, kept, meta, options, save
 from benchmarks.streams import forget_programs
-from benchmarks.trained_tables import markdown
+from benchmarks.trained_tables import IN_STREAMS, distances_figure, markdown
 from icl_krr.catalogue import name_of
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, targets_of
 from icl_krr.experiments.identify.probe_controls import (
@@ -33,7 +33,7 @@ from icl_krr.experiments.identify.probe_controls import (
 )
 from icl_krr.experiments.identify.profile_tables import record
 from icl_krr.experiments.identify.settings import IdentifyConfig
-from icl_krr.experiments.shared.recipe import RUNS, WEIGHTS
+from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.experiments.shared.runs import Run, load
 from icl_krr.probes import (
     Identification,
@@ -51,9 +51,6 @@ from icl_krr.transformer import Transformer
 SIZES: dict[str, Any] = {"tasks": 16, "probe_tasks": 256, "num_queries": 4, "seed": 0}
 STEPS = 2
 """Steps of a solver for each layer."""
-IN_STREAMS = ("gradient_descent", "richardson", "preconditioned_chebyshev", "conjugate_gradient")
-"""Solvers whose steps are decoded from the streams: Heavy ball's and Chebyshev's differ from those
-of gradient descent by a factor after the first step, and take several times as long to fit."""
 FEW = 12
 """Tasks that fit what is decoded from the streams, and as many that score it."""
 QUICK: dict[str, Any] = {"tasks": 4, "probe_tasks": 16, "num_queries": 2, "seed": 0}
@@ -140,10 +137,10 @@ def read(
     return found
 
 
-def runs_with_weights() -> list[Path]:
-    """The reference runs that learned regression and have weights."""
-    found = (path.parent for path in sorted(RUNS.glob("*/recipe.json")))
-    return [path for path in found if (path / WEIGHTS[0]).exists() and load(path).model.steps > 1]
+def models_in(tops: list[Path]) -> list[Path]:
+    """The runs in folders, those with the first training seed first."""
+    found = [path.parent for top in tops for path in top.glob("*/model.msgpack")]
+    return sorted(found, key=lambda path: (path.name[-1], tops.index(path.parent), path.name))
 
 
 def main() -> None:
@@ -154,9 +151,7 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="read only part I of N, as I/N")
     asked = parser.parse_args()
     part, parts = map(int, asked.part.split("/"))
-    every = [*runs_with_weights()]
-    every += [path.parent for top in asked.models for path in sorted(top.glob("*/model.msgpack"))]
-    sizes, names = SIZES, CANDIDATES
+    every, sizes, names = models_in(asked.models), SIZES, CANDIDATES
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [RUNS / "gp-decoder-2d"]
     rows = {}
@@ -176,6 +171,7 @@ def main() -> None:
         return
     facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
     save("trained", {"meta": meta("trained", **facts), "models": rows}, text)
+    draw("trained", distances_figure(rows))
 
 
 if __name__ == "__main__":

@@ -7,20 +7,27 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from icl_krr.experiments.identify.error_profile import CANDIDATES
 from icl_krr.experiments.identify.profile_fit import NULLS
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.files import to_markdown
+from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
 
 Row = dict[str, Any]
 NAMED = (IDENTIFIED, NEAR, TIED)
+IN_STREAMS = ("gradient_descent", "richardson", "preconditioned_chebyshev", "conjugate_gradient")
+"""Solvers whose steps are decoded from the streams. Heavy ball's and Chebyshev's differ from those
+of gradient descent by a factor after the first step, and take several times as long to fit."""
 HOWS = [("error", "1:1"), ("gap", "1:1"), ("error", "monotone"), ("gap", "monotone")]
-RUNS_OF_PACKAGE, SUBJECTS, DECODERS = "reference runs", "subjects", "GPT-2-style decoders"
-NAMES_OF_GROUPS = (DECODERS, SUBJECTS, RUNS_OF_PACKAGE)
+SUBJECTS, DECODERS = "subjects", "GPT-2-style decoders"
+NAMES_OF_GROUPS = (DECODERS, SUBJECTS)
 ABOUT = f"""\
 `python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
-{", ".join(CANDIDATES)}; kernel, ridge and step size of each are fitted anew for every reading.
+{", ".join(CANDIDATES)} (of the streams: {", ".join(IN_STREAMS)}). Kernel width, ridge and step size
+of each are fitted anew for every reading.
 
 - profile: the nearest solver by its errors, layer by layer (`icl-krr identify --protocol
   error-profile`), for two measures and two alignments. A linear probe reads each layer.
@@ -36,9 +43,7 @@ ABOUT = f"""\
 
 
 def group_of(name: str) -> str:
-    if name.startswith("p") and "-depth" in name:
-        return DECODERS
-    return SUBJECTS if name.rsplit("-", 1)[-1].isdigit() else RUNS_OF_PACKAGE
+    return DECODERS if "-depth" in name else SUBJECTS
 
 
 def profile(row: Row, how: tuple[str, str], of: str = "model") -> Row:
@@ -223,6 +228,41 @@ def models_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
             f"{last['distance']:.2g}",
         ])  # fmt: skip
     return header, lines
+
+
+def distances_figure(rows: dict[str, Row]) -> Figure:
+    """Every model: the distance of its nearest solver, and that of the nearest control."""
+    figure = Figure(figsize=(12, 4.4), layout="constrained")
+    axes = figure.subplots(1, 3)
+
+    def controls(row: Row, part: str, space: str) -> float:
+        return min(one[space] for one in row[part]["controls"].values() if space in one)
+
+    panels: dict[str, Callable[[Row], tuple[float, float]]] = {
+        "error profile, 1:1 (log10)": lambda row: (
+            nearest_far(profile(row, HOWS[0])),
+            least_null(profile(row, HOWS[0])),
+        ),
+        "hat matrices of a linear probe": lambda row: (
+            nearest(row["probe"], "hat")[1],
+            controls(row, "probe", "hat"),
+        ),
+        "states decoded from the stream": lambda row: (
+            nearest(row["streams"], "state")[1],
+            controls(row, "streams", "state"),
+        ),
+    }
+    for axis, (title, of) in zip(axes, panels.items(), strict=True):
+        for (group, own), color in zip(grouped(rows).items(), COLORS, strict=False):
+            x, y = zip(*map(of, own.values()), strict=True)
+            axis.plot(x, y, "o", color=color, markersize=4, alpha=0.8, label=group)
+        axis.axline((1, 1), slope=1, color="black", linewidth=0.8, label="equal")
+        axis.set(xscale="log", yscale="log", xlabel="distance of the nearest solver")
+        axis.set_title(title, fontsize=10)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("distance of the nearest control")
+    legend(figure, *axes)
+    return figure
 
 
 def markdown(rows: dict[str, Row]) -> str:
