@@ -27,7 +27,7 @@ from benchmarks.streams import forget_programs, subject_of
 from benchmarks.streams_cases import FIRST, LEVELS, Case, others, setting_of, solvers
 from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER, randoms, strangers
 from icl_krr.catalogue import candidates
-from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, targets_of
+from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_tables import record
 from icl_krr.experiments.solverbench.known import KERNELS, exact
 from icl_krr.experiments.solverbench.open_set import functions_of
@@ -65,7 +65,8 @@ def protocol_of(family: str, kernel: str, config: BenchConfig) -> Protocol:
     made = one.kernel(kernel)
     both = [targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
     kernels = dict.fromkeys((kernel, *KERNELS[family]))
-    return Protocol(*both, tuple(kernels), 2 * config.steps, config.seed)
+    known = known_of(made, one.ridge(made))
+    return Protocol(*both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
 def readers(case: Case, one: Setting) -> dict[str, Callable[[Task], jax.Array]]:

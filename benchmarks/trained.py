@@ -24,7 +24,7 @@ from benchmarks.records import draw, kept, meta, options, save
 from benchmarks.streams import forget_programs
 from benchmarks.trained_tables import IN_STREAMS, distances_figure, markdown
 from icl_krr.catalogue import name_of
-from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, targets_of
+from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
 from icl_krr.experiments.identify.probe_controls import (
     family_of,
     in_dtype_of_tasks,
@@ -112,7 +112,8 @@ def read(
     name = name_of(best.kernel)
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
     both = [targets_of(tasks, best.kernel, float(best.ridge)) for tasks in (fitted, scored)]
-    protocol = Protocol(*both, kernels, steps, config.seed, names)
+    known = known_of(best.kernel, float(best.ridge))
+    protocol = Protocol(*both, kernels, steps, known, config.seed, names)
     model = in_dtype_of_tasks(run.model, fitted)
     other = untrained(model, fitted, jax.random.fold_in(key, 3))
     found: Row = {"errors": best.losses(scored), "depth": run.model.steps}

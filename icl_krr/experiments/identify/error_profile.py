@@ -133,6 +133,7 @@ class Protocol:
         kernels: names of kernels, that of exact regression first. A solver that does not accept it
             has the nearest of the others.
         steps: largest number of steps of a solver, >= L.
+        known: bandwidth and ridge of exact regression, by name; the search starts there, too.
         seed: seed of the bootstrap.
     """
 
@@ -142,11 +143,12 @@ class Protocol:
         scored: Targets,
         kernels: Sequence[str],
         steps: int,
+        known: dict[str, float],
         seed: int = 0,
         candidates: Sequence[str] = CANDIDATES,
     ):
         self.fitted, self.scored, self.candidates = fitted, scored, candidates
-        self.tuners = {kernel: Tuner(fitted, kernel, steps) for kernel in kernels}
+        self.tuners = {name: Tuner(fitted, name, steps, known) for name in kernels}
         self.weights = resamples(len(scored.truth), RESAMPLES, seed)
 
     def read(
@@ -157,26 +159,41 @@ class Protocol:
         Args:
             fitted: answers of the model after layers 0 to L [b, L + 1, q], on the tasks to tune.
             scored: the same on the tasks to score.
-            progress: function that is called with the measure and the alignment.
+            progress: function that is called with the name of each candidate.
         """
         tuning, scoring = squares_in(fitted, self.fitted), squares_in(scored, self.scored)
         tuning = logarithms(tuning.mean(axis=1), np.asarray(sizes(self.fitted)).mean(axis=1), np)
         size = np.asarray(sizes(self.scored), float)
-        own, readings = self.resampled(scoring, size)[:, 0], []
-        for how in ALIGNMENTS:
-            for place, measure in enumerate(MEASURES):
-                progress(f"{measure}, {how}")
-                found = []
-                for name in (*self.candidates, *NULLS):
-                    each = [
-                        (kernel, self.tuners[kernel].tune(name, tuning[place, 1:], measure, how))
-                        for kernel in self.kernels_of(name)
-                    ]
-                    if each:
-                        found.append(min(each, key=lambda one: one[1].far))
-                known = self.resampled(scoring[:, :, 1:], size)[place]
-                readings.append(Reading(measure, how, self.compare(found, known, size, place)))
-        return Profile(dict(zip(MEASURES, own, strict=True)), tuple(readings))
+        own, found = self.resampled(scoring, size)[:, 0], {}
+        for name in (*self.candidates, *NULLS):
+            progress(name)
+            tuned = [self.tune(kernel, name, tuning[:, 1:]) for kernel in self.kernels_of(name)]
+            for key in tuned[0] if tuned else ():
+                best = min((each[key] for each in tuned), key=lambda one: one[1].far)
+                found.setdefault(key, []).append(best)
+        known = self.resampled(scoring[:, :, 1:], size)
+        readings = tuple(
+            Reading(measure, how, self.compare(found[measure, how], known[place], size, place))
+            for how in ALIGNMENTS
+            for place, measure in enumerate(MEASURES)
+        )
+        return Profile(dict(zip(MEASURES, own, strict=True)), readings)
+
+    def tune(
+        self, kernel: str, name: str, own: np.ndarray
+    ) -> dict[tuple[str, str], tuple[str, Tuned]]:
+        """A candidate tuned for every measure and alignment, also from where others ended."""
+        found: dict[tuple[str, str], tuple[str, Tuned]] = {}
+        keys = [(measure, how) for how in ALIGNMENTS for measure in MEASURES]
+        logs = lambda: [tuned.logs for _, tuned in found.values()]  # noqa: E731
+        for measure, how in keys:
+            given = (own[[*MEASURES].index(measure)], measure, how)
+            found[measure, how] = kernel, self.tuners[kernel].tune(name, *given, logs())
+        for measure, how in keys:
+            given = (own[[*MEASURES].index(measure)], measure, how)
+            tuned = found[measure, how][1]
+            found[measure, how] = kernel, self.tuners[kernel].again(tuned, *given, logs())
+        return found
 
     def kernels_of(self, name: str) -> list[str]:
         first, *others = self.tuners
@@ -231,6 +248,12 @@ def targets_of(tasks: Task, kernel: Kernel, ridge: Any) -> Targets:
     return Targets(plain, tasks.y_query, exact_of(kernel, ridge, plain))
 
 
+def known_of(kernel: Kernel, ridge: float) -> dict[str, float]:
+    """The bandwidth and the ridge of exact regression, by name."""
+    name = kernel.bandwidth
+    return {"ridge": ridge} | ({} if name is None else {name: float(getattr(kernel, name))})
+
+
 class Findings(NamedTuple):
     """What `examine` found of a trained model, and of an untrained one of the same shape."""
 
@@ -255,7 +278,8 @@ def examine(
     kernel, ridge = best.kernel, float(best.ridge)
     steps = STEPS * run.model.steps if config.steps is None else config.steps
     both = [targets_of(tasks, kernel, ridge) for tasks in (fitted, scored)]
-    protocol = Protocol(*both, (name_of(kernel), *config.kernels), steps, config.seed)
+    kernels = (name_of(kernel), *config.kernels)
+    protocol = Protocol(*both, kernels, steps, known_of(kernel, ridge), config.seed)
 
     def read(model: Any, words: str) -> Profile:
         probe = None if has_slot(model) else fit_probe(model, probing)

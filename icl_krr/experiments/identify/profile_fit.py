@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,8 +30,11 @@ MEASURES = {
 ALIGNMENTS = {"1:1": "layer l is compared with step l", "monotone": "later layers, no earlier step"}
 FLOOR = 1e-4
 """Smallest `gap`, and smallest error over the error of predicting 0; smaller ones count as this."""
-POINTS, STARTS, ROUNDS = 256, 3, 3
-"""Points of the search, points that are refined, and alignments of each refinement."""
+POINTS, STARTS, ROUNDS = 768, 5, 3
+"""Points of each search, points of each that are refined, and alignments of each refinement."""
+APART, DONE = 0.06, 1e-4
+"""Least distance of two points that are refined, in the unit cube: the curves have many minima. A
+fit with a distance below `DONE` is not improved."""
 VALUES = 192
 """Number of values that a layer of a null may have."""
 
@@ -139,14 +142,19 @@ def curves_of(name, kernel, logs, targets, steps):
 
 
 @partial(jax.jit, static_argnames=("name", "kernel", "steps"))
-def search(name, kernel, points, targets, steps):
-    """Log parameters at s points of the unit cube, and their curves [s, 2, T + 1]."""
+def search(name, kernel, points, known, targets, steps):
+    """Log parameters at s points of the unit cube, and their curves [s, 2, T + 1].
 
-    def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
+    Log parameters that are not NaN in `known` [s, k] are taken from there.
+    """
+
+    def at(part: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        point, known = part
         logs = absolute(row_of(name), kernel, point, targets.tasks)
+        logs = jnp.where(jnp.isnan(known), logs, known)
         return logs, curves_of(name, kernel, logs, targets, steps)
 
-    return jax.lax.map(at, points)
+    return jax.lax.map(at, (points, known))
 
 
 @partial(jax.jit, static_argnames=("name", "kernel", "steps"))
@@ -180,39 +188,95 @@ class Tuned(NamedTuple):
 
 
 class Tuner:
-    """Tunes candidates on one batch of tasks; their search is the same for all models."""
+    """Tunes candidates on one batch of tasks; their search is the same for all models.
 
-    def __init__(self, targets: Targets, kernel: str, steps: int):
-        self.targets, self.kernel, self.steps = targets, kernel, steps
-        self.searched: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    Half of the points that are tried have the bandwidth and the ridge of exact regression, `known`.
+    """
+
+    def __init__(self, targets: Targets, kernel: str, steps: int, known: dict[str, float]):
+        self.targets, self.kernel, self.steps, self.known = targets, kernel, steps, known
+        self.searched: dict[str, tuple[np.ndarray, ...]] = {}
 
     def steps_of(self, name: str) -> int:
         return VALUES if name in NULLS else self.steps
 
-    def points(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def count(self, name: str) -> int:
+        """Points of each half; a null's values are many, and its curves have few minima."""
+        return POINTS // 8 if name in NULLS else POINTS
+
+    def points(self, name: str) -> tuple[np.ndarray, ...]:
+        """Points of the unit cube, their log parameters, and their curves."""
         if name not in self.searched:
-            count = len(parameters(row_of(name), self.kernel))
-            cube = qmc.Halton(count, scramble=False).random(POINTS)
-            found = search(name, self.kernel, cube, self.targets, self.steps_of(name))
-            self.searched[name] = tuple(np.asarray(part, float) for part in found)  # pyright: ignore
+            names = [*parameters(row_of(name), self.kernel)]
+            half = self.count(name)
+            cube = qmc.Halton(len(names), scramble=False).random(half)
+            fixed = np.log([self.known.get(one, np.nan) for one in names])
+            points, known = np.tile(cube, (2, 1)), np.full((2 * half, len(names)), np.nan)
+            known[half:] = fixed
+            points[half:, np.isfinite(fixed)] = 2.0  # far from all others
+            steps = self.steps_of(name)
+            found = search(name, self.kernel, np.tile(cube, (2, 1)), known, self.targets, steps)
+            self.searched[name] = points, *(np.asarray(part, float) for part in found)
         return self.searched[name]
 
-    def tune(self, name: str, own: Float[np.ndarray, " L"], measure: str, how: str) -> Tuned:
+    def tune(
+        self,
+        name: str,
+        own: Float[np.ndarray, " L"],
+        measure: str,
+        how: str,
+        also: Iterable[np.ndarray] = (),
+    ) -> Tuned:
         """The parameters and steps with the curve that is nearest to that of a model.
 
-        The steps of a null are always monotone: it has no first step.
+        The steps of a null are always monotone: it has no first step. `also` has log parameters
+        that are refined, too.
         """
-        logs, curves = self.points(name)
+        cube, logs, curves = self.points(name)
+        place, half = [*MEASURES].index(measure), self.count(name)
         fixed = how == "1:1" and name not in NULLS
-        place = [*MEASURES].index(measure)
         costs = [cost(curve[place], own) for curve in curves]
-        aligned = [np.arange(1, len(own) + 1) if fixed else align(each) for each in costs]
-        total = [each[range(len(own)), at].sum() for each, at in zip(costs, aligned, strict=True)]
-        tried = [i for i in np.argsort(total)[:STARTS] if np.all(np.isfinite(logs[i]))]
-        return min(
-            (self.refine(name, logs[i], own, place, aligned[i], fixed) for i in tried),
-            key=lambda one: one.far,
-        )
+        steps = [np.arange(1, len(own) + 1) if fixed else align(each) for each in costs]
+        total = [each[range(len(own)), at].sum() for each, at in zip(costs, steps, strict=True)]
+        best = (*half + spread(cube[half:], total[half:]), *spread(cube[:half], total[:half]))
+        starts = [(logs[i], steps[i]) for i in best if np.all(np.isfinite(logs[i]))]
+        return self.nearest(name, own, place, fixed, starts, also)
+
+    def again(
+        self, found: Tuned, own: np.ndarray, measure: str, how: str, also: Iterable[np.ndarray]
+    ) -> Tuned:
+        """The nearer one of what was found and of what is found from other log parameters."""
+        fixed = how == "1:1" and found.name not in NULLS
+        rest = (own, [*MEASURES].index(measure), fixed)
+        other = self.nearest(found.name, *rest, [(found.logs, np.array(found.steps))], also)
+        return min(found, other, key=lambda one: one.far)
+
+    def nearest(
+        self,
+        name: str,
+        own: np.ndarray,
+        place: int,
+        fixed: bool,
+        starts: list[tuple[np.ndarray, np.ndarray]],
+        also: Iterable[np.ndarray],
+    ) -> Tuned:
+        more = ((logs, self.aligned(name, logs, own, place, fixed)) for logs in also)
+        found: list[Tuned] = []
+        for logs, at in (*more, *starts):
+            found.append(self.refine(name, logs, own, place, at, fixed))
+            if found[-1].far < DONE:
+                break
+        return min(found, key=lambda one: one.far)
+
+    def aligned(
+        self, name: str, logs: np.ndarray, own: np.ndarray, place: int, fixed: bool
+    ) -> np.ndarray:
+        """The steps of the layers for some log parameters."""
+        each = np.arange(1, len(own) + 1)
+        if fixed:
+            return each
+        given = (logs, self.targets, place, own, each)
+        return align(cost(np.asarray(look(name, self.kernel, self.steps_of(name), *given)[2]), own))
 
     def refine(self, name, logs, own, place, at, fixed) -> Tuned:
         most, given = limits(row_of(name), self.kernel), (self.targets, place, own)
@@ -222,7 +286,7 @@ class Tuner:
             far, logs = minimise(lambda x: look_at(x, *given, at)[:2], logs, most)  # noqa: B023
             if far < best[0]:
                 best = far, logs, at
-            moved = at if fixed else align(cost(np.asarray(look_at(logs, *given, at)[2]), own))
+            moved = self.aligned(name, logs, own, place, fixed)
             if np.array_equal(moved, at):
                 break
             at = moved
@@ -230,6 +294,17 @@ class Tuner:
         names = parameters(row_of(name), self.kernel)
         values = dict(zip(names, np.exp(logs).tolist(), strict=True))
         return Tuned(name, logs, values, tuple(map(int, at)), float(far / len(own) ** 0.5))
+
+
+def spread(cube: np.ndarray, total: list[float]) -> np.ndarray:
+    """Places of the best points, each at some distance from those before it."""
+    chosen: list[int] = []
+    for i in np.argsort(total):
+        if all(np.abs(cube[i] - cube[j]).max() >= APART for j in chosen):
+            chosen.append(int(i))
+        if len(chosen) == STARTS:
+            break
+    return np.array(chosen)
 
 
 def cost(curve: np.ndarray, own: np.ndarray) -> np.ndarray:
