@@ -3,7 +3,7 @@
 The models learn Gaussian-process regression from outputs alone, from random weights. A model is
 trained in rounds, each with a learning rate that rises and falls to 0. Each round doubles the
 updates so far. Training ends when a round lowers the excess error over exact kernel ridge
-regression by less than a tenth, or after `--rounds` rounds. Everything is kept in `--folder`, so
+regression by less than a tenth, after `LEAST` rounds at least, or after `--rounds` rounds. Everything is kept in `--folder`, so
 the same command continues after an interruption, also with more rounds. `--finished` reports what
 the folder has already. `--part 0/2` trains every second model, for two processes side by side.
 `--quick` is a smoke test.
@@ -33,10 +33,11 @@ from icl_krr.training import reference, save_weights, train
 from icl_krr.training.settings import Training
 from icl_krr.transformer import Transformer, predict_batch
 
-FIRST, MOST, ENOUGH = 2000, 4, 0.9
-"""Updates of the first round, most rounds, and the factor that the excess must fall by in a round
-for training to go on."""
-BATCH, RATE, VALIDATION = 16, 2e-3, 2048
+FIRST, LEAST, MOST, ENOUGH = 2000, 4, 5, 0.9
+"""Updates of the first round, least and most rounds, and the factor that the excess must fall by in
+a round for training to go on."""
+BATCH, RATE, VALIDATION = 16, 0.064, 2048
+"""Tasks of a step, learning rate times the width, and validation tasks."""
 SCALING = RUNS / "scaling.csv"
 
 
@@ -97,7 +98,7 @@ def recipe_of(cell: Cell, updates: int, start: str | None = None, seed: int = 0)
     training = Training(
         steps=updates,
         batch=BATCH,
-        learning_rate=RATE,
+        learning_rate=RATE / cell.width,
         warmup=min(200, updates // 4),
         loss="every",
         log_every=max(1, updates // 8),
@@ -161,8 +162,8 @@ def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any] |
 
 
 def fell_enough(rounds: list[dict[str, Any]]) -> bool | None:
-    """Whether the last round lowered the excess by a tenth or more; None before two rounds."""
-    if len(rounds) < 2:
+    """Whether the last round lowered the excess by a tenth or more; None before `LEAST` rounds."""
+    if len(rounds) < LEAST:
         return None
     return excess(rounds[-1]) <= ENOUGH * excess(rounds[-2])
 
@@ -216,7 +217,7 @@ ABOUT = f"""\
 causal softmax attention with 4 heads, x and y interleaved) on Gaussian-process regression: inputs
 uniform in (-1, 1), Gaussian kernel, noise variance 0.05. Targets are the outputs at every support
 and at the query; no exact prediction is ever shown. AdamW, batches of {BATCH} tasks, learning rate
-{RATE:g} with warm-up and cosine decay in every round. Rounds have {FIRST}, {FIRST}, {2 * FIRST},
+{RATE:g} over the width, with warm-up and cosine decay in every round. Rounds have {FIRST}, {FIRST}, {2 * FIRST},
 ... updates. "No longer falls": the last round, which doubled the updates, lowered the excess error
 over exact regression by less than a tenth. Errors are at one query after all n supports, on
 {VALIDATION} tasks that no round has seen.
