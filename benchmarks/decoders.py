@@ -3,10 +3,10 @@
 The models learn Gaussian-process regression from outputs alone, from random weights. A model is
 trained in rounds, each with a learning rate that rises and falls to 0. Each round doubles the
 updates so far. Training ends when a round lowers the excess error over exact kernel ridge
-regression by less than a tenth, after `LEAST` rounds at least, or after `--rounds` rounds. Everything is kept in `--folder`, so
-the same command continues after an interruption, also with more rounds. `--finished` reports what
-the folder has already. `--part 0/2` trains every second model, for two processes side by side.
-`--quick` is a smoke test.
+regression by less than a tenth, after `LEAST` rounds at least, or after `--rounds` rounds.
+Everything is kept in `--folder`, so the same command continues after an interruption, also with
+more rounds. `--finished` reports what the folder has already. `--part 0/2` trains every second
+model, for two processes side by side. `--quick` is a smoke test.
 """
 
 from __future__ import annotations
@@ -217,10 +217,10 @@ ABOUT = f"""\
 causal softmax attention with 4 heads, x and y interleaved) on Gaussian-process regression: inputs
 uniform in (-1, 1), Gaussian kernel, noise variance 0.05. Targets are the outputs at every support
 and at the query; no exact prediction is ever shown. AdamW, batches of {BATCH} tasks, learning rate
-{RATE:g} over the width, with warm-up and cosine decay in every round. Rounds have {FIRST}, {FIRST}, {2 * FIRST},
-... updates. "No longer falls": the last round, which doubled the updates, lowered the excess error
-over exact regression by less than a tenth. Errors are at one query after all n supports, on
-{VALIDATION} tasks that no round has seen.
+{RATE:g} over the width, with warm-up and cosine decay in every round. Rounds have {FIRST},
+{FIRST}, {2 * FIRST}, ... updates. "No longer falls": the last round, which doubled the updates,
+lowered the excess error over exact regression by less than a tenth. Errors are at one query after
+all n supports, on {VALIDATION} tasks that no round has seen.
 """
 
 
