@@ -75,7 +75,7 @@ def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:
     words = {"depth": "steps t of a solver, or depth of a model"}.get(axis, axis)
     x = {"field": "x", "type": "quantitative", "title": words}
     x |= log_axis((), low, max([*along, 2 * low]))
-    height = log_axis([LEAST, *(one["value"] for one in points)])
+    height = log_axis(one["value"] for one in points)
     spec = curves(points, x, height, lines, marked=True) | {"height": 240}
     about = f"Lines of the excess error over exact regression against {words}, in log scales."
     return Chart(f"Excess error against {axis}", about, spec, lines, span=6)
