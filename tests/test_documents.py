@@ -15,7 +15,16 @@ import pytest
 from helpers import claim_result
 
 import icl_krr as ik
-from benchmarks import devices, interruptions, posteriors, regressors, retraining, scale, subjects
+from benchmarks import (
+    devices,
+    interruptions,
+    posteriors,
+    regressors,
+    retraining,
+    scale,
+    scaling,
+    subjects,
+)
 from benchmarks.power import PROBE, power_table
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
@@ -369,6 +378,15 @@ def test_the_tables_of_posteriors_are_those_that_were_measured():
         assert posteriors.FEATURES + model.overhead == channels == row["channels"]
         assert model.blocks_per_step == row["blocks a step"]
     assert {"device", "versions", "seeds", "dtype"} <= set(record["meta"])
+
+
+def test_the_tables_of_trained_models_are_those_that_were_measured():
+    """And the rows of models are those that the package has."""
+    record = json.loads((RESULTS / "scaling.json").read_text())
+    assert scaling.document(record) == (RESULTS / "scaling.md").read_text()
+    with scaling.FILE.open(newline="") as file:
+        shipped = {row["model"]: float(row["validation"]) for row in csv.DictReader(file)}
+    assert {row["model"]: row["validation"] for row in record["models"]} == shipped
 
 
 def test_the_table_of_interruptions_is_the_one_that_was_measured():

@@ -445,7 +445,7 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     assert len(text) < 5_000_000
     quoted = ("as printed", "Works that the claims quote", "L. Cawley, MetaRepICL")
     sections = ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified")
-    for shown in (*sections, *quoted):
+    for shown in (*sections, *quoted, "Excess error against effective dimension"):
         assert shown in text
     assert "Which solver does linear run?" in text
     table = (tmp_path / "grid.csv").read_text().splitlines()

@@ -22,7 +22,9 @@ LINES = {
     # for a name without a function; normalised solvers of a kernel with several heads; delta rules
     # with momentum, implicit steps, preconditioning and Kalman gains; gates per feature, windows
     "constructions": 4960,
-    "experiments": 13500,  # a bandwidth for each feature, by gradient of the evidence; importances
+    # a bandwidth for each feature, by gradient of the evidence; importances; excess errors of
+    # trained models of many sizes beside those of tuned solvers
+    "experiments": 13800,
     "export": 1140,  # the inputs of linear attention layers as tasks
     # an unknown keyword is told with the one that is meant; a flag for right numbers; losses of
     # delta rules
@@ -32,7 +34,7 @@ LINES = {
     "kernels": 1850,
     "plots": 814,
     "probes": 7059,  # solvers in streams: their steps, decoded from each layer, and used or not
-    "report": 1351,
+    "report": 1440,  # errors of trained models against their sizes, beside those of solvers
     "residual": 650,  # errors for operators of Python that a read does not have
     "sketches": 625,  # Fourier features of Matern kernels
     # delta rules with further states, gates per feature and losses; causal solvers of the last w

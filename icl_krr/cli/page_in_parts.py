@@ -16,6 +16,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from .. import report as pages
 from ..experiments.claims.tables import compute, table as table_of_claims
 from ..experiments.claims.verify import claims, verify_all
+from ..experiments.curves import curves
 from ..experiments.explorer import (
     GRID_AXES,
     Explored,
@@ -33,6 +34,7 @@ from ..experiments.identify.trained_model import (
     filter_rows,
     layer_table,
 )
+from ..experiments.scaling import family_of, most_common, read_models
 from ..experiments.shared.rows import Rows, tidy
 from ..experiments.shared.runs import Run
 from ..experiments.snapshot import take_snapshot
@@ -144,6 +146,18 @@ def streams_section(run: Run, name: str, seed: int) -> Section:
     drawn = sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
     known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
     return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
+
+
+def scaling(seed: int, meta: dict[str, Any], show: Show) -> Section:
+    """The excess errors of trained models of the package, beside those of solvers."""
+    show("effective dimensions")
+    models = read_models()
+    show("solvers")
+    own, tasks = most_common(models), 64
+    family = family_of(own, queries=8)
+    found = curves(family, steps=32, tasks=tasks, points=128, seeds=(seed,))
+    made = f"Solvers: {tasks} tasks. {pages.provenance(meta, str(jnp.result_type(float)))}"
+    return pages.scaling_section(models, own, found, made)
 
 
 def small_identification(

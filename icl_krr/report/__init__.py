@@ -12,6 +12,7 @@ from .chart import Axis, Board, Cell
 from .explorer import explorer_section
 from .identification import identification_section
 from .page import Facts, Fold, Section, Table, claims_section, facts_of, provenance, render
+from .scaling import scaling_section
 from .snapshots import snapshots_section
 from .sweep import sweep_section, training_section
 
@@ -29,6 +30,7 @@ __all__ = [
     "identification_section",
     "provenance",
     "render",
+    "scaling_section",
     "snapshots_section",
     "sweep_section",
     "training_section",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...experiments.explorer import Explored
 
 TRAINED = "gp-encoder"
-SLIDERS, STREAMS, IDENTIFICATION, CLAIMS = 15, 10, 90, 150
+SLIDERS, STREAMS, SCALING, IDENTIFICATION, CLAIMS = 15, 10, 15, 90, 150
 """CPU seconds that the parts take, as measured on two cores with an empty cache of programs."""
 
 
@@ -25,11 +25,11 @@ SLIDERS, STREAMS, IDENTIFICATION, CLAIMS = 15, 10, 90, 150
 class Report(Command):
     """Write report.html, one page that needs no network. The page has sliders for the temperature,
     ridge, depth and width of constructed transformers. It also shows residual streams, attention
-    patterns, the solver that a trained model runs, and verdicts on published claims. The page
-    shows the results in the folders RUN without computing them again. If the folders contain
-    no identification or no claims, the command computes the missing results on fewer tasks and
-    seeds, in about 5 CPU minutes. It writes the page with what is ready first, and then adds each
-    part that takes long."""
+    patterns, the solver that a trained model runs, the errors of trained models against depth and
+    width, and verdicts on published claims. The page shows the results in the folders RUN without
+    computing them again. If the folders contain no identification or no claims, the command
+    computes the missing results on fewer tasks and seeds, in about 5 CPU minutes. It writes the
+    page with what is ready first, and then adds each part that takes long."""
 
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="[RUN ...]")]] = ()
     """Folders written by verify, identify, sweep or train, or names of trained models
@@ -65,6 +65,9 @@ def run(settings: Report) -> int:
             lambda show: computed.streams_section(model, named, seed),
         ),
         *folders.training_sections(model, named, folder_of(where)),
+        computed.Part(
+            "scaling of trained models", SCALING, lambda show: computed.scaling(seed, meta, show)
+        ),
         folders.identification_section(sources.identification)
         if sources.identification
         else computed.Part(

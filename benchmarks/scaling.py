@@ -1,0 +1,215 @@
+"""`python -m benchmarks.scaling`: excess errors of trained models beside those of tuned solvers.
+
+The errors of the models are those of `icl_krr/runs/scaling.csv`, or of `--rows FILE` with the same
+columns; this script trains nothing. It tunes solvers on the tasks of every model and says after how
+many steps each solver is as near to exact regression as the model. This takes about half a CPU
+minute for each family of tasks with N <= 24, and more for a larger N. `--quick` is a smoke test on
+the tasks of the first model; its figures are not meaningful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from benchmarks.records import RESULTS, meta, options, save
+from icl_krr.catalogue import SOLVERS as ROWS
+from icl_krr.experiments.curves import SOLVERS, curves
+from icl_krr.experiments.scaling import (
+    ARMS,
+    FEWEST,
+    FILE,
+    SETTINGS,
+    arm,
+    equivalents,
+    family_of,
+    groups,
+    in_words,
+    key_of,
+    place_on,
+    read_models,
+    slope,
+)
+from icl_krr.files import replace, to_markdown
+from icl_krr.plots import curves_figure, images
+from icl_krr.text_tables import number
+
+SEEDS = (0, 1, 2)
+SIZES = {"steps": 64, "tasks": 512, "points": 128, "queries": 8}
+QUICK = {"steps": 2, "tasks": 4, "points": 2, "queries": 2}
+MARKS = {"": True, ", still falling": False}
+"""What the figure says of models that converged, and of those that did not."""
+LEAST = 1e-3
+"""The least excess that the figure shows."""
+
+Record = dict[str, Any]
+
+
+def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...], show: Callable) -> Record:
+    """The curves of every family of tasks, the models beside them, and slopes."""
+    own = dict(sizes)
+    queries, families = own.pop("queries"), []
+    for key in dict.fromkeys(map(key_of, models)):
+        show(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}")
+        found = curves(family_of(key, queries), seeds=seeds, **own)
+        parts = {name: (found.excess(name), *found.interval(name)) for name in SOLVERS}
+        names = ("excess", "low", "high")
+        shown = {
+            name: {part: values.tolist() for part, values in zip(names, three, strict=True)}
+            for name, three in parts.items()
+        }
+        here = [row for row in models if key_of(row) == key]
+        facts = {name: here[0][name] for name in (*SETTINGS, "dimension")}
+        families.append(facts | {"curves": shown})
+        for row in here:
+            row["equivalents"] = equivalents(found, row)
+    return {"families": families, "models": models, "slopes": slopes(models)}
+
+
+def slopes(models: list[Record]) -> list[Record]:
+    """A slope along each axis, of all models of an architecture and of those that converged."""
+    found = []
+    for group, rows in groups(models).items():
+        for axis in ARMS:
+            for which, here in (
+                ("all", rows),
+                ("converged", [row for row in rows if row["converged"]]),
+            ):
+                here = [row for row in arm(here, axis) if row["excess"] > 0]
+                values = [place_on(axis, row) for row in here]
+                fit = slope(values, [row["excess"] for row in here])
+                counts = {"count": len(here), "values": len({*values})}
+                facts = {"group": group, "axis": axis, "models": which, **counts}
+                found.append(facts | {"fit": fit and fit._asdict()})
+    return found
+
+
+def document(record: Record) -> str:
+    """The tables: models with equivalent steps, slopes, and curves."""
+    models = [
+        [
+            row["model"],
+            row["group"].removeprefix("trained "),
+            *(str(row[name]) for name in ("num_features", "num_supports", "depth", "width")),
+            str(row["seed"]),
+            number(row["dimension"]),
+            f"{row['updates']}{'' if row['converged'] else ', still falling'}",
+            f"{row['excess']:.3g} ± {row['sampling']:.1g}",
+            number(row["nadaraya_watson"] / row["exact"] - 1),
+            *(in_words(row["equivalents"][name]) for name in SOLVERS),
+        ]
+        for row in sorted(record["models"], key=lambda row: (row["group"], key_of(row)))
+    ]
+    header = ["model", "architecture", "p", "N", "depth", "width", "seed", "effective dimension"]
+    header += ["updates", "excess", "excess of one head", *map(titled, SOLVERS)]
+    lines = []
+    for row in record["slopes"]:
+        fit = row["fit"]
+        said = f"too few points ({row['values']} of {FEWEST} values)"
+        if fit:
+            said = f"{fit['slope']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})"
+        lines.append([row["group"], row["axis"], row["models"], str(row["count"]), said])
+    slopes_header = ["group", "log excess against log", "models", "number of models", "slope"]
+    times = [t for t in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64) if t <= record["meta"]["steps"]]
+    steps = [
+        [
+            *(str(family[name]) for name in SETTINGS),
+            number(family["dimension"]),
+            name,
+            *(number(one["excess"][t]) if t < len(one["excess"]) else "-" for t in times),
+        ]
+        for family in record["families"]
+        for name, one in family["curves"].items()
+    ]
+    steps_header = ["lengthscale", "noise", "p", "N", "effective dimension", "solver"]
+    steps_header += [f"t = {t}" for t in times]
+    tables = ((header, models), (slopes_header, lines), (steps_header, steps))
+    return "\n".join(map(to_markdown, tables))
+
+
+def titled(name: str) -> str:
+    """A solver with the blocks of a step by softmax attention, if it has such a construction."""
+    blocks = ROWS[name].blocks.get("softmax")
+    words = f"{blocks} block{'s' * (blocks > 1)} a step" if blocks else "by features only"
+    return f"{name} ({words})"
+
+
+def figure(record: Record) -> Figure:
+    """Excess against steps or depth, and against width, supports and effective dimension."""
+    models, about = record["models"], record["meta"]
+    found = groups(models)
+    main = max(found.values(), key=len)
+    (key,) = {key_of(row) for row in arm(main, "depth")}
+    depth = arm(main, "width")[0]["depth"]
+    panels: dict[str, dict[str, Any]] = {}
+    for axis in ARMS:
+        curved = {}
+        if axis == "depth":
+            (own,) = [one for one in record["families"] if key_of(one) == key]
+            for name, one in own["curves"].items():
+                parts = [one[part][1:] for part in ("excess", "low", "high")]
+                last = next((t for t, e in enumerate(parts[0], 1) if e < LEAST), len(parts[0]))
+                curved[named(name)] = ([*range(1, last + 1)], *(part[:last] for part in parts))
+        elif axis != "width":
+            here = {key_of(row) for row in arm(main, axis)}
+            chosen = [one for one in record["families"] if key_of(one) in here]
+            chosen.sort(key=lambda one: place_on(axis, one))
+            for name in SOLVERS:
+                if depth < len(chosen[0]["curves"][name]["excess"]):
+                    height = [one["curves"][name]["excess"][depth] for one in chosen]
+                    curved[named(name)] = ([place_on(axis, one) for one in chosen], height)
+        for group, rows in found.items():
+            for word, done in MARKS.items():
+                shown = [row for row in arm(rows, axis) if row["converged"] == done]
+                shown = [row for row in shown if row["excess"] > LEAST]
+                if shown:
+                    places = [place_on(axis, row) for row in shown]
+                    curved[group + word] = (places, [row["excess"] for row in shown])
+        words = {"depth": "steps of a solver, or blocks of a model"}.get(axis, axis)
+        panels[words] = curved
+    dots = [group + word for word in MARKS for group in found]
+    dots = [name for name in dots if any(name in curved for curved in panels.values())]
+    first, last = about["seeds"][0], about["seeds"][-1]
+    facts = ", ".join(f"{name} {value:g}" for name, value in zip(SETTINGS, key, strict=True))
+    title = (
+        f"First panel: {facts}. Supports and effective dimension: solvers after {depth} steps. "
+        f"Solvers: seeds {first} to {last}, {about['dtype']}"
+    )
+    words = "excess error over exact KRR"
+    return curves_figure(panels, words, title, log="xy", dots=dots, limits=(LEAST, None))
+
+
+def named(solver: str) -> str:
+    return solver.replace("_", " ")
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=Path, default=FILE, help="CSV file with the trained models")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    asked = parser.parse_args()
+    sizes, seeds, models = SIZES, SEEDS, read_models(asked.rows)
+    if asked.quick:
+        sizes, seeds = QUICK, SEEDS[:1]
+        models = [row for row in models if key_of(row) == key_of(models[0])]
+    with Console(stderr=True).status("") as status:
+        record = measured(models, sizes, seeds, status.update)
+    about = {"seeds": seeds, "dtype": str(jnp.result_type(float)), **sizes}
+    record = {"meta": meta("scaling", "scipy") | about} | record
+    table, drawn = document(record), images("scaling-laws", figure(record))
+    print(table)
+    if asked.quick:
+        return
+    save("scaling", record, table, asked.out)
+    folder = asked.out.parent / "figures" if asked.out == RESULTS else asked.out
+    for name, content in drawn.items():
+        replace(folder / name, content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The section on excess errors of trained models against their sizes, beside those of solvers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..experiments.curves import Curves
+from ..experiments.scaling import (
+    ARMS,
+    SETTINGS,
+    arm,
+    equivalents,
+    groups,
+    in_words,
+    key_of,
+    place_on,
+)
+from ..experiments.shared.rows import Rows
+from .chart import INK, PALETTE, Board, Cell, Chart, Line, three_digits
+from .marks import curves, log_axis
+from .page import Section
+
+LEAST = 1e-3
+"""The least excess that the charts show."""
+WORDS = (
+    "The excess error of a prediction is its mean squared error at the queries, divided by that of "
+    "exact kernel ridge regression, minus 1. Trained models are compared with solvers that have "
+    "the kernel and the ridge of the tasks. The other parameters of a solver, such as its step "
+    "size, have the least error on tasks apart, separately for every number of steps t. A step is "
+    "one block of a constructed transformer, but seven for conjugate gradient. Newton-Schulz "
+    "iteration starts from one gradient step, and runs on features only.",
+)
+
+
+def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) -> Section:
+    """Excess errors of models with their `dimension`, and of solvers on the tasks with a key."""
+    facts = ", ".join(f"{name} {value:g}" for name, value in zip(SETTINGS, key, strict=True))
+    solvers = {name.replace("_", " "): found.excess(name) for name in found.squares}
+    lines = {name: Line(color) for name, color in zip(solvers, PALETTE, strict=False)}
+    drawn: list[dict[str, Any]] = [
+        {"line": name, "x": t, "value": float(value)}
+        for name, curve in solvers.items()
+        for t, value in enumerate(curve)
+        if t
+    ]
+    charts = []
+    for axis in ARMS:
+        points, shown = (drawn, dict(lines)) if axis == "depth" else ([], {})
+        dashes = iter(("1 0", "6 3", "2 3", "9 2"))
+        for group, rows in groups(models).items():
+            shown[group] = Line(INK, next(dashes), 3)
+            places: dict[float, list[float]] = {}
+            for row in arm([row for row in rows if row["excess"] > 0], axis):
+                places.setdefault(place_on(axis, row), []).append(np.log(row["excess"]))
+            points = points + [
+                {"line": group, "x": place, "value": float(np.exp(np.mean(logs)))}
+                for place, logs in sorted(places.items())
+            ]
+        charts.append(chart(axis, [one for one in points if one["value"] >= LEAST], shown))
+    board = Board(
+        tuple(charts),
+        caption=f"First chart: {facts}. Other charts vary one setting of the most common models; "
+        f"the means are over training seeds. {provenance}",
+        tables=(table(models, key, found),),
+    )
+    return Section("scaling", "Errors of trained models against their sizes", WORDS, (board,))
+
+
+def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:
+    """The excess errors at the places of one axis, in log scales."""
+    along = [one["x"] for one in points]
+    low = min(along, default=1)
+    words = {"depth": "steps t of a solver, or depth of a model"}.get(axis, axis)
+    x = {"field": "x", "type": "quantitative", "title": words}
+    x |= log_axis((), low, max([*along, 2 * low]))
+    height = log_axis(one["value"] for one in points)
+    spec = curves(points, x, height, lines, marked=True) | {"height": 240}
+    about = f"Lines of the excess error over exact regression against {words}, in log scales."
+    return Chart(f"Excess error against {axis}", about, spec, lines, span=6)
+
+
+def table(models: Rows, key: tuple, found: Curves) -> tuple[str, list[str], list[list[str | Cell]]]:
+    """A line for each model; solvers are compared with those of one family of tasks."""
+    header = ["model", "p", "N", "depth", "width", "effective dimension", "excess"]
+    lines: list[list[str | Cell]] = []
+    for row in models:
+        sizes = (str(row[part]) for part in ("num_features", "num_supports", "depth", "width"))
+        numbers = [three_digits(row[part]) for part in ("dimension", "excess")]
+        numbers[1] += "" if row["converged"] else ", still falling"
+        same = equivalents(found, row).values() if key_of(row) == key else ()
+        steps = [in_words(one) for one in same] or ["-"] * len(found.squares)
+        lines.append([row["model"], *sizes, *numbers, *steps])
+    caption = "Excess errors of trained models, and steps of solvers with the same excess"
+    return caption, [*header, *(name.replace("_", " ") for name in found.squares)], lines

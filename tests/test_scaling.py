@@ -1,0 +1,137 @@
+"""Curves of tuned solvers, the steps that are as good as a model, and slopes over models."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import qmc
+
+from icl_krr.catalogue import SOLVERS
+from icl_krr.experiments import scaling
+from icl_krr.experiments.curves import curves
+from icl_krr.experiments.shared.draws import draw_tasks
+from icl_krr.report import scaling_section
+
+KEY = (0.8, 0.05, 2, 6)
+NAMES = ("gradient_descent", "newton_schulz", "conjugate_gradient")
+POINTS = 32
+STAR = [(8, 32, 32), (4, 32, 32), (12, 32, 32), (8, 16, 32), (8, 32, 64)]
+
+
+@pytest.fixture(scope="module")
+def family():
+    return scaling.family_of(KEY, queries=4)
+
+
+@pytest.fixture(scope="module")
+def found(family):
+    with jax.enable_x64(True):
+        return curves(family, names=NAMES, steps=6, tasks=16, points=POINTS)
+
+
+def models(sizes=STAR):
+    tasks = dict(zip(scaling.SETTINGS, KEY, strict=True))
+    return [
+        {"model": "one", "group": "trained decoder", "depth": depth, "width": width, **tasks}
+        | {"num_supports": n, "excess": 8 / depth**2, "sampling": 0.0, "converged": True}
+        | {"dimension": n / 4}
+        for depth, width, n in sizes
+    ]
+
+
+def regressed(family, place):
+    """Drawn tasks with their kernel matrices, exact regression and its variances, by NumPy."""
+    tasks = draw_tasks(jax.random.split(jax.random.key(0))[place], 16, family)
+    for x, y, asked in zip(*map(np.asarray, (tasks.x, tasks.y, tasks.x_query)), strict=True):
+        gram, k = (
+            np.exp(-((z[:, None] - x[None]) ** 2).sum(axis=-1) / 2 / KEY[0] ** 2)
+            for z in (x, asked)
+        )
+        weights = np.linalg.solve(gram + KEY[1] * np.eye(len(x)), k.T).T
+        yield gram, k, y, weights @ y, 1 - (weights * k).sum(axis=1)
+
+
+def test_curves_go_from_the_answer_0_to_exact_regression(found, family, x64):
+    _, _, _, exact, variances = zip(*regressed(family, 1), strict=True)
+    for name in NAMES:
+        excess = found.excess(name)
+        if name != "newton_schulz":  # which starts from one gradient step
+            np.testing.assert_allclose(excess[0], np.mean(np.square(exact)) / np.mean(variances))
+        low, high = found.interval(name)
+        assert np.all((low <= excess + 1e-9) & (excess <= high + 1e-9))
+    assert found.excess("conjugate_gradient")[6] < 1e-8 < found.excess("conjugate_gradient")[4]
+    assert found.excess("newton_schulz")[6] < found.excess("gradient_descent")[6] / 10
+
+
+def descended(step, gram, k, y, exact, _):
+    """Squared distances of gradient descent from exact regression after 0 to 6 steps."""
+    alpha = 0 * y
+    for _ in range(7):
+        yield np.mean((k @ alpha - exact) ** 2)
+        alpha = alpha + step * (y - gram @ alpha - KEY[1] * alpha)
+
+
+def test_a_step_size_has_the_least_error_on_tasks_apart(found, family, x64):
+    tuning, scored = (list(regressed(family, place)) for place in (0, 1))
+    low, high, _, _ = SOLVERS["gradient_descent"].fitted["step_size"]
+    size = np.mean([np.linalg.norm(gram) for gram, *_ in tuning])
+    steps = 10 ** (low + (high - low) * qmc.Halton(1, scramble=False).random(POINTS)[:, 0]) / size
+    apart, here = (
+        np.array([[[*descended(step, *task)] for task in tasks] for step in steps])
+        for tasks in (tuning, scored)
+    )
+    best, other = (np.argmin(one.mean(axis=1), axis=0) for one in (apart, here))
+    assert np.any(best != other)
+    squares = found.squares["gradient_descent"]
+    np.testing.assert_allclose(squares, here[best, :, range(7)].T, rtol=1e-6)
+
+
+def test_a_smaller_excess_takes_more_steps(found):
+    curve = found.excess("gradient_descent")
+    steps = [scaling.equivalent_steps(curve, excess) for excess in (99, *curve[1:], 0)]
+    assert steps[0] == 0
+    assert steps[-1] is None
+    assert steps[1:-1] == sorted(steps[1:-1])
+    row = {"excess": float(curve[3]), "sampling": 0.0}
+    told = scaling.equivalents(found, row)["gradient_descent"]
+    assert told["from"] <= told["steps"] == 3
+    assert told["to"] is None or told["to"] >= 3
+    assert scaling.in_words(told | {"to": None}).endswith("to > 6)")
+
+
+def test_an_arm_of_the_star_has_one_axis():
+    rows = models()
+    for axis, count in (("depth", 3), ("width", 2), ("supports", 2), ("effective dimension", 2)):
+        here = scaling.arm(rows, axis)
+        assert len({scaling.place_on(axis, row) for row in here}) == len(here) == count
+    assert scaling.arm([], "depth") == []
+
+
+def test_a_slope_needs_three_values():
+    rows = scaling.arm(models(), "depth")
+    depths, excess = ([row[name] for row in rows] for name in ("depth", "excess"))
+    np.testing.assert_allclose(scaling.slope(depths, excess), -2, rtol=1e-6)
+    assert scaling.slope([*depths[:2], *depths[:2]], [0.3, 0.2, 0.2, 0.1]) is None
+    assert scaling.slope(depths, [0.3, 0.2, -0.01]) is None
+
+
+def test_the_dimension_is_that_of_the_kernel_matrix(family):
+    x = np.random.default_rng(0).uniform(-1, 1, (512, 6, 2))
+    gram = np.exp(-((x[:, :, None] - x[:, None]) ** 2).sum(axis=-1) / 2 / KEY[0] ** 2)
+    sigma = np.linalg.eigvalsh(gram)
+    expected = np.mean((sigma / (sigma + KEY[1])).sum(axis=1))
+    assert abs(scaling.dimension_of(family, jax.random.key(0)) / expected - 1) < 0.02
+
+
+def test_the_page_shows_models_beside_solvers(found):
+    """Of these, only those with the same tasks have equivalent steps."""
+    rows = models([*STAR, (8, 32, KEY[-1])])
+    section = scaling_section(rows, KEY, found, "seed 0")
+    (board,) = section.parts
+    assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [*scaling.ARMS]
+    points = board.charts[0].spec["data"]["values"]
+    shown = {(one["line"], one["x"]): one["value"] for one in points}
+    assert shown["conjugate gradient", 2] == found.excess("conjugate_gradient")[2]
+    np.testing.assert_allclose(shown["trained decoder", 4], 0.5)
+    ((_, header, lines),) = board.tables
+    assert header[-3:] == [name.replace("_", " ") for name in NAMES]
+    assert [line[-1] == "-" for line in lines] == 5 * [True] + [False]
