@@ -137,7 +137,7 @@ def round_of(cell: Cell, number: int, folder: Path, first: int) -> dict[str, Any
 
 
 def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any] | None:
-    """Train a model round by round, and keep the last one in its folder; None before any round.
+    """Train a model round by round, and keep the last one in its folder; None before `LEAST` rounds.
 
     With `most` = 0, it is not trained further.
     """
@@ -147,7 +147,7 @@ def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any] |
         if not file.exists() and (number >= most or fell_enough(rounds) is False):
             break
         rounds.append(kept(file, partial(round_of, cell, number, folder, first)))
-    if not rounds:
+    if len(rounds) < min(LEAST, most or LEAST):
         return None
     last = folder / f"round-{len(rounds) - 1}"
     for name in ("recipe.json", "model.msgpack"):

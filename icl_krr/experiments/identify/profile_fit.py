@@ -107,7 +107,7 @@ def path(name: str, kernel: str, logs: Float[Array, " k"], task: Task, steps: in
     sigma, vectors = eigh(gram)
     own = null.values(jnp.linspace(0, 1, steps), shared.get("unit"))
     filters = null.weigh(jnp.maximum(sigma, 0)[None], shared.get("ridge"), own[:, None])
-    found = matmul(filters * matmul(vectors.T, y)[:, 0], matmul(cross, vectors).T)
+    found = matmul(filters * matmul(vectors.T, y).T, matmul(cross, vectors).T)
     return jnp.concatenate([jnp.zeros_like(found[:1]), found])
 
 

@@ -1,0 +1,120 @@
+"""The published error profile: exact where it can be, and modest where it says nothing."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl_krr as ik
+from icl_krr.experiments.identify import error_profile, profile_fit, profile_tables
+from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
+from icl_krr.probes import layerwise
+from icl_krr.tasks import map_tasks
+
+KERNEL, RIDGE, STEPS = ik.Gaussian(0.8), 0.1, 3
+NAMES = ("gradient_descent", "conjugate_gradient")
+FAMILY = ik.tasks.GaussianProcess(
+    KERNEL, num_features=1, num_supports=6, num_queries=3, noise=RIDGE
+)
+SIZE = {"num_features": 1, "ridge": RIDGE, "steps": STEPS}
+
+
+@pytest.fixture(scope="module")
+def protocol():
+    with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profile_fit, "VALUES", 16)
+        patch.setattr(profile_fit, "POINTS", 32)
+        patch.setattr(profile_fit, "STARTS", 3)
+        keys = jax.random.split(jax.random.key(0), (2, 12))
+        both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
+        both = [targets_of(tasks, KERNEL, RIDGE) for tasks in both]
+        known = known_of(KERNEL, RIDGE)
+        yield Protocol(*both, ("gaussian",), STEPS + 1, known, candidates=NAMES)
+
+
+def read(protocol, function):
+    with jax.enable_x64(True):
+        answers = jax.jit(partial(map_tasks, function))
+        return protocol.read(answers(protocol.fitted.tasks), answers(protocol.scored.tasks))
+
+
+def exact(share, task):
+    """Shares of exact regression: no solver runs."""
+    return share[:, None] * ik.solvers.exact(KERNEL, task, ridge=RIDGE).prediction[None]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solver_that_runs_is_named_from_its_own_prediction(protocol, name):
+    """Without a probe or noise its errors are exactly its own, for every measure and alignment."""
+    size = {"step_size": 0.3} if name == "gradient_descent" else {}
+    model = getattr(ik.constructions, name)(KERNEL, **SIZE, **size)
+    for reading in read(protocol, partial(layerwise, model)).readings:
+        assert reading.nearest.name == name
+        assert reading.nearest.far < 1e-4
+        assert not reading.as_near
+        assert reading.nearest.tuned.steps == (1, 2, 3)
+
+
+def test_a_model_that_runs_no_solver_is_nearest_to_a_null(protocol):
+    found = read(protocol, partial(exact, jnp.array([0.0, 0.4, 0.7, 0.9])))
+    for reading in found.readings:
+        assert reading.rivals[0].name == "growing share"
+        assert "growing share" in reading.as_near
+        assert "not distinguishable" in reading.verdict
+
+
+def test_curves_are_errors_and_distances_in_log10(protocol):
+    found = read(protocol, partial(exact, jnp.array([0.0, 0.0, 0.5, 0.9])))
+    with jax.enable_x64(True):
+        truth = np.asarray(protocol.scored.truth)
+    np.testing.assert_allclose(10 ** found.curves["error"][:2], np.mean(truth**2), rtol=1e-9)
+    np.testing.assert_allclose(10 ** found.curves["gap"], [1, 1, 0.5, 0.1], rtol=1e-9)
+
+
+def test_tables_and_record_have_every_candidate(protocol):
+    found = read(protocol, partial(exact, jnp.array([0.0, 0.4, 0.7, 0.9])))
+    every = {*NAMES, *profile_fit.NULLS}
+    for reading, kept in zip(found.readings, profile_tables.record(found)["readings"], strict=True):
+        _, lines = profile_tables.reading_table(reading)
+        assert {line[0] for line in lines} == every
+        assert {one["candidate"] for one in kept["candidates"]} == every
+    findings = error_profile.Findings(found, None, {"exact": 1.0}, KERNEL, RIDGE)
+    assert [row["layer"] for row in profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
+    assert set(profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
+
+
+def test_a_special_case_that_is_as_near_is_named():
+    """Heavy ball without momentum is gradient descent."""
+    rival = error_profile.Rival(
+        profile_fit.Tuned("heavy_ball", np.zeros(1), {}, (1,), 0.0),
+        "gaussian", 0.01, (0.0, 1.0), 1.0, True, np.zeros(1),
+    )  # fmt: skip
+    special = rival._replace(tuned=rival.tuned._replace(name="gradient_descent"), far=0.0105)
+    reading = error_profile.Reading("error", "1:1", (rival, special))
+    assert reading.nearest.name == "gradient_descent"
+    assert reading.as_near == ()
+    apart = error_profile.Reading("error", "1:1", (rival, special._replace(far=0.02)))
+    assert apart.nearest.name == "heavy_ball"
+
+
+def test_options_without_effect_are_refused(capsys):
+    from icl_krr.cli import main
+
+    argv = ["identify", "gp-encoder", "--protocol", "error-profile", "--positions", "3"]
+    assert main(argv) == 2
+    assert "--positions must not be given with --protocol error-profile" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
+    from icl_krr.cli import main
+
+    monkeypatch.setattr(profile_fit, "POINTS", 32)
+    monkeypatch.setattr(error_profile, "CANDIDATES", NAMES)
+    sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
+    argv = ["identify", "linear-encoder", "--protocol", "error-profile", *sizes]
+    assert main([*argv, "--out", str(tmp_path)]) == 0
+    wanted = {"identify.json", "identify.md", "layers.csv", "profile.png", "profile.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == wanted
