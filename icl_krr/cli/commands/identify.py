@@ -48,8 +48,8 @@ class Identify(IdentifyOptions, Source):
 
     protocol: Literal["distances", "error-profile"] = "distances"
     """What is compared. "distances": the predictions of layers and steps, and their derivatives.
-    "error-profile", as in published work: only their errors, the mean over tasks. It names a
-    solver even if the model runs none (claim C48)."""
+    "error-profile", as in published work: only their errors, the mean over tasks, which name a
+    solver even if the model runs none."""
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it would answer a query after the earlier supports."""
