@@ -137,9 +137,9 @@ def round_of(cell: Cell, number: int, folder: Path, first: int) -> dict[str, Any
 
 
 def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any] | None:
-    """Train a model round by round, and keep the last one in its folder; None before `LEAST` rounds.
+    """Train a model round by round, and keep the last one in its folder.
 
-    With `most` = 0, it is not trained further.
+    With `most` = 0, it is not trained further. None before `LEAST` rounds.
     """
     rounds: list[dict[str, Any]] = []
     for number in itertools.count():
