@@ -66,7 +66,7 @@ def protocol_of(family: str, kernel: str, config: BenchConfig) -> Protocol:
     both = [targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
     kernels = dict.fromkeys((kernel, *KERNELS[family]))
     known = known_of(made, one.ridge(made))
-    return Protocol(*both, tuple(kernels), 2 * config.steps, known, config.seed)
+    return Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
 def readers(case: Case, one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
@@ -86,8 +86,10 @@ def own_reader(case: Case, one: Setting, reader: Any) -> Callable[[Task], jax.Ar
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
         model = exact(case.about, case.kernel, one)
+        assert model.weights is not None
+        weights = model.weights
         layers = slice(None) if model.layers is None else jnp.array(model.layers)
-        return lambda task: layerwise(model.weights, task)[layers]
+        return lambda task: layerwise(weights, task)[layers]
     if case.kind != RANDOM and isinstance(reader, Transformer):
         return partial(layerwise, reader)
     return None
@@ -123,7 +125,7 @@ def examine(case: Case, config: BenchConfig) -> Row:
         answer = jax.jit(partial(map_tasks, read))
         answers = [np.asarray(answer(t.tasks)) for t in (protocol.fitted, protocol.scored)]
         if np.all(np.isfinite(np.concatenate(answers))):
-            found[name] = record(protocol.read(*answers))
+            found[name] = record(protocol.read(answers))
     return {
         **case._asdict(),
         "right": [name for name in subject.names if name in CANDIDATES],

@@ -17,7 +17,7 @@ from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER
 from benchmarks.streams_readings import READINGS
 from benchmarks.streams_tables import group_of, of, said_of
 from icl_krr.experiments.identify.error_profile import CANDIDATES
-from icl_krr.experiments.identify.profile_fit import NULLS
+from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.solverbench.score import Share, outcome
 from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, TIED
 from icl_krr.files import to_markdown

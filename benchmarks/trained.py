@@ -113,7 +113,7 @@ def read(
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
     both = [targets_of(tasks, best.kernel, float(best.ridge)) for tasks in (fitted, scored)]
     known = known_of(best.kernel, float(best.ridge))
-    protocol = Protocol(*both, kernels, steps, known, config.seed, names)
+    protocol = Protocol(both, kernels, steps, known, config.seed, names)
     model = in_dtype_of_tasks(run.model, fitted)
     other = untrained(model, fitted, jax.random.fold_in(key, 3))
     found: Row = {"errors": best.losses(scored), "depth": run.model.steps}
@@ -123,7 +123,7 @@ def read(
         show(f"{words}, error profile")
         answers = partial(layerwise, one, probe=fit_probe(one, probing))
         run_on = jax.jit(partial(map_tasks, answers))
-        own = record(protocol.read(*(run_on(part.tasks) for part in both)))
+        own = record(protocol.read([run_on(part.tasks) for part in both]))
         show(f"{words}, filters")
         hats = run_model(answers, fitted, scored).hats
         found[words] = {"profile": own, "filters": filters(name, hats, scored)}

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from icl_krr.experiments.identify.error_profile import CANDIDATES
-from icl_krr.experiments.identify.profile_fit import NULLS
+from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import COLORS, legend

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from icl_krr.experiments.identify import error_profile, profile_fit, profile_tables
+from icl_krr.experiments.identify import (
+    error_profile,
+    profile_fit,
+    profile_of_run,
+    profile_paths,
+    profile_tables,
+)
 from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
 from icl_krr.probes import layerwise
 from icl_krr.tasks import map_tasks
@@ -26,20 +32,21 @@ def protocol():
     with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
         patch.setattr(profile_fit, "VALUES", 48)
         for null in ("gradient flow", "falling ridge"):  # the slow test has them
-            patch.delitem(profile_fit.NULLS, null)
+            patch.delitem(profile_paths.NULLS, null)
         patch.setattr(profile_fit, "POINTS", 32)
         patch.setattr(profile_fit, "STARTS", 3)
         keys = jax.random.split(jax.random.key(0), (2, 12))
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
         both = [targets_of(tasks, KERNEL, RIDGE) for tasks in both]
         known = known_of(KERNEL, RIDGE)
-        yield Protocol(*both, ("gaussian",), STEPS + 1, known, candidates=NAMES)
+        yield Protocol(both, ("gaussian",), STEPS + 1, known, candidates=NAMES)
 
 
 def read(protocol, function):
     with jax.enable_x64(True):
         answers = jax.jit(partial(map_tasks, function))
-        return protocol.read(answers(protocol.fitted.tasks), answers(protocol.scored.tasks))
+        both = protocol.fitted, protocol.scored
+        return protocol.read([answers(one.tasks) for one in both])
 
 
 def exact(share, task):
@@ -77,12 +84,12 @@ def test_curves_are_errors_and_distances_in_log10(protocol):
 
 def test_tables_and_record_have_every_candidate(protocol):
     found = read(protocol, partial(exact, jnp.array([0.0, 0.4, 0.7, 0.9])))
-    every = {*NAMES, *profile_fit.NULLS}
+    every = {*NAMES, *profile_paths.NULLS}
     for reading, kept in zip(found.readings, profile_tables.record(found)["readings"], strict=True):
         _, lines = profile_tables.reading_table(reading)
         assert {line[0] for line in lines} == every
         assert {one["candidate"] for one in kept["candidates"]} == every
-    findings = error_profile.Findings(found, None, {"exact": 1.0}, KERNEL, RIDGE)
+    findings = profile_of_run.Findings(found, None, {"exact": 1.0}, KERNEL, RIDGE)
     assert [row["layer"] for row in profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
     assert set(profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
 

@@ -17,14 +17,16 @@ LINES = {
     # delta rules with momentum, implicit steps, preconditioning and Kalman gains
     "catalogue": 1080,
     "checks": 510,  # rules for numbers that tokens have; a ridge of each feature
-    "cli": 3540,  # help in whole paragraphs; training tells of every interval; a table of features
+    # help in whole paragraphs; training tells of every interval; a table of features;
+    # an error profile
+    "cli": 3600,
     # `Machine` is public: what each of its 23 operations takes and writes; the call in the error
     # for a name without a function; normalised solvers of a kernel with several heads; delta rules
     # with momentum, implicit steps, preconditioning and Kalman gains; gates per feature, windows
     "constructions": 4960,
     # a bandwidth for each feature, by gradient of the evidence; importances; excess errors of
     # trained models of many sizes beside those of tuned solvers
-    "experiments": 13800,
+    "experiments": 14400,
     "export": 1140,  # the inputs of linear attention layers as tasks
     # an unknown keyword is told with the one that is meant; a flag for right numbers; losses of
     # delta rules

@@ -96,55 +96,12 @@ def run(settings: Identify) -> int:
     if settings.is_file:
         return identify_file(settings, folder)
     if settings.protocol == "error-profile":
-        return identify_profile(settings, folder)
+        from ..error_profile import identify_profile
+
+        seeds = range(settings.first_seed, settings.last_seed + 1)
+        configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
+        return identify_profile(settings, configs, folder)
     return identify_trained(settings, folder)
-
-
-def identify_profile(settings: Identify, folder: Path) -> int:
-    """Compare the errors of a model, layer by layer, with those of every candidate."""
-    import jax
-
-    from ...experiments.identify import error_profile, profile_tables as tables
-    from ...experiments.shared.runs import load
-    from ...plots import curves_figure, images
-
-    trained = load(settings.model)
-    seeds = range(settings.first_seed, settings.last_seed + 1)
-    configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
-    output.prepare(folder)
-    with output.status() as status, jax.enable_x64(True):
-        every = [
-            error_profile.examine(
-                trained, one, lambda words, seed=one.seed: status.update(f"seed {seed}, {words}")
-            )
-            for one in configs
-        ]
-    first = every[0]
-    known = {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known}
-    record = {"meta": output.surroundings(settings, dtype="float64", **known)}
-    record["seeds"] = [
-        {"seed": seed, "model": tables.record(one.profile)}
-        | ({"untrained": tables.record(one.untrained)} if one.untrained else {})
-        for seed, one in zip(seeds, every, strict=True)
-    ]
-    title = f"{settings.model}, seed {settings.seed}, float64"
-    figure = curves_figure(
-        tables.panels(first, "error"),
-        "mean squared error at the queries",
-        title,
-        log="y",
-        lines=first.known,
-        dots=("model",),
-    )
-    pages = [tables.verdict_table(first), *map(tables.reading_table, first.profile.readings)]
-    files = {
-        "layers.csv": to_csv(tables.layer_rows(first)),
-        "identify.md": "\n".join(map(to_markdown, pages)).encode(),
-        **images("profile", figure),
-    }
-    if write(settings, folder, record, files):
-        output.wide().print(*tables.printed(settings.model, every), sep="\n")
-    return 0
 
 
 def identify_trained(settings: Identify, folder: Path) -> int:

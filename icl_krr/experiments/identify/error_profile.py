@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...catalogue import candidate, name_of, taken
+from ...catalogue import candidate, taken
 from ...kernels import Kernel
-from ...probes import fit_probe, has_slot, layerwise
 from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
-from ...tasks import Task, map_tasks
-from ...training import reference
-from ..shared.runs import Run
-from .probe_controls import family_of, in_dtype_of_tasks, tasks_of, untrained
-from .profile_fit import (
+from ...tasks import Task
+from .profile_fit import Tuned, Tuner
+from .profile_paths import (
     ALIGNMENTS,
     MEASURES,
     NULLS,
     Targets,
-    Tuned,
-    Tuner,
     exact_of,
     logarithms,
     sizes,
     squares,
     squares_of,
 )
-from .settings import IdentifyConfig
 
 CANDIDATES = (
     "gradient_descent",
@@ -128,8 +120,7 @@ class Protocol:
     All models that answer the same tasks share the search of the parameters.
 
     Args:
-        fitted: tasks on which candidates are tuned.
-        scored: other tasks, on which they are compared.
+        both: tasks on which candidates are tuned, and other tasks, on which they are compared.
         kernels: names of kernels, that of exact regression first. A solver that does not accept it
             has the nearest of the others.
         steps: largest number of steps of a solver, >= L.
@@ -139,29 +130,28 @@ class Protocol:
 
     def __init__(
         self,
-        fitted: Targets,
-        scored: Targets,
+        both: Sequence[Targets],
         kernels: Sequence[str],
         steps: int,
         known: dict[str, float],
         seed: int = 0,
         candidates: Sequence[str] = CANDIDATES,
     ):
-        self.fitted, self.scored, self.candidates = fitted, scored, candidates
-        self.tuners = {name: Tuner(fitted, name, steps, known) for name in kernels}
-        self.weights = resamples(len(scored.truth), RESAMPLES, seed)
+        (self.fitted, self.scored), self.candidates = both, candidates
+        self.tuners = {name: Tuner(self.fitted, name, steps, known) for name in kernels}
+        self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 
     def read(
-        self, fitted: Any, scored: Any, progress: Callable[[str], None] = lambda words: None
+        self, answers: Sequence[Any], progress: Callable[[str], None] = lambda words: None
     ) -> Profile:
         """Compare one model with every candidate, for every measure and alignment.
 
         Args:
-            fitted: answers of the model after layers 0 to L [b, L + 1, q], on the tasks to tune.
-            scored: the same on the tasks to score.
+            answers: answers of the model after layers 0 to L [b, L + 1, q], on both batches.
             progress: function that is called with the name of each candidate.
         """
-        tuning, scoring = squares_in(fitted, self.fitted), squares_in(scored, self.scored)
+        pairs = zip(answers, (self.fitted, self.scored), strict=True)
+        tuning, scoring = (squares_in(*pair) for pair in pairs)
         tuning = logarithms(tuning.mean(axis=1), np.asarray(sizes(self.fitted)).mean(axis=1), np)
         size = np.asarray(sizes(self.scored), float)
         own, found = self.resampled(scoring, size)[:, 0], {}
@@ -252,47 +242,3 @@ def known_of(kernel: Kernel, ridge: float) -> dict[str, float]:
     """The bandwidth and the ridge of exact regression, by name."""
     name = kernel.bandwidth
     return {"ridge": ridge} | ({} if name is None else {name: float(getattr(kernel, name))})
-
-
-class Findings(NamedTuple):
-    """What `examine` found of a trained model, and of an untrained one of the same shape."""
-
-    profile: Profile
-    untrained: Profile | None
-    known: dict[str, float]  # errors of exact regression and of the baselines
-    kernel: Kernel
-    ridge: float
-
-
-def examine(
-    run: Run, config: IdentifyConfig, progress: Callable[[str], None] = lambda words: None
-) -> Findings:
-    """Read a model by a linear probe of every layer, and compare its errors with candidates'.
-
-    Probes, candidates and comparison have tasks of their own; the last quarter of the tasks of the
-    probes chooses their ridge. An untrained model is read in the same way.
-    """
-    family, key = family_of(run, config), jax.random.key(config.seed)
-    probing, scored, fitted = tasks_of(run, config)
-    best = reference(family, jax.random.fold_in(key, 4))
-    kernel, ridge = best.kernel, float(best.ridge)
-    steps = STEPS * run.model.steps if config.steps is None else config.steps
-    both = [targets_of(tasks, kernel, ridge) for tasks in (fitted, scored)]
-    kernels = (name_of(kernel), *config.kernels)
-    protocol = Protocol(*both, kernels, steps, known_of(kernel, ridge), config.seed)
-
-    def read(model: Any, words: str) -> Profile:
-        probe = None if has_slot(model) else fit_probe(model, probing)
-        answer = jax.jit(partial(map_tasks, partial(layerwise, model, probe=probe)))
-        show = lambda what: progress(f"{words}: {what}")  # noqa: E731
-        return protocol.read(*(answer(one.tasks) for one in both), show)
-
-    model = in_dtype_of_tasks(run.model, fitted)
-    other = untrained(model, fitted, jax.random.fold_in(key, 3))
-    return Findings(
-        read(model, "the model"),
-        None if other is None else read(other, "an untrained model"),
-        best.losses(scored),
-        kernel,
-        ridge,
-    )

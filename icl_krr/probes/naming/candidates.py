@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,13 @@ BANDWIDTH = Box(-1.2, 1.2)
 """Initial search range of the bandwidth over the typical bandwidth, as exponents of 10."""
 
 
+class Ranged(Protocol):
+    """What has search ranges of fitted parameters: a solver, or a predictor that takes no steps."""
+
+    @property
+    def fitted(self) -> Mapping[str, Box] | None: ...
+
+
 def chebyshev_arguments(values: Values) -> Values:
     spectrum = (values["low_over_high"] * values["high"], values["high"])
     return {"ridge": values["ridge"], "spectrum": spectrum}
@@ -27,20 +35,20 @@ def newton_schulz_arguments(values: Values) -> Values:
     return {"ridge": values["ridge"], "spectrum": spectrum}
 
 
-def parameters(solver: Solver, kernel: str) -> dict[str, Box]:
+def parameters(solver: Ranged, kernel: str) -> dict[str, Box]:
     """The search ranges of all fitted parameters, the bandwidth first."""
     bandwidth = kernel_class(kernel).bandwidth
     return ({} if bandwidth is None else {bandwidth: BANDWIDTH}) | dict(solver.fitted or {})
 
 
-def limits(solver: Solver, kernel: str) -> np.ndarray:
+def limits(solver: Ranged, kernel: str) -> np.ndarray:
     """Upper bounds on the log parameters; infinite if a parameter may exceed its search range."""
     boxes = parameters(solver, kernel).values()
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 
 
 def absolute(
-    solver: Solver, kernel: str, relative: Float[Array, " k"], tasks: Task
+    solver: Ranged, kernel: str, relative: Float[Array, " k"], tasks: Task
 ) -> Float[Array, " k"]:
     """Log parameters at a point of the unit cube, scaled to the kernel matrices of the tasks."""
     boxes = parameters(solver, kernel)

@@ -1,0 +1,138 @@
+"""The errors of solvers after every step, and of nulls, which take no steps, at their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ... import solvers
+from ...catalogue import Box, candidate as find_candidate, make_kernel
+from ...kernels import Kernel
+from ...linalg import eigh
+from ...numerics import matmul
+from ...probes.naming.candidates import parameters, solve
+from ...tasks import Task, map_tasks, system
+
+MEASURES = {
+    "error": "mean squared error at the queries",
+    "gap": "distance to exact kernel ridge regression, over its size",
+}
+"""What is measured after every layer and every step, in logarithms to base 10."""
+ALIGNMENTS = {"1:1": "layer l is compared with step l", "monotone": "later layers, no earlier step"}
+FLOOR = 1e-4
+"""Smallest `gap`, and smallest error over the error of predicting 0; smaller ones count as this."""
+VALUES = 192
+"""Number of values that a layer of a null may have."""
+
+
+class Targets(NamedTuple):
+    """A batch of tasks, and what errors are measured against.
+
+    Attributes:
+        tasks: batch of b tasks without `y_query`.
+        truth: targets [b, q].
+        exact: predictions of exact kernel ridge regression [b, q].
+    """
+
+    tasks: Task
+    truth: Any
+    exact: Any
+
+
+class Null(NamedTuple):
+    """A predictor with a value of its own at every layer, which takes no steps.
+
+    Attributes:
+        words: what it is, in a sentence.
+        fitted: search ranges of what all layers share; `unit` is the unit of the values.
+        values: function from m places from 0 to 1 to the values of layers.
+        weigh: function from eigenvalues [n], a ridge and values [m, 1] to filters [m, n].
+    """
+
+    words: str
+    fitted: dict[str, Box]
+    values: Callable[[Any, Any], Any]
+    weigh: Callable[[Any, Any, Any], Any]
+
+
+UNIT, RIDGE = {"unit": Box(0, 0, power=1)}, {"ridge": Box(-5, 0.5, power=1)}
+NULLS = {
+    "gradient flow": Null(
+        "gradient flow with a time of its own at every layer",
+        RIDGE | UNIT,
+        lambda at, unit: 10 ** (9 * at - 3) / unit,
+        lambda sigma, ridge, time: -jnp.expm1(-time * (sigma + ridge)) / (sigma + ridge),
+    ),
+    "falling ridge": Null(
+        "exact kernel ridge regression with a ridge of its own at every layer",
+        UNIT,
+        lambda at, unit: unit * 10 ** (1.5 - 7.5 * at),
+        lambda sigma, ridge, own: 1 / (sigma + own),
+    ),
+    "growing share": Null(
+        "exact kernel ridge regression times a share of its own at every layer",
+        RIDGE,
+        lambda at, unit: 1 - 10 ** (-4 * at),
+        lambda sigma, ridge, share: share / (sigma + ridge),
+    ),
+}
+"""The nulls: later layers have longer times, smaller ridges or larger shares."""
+
+
+def row_of(name: str) -> Any:
+    return NULLS[name] if name in NULLS else find_candidate(name)
+
+
+def path(name: str, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> jax.Array:
+    """Predictions [steps + 1, q] of a candidate after every step, or of a null at its values."""
+    if name not in NULLS:
+        return solve(find_candidate(name), kernel, logs, task, steps)
+    null = NULLS[name]
+    shared = dict(zip(parameters(null, kernel), jnp.exp(logs), strict=True))
+    gram, cross, y = system(make_kernel(kernel, shared), task)
+    sigma, vectors = eigh(gram)
+    own = null.values(jnp.linspace(0, 1, steps), shared.get("unit"))
+    filters = null.weigh(jnp.maximum(sigma, 0)[None], shared.get("ridge"), own[:, None])
+    found = matmul(filters * matmul(vectors.T, y).T, matmul(cross, vectors).T)
+    return jnp.concatenate([jnp.zeros_like(found[:1]), found])
+
+
+def squares(predictions: jax.Array, targets: Targets) -> Float[Array, "2 b T"]:
+    """Squared errors and squared distances to exact regression, the mean over queries."""
+    against = jnp.stack([targets.truth, targets.exact])[:, :, None]
+    return jnp.mean((predictions[None] - against) ** 2, axis=-1)
+
+
+def sizes(targets: Targets) -> Float[Array, "2 b"]:
+    """Squares of the targets and of the exact predictions, the mean over queries."""
+    return jnp.mean(jnp.stack([targets.truth, targets.exact]) ** 2, axis=-1)
+
+
+def logarithms(squared: Any, size: Any, xp: Any = jnp) -> Any:
+    """The curves [2, ..., T] in log10 from mean squares [2, ..., T] and mean sizes [2, ...]."""
+    over = xp.maximum(squared / size[..., None], FLOOR**2)
+    error, gap = xp.log10(over)
+    return xp.stack([error + xp.log10(size[0])[..., None], gap / 2])
+
+
+@partial(jax.jit, static_argnames=("name", "kernel", "steps"))
+def squares_of(name, kernel, logs, targets, steps):
+    """Squares [2, b, T + 1] of a candidate after every step."""
+    made = map_tasks(lambda task: path(name, kernel, logs, task, steps), targets.tasks)
+    return squares(made, targets)
+
+
+def curves_of(name, kernel, logs, targets, steps):
+    found = jnp.mean(squares_of(name, kernel, logs, targets, steps), axis=1)
+    return logarithms(found, jnp.mean(sizes(targets), axis=-1))
+
+
+@jax.jit
+def exact_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
+    """Predictions of exact kernel ridge regression [b, q]."""
+    return map_tasks(lambda task: solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
