@@ -16,6 +16,7 @@ from helpers import claim_result
 
 import icl_krr as ik
 from benchmarks import (
+    ablations_tables,
     devices,
     interruptions,
     posteriors,
@@ -480,6 +481,13 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
     assert f"have {len(found)} of them" in BENCHMARKS
     for name, recipe in subjects.SHIPPED.items():
         assert Recipe.read(name) == grid[recipe]
+    assert {"device", "versions", "seed", "dtype"} <= set(record["meta"])
+
+
+def test_the_tables_of_ablations_are_those_that_were_measured():
+    record = json.loads((RESULTS / "ablations.json").read_text())
+    assert ablations_tables.markdown(record) == (RESULTS / "ablations.md").read_text()
+    assert [row["model"] for row in record["trained"]] == record["meta"]["models"]
     assert {"device", "versions", "seed", "dtype"} <= set(record["meta"])
 
 

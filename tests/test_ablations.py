@@ -1,0 +1,94 @@
+"""Patterns of ablations: the nearest of them, and statements about one."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import ablations
+from benchmarks.ablations_patterns import (
+    PLACES,
+    SETS,
+    STATEMENTS,
+    at_places,
+    confusion,
+    effects_of,
+    nearest,
+    pattern,
+)
+
+MAIN, PARTS = ablations.MAIN, SETS["heads, MLP, whole layers"]
+TASKS = 12
+
+
+def row(solver, variant, changes, layers=4, seed=0):
+    """A model whose parts change the predictions by `changes` [parts, L], a little by the task."""
+    noise = np.exp(0.05 * np.random.default_rng(seed).normal(size=TASKS))
+    squares = (np.broadcast_to(changes, (3, layers))[..., None] * noise) ** 2
+    names = ("change", "target", "exact")
+    return {
+        "family": "linear",
+        "variant": variant,
+        "solver": solver,
+        "intact": {name: np.ones(TASKS) for name in names},
+        "removed": {kind: dict.fromkeys(names, squares) for kind in ("zero", "mean")},
+        "exact error": np.ones(TASKS),
+    }
+
+
+def scored(rows):
+    found = [effects_of(one, 50, 0) for one in rows]
+    return confusion(rows, [pattern(one, MAIN, PARTS) for one in found], names=("a", "b"))
+
+
+def test_solvers_with_patterns_of_their_own_are_told_apart_and_equal_ones_are_not():
+    falling, rising = 0.5 ** np.arange(4.0), 0.5 ** np.arange(4.0)[::-1]
+    own = [row(*each) for v in "xy" for each in (("a", v, falling), ("b", v, rising))]
+    found = scored(own)
+    assert (found.right.cases, found.alone.cases, found.right.total) == (4, 4, 4)
+    assert found.said == {"a": {"a": 2}, "b": {"b": 2}}
+    assert found.within < 1e-6 < found.between
+    equal = [row(name, v, falling, seed=i) for i, (name, v) in enumerate(["ax", "bx", "ay", "by"])]
+    found = scored(equal)
+    assert (found.alone.cases, found.among.cases) == (0, 4)
+
+
+def test_a_name_has_the_distance_of_its_nearest_pattern():
+    one = np.zeros((11, 2))
+    found = nearest(one, {"a": [one + 1, one + 0.1], "b": [one + 0.5]})
+    assert found.name == "a"
+    assert found.as_near == ["a"]
+    np.testing.assert_allclose([found.others["a"], found.others["b"]], [0.1, 0.5])
+
+
+def test_patterns_of_other_depths_are_compared_at_relative_depths():
+    np.testing.assert_allclose(at_places(np.arange(6.0)), np.arange(6.0))
+    half = at_places((np.arange(12.0) + 0.5) / 12)
+    np.testing.assert_allclose(half, (np.arange(PLACES) + 0.5) / PLACES)
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "holds"),
+    [
+        ("late layers matter less", [1, 1, 0.5, 0.5], True),
+        ("late layers matter less", [1, 1, 1, 1], False),
+        ("late layers matter more", [0.5, 0.5, 1, 1], True),
+        ("removing any layer hurts", [2, 2, 2, 1.01], False),
+        ("removing any layer hurts", [2, 2, 2, 2], True),
+        (next(iter(STATEMENTS)), [[2], [1], [1]], True),
+        (next(iter(STATEMENTS)), [[1], [2], [1]], False),
+    ],
+)
+def test_statements(words, changes, holds):
+    assert STATEMENTS[words](effects_of(row("a", "x", changes), 50, 0), "zero") == holds
+
+
+@pytest.mark.slow
+def test_a_few_models_are_measured_and_compared(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ablations", "--quick"])
+    ablations.main()
+    shown = capsys.readouterr().out
+    assert re.findall(r"^\| (gp-encoder-2d) \|", shown, re.M)
+    changes = re.findall(r"^\| gradient descent \| linear \| .* \| (.*) \|$", shown, re.M)
+    assert len({*changes[0].split()}) == 1, "every step of gradient descent is the same map"
