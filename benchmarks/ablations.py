@@ -46,12 +46,10 @@ from benchmarks.ablations_patterns import (
     strangers,
 )
 from benchmarks.ablations_tables import ablations_figure, markdown
-from benchmarks.records import RESULTS, kept, meta, options, save
+from benchmarks.records import RESULTS, draw, kept, meta, options, save
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
-from icl_krr.files import replace
-from icl_krr.plots import images
 from icl_krr.probes.resampling import relative_distances, resamples
 from icl_krr.transformer import Transformer
 
@@ -355,9 +353,7 @@ def main() -> None:
         "cpu_seconds": cpu_seconds(known, trained, swaps),
     }
     save("ablations", {"meta": meta("ablations", **facts), **record}, markdown(record))
-    figures = Path(__file__).parent / "figures"
-    for name, content in images("ablations", ablations_figure(record)).items():
-        replace(figures / name, content)
+    draw("ablations", ablations_figure(record))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from icl_krr.catalogue import SOLVERS, load, taken
 from icl_krr.constructions.assembly.choice import softmax_machine
+from icl_krr.experiments.identify.error_profile import CANDIDATES
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import Run
 from icl_krr.experiments.solverbench import rivals
@@ -21,15 +22,6 @@ from icl_krr.tasks import Sampler, Task
 from icl_krr.training.reference import optimal
 from icl_krr.transformer import Architecture, Transformer, init
 
-CANDIDATES = (
-    "gradient_descent",
-    "richardson",
-    "heavy_ball",
-    "chebyshev",
-    "preconditioned_chebyshev",
-    "conjugate_gradient",
-    "newton_schulz",
-)
 RIVALS = ("nesterov", "averaged_descent", "steepest_descent")
 """Solvers that are no candidate of `identify`."""
 SMOOTHERS = ("smoother_equal", "smoother_falling", "smoother_sharper")

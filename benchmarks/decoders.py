@@ -84,7 +84,7 @@ def whole_grid() -> list[Cell]:
     ]
 
 
-def recipe_of(cell: Cell, updates: int, start: str | None = None, seed: int = 0) -> Recipe:
+def recipe_of(cell: Cell, updates: int, seed: int = 0) -> Recipe:
     """The recipe of one round."""
     tasks = TaskRecipe(
         num_features=cell.num_features,
@@ -94,7 +94,7 @@ def recipe_of(cell: Cell, updates: int, start: str | None = None, seed: int = 0)
         noise=0.05,
         lengthscale=cell.lengthscale,
     )
-    model = ModelRecipe(style="decoder", width=cell.width, depth=cell.depth, start=start)
+    model = ModelRecipe(style="decoder", width=cell.width, depth=cell.depth)
     training = Training(
         steps=updates,
         batch=BATCH,

@@ -69,10 +69,9 @@ def protocol_of(family: str, kernel: str, config: BenchConfig) -> Protocol:
     return Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
-def readers(case: Case, one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
+def readers(case: Case, one: Setting, reader: Any) -> dict[str, Callable[[Task], jax.Array]]:
     """The ways to read predictions [L + 1, q] from a model."""
-    subject, found = subject_of(case, one), {}
-    reader = subject.reader
+    found = {}
     if own := own_reader(case, one, reader):
         found[OWN] = own
         found[FACTOR] = partial(scaled, own, factors(own, one.probing))
@@ -115,13 +114,11 @@ def scaled(own: Callable[[Task], jax.Array], by: jax.Array, task: Task) -> jax.A
 
 def examine(case: Case, config: BenchConfig) -> Row:
     """Read one model in all ways."""
-    began, one = (
-        time.perf_counter(),
-        setting_of(case.tasks, dataclasses.replace(config, seed=case.seed)),
-    )
+    began = time.perf_counter()
+    one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
     protocol = protocol_of(case.tasks, case.kernel, one.config)
     subject, found = subject_of(case, one), {}
-    for name, read in readers(case, one).items():
+    for name, read in readers(case, one, subject.reader).items():
         answer = jax.jit(partial(map_tasks, read))
         answers = [np.asarray(answer(t.tasks)) for t in (protocol.fitted, protocol.scored)]
         if np.all(np.isfinite(np.concatenate(answers))):

@@ -9,9 +9,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks.profiles_tables import HOWS, share
 from icl_krr.experiments.identify.error_profile import CANDIDATES
 from icl_krr.experiments.identify.profile_paths import NULLS
-from icl_krr.experiments.solverbench.score import Share
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
@@ -21,7 +21,6 @@ NAMED = (IDENTIFIED, NEAR, TIED)
 IN_STREAMS = ("gradient_descent", "richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose steps are decoded from the streams. Heavy ball's and Chebyshev's differ from those
 of gradient descent by a factor after the first step, and take several times as long to fit."""
-HOWS = [("error", "1:1"), ("gap", "1:1"), ("error", "monotone"), ("gap", "monotone")]
 SUBJECTS, DECODERS = "subjects", "GPT-2-style decoders"
 NAMES_OF_GROUPS = (DECODERS, SUBJECTS)
 ABOUT = f"""\
@@ -88,11 +87,6 @@ def grouped(rows: dict[str, Row]) -> dict[str, dict[str, Row]]:
         for group in NAMES_OF_GROUPS
     }
     return {group: own for group, own in found.items() if own}
-
-
-def share(found: Iterable[bool]) -> str:
-    values = list(found)
-    return str(Share.of(sum(values), len(values)))
 
 
 def counts(rows: Iterable[Row], of: Callable[[Row], str]) -> str:

@@ -111,7 +111,7 @@ def panels(findings: Findings, measure: str) -> dict[str, dict[str, Any]]:
 
 def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
     """What a person reads of one model: verdicts, the candidates of one reading, and the names."""
-    first = every[0]
+    first, verdicts = every[0], verdict_table(every[0])
     reading = first.profile.readings[0]
     names = {f"{one.measure}, {one.alignment}": [] for one in first.profile.readings}
     for found in every:
@@ -119,7 +119,7 @@ def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
             names[f"{one.measure}, {one.alignment}"].append(one.nearest.name)
     header, lines = reading_table(reading)
     return [
-        Table(f"{name}: the solver with the nearest errors", *with_groups(verdict_table(first))),
+        Table(f"{name}: the solver with the nearest errors", verdicts[0], [verdicts[1]]),
         Table(
             f"Candidates: {MEASURES[reading.measure]}, {ALIGNMENTS[reading.alignment]}",
             header,
@@ -135,7 +135,3 @@ def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
         "A name is the nearest one, also for a model that runs no solver. Compare with "
         f"icl-krr identify {name}.",
     ]
-
-
-def with_groups(table: Lines) -> tuple[list[str], list[list[list[str]]]]:
-    return table[0], [table[1]]
