@@ -18,7 +18,6 @@ import jax
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from benchmarks.subjects_tables import subjects_figure
 from icl_krr.bench import Row
 from icl_krr.catalogue import KERNELS, SOLVERS
 from icl_krr.experiments.claims.verify import claims
@@ -139,7 +138,7 @@ def main() -> None:
     asked = parser.parse_args()
     read = lambda name: json.loads((RESULTS / f"{name}.json").read_text())  # noqa: E731
     comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
-    timed, subjects = read("bench"), read("subjects")
+    timed = read("bench")
     with jax.enable_x64(True):
         found = explore(ExplorerConfig())
     start = {"temperature": 2, "ridge": 3, "width": 4, "depth": 8}
@@ -149,7 +148,6 @@ def main() -> None:
         "learning": finetune_depth_figure(comparison),
         "learning-path": finetune_path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),
-        "subjects": subjects_figure(subjects["rows"], subjects["meta"]),
     }
     files = {
         name: content

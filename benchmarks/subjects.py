@@ -1,7 +1,7 @@
-"""`python -m benchmarks.subjects`: train a grid of small models, and identify all of them.
+"""`python -m benchmarks.subjects`: train a grid of 48 small models.
 
-Training takes about 50 minutes of one CPU core, identification about 30. Models and their
-identifications are kept in `--folder`, so the same command continues after an interruption.
+It takes about 50 minutes of one CPU core. Models are kept in `--folder`, so the same command
+continues after an interruption. `python -m benchmarks.trained --models FOLDER` then reads them.
 `--finished` reports what is in this folder, without the rest of the grid. `--quick` is a smoke
 test; its figures are not meaningful.
 """
@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from rich.console import Console
 
 from benchmarks.records import RESULTS as RESULTS, kept, meta, options, save, write
-from benchmarks.subjects_tables import markdown, row_of
-from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
-from icl_krr.experiments.shared.runs import blank, family, load
-from icl_krr.files import replace
-from icl_krr.probes import fit_probe, identify, layerwise
+from icl_krr.experiments.shared.runs import blank, family
+from icl_krr.files import replace, to_markdown
 from icl_krr.training import save_weights, train
-from icl_krr.training.reference import optimal
 from icl_krr.training.settings import Training
 
 FAMILIES = {
@@ -50,11 +43,6 @@ SEEDS = (0, 1, 2)
 TRAINING = Training(
     steps=2000, learning_rate=0.002, warmup=100, log_every=500, validation=2048, target="exact"
 )
-KERNELS = {"linear": ("linear", "exponential"), "gp": ("gaussian", "exponential")}
-SIZES = {"tasks": 24, "probe_tasks": 256, "num_queries": 4, "steps": 8, "seed": 0}
-"""Of an identification: tasks that fit and as many that score candidates, tasks that fit probes,
-queries of a task, steps of a candidate for each layer, and the seed of tasks and bootstrap."""
-IDENTIFIED = "identified.json"
 SHIPPED = {
     "linear-encoder": "linear-encoder-linear-5",
     "gp-encoder-2d": "gp-encoder-softmax-5",
@@ -63,8 +51,6 @@ SHIPPED = {
 """Reference runs, by the configuration whose first seed they are."""
 ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
 QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
-QUICK_SIZES = {"tasks": 4, "probe_tasks": 16, "num_queries": 2, "steps": 1, "seed": 0}
-QUICK_CANDIDATES = ("nadaraya_watson", "gradient_descent")
 
 Record = dict[str, Any]
 
@@ -110,41 +96,6 @@ def trained(recipe: Recipe, folder: Path) -> Record:
     return {name: rows[-1][name] for name in ERRORS}
 
 
-def identified(
-    folder: Path,
-    kernels: tuple[str, ...],
-    sizes: dict[str, int],
-    candidates: tuple[str, ...] | None = None,
-    progress: Callable[[str], None] = lambda name: None,
-) -> Record:
-    """Identify the solver of a trained model in float64.
-
-    A linear probe reads the predictions of every layer but the last.
-    """
-    run = load(folder)
-    with jax.enable_x64(True):
-        drawn: Any = dataclasses.replace(run.family, num_queries=sizes["num_queries"])  # pyright: ignore
-        key, count = jax.random.key(sizes["seed"]), sizes["tasks"]
-        probing, scored, fitted = (
-            draw_tasks(jax.random.fold_in(key, i), size, drawn)
-            for i, size in enumerate((sizes["probe_tasks"], count, count))
-        )
-        model = jax.tree.map(lambda leaf: jnp.asarray(leaf, probing.x.dtype), run.model)
-        best = optimal(drawn)
-        found = identify(
-            partial(layerwise, model, probe=fit_probe(model, probing)),
-            fitted,
-            scored,
-            candidates=candidates,
-            kernels=kernels,
-            steps=sizes["steps"] * model.depth,
-            system=None if best is None else (best[0], float(best[1])),
-            seed=sizes["seed"],
-            progress=progress,
-        )
-    return row_of(found)
-
-
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
     return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
 
@@ -161,43 +112,46 @@ def ship(top: Path) -> None:
             replace(RUNS / name / file, (source / file).read_bytes())
 
 
+def markdown(rows: list[Record]) -> str:
+    """Errors over that of exact regression, a line for every configuration."""
+    header = ["model", "seeds", "error / exact error", *ERRORS[3:]]
+    lines = []
+    for name, of in itertools.groupby(sorted(rows, key=lambda r: r["model"]), lambda r: r["model"]):
+        own = list(of)
+        others = (sum(r[each] / r["exact"] for r in own) / len(own) for each in ERRORS[3:])
+        seeds = ", ".join(str(row["seed"]) for row in own)
+        ratios = ", ".join(f"{row['ratio']:.3g}" for row in own)
+        lines.append([name, seeds, ratios, *(f"{value:.3g}" for value in others)])
+    return to_markdown((header, lines))
+
+
 def main() -> None:
     parser, place = options(__doc__), Path("icl-krr-subjects")
-    parser.add_argument("--folder", type=Path, default=place, help="models and identifications")
+    parser.add_argument("--folder", type=Path, default=place, help="models of an earlier run")
     parser.add_argument("--finished", action="store_true", help="only what the folder has already")
     asked = parser.parse_args()
-    grid, sizes, names, seeds = recipes(), SIZES, None, SEEDS
-    if asked.quick:
-        grid, sizes, names, seeds = quick(), QUICK_SIZES, QUICK_CANDIDATES, SEEDS[:1]
+    grid, seeds = (quick(), SEEDS[:1]) if asked.quick else (recipes(), SEEDS)
     rows: list[Record] = []
     with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
         top = Path(temporary) if asked.quick else asked.folder
         for seed, name in itertools.product(seeds, grid):
-            folder, kernels = top / f"{name}-{seed}", KERNELS[name.split("-")[0]]
-            if asked.finished and not (folder / IDENTIFIED).exists():
+            folder = top / f"{name}-{seed}"
+            if asked.finished and not (folder / "errors.json").exists():
                 continue
-            words = f"{name}, seed {seed}: "
-            status.update(f"{words}training")
+            status.update(f"{name}, seed {seed}")
             recipe = with_seed(grid[name], seed)
             folder.mkdir(parents=True, exist_ok=True)
             errors = kept(folder / "errors.json", partial(trained, recipe, folder))
-            show = lambda what, words=words: status.update(words + what)  # noqa: E731
-            make = partial(identified, folder, kernels, sizes, names, show)
-            found = kept(folder / IDENTIFIED, make)
-            rows.append({"model": name, "seed": seed, **errors, **found})
+            rows.append({"model": name, "seed": seed, **errors})
     print(markdown(rows))
     if asked.quick:
         return
     facts = {
-        "seed": SIZES["seed"],
         "training seeds": SEEDS,
-        "dtype": "float32 in training, float64 in identification",
-        "sizes": SIZES,
-        "kernels": KERNELS,
+        "dtype": "float32",
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
     }
-    record = {"meta": meta("subjects", "optax", **facts), "rows": rows}
-    save("subjects", record, markdown(rows))
+    save("subjects", {"meta": meta("subjects", "optax", **facts), "rows": rows}, markdown(rows))
     ship(asked.folder)
 
 
