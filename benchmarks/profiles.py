@@ -161,11 +161,14 @@ def main() -> None:
             rows.append(row)
             said = [one["nearest"] for one in row["read"][PROBE]["readings"]]
             print(f"{i} of {len(every)}: {tuple(case)}: {said}, {row['seconds']:.0f} s", flush=True)
-    text = markdown(rows, len(every) - len(rows))
+    left = len(every) - len(rows)
+    text = markdown(rows, left)
     print(text)
     if asked.quick:
         return
-    facts = {"seeds": [0, 1, 2], "dtype": "float64", "config": dataclasses.asdict(config)}
+    seeds = sorted({row["seed"] for row in rows})
+    facts = {"seeds": seeds, "dtype": "float64", "not run": left}
+    facts |= {"config": dataclasses.asdict(config)}
     save("error-profiles", {"meta": meta("profiles", **facts), "rows": rows}, text)
     draw("error-profiles", confusion_figure(rows))
 

@@ -21,6 +21,10 @@ NAMED = (IDENTIFIED, NEAR, TIED)
 IN_STREAMS = ("gradient_descent", "richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose steps are decoded from the streams. Heavy ball's and Chebyshev's differ from those
 of gradient descent by a factor after the first step, and take several times as long to fit."""
+PRECONDITIONED = {
+    "richardson (preconditioned)": ("richardson",),
+    "richardson or preconditioned_chebyshev": ("richardson", "preconditioned_chebyshev"),
+}
 SUBJECTS, DECODERS = "subjects", "GPT-2-style decoders"
 NAMES_OF_GROUPS = (DECODERS, SUBJECTS)
 ABOUT = f"""\
@@ -114,12 +118,16 @@ def agreement_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
         "all seven readings have the same nearest solver": lambda row: (
             len({of(row) for of in READINGS.values()}) == 1
         ),
-        "error, 1:1: the nearest is richardson (preconditioned)": lambda row: (
-            profile(row, first)["nearest"] == "richardson"
-        ),
-        "error, 1:1: the nearest is richardson or preconditioned_chebyshev": lambda row: (
-            profile(row, first)["nearest"] in ("richardson", "preconditioned_chebyshev")
-        ),
+        **{
+            f"error, {how}: the nearest is {words}{whose}": (
+                lambda row, how=how, names=names, of=of: (
+                    profile(row, ("error", how), of)["nearest"] in names
+                )
+            )
+            for how in ("1:1", "monotone")
+            for words, names in PRECONDITIONED.items()
+            for whose, of in (("", "model"), (", of the untrained model", "untrained"))
+        },
         "error, 1:1: richardson is the nearest or as near": lambda row: (
             "richardson" in (profile(row, first)["nearest"], *profile(row, first)["as near"])
         ),

@@ -20,11 +20,14 @@ from benchmarks import (
     devices,
     interruptions,
     posteriors,
+    profiles_tables,
     regressors,
     retraining,
     scale,
     scaling,
     subjects,
+    trained_tables,
+    what_networks_run,
 )
 from benchmarks.power import PROBE, power_table
 from benchmarks.solvers import solver_table
@@ -479,6 +482,21 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
     for name, recipe in subjects.SHIPPED.items():
         assert Recipe.read(name) == grid[recipe]
     assert {"device", "versions", "dtype"} <= set(record["meta"])
+
+
+def test_the_page_on_what_networks_run_is_written_from_the_records():
+    """And so are the tables of what it compares."""
+    read = what_networks_run.read
+    known, models = read("error-profiles"), read("trained")
+    tables = {
+        "error-profiles": profiles_tables.markdown(known["rows"], known["meta"]["not run"]),
+        "trained": trained_tables.markdown(models["models"]),
+        "what-networks-run": what_networks_run.page(),
+    }
+    for name, text in tables.items():
+        assert text == (RESULTS / f"{name}.md").read_text(), name
+    for record in (known, models):
+        assert {"device", "versions", "dtype"} <= set(record["meta"])
 
 
 def test_the_tables_of_ablations_are_those_that_were_measured():

@@ -1,0 +1,213 @@
+"""`python -m benchmarks.what_networks_run`: write the page on what trained networks run.
+
+The page is made from the records of other benchmarks. It measures nothing itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import profiles_tables as control, trained_tables as trained
+from benchmarks.profiles_tables import FACTOR, HOWS, OWN, PROBE, READERS, share
+from benchmarks.records import RESULTS
+from benchmarks.streams_models import RANDOM, STRANGER
+from icl_krr.experiments.scaling import in_words
+from icl_krr.experiments.solverbench.score import Share
+from icl_krr.files import Lines, replace, to_markdown
+
+Row = dict[str, Any]
+PAGE = RESULTS / "what-networks-run.md"
+TEXT = Path(__file__).with_name("what_networks_run.txt")
+"""The sentences of the page, with a place for every number."""
+FIRST = HOWS[0]
+SOLVERS = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
+"""Solvers whose equivalent steps the page shows; the table of scaling has all."""
+
+
+def read(name: str) -> Row:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def hours(rows: Iterable[Row]) -> str:
+    return f"{sum(row['seconds'] for row in rows) / 3600:.1f}"
+
+
+def readings_of(rows: list[Row], reader: str) -> list[tuple[Row, Row]]:
+    return [(row, said) for row in rows if (said := control.reading(row, reader, FIRST))]
+
+
+def known_models(rows: list[Row]) -> list[Row]:
+    return control.listed(control.of(rows, *control.KNOWN))
+
+
+def right_from(rows: list[Row], reader: str, kinds: Iterable[str] = control.KNOWN) -> str:
+    each = readings_of(control.listed(control.of(rows, *kinds)), reader)
+    return share(said["nearest"] in row["right"] for row, said in each)
+
+
+def control_table(rows: list[Row]) -> Lines:
+    """A line for each way to read a layer: the names of known models, and those of strangers."""
+    header = ["layers are read from", "right", "wrong, the right one as near", "certain and wrong"]
+    header += ["a null is as near", "strangers named for certain", "strangers: a null is as near"]
+    lines = []
+    for reader in READERS:
+        each = readings_of(known_models(rows), reader)
+        other = [said for _, said in readings_of(control.of(rows, STRANGER, RANDOM), reader)]
+        found = [control.outcome_of(row, said) for row, said in each]
+        lines.append([
+            reader,
+            *(share(one == name for one in found) for name in ("right", "among")),
+            share(one == "certain and wrong" for one in found),
+            share(control.with_null(said) for _, said in each),
+            share(not said["as near"] for said in other),
+            share(control.with_null(said) for said in other),
+        ])  # fmt: skip
+    return header, lines
+
+
+def scaling_table(models: list[Row]) -> Lines:
+    header = ["model", "excess over exact KRR", "updates"]
+    header += [f"steps of {name.replace('_', ' ')}" for name in SOLVERS]
+    lines = [
+        [
+            row["model"],
+            f"{row['excess']:.3g} ± {row['sampling']:.1g}",
+            f"{row['updates']}{'' if row['converged'] else ', still falling'}",
+            *(in_words(row["equivalents"][name]) for name in SOLVERS),
+        ]
+        for row in models
+    ]
+    return header, lines
+
+
+def ablation_facts(record: Row) -> dict[str, str]:
+    first = record["confusion"][0]
+    every = [one for row in record["trained"] for one in row["nearest"]]
+    none = sum(one["reading"] == "not distinguishable" for one in every)
+    rich = sum("richardson" in (one["name"], *one["as near"]) for one in every)
+    return {
+        "count": str(len(every)),
+        "right": str(Share.of(*first["right"])),
+        "solvers": str(Share.of(*first["strangers"]["other solver"])),
+        "nothing": str(Share.of(*first["strangers"]["no solver"])),
+        "undecided": str(Share.of(none, len(every))),
+        "richardson": f"{rich} of {len(every)}",
+    }
+
+
+def control_facts(rows: list[Row]) -> dict[str, str]:
+    """What the paragraphs on the control say."""
+    known, strange = known_models(rows), control.of(rows, STRANGER, RANDOM)
+    probed = [said for _, said in readings_of(known, PROBE)]
+    by_probe = [said for _, said in readings_of(strange, PROBE)]
+    own = [said for _, said in readings_of(known, OWN)]
+    plain = control.listed(control.of(rows, control.KNOWN[0]))
+    return {
+        "known": str(len(known)),
+        "plain": str(len(plain)),
+        "strangers": str(len(strange)),
+        "table": to_markdown(control_table(rows)),
+        "beside": to_markdown(control.beside(rows)),
+        "own": right_from(rows, OWN, control.KNOWN[:1]),
+        "factor": right_from(rows, FACTOR, control.KNOWN[:1]),
+        "probe": right_from(rows, PROBE, control.KNOWN[:1]),
+        "probe_all": right_from(rows, PROBE),
+        "null_own": share(map(control.with_null, own)),
+        "null_probe": share(map(control.with_null, probed)),
+        "null_strange": share(map(control.with_null, by_probe)),
+        "called": ", ".join(
+            f"{name} {count}"
+            for name, count in Counter(said["nearest"] for said in by_probe).most_common()
+        ),
+    }
+
+
+def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
+    """What the paragraphs on trained models say: counts over all of them, or over decoders."""
+    every, groups = [*rows.values()], trained.grouped(rows)
+    decoders = [*groups[trained.DECODERS].values()]
+    first, last = HOWS[0], HOWS[2]
+
+    def named(of: list[Row], how: tuple[str, str], whose: str = "model") -> str:
+        names = ("richardson", "preconditioned_chebyshev")
+        return share(trained.profile(row, how, whose)["nearest"] in names for row in of)
+
+    def null_nearer(row: Row) -> bool:
+        said = trained.profile(row, first)
+        return trained.least_null(said) < trained.nearest_far(said)
+
+    state, innovation = (trained.READINGS[name] for name in ("state", "innovation"))
+    return {
+        "read": ", ".join(f"{len(own)} {name}" for name, own in groups.items()),
+        "names": to_markdown(trained.names_table(rows)),
+        "statements": to_markdown(trained.agreement_table(rows)),
+        "distances": to_markdown(trained.distances_table(rows)),
+        "model": named(decoders, first),
+        "model_monotone": named(decoders, last),
+        "random": named(decoders, first, "untrained"),
+        "random_monotone": named(decoders, last, "untrained"),
+        "null": share(map(null_nearer, decoders)),
+        "null_all": share(map(null_nearer, every)),
+        "as_near": share(control.with_null(trained.profile(row, first)) for row in every),
+        "alone": share(not trained.profile(row, first)["as near"] for row in every),
+        "state": share(state(row) == "richardson" for row in decoders),
+        "innovation": share(innovation(row) == "richardson" for row in decoders),
+        "agree": share(len({of(row) for of in trained.READINGS.values()}) == 1 for row in every),
+        "streams": share(row["streams"]["status"] in trained.NAMED for row in every),
+        "probe": share(row["probe"]["status"] in trained.NAMED for row in every),
+    }
+
+
+def scaling_facts(models: list[Row]) -> dict[str, str]:
+    said: Callable[[Row, str], str] = lambda row, name: in_words(row["equivalents"][name])  # noqa: E731
+    deep = [row for row in models if row["seed"] == 0 and row["width"] == 32]
+    base = next(row for row in deep if row["depth"] == 4)
+    deep = [row for row in deep if all(row[name] == base[name] for name in SAME)]
+    return {
+        "table": to_markdown(scaling_table(models)),
+        **{f"depth_{row['depth']}_{name}": said(row, name) for row in deep for name in SOLVERS},
+        "falling": share(not row["converged"] for row in models),
+    }
+
+
+SAME = ("num_features", "num_supports", "lengthscale", "style")
+
+
+def page() -> str:
+    profiles, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
+    subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
+    parts = {
+        "control": control_facts(profiles["rows"]),
+        "trained": trained_facts(models["models"]),
+        "ablations": ablation_facts(ablations),
+        "scaling": scaling_facts(scaling["models"]),
+        "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},
+        "hours": {
+            "profiles": hours(profiles["rows"]),
+            "decoders": hours(decoders["models"].values()),
+            "trained": hours(models["models"].values()),
+            "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
+            "claims": f"{claims_hours():.1f}",
+        },
+    }
+    words = {f"{part}_{name}": text for part, own in parts.items() for name, text in own.items()}
+    return TEXT.read_text().format(**words)
+
+
+def claims_hours() -> float:
+    every = {claim["id"]: claim["cpu_seconds"] for claim in read("claims")["claims"]}
+    return (every["C48"] + every["C49"]) / 3600
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    replace(PAGE, page().encode())
+
+
+if __name__ == "__main__":
+    main()
