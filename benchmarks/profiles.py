@@ -133,6 +133,26 @@ def examine(case: Case, config: BenchConfig) -> Row:
     }
 
 
+def shortened(row: Row) -> Row:
+    """A row without the steps and parameters of candidates that are not nearest, for the record."""
+    kept = {}
+    for reader, found in row["read"].items():
+        readings = [
+            one
+            | {
+                "candidates": [
+                    part
+                    if part["candidate"] == one["nearest"]
+                    else {key: part[key] for key in part if key not in ("steps", "values")}
+                    for part in one["candidates"]
+                ]
+            }
+            for one in found["readings"]
+        ]
+        kept[reader] = found | {"readings": readings}
+    return row | {"read": kept}
+
+
 def quick_cases() -> tuple[Case, ...]:
     return (
         Case(PLAIN, LINEAR, "gradient_descent", "linear"),
@@ -169,7 +189,9 @@ def main() -> None:
     seeds = sorted({row["seed"] for row in rows})
     facts = {"seeds": seeds, "dtype": "float64", "not run": left}
     facts |= {"config": dataclasses.asdict(config)}
-    save("error-profiles", {"meta": meta("profiles", **facts), "rows": rows}, text)
+    save(
+        "error-profiles", {"meta": meta("profiles", **facts), "rows": [*map(shortened, rows)]}, text
+    )
     draw("error-profiles", confusion_figure(rows))
 
 
