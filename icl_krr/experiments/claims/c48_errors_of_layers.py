@@ -16,14 +16,14 @@ from ...transformer import Transformer
 from ..identify.error_profile import CANDIDATES, Profile, Protocol, known_of, targets_of
 from ..identify.profile_fit import Search
 from ..identify.profile_paths import NULLS
-from ..solverbench.open_set import functions_of
+from ..solverbench import foreign
 from ..solverbench.settings import PROCESS, BenchConfig, Setting
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks
 
 KERNEL, NOISE = Gaussian(0.8), 0.05
 OWN, PROBE = "its own predictions", "a linear probe"
-SMOOTHERS = "kernel smoothers, a falling lengthscale"
+SHARE, SMOOTHERS = "a share of exact KRR", "kernel smoothers, a falling lengthscale"
 
 
 class Config(NamedTuple):
@@ -34,13 +34,8 @@ class Config(NamedTuple):
     num_supports: int = 16
     num_queries: int = 6
     layers: int = 4
-    known: tuple[str, ...] = (
-        "gradient_descent",
-        "richardson",
-        "preconditioned_chebyshev",
-        "conjugate_gradient",
-    )
-    strangers: tuple[str, ...] = ("a share of exact KRR", SMOOTHERS)
+    known: tuple[str, ...] = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
+    strangers: tuple[str, ...] = (SHARE, SMOOTHERS)
     candidates: tuple[str, ...] = CANDIDATES[:-1]
     search: tuple[int, int] = (192, 2)
 
@@ -59,11 +54,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         answers = [read(model, probe, targets.tasks) for targets in both]
         for by, each in zip((OWN, PROBE), zip(*answers, strict=True), strict=True):
             rows += rows_of(protocol.read(each), name, by)
-    others = functions_of(one) | {SMOOTHERS: partial(smoothers, config.layers)}
     for name in config.strangers:
-        answer = jax.jit(partial(map_tasks, others[name]))
-        found = protocol.read([answer(targets.tasks) for targets in both])
-        rows += rows_of(found, f"no solver: {name}", OWN)
+        answers = [of_stranger(name, known["ridge"], config.layers, t.tasks) for t in both]
+        rows += rows_of(protocol.read(answers), f"no solver: {name}", OWN)
     return rows, judge(*named(checks(rows, config)))
 
 
@@ -96,8 +89,10 @@ def setting(config: Config, key: jax.Array) -> Setting:
     sizes = {"num_supports": config.num_supports, "num_queries": config.num_queries}
     family = GaussianProcess(KERNEL, NOISE, num_features=2, inputs="uniform", **sizes)
     counts = 2 * config.tasks, config.probe_tasks
-    drawn = [draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)]
-    return Setting(PROCESS, family, *drawn, BenchConfig(steps=config.layers))
+    tasks, probing = (
+        draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
+    )
+    return Setting(PROCESS, family, tasks, probing, BenchConfig(steps=config.layers))
 
 
 @jax.jit
@@ -110,11 +105,20 @@ def read(model: Transformer, probe: Probe, tasks: Task) -> tuple[jax.Array, jax.
     return map_tasks(both, tasks)
 
 
-def smoothers(layers: int, task: Task) -> jax.Array:
-    """0, and Nadaraya-Watson estimates with a smaller lengthscale at every layer."""
+@partial(jax.jit, static_argnums=(0, 2))
+def of_stranger(name: str, ridge: jax.Array, layers: int, tasks: Task) -> jax.Array:
+    """Predictions that no solver makes, from 0 on [tasks, layer, query]."""
+    shares = jnp.linspace(0, 1, layers + 1)
     widths = np.geomspace(2.0, 0.2, layers)
-    found = [solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths]
-    return jnp.stack([jnp.zeros_like(found[0]), *found])
+
+    def share(task: Task) -> jax.Array:
+        return foreign.exact(KERNEL, task, ridge + 0 * shares, shares)
+
+    def smoothers(task: Task) -> jax.Array:
+        found = [solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths]
+        return jnp.stack([jnp.zeros_like(found[0]), *found])
+
+    return map_tasks({SHARE: share, SMOOTHERS: smoothers}[name], tasks)
 
 
 def rows_of(profile: Profile, model: str, by: str) -> Rows:
@@ -159,7 +163,7 @@ CLAIM = Claim(
         num_queries=4,
         layers=3,
         known=("gradient_descent", "conjugate_gradient"),
-        strangers=("a share of exact KRR",),
+        strangers=(SHARE,),
         candidates=("gradient_descent", "conjugate_gradient"),
         search=(32, 1),
     ),

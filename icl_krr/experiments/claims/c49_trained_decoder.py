@@ -107,14 +107,66 @@ def of_reading(reading: Reading, tuned: Any) -> dict[str, Any]:
     }
 
 
-def checks(rows: Rows, candidates: Sequence[str]) -> dict[str, Any]:
-    return {"x": at_most(0.0, 1.0, stated=True), "y": at_least(1.0, 0.0)}
+def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
+    """The checks; `solvers` are the candidates."""
+
+    def of(column: str, how: str = "") -> np.ndarray:
+        chosen = [row for row in rows if row["model"] == TRAINED and "named" in row]
+        return np.array([row[column] for row in chosen if how in row["alignment"]])
+
+    others = [name for name in solvers if name != RICHARDSON]
+    names = {name: int(np.sum(of("named") == name)) for name in solvers}
+    means = {name: float(np.mean(of(f"distance, {name}"))) for name in solvers}
+    alone = (of("named", "monotone") == RICHARDSON) & ~of("null is as near", "monotone")
+    nulls, ours = (of(f"distance, {one}", "1:1") for one in ("nearest null", RICHARDSON))
+    apart = of("predictions, richardson")
+    return {
+        "mean distance of Richardson's errors over the readings / least mean distance of another "
+        "solver <= 1": at_most(
+            means[RICHARDSON] / min(means[name] for name in others), 1.0, stated=True
+        ),
+        "readings that name Richardson >= 1 + those that name any other solver": at_least(
+            names[RICHARDSON],
+            1 + max(names[name] for name in others),
+            reading="nearest in more readings than any other solver",
+        ),
+        "later layers, no earlier step: share of the readings that name Richardson, with no "
+        "predictor without a solver as near, >= 0.5": at_least(
+            np.mean(alone),
+            0.5,
+            reading="later layers, no earlier step; beside predictors that run no solver",
+        ),
+        "layer l and step l: distance of the nearest predictor without a solver / of Richardson, "
+        "geometric mean, <= 0.7": at_most(np.exp(np.mean(np.log(nulls / ours))), 0.7),
+        "share of the readings with a predictor without a solver as near as the nearest solver >= "
+        "0.8": at_least(np.mean(of("null is as near")), 0.8),
+        "relative distance of predictions to those of Richardson with the nearest errors, mean, >= "
+        "0.25": at_least(np.mean(apart), 0.25),
+    }
 
 
 CLAIM = Claim(
-    title="trained decoders run preconditioned Richardson iteration",
-    statement="...",
-    truth="...",
+    title="trained decoders have the errors of preconditioned Richardson iteration",
+    statement="A GPT-2-style decoder, trained on Gaussian processes, runs preconditioned Richardson "
+    "iteration: of the errors of classical solvers, step by step, those of this iteration align most "
+    "consistently with the errors of the decoder, layer by layer, read by a linear probe. (We know "
+    "the abstract of the source only. Models, tasks, candidates, tuning and distance are ours: "
+    "decoders of 4, 8 and 12 layers and width 32, each read by its errors and by its distances to "
+    "exact kernel ridge regression, with two alignments of layers and steps. So there are four "
+    "readings of a decoder.)",
+    truth="Not for our decoders, whose mean squared error is 1.11 to 1.15 times that of exact "
+    "regression. Of 120 readings with ten seeds (other tasks for probes, tuning and scoring), 40 "
+    "name preconditioned Chebyshev iteration, 28 heavy ball, 20 Chebyshev, 15 conjugate gradient, "
+    "11 Richardson and 6 gradient descent. With each seed, the mean distance of Richardson's errors "
+    "is 1.1 to 1.5 times the least one. Richardson is named 0 times of 60 if layer l is compared "
+    "with step l, and 11 times of 60 if later layers have no earlier step. There, names are not "
+    "distinguishable: Richardson is as near as the nearest, beyond chance, in 59 of 60. So is a "
+    "predictor that runs no solver in 120 of 120, such as gradient flow with a time of its own at "
+    "every layer. It is nearer than Richardson in 108, and nearer than every solver in 86. So these "
+    "errors do not show that a decoder runs any of the solvers. With the parameters of the nearest "
+    "errors, Richardson's predictions differ from those of the layers by 0.28 or more, relative to "
+    "their size, and by 0.49 on average. Untrained models of the same shapes get names, too, and 25 "
+    "of 120 are Richardson. The models of the source may differ from ours.",
     source="Yan et al. 2026, abstract",
     quote="Empirically, we train GPT-2-style transformers on Gaussian-process regression tasks to "
     "further test the preconditioned Richardson interpretation. Through linear probing, we compare "
@@ -125,13 +177,11 @@ CLAIM = Claim(
     told=FAMILY,
     run=run,
     quick=Config(
-        runs=("gp-decoder-4",),
-        tasks=8,
-        probe_tasks=128,
-        num_queries=4,
-        steps=8,
-        candidates=("richardson", "conjugate_gradient"),
-        search=(32, 1),
+        runs=("gp-decoder-8",),
+        steps=16,
+        candidates=("richardson", "heavy_ball", "preconditioned_chebyshev"),
+        search=(96, 2),
     ),
+    untested=("models of the sizes and the training of the source",),
     plot=Plot(x="layer", y="error", by=("run", "model")),
 )
