@@ -147,26 +147,27 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
 
 CLAIM = Claim(
     title="trained decoders have the errors of preconditioned Richardson iteration",
-    statement="A GPT-2-style decoder, trained on Gaussian processes, runs preconditioned Richardson "
-    "iteration: of the errors of classical solvers, step by step, those of this iteration align most "
-    "consistently with the errors of the decoder, layer by layer, read by a linear probe. (We know "
-    "the abstract of the source only. Models, tasks, candidates, tuning and distance are ours: "
-    "decoders of 4, 8 and 12 layers and width 32, each read by its errors and by its distances to "
-    "exact kernel ridge regression, with two alignments of layers and steps. So there are four "
-    "readings of a decoder.)",
-    truth="Not for our decoders, whose mean squared error is 1.11 to 1.15 times that of exact "
-    "regression. Of 120 readings with ten seeds (other tasks for probes, tuning and scoring), 40 "
-    "name preconditioned Chebyshev iteration, 28 heavy ball, 20 Chebyshev, 15 conjugate gradient, "
-    "11 Richardson and 6 gradient descent. With each seed, the mean distance of Richardson's errors "
-    "is 1.1 to 1.5 times the least one. Richardson is named 0 times of 60 if layer l is compared "
-    "with step l, and 11 times of 60 if later layers have no earlier step. There, names are not "
-    "distinguishable: Richardson is as near as the nearest, beyond chance, in 59 of 60. So is a "
-    "predictor that runs no solver in 120 of 120, such as gradient flow with a time of its own at "
-    "every layer. It is nearer than Richardson in 108, and nearer than every solver in 86. So these "
-    "errors do not show that a decoder runs any of the solvers. With the parameters of the nearest "
-    "errors, Richardson's predictions differ from those of the layers by 0.28 or more, relative to "
-    "their size, and by 0.49 on average. Untrained models of the same shapes get names, too, and 25 "
-    "of 120 are Richardson. The models of the source may differ from ours.",
+    statement="A GPT-2-style decoder, trained on Gaussian processes, runs preconditioned "
+    "Richardson iteration: of the errors of classical solvers, step by step, those of this "
+    "iteration align most consistently with the errors of the decoder, layer by layer, read by a "
+    "linear probe. (We know the abstract of the source only. Models, tasks, candidates, tuning "
+    "and distance are ours: decoders of 4, 8 and 12 layers and width 32, each read by its errors "
+    "and by its distances to exact kernel ridge regression, with two alignments of layers and "
+    "steps. So there are four readings of a decoder.)",
+    truth="Not for our decoders. Of 120 readings with ten seeds (other tasks for probes, tuning "
+    "and scoring), 40 name preconditioned Chebyshev iteration, 28 heavy ball, 20 Chebyshev, 15 "
+    "conjugate gradient, 11 Richardson and 6 gradient descent. Another solver is named more "
+    "often than Richardson with nine seeds, and as often with one. The mean distance of "
+    "Richardson's errors is 1.1 to 1.5 times the least one, with every seed. Richardson is named "
+    "in 0 of 60 readings that compare layer l with step l, and in 11 of 60 in which later layers "
+    "have no earlier step. In 59 of the latter, Richardson is not farther than the nearest solver "
+    "beyond chance, so names are not distinguishable. In all 120, the same holds of a predictor "
+    "that runs no solver, such as gradient flow with a time of its own at every layer. Such a "
+    "predictor is nearer than Richardson in 108, and nearer than every solver in 86. So these "
+    "errors do not show that a decoder runs any of the solvers. With the parameters of the "
+    "nearest errors, Richardson's predictions differ from those of the layers by 0.28 or more, "
+    "relative to their size, and by 0.49 on average. Untrained models of the same shapes get "
+    "names, too: 25 of 120 are Richardson.",
     source="Yan et al. 2026, abstract",
     quote="Empirically, we train GPT-2-style transformers on Gaussian-process regression tasks to "
     "further test the preconditioned Richardson interpretation. Through linear probing, we compare "
