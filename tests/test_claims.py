@@ -148,6 +148,29 @@ def untrained(load):
     return random_models
 
 
+def read_louder(layerwise):
+    """A model's own predictions, with another factor for every layer."""
+
+    def other(model, task, probe=None):
+        found = layerwise(model, task, probe)
+        return found * jnp.linspace(1, 2, len(found))[:, None]
+
+    return other
+
+
+def running_richardson(load):
+    """A model that does run the iteration, with as many steps as the decoder has layers."""
+
+    def other(name):
+        run = load(name)
+        kernel, ridge = run.family.optimal()
+        steps = run.model.steps
+        model = ik.constructions.richardson(kernel, num_features=2, ridge=ridge, steps=steps)
+        return run._replace(model=model)
+
+    return other
+
+
 def untrained_head(train):
     return lambda model, tasks, steps: model
 
@@ -202,6 +225,8 @@ BOUND = {
     "C45": limit("on Phi", 1e-9),
     "C46": limit("operations of one query / (m d)", 0.5),
     "C47": limit("by algebra", 1e-10),
+    "C48": limit("a linear probe", 10),
+    "C49": limit("layer l and step l", 1e-3),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -247,6 +272,8 @@ CONSTRUCTION = {
     "C45": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
     "C46": Change("constructions.nadaraya_watson", option("num_outputs", 2)),
     "C47": RIDGE,
+    "C48": Change("layerwise", read_louder),
+    "C49": Change("load", running_richardson),
 }
 
 
@@ -285,7 +312,7 @@ def loaded():
     return [module for path, module in sys.modules.items() if path.startswith(f"{ROOM}.")]
 
 
-NUMBERS = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 48))
+NUMBERS = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 50))
 
 
 def test_there_are_all_claims():

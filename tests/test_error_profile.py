@@ -16,6 +16,7 @@ from icl_krr.experiments.identify import (
     profile_tables,
 )
 from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
+from icl_krr.experiments.identify.profile_fit import Search
 from icl_krr.probes import layerwise
 from icl_krr.tasks import map_tasks
 
@@ -33,13 +34,12 @@ def protocol():
         patch.setattr(profile_fit, "VALUES", 48)
         for null in ("gradient flow", "falling ridge"):  # the slow test has them
             patch.delitem(profile_paths.NULLS, null)
-        patch.setattr(profile_fit, "POINTS", 32)
-        patch.setattr(profile_fit, "STARTS", 3)
         keys = jax.random.split(jax.random.key(0), (2, 12))
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
         both = [targets_of(tasks, KERNEL, RIDGE) for tasks in both]
         known = known_of(KERNEL, RIDGE)
-        yield Protocol(both, ("gaussian",), STEPS + 1, known, candidates=NAMES)
+        less = {"candidates": NAMES, "search": Search(32, 3)}
+        yield Protocol(both, ("gaussian",), STEPS + 1, known, **less)
 
 
 def read(protocol, function):
@@ -120,8 +120,8 @@ def test_options_without_effect_are_refused(capsys):
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
     from icl_krr.cli import main
 
-    monkeypatch.setattr(profile_fit, "POINTS", 32)
-    monkeypatch.setattr(error_profile, "CANDIDATES", NAMES)
+    small = partial(Protocol, candidates=NAMES, search=Search(32, 2))
+    monkeypatch.setattr(profile_of_run, "Protocol", small)
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
     argv = ["identify", "linear-encoder", "--protocol", "error-profile", *sizes]
     assert main([*argv, "--out", str(tmp_path)]) == 0

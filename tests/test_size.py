@@ -25,8 +25,9 @@ LINES = {
     # with momentum, implicit steps, preconditioning and Kalman gains; gates per feature, windows
     "constructions": 4960,
     # a bandwidth for each feature, by gradient of the evidence; importances; excess errors of
-    # trained models of many sizes beside those of tuned solvers; error profiles, layer by layer
-    "experiments": 14400,
+    # trained models of many sizes beside those of tuned solvers; error profiles, layer by layer;
+    # claims about what these say of known models and of trained decoders
+    "experiments": 14950,
     "export": 1140,  # the inputs of linear attention layers as tasks
     # an unknown keyword is told with the one that is meant; a flag for right numbers; losses of
     # delta rules

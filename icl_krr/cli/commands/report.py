@@ -28,7 +28,7 @@ class Report(Command):
     patterns, the solver that a trained model runs, the errors of trained models against depth and
     width, and verdicts on published claims. The page shows the results in the folders RUN without
     computing them again. If the folders contain no identification or no claims, the command
-    computes the missing results on fewer tasks and seeds, in about 5 CPU minutes. It writes the
+    computes the missing results on fewer tasks and seeds, in about 6 CPU minutes. It writes the
     page with what is ready first, and then adds each part that takes long."""
 
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="[RUN ...]")]] = ()

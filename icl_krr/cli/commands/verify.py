@@ -35,7 +35,7 @@ class Verify(Command):
     verdict is then for these settings, and is not compared with the recorded verdict. The option
     --long prints all settings."""
     quick: bool = False
-    """Use fewer draws and one seed. All claims then take two CPU minutes."""
+    """Use fewer draws and one seed. All claims then take three CPU minutes."""
     seeds: int | None = None
     """Number of seeds. The first seed is --seed. If None, 10, or 1 with --quick."""
     seed: int = 0

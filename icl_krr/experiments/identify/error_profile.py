@@ -12,7 +12,7 @@ from ...catalogue import candidate, taken
 from ...kernels import Kernel
 from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
 from ...tasks import Task
-from .profile_fit import Tuned, Tuner
+from .profile_fit import SEARCH, Search, Tuned, Tuner
 from .profile_paths import (
     ALIGNMENTS,
     MEASURES,
@@ -126,6 +126,8 @@ class Protocol:
         steps: largest number of steps of a solver, >= L.
         known: bandwidth and ridge of exact regression, by name; the search starts there, too.
         seed: seed of the bootstrap.
+        candidates: names of solvers to compare.
+        search: how many parameters of a candidate are tried.
     """
 
     def __init__(
@@ -136,9 +138,10 @@ class Protocol:
         known: dict[str, float],
         seed: int = 0,
         candidates: Sequence[str] = CANDIDATES,
+        search: Search = SEARCH,
     ):
         (self.fitted, self.scored), self.candidates = both, candidates
-        self.tuners = {name: Tuner(self.fitted, name, steps, known) for name in kernels}
+        self.tuners = {name: Tuner(self.fitted, name, steps, known, search) for name in kernels}
         self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 
     def read(

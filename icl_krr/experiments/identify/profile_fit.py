@@ -17,8 +17,8 @@ from ...probes.naming.candidates import absolute, limits, parameters
 from ...probes.reading.hyperparameters import minimise
 from .profile_paths import MEASURES, NULLS, VALUES, Targets, curves_of, row_of
 
-POINTS, STARTS, ROUNDS = 768, 5, 3
-"""Points of each search, points of each that are refined, and alignments of each refinement."""
+ROUNDS = 3
+"""Alignments of each refinement."""
 APART, DONE = 0.06, 1e-4
 """Least distance of two points that are refined, in the unit cube: the curves have many minima. A
 fit with a distance below `DONE` is not improved."""
@@ -70,14 +70,32 @@ class Tuned(NamedTuple):
     far: float
 
 
+class Search(NamedTuple):
+    """Points of each half of a search, and points of each that are refined."""
+
+    points: int
+    starts: int
+
+
+SEARCH = Search(768, 5)
+
+
 class Tuner:
     """Tunes candidates on one batch of tasks; their search is the same for all models.
 
     Half of the points that are tried have the bandwidth and the ridge of exact regression, `known`.
     """
 
-    def __init__(self, targets: Targets, kernel: str, steps: int, known: dict[str, float]):
+    def __init__(
+        self,
+        targets: Targets,
+        kernel: str,
+        steps: int,
+        known: dict[str, float],
+        search: Search = SEARCH,
+    ):
         self.targets, self.kernel, self.steps, self.known = targets, kernel, steps, known
+        self.search = search
         self.searched: dict[str, tuple[np.ndarray, ...]] = {}
 
     def steps_of(self, name: str) -> int:
@@ -85,7 +103,7 @@ class Tuner:
 
     def count(self, name: str) -> int:
         """Points of each half; a null's values are many, and its curves have few minima."""
-        return POINTS // 8 if name in NULLS else POINTS
+        return self.search.points // 8 if name in NULLS else self.search.points
 
     def points(self, name: str) -> tuple[np.ndarray, ...]:
         """Points of the unit cube, their log parameters, and their curves."""
@@ -121,7 +139,9 @@ class Tuner:
         costs = [cost(curve[place], own) for curve in curves]
         steps = [np.arange(1, len(own) + 1) if fixed else align(each) for each in costs]
         total = [each[range(len(own)), at].sum() for each, at in zip(costs, steps, strict=True)]
-        best = (*half + spread(cube[half:], total[half:]), *spread(cube[:half], total[:half]))
+        first, last = slice(half), slice(half, None)
+        free, known = (spread(cube[at], total[at], self.search.starts) for at in (first, last))
+        best = (*half + known, *free)
         starts = [(logs[i], steps[i]) for i in best if np.all(np.isfinite(logs[i]))]
         return self.nearest(name, own, place, fixed, starts, also)
 
@@ -179,13 +199,13 @@ class Tuner:
         return Tuned(name, logs, values, tuple(map(int, at)), float(far / len(own) ** 0.5))
 
 
-def spread(cube: np.ndarray, total: list[float]) -> np.ndarray:
+def spread(cube: np.ndarray, total: list[float], count: int) -> np.ndarray:
     """Places of the best points, each at some distance from those before it."""
     chosen: list[int] = []
     for i in np.argsort(total):
         if all(np.abs(cube[i] - cube[j]).max() >= APART for j in chosen):
             chosen.append(int(i))
-        if len(chosen) == STARTS:
+        if len(chosen) == count:
             break
     return np.array(chosen)
 

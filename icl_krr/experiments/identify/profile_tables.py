@@ -132,6 +132,7 @@ def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
         "A null takes no steps: " + "; ".join(f"{k} is {one.words}" for k, one in NULLS.items()),
         f"nearest solver with each of {len(every)} seeds: "
         + "; ".join(f"{words}: {', '.join(found)}" for words, found in names.items()),
-        "A name is the nearest one, also for a model that runs no solver. Compare with "
+        "A name is the nearest one, also for a model that runs no solver, and a linear probe can "
+        "hide the solver that runs (icl-krr verify C48). Compare with "
         f"icl-krr identify {name}.",
     ]
