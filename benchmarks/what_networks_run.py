@@ -24,7 +24,7 @@ Row = dict[str, Any]
 PAGE = RESULTS / "what-networks-run.md"
 TEXT = Path(__file__).with_name("what_networks_run.txt")
 """The sentences of the page, with a place for every number."""
-FIRST = HOWS[0]
+FIRST, CLAIMS = HOWS[0], ("C48", "C49")
 SOLVERS = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose equivalent steps the page shows; the table of scaling has all."""
 
@@ -181,6 +181,7 @@ SAME = ("num_features", "num_supports", "lengthscale", "style")
 def page() -> str:
     profiles, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
     subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
+    claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
         "control": control_facts(profiles["rows"]),
         "trained": trained_facts(models["models"]),
@@ -192,16 +193,12 @@ def page() -> str:
             "decoders": hours(decoders["models"].values()),
             "trained": hours(models["models"].values()),
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
-            "claims": f"{claims_hours():.1f}",
+            "claims": f"{sum(claims[name]['cpu_seconds'] for name in CLAIMS) / 3600:.1f}",
         },
+        "claims": {name.lower(): claims[name]["truth"] for name in CLAIMS},
     }
     words = {f"{part}_{name}": text for part, own in parts.items() for name, text in own.items()}
     return TEXT.read_text().format(**words)
-
-
-def claims_hours() -> float:
-    every = {claim["id"]: claim["cpu_seconds"] for claim in read("claims")["claims"]}
-    return (every["C48"] + every["C49"]) / 3600
 
 
 def main() -> None:

@@ -167,7 +167,9 @@ CLAIM = Claim(
     "errors do not show that a decoder runs any of the solvers. With the parameters of the "
     "nearest errors, Richardson's predictions differ from those of the layers by 0.28 or more, "
     "relative to their size, and by 0.49 on average. Untrained models of the same shapes get "
-    "names, too: 25 of 120 are Richardson.",
+    "names, too: 25 of 120 are Richardson. Counted with preconditioned Chebyshev, its accelerated "
+    "form, Richardson is named in 51 of 120 readings of the decoders (32 of 60 with layer l beside "
+    "step l) and in 38 of 120 of the untrained models (15 of 60).",
     source="Yan et al. 2026, abstract",
     quote="Empirically, we train GPT-2-style transformers on Gaussian-process regression tasks to "
     "further test the preconditioned Richardson interpretation. Through linear probing, we compare "
