@@ -298,5 +298,7 @@ def confusion_figure(rows: list[Row]) -> Figure:
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("nearest candidate, or name")
     figure.axes[0].set_ylabel("solver that runs")
-    figure.suptitle("Rotated models of known solver: number of models by name", fontsize=11)
+    seeds = ", ".join(map(str, sorted({row["seed"] for row in known})))
+    title = f"Rotated models of known solver: number of models by name (seeds {seeds}, float64)"
+    figure.suptitle(title, fontsize=11)
     return figure

@@ -25,7 +25,7 @@ PRECONDITIONED = {
     "richardson (preconditioned)": ("richardson",),
     "richardson or preconditioned_chebyshev": ("richardson", "preconditioned_chebyshev"),
 }
-SUBJECTS, DECODERS = "subjects", "GPT-2-style decoders"
+SUBJECTS, DECODERS = "models of the second grid", "GPT-2-style decoders"
 NAMES_OF_GROUPS = (DECODERS, SUBJECTS)
 ABOUT = f"""\
 `python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
@@ -263,6 +263,7 @@ def distances_figure(rows: dict[str, Row]) -> Figure:
         axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.25)
     axes[0].set_ylabel("distance of the nearest control")
+    figure.suptitle("Trained models (tasks with seed 0, float64)", fontsize=11)
     legend(figure, *axes)
     return figure
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -35,6 +36,11 @@ def read(name: str) -> Row:
 
 def hours(rows: Iterable[Row]) -> str:
     return f"{sum(row['seconds'] for row in rows) / 3600:.1f}"
+
+
+def quoted(text: str) -> str:
+    """A paragraph as lines of a quotation, without the mark of the first."""
+    return "\n> ".join(textwrap.wrap(text, 98))
 
 
 def readings_of(rows: list[Row], reader: str) -> list[tuple[Row, Row]]:
@@ -107,7 +113,9 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     by_probe = [said for _, said in readings_of(strange, PROBE)]
     own = [said for _, said in readings_of(known, OWN)]
     plain = control.listed(control.of(rows, control.KNOWN[0]))
+    sound = control.listed(control.of(rows, *control.KNOWN[:2]))
     return {
+        "streams": control.beside(sound)[1][-1][2],
         "known": str(len(known)),
         "plain": str(len(plain)),
         "strangers": str(len(strange)),
@@ -166,11 +174,13 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
 def scaling_facts(models: list[Row]) -> dict[str, str]:
     said: Callable[[Row, str], str] = lambda row, name: in_words(row["equivalents"][name])  # noqa: E731
     deep = [row for row in models if row["seed"] == 0 and row["width"] == 32]
+    five = next(row for row in deep if row["num_features"] == 5)
     base = next(row for row in deep if row["depth"] == 4)
     deep = [row for row in deep if all(row[name] == base[name] for name in SAME)]
     return {
         "table": to_markdown(scaling_table(models)),
         **{f"depth_{row['depth']}_{name}": said(row, name) for row in deep for name in SOLVERS},
+        "five_richardson": said(five, "richardson"),
         "falling": share(not row["converged"] for row in models),
     }
 
@@ -195,7 +205,7 @@ def page() -> str:
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
             "claims": f"{sum(claims[name]['cpu_seconds'] for name in CLAIMS) / 3600:.1f}",
         },
-        "claims": {name.lower(): claims[name]["truth"] for name in CLAIMS},
+        "claims": {name.lower(): quoted(claims[name]["truth"]) for name in CLAIMS},
     }
     words = {f"{part}_{name}": text for part, own in parts.items() for name, text in own.items()}
     return TEXT.read_text().format(**words)

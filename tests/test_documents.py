@@ -499,6 +499,11 @@ def test_the_page_on_what_networks_run_is_written_from_the_records():
         assert text == (RESULTS / f"{name}.md").read_text(), name
     for record in (known, models):
         assert {"device", "versions", "dtype"} <= set(record["meta"])
+    section = README.split("## What trained models run\n")[1].split("\n## ")[0]
+    counts = re.findall(r"(\d+) of (\d+)", section)
+    said = tables["what-networks-run"] + (RESULTS / "solverbench-streams.md").read_text()
+    assert counts
+    assert all(f"{part}/{whole}" in said for part, whole in counts)
 
 
 def test_the_tables_of_ablations_are_those_that_were_measured():
