@@ -36,6 +36,12 @@ controls. If the weights are known, the decoded states are swapped for those of 
 the answer must follow. So a verdict names three depths: decodable, arrives in order, used. The
 command writes `streams.md` and, in `streams-heatmaps.png`, the staircases of steps against layers.
 
+**Do errors alone name a solver?** Published work reads each layer by a linear probe, and names the
+solver with the nearest errors, step by step. `icl-krr identify MODEL --protocol error-profile` does
+this, with every candidate tuned in the same way, predictors that run no solver, and an untrained
+model beside it. Read from a model's own predictions the name is right, and through a probe often
+not (claims C48 and C49; `benchmarks/results/what-networks-run.md`).
+
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries], such as the loop below.
 `identify_arrays` takes arrays of predictions or of hidden states, and their derivatives, from a

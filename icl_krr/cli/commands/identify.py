@@ -49,7 +49,7 @@ class Identify(IdentifyOptions, Source):
     protocol: Literal["distances", "error-profile"] = "distances"
     """What is compared. "distances": the predictions of layers and steps, and their derivatives.
     "error-profile", as in published work: only their errors, the mean over tasks, which name a
-    solver even if the model runs none."""
+    solver even if the model runs none (claim C48)."""
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it would answer a query after the earlier supports."""
