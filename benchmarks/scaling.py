@@ -140,7 +140,10 @@ def titled(name: str) -> str:
 
 
 def figure(record: Record) -> Figure:
-    """Excess against steps or depth, and against width, supports and effective dimension."""
+    """Excess against steps or depth, and against width, supports and effective dimension.
+
+    An axis on which all models have one value has no panel.
+    """
     models, about = record["models"], record["meta"]
     found = groups(models)
     main = max(found.values(), key=len)
@@ -148,6 +151,9 @@ def figure(record: Record) -> Figure:
     depth = arm(main, "width")[0]["depth"]
     panels: dict[str, dict[str, Any]] = {}
     for axis in ARMS:
+        every = (place_on(axis, row) for rows in found.values() for row in arm(rows, axis))
+        if len({*every}) < 2:
+            continue
         curved = {}
         if axis == "depth":
             (own,) = [one for one in record["families"] if key_of(one) == key]

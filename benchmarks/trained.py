@@ -28,6 +28,7 @@ from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, kno
 from icl_krr.experiments.identify.probe_controls import (
     family_of,
     in_dtype_of_tasks,
+    read_by_probe,
     tasks_of,
     untrained,
 )
@@ -116,21 +117,20 @@ def read(
     protocol = Protocol(both, kernels, steps, known, config.seed, names)
     model = in_dtype_of_tasks(run.model, fitted)
     other = untrained(model, fitted, jax.random.fold_in(key, 3))
+    assert isinstance(other, Transformer)
+    layers = partial(layerwise, model, probe=fit_probe(model, probing))
     found: Row = {"errors": best.losses(scored), "depth": run.model.steps}
     given: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
-    for words, one in (("model", model), ("untrained", other)):
-        assert isinstance(one, Transformer)
+    for words, answers in (("model", layers), ("untrained", read_by_probe(other, probing))):
         show(f"{words}, error profile")
-        answers = partial(layerwise, one, probe=fit_probe(one, probing))
         run_on = jax.jit(partial(map_tasks, answers))
         own = record(protocol.read([run_on(part.tasks) for part in both]))
         show(f"{words}, filters")
         hats = run_model(answers, fitted, scored).hats
         found[words] = {"profile": own, "filters": filters(name, hats, scored)}
     show("distances of a probe")
-    answers = partial(layerwise, model, probe=fit_probe(model, probing))
     system = (best.kernel, float(best.ridge))
-    found["probe"] = names_and_distances(identify(answers, fitted, scored, system=system, **given))
+    found["probe"] = names_and_distances(identify(layers, fitted, scored, system=system, **given))
     show("streams")
     few = (jax.tree.map(lambda leaf: leaf[:FEW], part.tasks) for part in both)
     given |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}

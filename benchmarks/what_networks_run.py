@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import profiles_tables as control, trained_tables as trained
@@ -94,14 +95,17 @@ def scaling_table(models: list[Row]) -> Lines:
 def ablation_facts(record: Row) -> dict[str, str]:
     first = record["confusion"][0]
     every = [one for row in record["trained"] for one in row["nearest"]]
-    none = sum(one["reading"] == "not distinguishable" for one in every)
+    readings = Counter(one["reading"] for one in every)
     rich = sum("richardson" in (one["name"], *one["as near"]) for one in every)
     return {
         "count": str(len(every)),
         "right": str(Share.of(*first["right"])),
         "solvers": str(Share.of(*first["strangers"]["other solver"])),
         "nothing": str(Share.of(*first["strangers"]["no solver"])),
-        "undecided": str(Share.of(none, len(every))),
+        "candidate": str(readings["candidate"]),
+        "other": str(readings["other solver"]),
+        "none": str(readings["no solver"]),
+        "undecided": str(Share.of(readings["not distinguishable"], len(every))),
         "richardson": f"{rich} of {len(every)}",
     }
 
@@ -113,9 +117,15 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     by_probe = [said for _, said in readings_of(strange, PROBE)]
     own = [said for _, said in readings_of(known, OWN)]
     plain = control.listed(control.of(rows, control.KNOWN[0]))
-    sound = control.listed(control.of(rows, *control.KNOWN[:2]))
+    sound, noisy = (
+        control.listed(control.of(rows, *kinds)) for kinds in (control.KNOWN[:2], control.KNOWN[2:])
+    )
+    far = [control.least(said, row["right"]) for row, said in readings_of(plain, OWN)]
     return {
         "streams": control.beside(sound)[1][-1][2],
+        "noisy": control.beside(noisy)[1][-1][2],
+        "far": f"{median(far):.0e}",
+        "farthest": f"{max(far):.2g}",
         "known": str(len(known)),
         "plain": str(len(plain)),
         "strangers": str(len(strange)),
@@ -145,13 +155,13 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
         names = ("richardson", "preconditioned_chebyshev")
         return share(trained.profile(row, how, whose)["nearest"] in names for row in of)
 
-    def null_nearer(row: Row) -> bool:
-        said = trained.profile(row, first)
+    def null_nearer(row: Row, how: tuple[str, str] = first) -> bool:
+        said = trained.profile(row, how)
         return trained.least_null(said) < trained.nearest_far(said)
 
     state, innovation = (trained.READINGS[name] for name in ("state", "innovation"))
     return {
-        "read": ", ".join(f"{len(own)} {name}" for name, own in groups.items()),
+        "read": " and ".join(f"{len(own)} {name}" for name, own in groups.items()),
         "names": to_markdown(trained.names_table(rows)),
         "statements": to_markdown(trained.agreement_table(rows)),
         "distances": to_markdown(trained.distances_table(rows)),
@@ -160,12 +170,13 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
         "random": named(decoders, first, "untrained"),
         "random_monotone": named(decoders, last, "untrained"),
         "null": share(map(null_nearer, decoders)),
-        "null_all": share(map(null_nearer, every)),
+        "null_last": share(null_nearer(row, HOWS[3]) for row in decoders),
+        "hat": share(trained.nearer_than_controls(row, "probe", "hat") for row in every),
         "as_near": share(control.with_null(trained.profile(row, first)) for row in every),
         "alone": share(not trained.profile(row, first)["as near"] for row in every),
         "state": share(state(row) == "richardson" for row in decoders),
         "innovation": share(innovation(row) == "richardson" for row in decoders),
-        "agree": share(len({of(row) for of in trained.READINGS.values()}) == 1 for row in every),
+        "agree": share(map(trained.agree, every)),
         "streams": share(row["streams"]["status"] in trained.NAMED for row in every),
         "probe": share(row["probe"]["status"] in trained.NAMED for row in every),
     }
@@ -185,6 +196,16 @@ def scaling_facts(models: list[Row]) -> dict[str, str]:
     }
 
 
+def slopes(rows: list[Row]) -> dict[str, str]:
+    """Slopes of log excess over all decoders, with their intervals."""
+    every = {row["axis"]: row["fit"] for row in rows if row["models"] == "all"}
+    return {
+        f"slope_{axis.replace(' ', '_')}": "{slope:.1f} ({low:.1f} to {high:.1f})".format(**fit)
+        for axis, fit in every.items()
+        if fit
+    }
+
+
 SAME = ("num_features", "num_supports", "lengthscale", "style")
 
 
@@ -196,7 +217,7 @@ def page() -> str:
         "control": control_facts(profiles["rows"]),
         "trained": trained_facts(models["models"]),
         "ablations": ablation_facts(ablations),
-        "scaling": scaling_facts(scaling["models"]),
+        "scaling": scaling_facts(scaling["models"]) | slopes(scaling["slopes"]),
         "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},
         "hours": {
             "profiles": hours(profiles["rows"]),

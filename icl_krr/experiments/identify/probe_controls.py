@@ -60,6 +60,15 @@ def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | 
     return in_dtype_of_tasks(init(jax.random.fold_in(key, 1), model.spec), tasks)
 
 
+def read_by_probe(model: Transformer, probing: Task) -> Callable[[Task], jax.Array]:
+    """A probe's predictions [L + 1, q], also after the last layer.
+
+    There, a model with random weights has a prediction of its own that nothing was fitted to.
+    """
+    probe = fit_probe(model, probing)
+    return lambda task: probe(streams(model, task))[..., 0]
+
+
 def controls(
     model: Transformer, fitted: Task, scored: Task, family: Sampler, key: jax.Array
 ) -> Rows:
