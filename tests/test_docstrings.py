@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
 import re
 import runpy
 import subprocess
@@ -310,10 +311,13 @@ def site(tmp_path_factory):
     """The folder of the site, and what its pages hold, by their paths."""
     for name in ("math_core", "mkdocstrings"):
         pytest.importorskip(name)
-    folder = tmp_path_factory.mktemp("site")
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")  # packages of the site warn of each other
-        runpy.run_path(str(DOCS))["build"](folder)
+    if "SITE" in os.environ:  # .ci/run has built it
+        folder = Path(os.environ["SITE"])
+    else:
+        folder = tmp_path_factory.mktemp("site")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # packages of the site warn of each other
+            runpy.run_path(str(DOCS))["build"](folder)
     return folder, {path: Page(path) for path in folder.rglob("*.html")}
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import often
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -23,6 +24,7 @@ MEAN = Y.mean()
 Y -= MEAN
 ASKED = RNG.uniform(size=(200, 4))
 TRUTH = 3 * np.sin(6 * ASKED[:, 0]) + ASKED[:, 1] - MEAN
+GAUSSIAN, EXPONENTIAL = ik.Gaussian(), ik.Exponential()
 BOUNDS = {"length_scale_bounds": (1e-3, 1e4)}
 
 
@@ -31,8 +33,11 @@ def fitted():
     return InContextRegressor(bandwidths="each", normalize_y=True, steps=64).fit(X, Y)
 
 
-@pytest.mark.parametrize("kernel", [ik.Gaussian(), ik.Exponential()], ids=["gaussian", "exp"])
-@pytest.mark.parametrize("outputs", [1, 2])
+@often(
+    ("kernel", "outputs"),
+    ((GAUSSIAN, 1), (EXPONENTIAL, 2)),
+    [(kernel, outputs) for outputs in (1, 2) for kernel in (GAUSSIAN, EXPONENTIAL)],
+)
 def test_the_loss_is_the_likelihood_at_the_likeliest_amplitude(x64, kernel, outputs):
     task = ik.Task(X, np.stack([Y, 50 * X[:, 2] ** 2], axis=1)[:, :outputs], X)
     free = np.append(RNG.normal(size=4), np.log(0.3))
@@ -132,6 +137,7 @@ def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):
     ],
 )
 def test_what_has_no_bandwidth_for_each_feature_is_told(options, message):
+    assert DepthConfig(bandwidths="each").kernels == ("exponential", "gaussian")
     with pytest.raises(ValueError, match=f"^{message}"):
         DepthConfig(**{"bandwidths": "each"} | options)
 
@@ -141,6 +147,7 @@ def test_the_command_prints_the_bandwidth_and_the_importance_of_each_feature(tmp
     rows = np.column_stack([X, Y])
     np.savetxt(table, rows, header="a,b,c,d,y", delimiter=",", comments="")
     argv = ["predict", str(table), "--target", "y", "--bandwidths", "each", "--steps", "40"]
+    argv += ["--kernel", "gaussian"]
     assert cli.main([*argv, "--out", str(out)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "leave-one-out RMSE with one lengthscale: " in printed
