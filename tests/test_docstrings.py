@@ -312,7 +312,7 @@ def site(tmp_path_factory):
     for name in ("math_core", "mkdocstrings"):
         pytest.importorskip(name)
     if "SITE" in os.environ:  # .ci/run has built it
-        folder = Path(os.environ["SITE"])
+        folder = Path(os.environ["SITE"]).resolve()
     else:
         folder = tmp_path_factory.mktemp("site")
         with warnings.catch_warnings():
