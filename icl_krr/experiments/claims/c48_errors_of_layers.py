@@ -146,9 +146,9 @@ def rows_of(profile: Profile, model: str, by: str) -> Rows:
 CLAIM = Claim(
     title="errors after the layers identify the solver",
     statement="The solver that a model runs is the one whose errors, step by step, are nearest to "
-    "those of the model, layer by layer, read by a linear probe. (The source concludes so for one "
-    "kind of trained model. We know its abstract only, so tasks, candidates, tuning and distance "
-    "are ours.)",
+    "those of the model, layer by layer, read by a linear probe. (The source uses this as evidence "
+    "for one kind of trained model. We know its abstract only, so tasks, candidates, tuning and "
+    "distance are ours.)",
     truth="If the predictions after each layer are the model's own: constructions of Richardson's, "
     "preconditioned Chebyshev and conjugate gradient iteration with 4 layers (n = 16, two "
     "features, Gaussian kernel, six candidates) have their own names in 120 of 120 readings "

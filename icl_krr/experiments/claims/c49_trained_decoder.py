@@ -21,7 +21,7 @@ from .claim import FALSE, FAMILY, Claim, Verdict, at_least, at_most, judge, name
 from .measuring import Plot, Rows, draw_tasks
 
 TRAINED, RANDOM = "trained", "untrained"
-RICHARDSON, ACCELERATED = "richardson", "preconditioned_chebyshev"
+RICHARDSON = "richardson"
 
 
 class Config(NamedTuple):
@@ -118,8 +118,6 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
     others = [name for name in solvers if name != RICHARDSON]
     names = {name: int(np.sum(of("named") == name)) for name in solvers}
     means = {name: float(np.mean(of(f"distance, {name}"))) for name in solvers}
-    first = of("named", "1:1")
-    either = (first == RICHARDSON) | (first == ACCELERATED)
     alone = (of("named", "monotone") == RICHARDSON) & ~of("null is as near", "monotone")
     nulls, ours = (of(f"distance, {one}", "1:1") for one in ("nearest null", RICHARDSON))
     apart = of("predictions, richardson")
@@ -132,10 +130,6 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
             names[RICHARDSON],
             1 + max(names[name] for name in others),
             reading="nearest in more readings than any other solver",
-        ),
-        "layer l and step l: share of the readings that name Richardson or preconditioned "
-        "Chebyshev >= 0.5": at_least(
-            np.mean(either), 0.5, reading="with its accelerated form; layer l and step l"
         ),
         "later layers, no earlier step: share of the readings that name Richardson, with no "
         "predictor without a solver as near, >= 0.5": at_least(
@@ -173,10 +167,13 @@ CLAIM = Claim(
     "predictor is nearer than Richardson in 108, and nearer than every solver in 86. So these "
     "errors do not show that a decoder runs any of the solvers. With the parameters of the "
     "nearest errors, Richardson's predictions differ from those of the layers by 0.28 or more, "
-    "relative to their size, and by 0.49 on average. Untrained models of the same shapes get "
-    "names, too: 25 of 120 are Richardson. Counted with preconditioned Chebyshev, its accelerated "
-    "form, Richardson is named in 51 of 120 readings of the decoders (32 of 60 with layer l beside "
-    "step l) and in 38 of 120 of the untrained models (15 of 60).",
+    "relative to their size, and by 0.49 on average. Untrained models of the same shapes, "
+    "with a probe of every layer, get names, too: 22 of 120 are Richardson. Counted with "
+    "preconditioned Chebyshev, its accelerated form, Richardson is named in 51 of 120 readings of "
+    "the decoders and 35 of the untrained models. With layer l beside step l it is 32 of 60 and 12 "
+    "of 60, and at least half with seven of the seeds. So training makes these two names more "
+    "frequent. Whether a decoder runs one of the two is open: read by a probe, constructions of "
+    "Richardson get wrong names as well (C48).",
     source="Yan et al. 2026, abstract",
     quote="Empirically, we train GPT-2-style transformers on Gaussian-process regression tasks to "
     "further test the preconditioned Richardson interpretation. Through linear probing, we compare "
@@ -192,6 +189,9 @@ CLAIM = Claim(
         candidates=("richardson", "heavy_ball", "preconditioned_chebyshev"),
         search=(96, 2),
     ),
-    untested=("models of the sizes and the training of the source",),
+    untested=(
+        "models of the sizes and the training of the source",
+        "Richardson and its accelerated form as one solver",
+    ),
     plot=Plot(x="layer", y="error", by=("run", "model")),
 )
