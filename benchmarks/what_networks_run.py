@@ -44,6 +44,16 @@ def quoted(text: str) -> str:
     return "\n> ".join(textwrap.wrap(text, 98))
 
 
+def left(rows: list[Row], count: int) -> dict[str, str]:
+    """How many models were not read, and the hours that they would take."""
+    hours = count * sum(row["seconds"] for row in rows) / len(rows) / 3600
+    return {"left": str(count), "hours_left": f"{hours:.1f}"}
+
+
+def is_decoder(name: str) -> bool:
+    return trained.group_of(name) == trained.DECODERS
+
+
 def readings_of(rows: list[Row], reader: str) -> list[tuple[Row, Row]]:
     return [(row, said) for row in rows if (said := control.reading(row, reader, FIRST))]
 
@@ -161,7 +171,8 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
 
     state, innovation = (trained.READINGS[name] for name in ("state", "innovation"))
     return {
-        "read": " and ".join(f"{len(own)} {name}" for name, own in groups.items()),
+        "decoders": str(len(decoders)),
+        "others": str(len(every) - len(decoders)),
         "names": to_markdown(trained.names_table(rows)),
         "statements": to_markdown(trained.agreement_table(rows)),
         "distances": to_markdown(trained.distances_table(rows)),
@@ -212,10 +223,13 @@ SAME = ("num_features", "num_supports", "lengthscale", "style")
 def page() -> str:
     profiles, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
     subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
+    others = [row for name, row in models["models"].items() if not is_decoder(name)]
+    unread = len(subjects["rows"]) - len(others)
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
-        "control": control_facts(profiles["rows"]),
-        "trained": trained_facts(models["models"]),
+        "control": control_facts(profiles["rows"])
+        | left(profiles["rows"], profiles["meta"]["not run"]),
+        "trained": trained_facts(models["models"]) | left(others, unread),
         "ablations": ablation_facts(ablations),
         "scaling": scaling_facts(scaling["models"]) | slopes(scaling["slopes"]),
         "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},

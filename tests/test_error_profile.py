@@ -120,6 +120,14 @@ def test_options_without_effect_are_refused(capsys):
     assert "--positions must not be given with --protocol error-profile" in capsys.readouterr().err
 
 
+def test_fewer_steps_than_layers_are_refused(capsys):
+    from icl_krr.cli import main
+
+    argv = ["identify", "gp-encoder", "--protocol", "error-profile", "--steps", "2"]
+    assert main(argv) == 2
+    assert "steps must be >= the number of layers, 6, got 2" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
     from icl_krr.cli import main
