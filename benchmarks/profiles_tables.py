@@ -276,8 +276,10 @@ def confusion_figure(rows: list[Row]) -> Figure:
     for row in known:
         if other := through_streams().get(tuple(row[name] for name in keys)):
             said = said_of(other)
-            own = said.names[0] if said.status in (IDENTIFIED, TIED) else "no name"
-            own = row["right"][0] if {*said.names} <= {*row["runs"]} and said.names else own
+            own = "no name"
+            if said.status in (IDENTIFIED, TIED):
+                right = {*said.names} <= {*row["runs"]}
+                own = row["right"][0] if right else said.names[0]
             place = own if own in names else "another solver"
             true = next(name for name in CANDIDATES if name in row["right"])
             counts[CANDIDATES.index(true), names.index(place)] += 1

@@ -96,6 +96,9 @@ READINGS: dict[str, Callable[[Row], str]] = {
 """The nearest solver by each reading, whatever its distance."""
 
 
+STREAM_SPACES = (("streams", "state"), ("streams", "innovation"))
+
+
 def agree(row: Row) -> bool:
     """Whether all readings have the same nearest solver of those that all of them compare."""
     common = {one["candidate"] for one in row["streams"]["candidates"]}
@@ -113,9 +116,6 @@ def nearer_than_controls(row: Row, part: str, space: str) -> bool:
     """Whether the nearest solver is nearer than every control."""
     controls = row[part]["controls"].values()
     return nearest(row[part], space)[1] < min(one[space] for one in controls if space in one)
-
-
-STREAM_SPACES = (("streams", "state"), ("streams", "innovation"))
 
 
 def grouped(rows: dict[str, Row]) -> dict[str, dict[str, Row]]:
