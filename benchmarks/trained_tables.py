@@ -112,10 +112,19 @@ def agree(row: Row) -> bool:
     return len(found) == 1
 
 
+def null_is_nearer(row: Row, how: tuple[str, str]) -> bool:
+    """Whether a null is nearer than every solver."""
+    said = profile(row, how)
+    return least_null(said) < nearest_far(said)
+
+
+def nearest_control(row: Row, part: str, space: str) -> float:
+    return min(one[space] for one in row[part]["controls"].values() if space in one)
+
+
 def nearer_than_controls(row: Row, part: str, space: str) -> bool:
     """Whether the nearest solver is nearer than every control."""
-    controls = row[part]["controls"].values()
-    return nearest(row[part], space)[1] < min(one[space] for one in controls if space in one)
+    return nearest(row[part], space)[1] < nearest_control(row, part, space)
 
 
 def grouped(rows: dict[str, Row]) -> dict[str, dict[str, Row]]:
@@ -170,9 +179,7 @@ def agreement_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
         ),
         **{
             f"{measure}, {how}: a null is nearer than every solver": (
-                lambda row, key=(measure, how): (
-                    least_null(profile(row, key)) < nearest_far(profile(row, key))
-                )
+                lambda row, key=(measure, how): null_is_nearer(row, key)
             )
             for measure, how in HOWS
         },
@@ -233,12 +240,7 @@ def distances_table(rows: dict[str, Row]) -> tuple[list[str], list[list[str]]]:
         cells = []
         for own in grouped(rows).values():
             solver = middle(own, lambda r, p=part, s=space: nearest(r[p], s)[1])
-            control = middle(
-                own,
-                lambda r, p=part, s=space: min(
-                    one[s] for one in r[p]["controls"].values() if s in one
-                ),
-            )
+            control = middle(own, lambda r, p=part, s=space: nearest_control(r, p, s))
             cells.append(f"{solver}; nearest control {control}")
         lines.append([words, *cells])
     cells = []
@@ -283,9 +285,6 @@ def distances_figure(rows: dict[str, Row]) -> Figure:
     figure = Figure(figsize=(12, 4.4), layout="constrained")
     axes = figure.subplots(1, 3)
 
-    def controls(row: Row, part: str, space: str) -> float:
-        return min(one[space] for one in row[part]["controls"].values() if space in one)
-
     panels: dict[str, Callable[[Row], tuple[float, float]]] = {
         "error profile, 1:1 (log10)": lambda row: (
             nearest_far(profile(row, HOWS[0])),
@@ -293,11 +292,11 @@ def distances_figure(rows: dict[str, Row]) -> Figure:
         ),
         "hat matrices of a linear probe": lambda row: (
             nearest(row["probe"], "hat")[1],
-            controls(row, "probe", "hat"),
+            nearest_control(row, "probe", "hat"),
         ),
         "states decoded from the stream": lambda row: (
             nearest(row["streams"], "state")[1],
-            controls(row, "streams", "state"),
+            nearest_control(row, "streams", "state"),
         ),
     }
     for axis, (title, of) in zip(axes, panels.items(), strict=True):

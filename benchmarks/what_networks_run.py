@@ -125,7 +125,6 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
     known, strange = known_models(rows), control.of(rows, STRANGER, RANDOM)
     probed = [said for _, said in readings_of(known, PROBE)]
     by_probe = [said for _, said in readings_of(strange, PROBE)]
-    own = [said for _, said in readings_of(known, OWN)]
     plain = control.listed(control.of(rows, control.KNOWN[0]))
     sound, noisy = (
         control.listed(control.of(rows, *kinds)) for kinds in (control.KNOWN[:2], control.KNOWN[2:])
@@ -144,8 +143,6 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
         "own": right_from(rows, OWN, control.KNOWN[:1]),
         "factor": right_from(rows, FACTOR, control.KNOWN[:1]),
         "probe": right_from(rows, PROBE, control.KNOWN[:1]),
-        "probe_all": right_from(rows, PROBE),
-        "null_own": share(map(control.with_null, own)),
         "null_probe": share(map(control.with_null, probed)),
         "null_strange": share(map(control.with_null, by_probe)),
         "called": ", ".join(
@@ -162,12 +159,8 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     first, last = HOWS[0], HOWS[2]
 
     def named(of: list[Row], how: tuple[str, str], whose: str = "model") -> str:
-        names = ("richardson", "preconditioned_chebyshev")
+        *_, names = trained.PRECONDITIONED.values()
         return share(trained.profile(row, how, whose)["nearest"] in names for row in of)
-
-    def null_nearer(row: Row, how: tuple[str, str] = first) -> bool:
-        said = trained.profile(row, how)
-        return trained.least_null(said) < trained.nearest_far(said)
 
     state, innovation = (trained.READINGS[name] for name in ("state", "innovation"))
     return {
@@ -180,8 +173,8 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
         "model_monotone": named(decoders, last),
         "random": named(decoders, first, "untrained"),
         "random_monotone": named(decoders, last, "untrained"),
-        "null": share(map(null_nearer, decoders)),
-        "null_last": share(null_nearer(row, HOWS[3]) for row in decoders),
+        "null": share(trained.null_is_nearer(row, first) for row in decoders),
+        "null_last": share(trained.null_is_nearer(row, HOWS[3]) for row in decoders),
         "hat": share(trained.nearer_than_controls(row, "probe", "hat") for row in every),
         "as_near": share(control.with_null(trained.profile(row, first)) for row in every),
         "alone": share(not trained.profile(row, first)["as near"] for row in every),
