@@ -36,6 +36,11 @@ The eigenvalues of $K$ are $\sigma_1 \geq \sigma_2 \geq ...$, and `spectrum` $(a
 eigenvalues of $A$. Other symbols are $\eta$ for `step_size`, $\mu$ for `momentum`, $\tau$ for
 `temperature`, $\ell$ for `lengthscale`, m for a `width`, t for the number of a step and $u$ for the
 unit roundoff.
+
+**Arguments.** Everywhere, `kernel` is one of `icl_krr.kernels`, `task` an `icl_krr.Task`, `model`
+an `icl_krr.Transformer`, `key` a key of `jax.random`, `steps` the number of iterations, and
+`num_...` a number of features, supports, queries or outputs. Docstrings list the arguments that
+need more.
 """
 
 from importlib.util import find_spec

@@ -190,74 +190,64 @@ def arguments():
                 yield name, inspect.signature(method).parameters, told
 
 
+KNOWN = {
+    *("kernel", "task", "tasks", "model", "models", "ridge", "ridges", "steps", "spectrum", "key"),
+    *("num_features", "num_supports", "num_outputs", "num_queries", "seed", "path", "folder"),
+    *("x", "y", "z", "x_query", "mask", "alpha", "prediction", "dtype", "mesh", "seeds", "depth"),
+}
+"""Arguments whose names are words of the field: the first page of the reference explains them."""
+
+PLAIN = re.compile(r"\w\[Array, ['\"]\w|Literal|icl_krr\.|Kernel|Task|Transformer|bool")
+"""Annotations that say what an argument is: a shape, the values, a class of this package."""
+
+
 def complaints(name, parameters, told):
     known = {key: p for key, p in parameters.items() if key not in ("self", "cls")}
     fitted = {key for key in told if key.endswith("_")}  # what an estimator's fit computes
     for key in told.keys() - known.keys() - fitted:
         yield f"{name}: there is no argument {key}"
     for key, parameter in known.items():
-        if told.get(key) is None:
-            yield f"{name}: Args must name {key}, here or where its line points"
-            continue
-        if parameter.default not in (parameter.empty, ()) and "default" not in told[key].lower():
-            yield f"{name}: {key} must tell its default"
-        if re.search(r"\w\[Array, ['\"]\w", str(parameter.annotation)) and "[" not in told[key]:
-            yield f"{name}: {key} must say its shape"
+        plain = key in KNOWN or PLAIN.search(str(parameter.annotation))
+        if told.get(key, "" if plain else None) is None:
+            yield f"{name}: Args must say what {key} is, here or where its line points"
 
 
-def test_every_argument_is_named_with_its_default_and_shape():
+def test_an_argument_is_explained_where_name_and_type_do_not_say_it():
     missing = [line for entry in arguments() for line in complaints(*entry)]
     assert not missing, "\n".join(missing)
 
 
 def test_the_reader_of_arguments_sees_what_is_wrong():
-    def called(x: Float[Array, "n p"], steps: int = 8):
+    def called(x: Float[Array, "n p"], count: int = 8):
         """Do it.
 
         Args:
-            x: the inputs
-                [n, p].
-            steps: number of steps; default 8.
-
-        >>> 1
-        1
+            count: number of
+                times.
         """
 
     parameters = inspect.signature(called).parameters
     told = entries(called.__doc__)
-    assert list(told) == ["x", "steps"]
+    assert list(told) == ["count"]
     assert not [*complaints("called", parameters, told)]
-    for wrong in (
-        {"x": told["x"]},
-        told | {"z": "not there"},
-        told | {"steps": "a number"},
-        told | {"x": "the inputs"},
-    ):
+    for wrong in ({}, told | {"z": "not there"}):
         assert len([*complaints("called", parameters, wrong)]) == 1, wrong
 
 
 def test_a_pointer_must_lead_to_what_it_names():
-    def called(kernel, task: Float[Array, "n p"], steps: int = 8):
+    def called(kernel, method):
         """Do it.
 
         Args:
-            kernel, task: as in `derivative_in_y`.
-            steps: as in `icl_krr.solvers`; default 8.
+            method: as in `derivative_in_y`.
         """
 
-    def complained(old, new):
-        told = followed((called.__doc__ or "").replace(old, new), [icl_krr.solvers])
+    def complained(new):
+        told = followed((called.__doc__ or "").replace("`derivative_in_y`", new), [icl_krr.solvers])
         return [*complaints("called", inspect.signature(called).parameters, told)]
 
-    assert not complained("", "")
-    assert len(complained("`derivative_in_y`", "`no_such_solver`")) == 2  # neither is explained
-    assert len(complained("`derivative_in_y`", "`exact`")) == 2  # it points on
-    assert (
-        len(complained("`derivative_in_y`", "`newton_schulz`")) == 1
-    )  # a kernel, and task points on
-    assert len(complained("kernel, task", "kernel")) == 1
-    assert len(complained("kernel, task", "kernel, task, ridge")) == 1
-    assert len(complained("; default 8", "")) == 1
+    assert complained("`no_such_solver`")
+    assert complained("`exact`")  # which has no such argument
 
 
 def test_formulas_are_well_formed():

@@ -105,11 +105,6 @@ def test_the_construction_in_one_file_runs(capsys):
         assert abs(ik.predict(model, task) - mean).max() < 1e-4 * abs(mean).max()
 
 
-def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 200
-    assert "TEST_MINUTES" not in README
-
-
 OTHER_BLOCKS = {
     *(("python", "README.md"), ("bibtex", "README.md")),
     *(

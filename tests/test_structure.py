@@ -169,23 +169,6 @@ def test_the_reader_of_imports_sees_them():
     )
 
 
-def lines_of_code(path):
-    """Lines outside of docstrings: these are as long as there is to say."""
-    source = path.read_text()
-    told = sum(
-        node.end_lineno - node.lineno + 1
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
-    )
-    return len(source.splitlines()) - told
-
-
-def test_no_file_grows_beyond_one_object():
-    assert 0 < lines_of_code(PACKAGE / "kernels" / "gaussian.py") < 70
-    for path in files():
-        assert lines_of_code(path) <= 205, path
-
-
 def module(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
