@@ -1,7 +1,6 @@
 """Bad input: one sentence with name, value, rule and remedy, before anything is compiled.
 
-A row of test_bad_inputs.txt is a call and how its error begins. `python -m benchmarks.bad_inputs`
-tries many more calls and counts what happens; these are the ones whose sentence is known.
+A row of test_bad_inputs.txt is a call and how its error begins.
 """
 
 from functools import cache
