@@ -8,8 +8,6 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import is_dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,15 +15,6 @@ from typing import Any, get_args, get_origin, is_typeddict
 
 from .catalogue import spelled
 from .fields import fits, hints, shown, unknown, words
-
-UNSAVED: set[Path] = set()
-"""Files whose content is not written yet. A process that is asked to exit waits for these files."""
-
-LAST_WORDS: dict[Path, Callable[[], bytes]] = {}
-"""Files that say what is in progress, and what they must say if the process ends before it."""
-
-FAREWELL: list[Callable[[], str]] = []
-"""What the process says on standard error if a signal ends it."""
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -38,23 +27,13 @@ def replace(path: Path, content: bytes) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    UNSAVED.add(path)
     try:
-        with errors_about(path):
-            temporary.write_bytes(content)
-            os.replace(temporary, path)
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except OSError as error:  # that of a full disk names no file
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
-        UNSAVED.discard(path)
-
-
-@contextmanager
-def errors_about(path: Path) -> Iterator[None]:
-    """Name a file in errors, of which that of a full disk names none."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 SEAL = "sha256:" + 64 * "0"

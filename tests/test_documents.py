@@ -18,7 +18,6 @@ import icl_krr as ik
 from benchmarks import (
     ablations_tables,
     devices,
-    interruptions,
     posteriors,
     profiles_tables,
     regressors,
@@ -388,16 +387,6 @@ def test_the_tables_of_trained_models_are_those_that_were_measured():
     with scaling.FILE.open(newline="") as file:
         shipped = {row["model"]: float(row["validation"]) for row in csv.DictReader(file)}
     assert {row["model"]: row["validation"] for row in record["models"]} == shipped
-
-
-def test_the_table_of_interruptions_is_the_one_that_was_measured():
-    """And nothing was damaged, lost or left over."""
-    record = json.loads((RESULTS / "interruptions.json").read_text())
-    lines = [interruptions.line(*pair) for pair in record["commands"].items()]
-    table = to_markdown((interruptions.HEADER, lines))
-    assert table == (RESULTS / "interruptions.md").read_text()
-    for _, count, right, _, *bad, same in lines:
-        assert (count, {*bad}, same) == (right, {"0"}, "yes")
 
 
 @pytest.mark.parametrize("solver", [*EXPECTED])

@@ -4,15 +4,13 @@ import errno
 import io
 import json
 import re
-import signal
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from icl_krr import cli, files
+from icl_krr import cli
 from icl_krr.cli import output
 from icl_krr.cli.identification import answered
 from icl_krr.cli.page_in_parts import Part, make_page
@@ -233,103 +231,45 @@ def test_damaged_labels_and_verdicts(tmp_path, capsys, labels, table, message):
     assert message in refused(capsys, [*command, "--out", tmp_path / "out"])
 
 
-def full_after(count, monkeypatch):
-    """A disk that is full after some files; the error names no file, as that of a write."""
-    real, seen = Path.write_bytes, []
+def test_a_full_disk_is_told_with_the_path(tmp_path, monkeypatch):
+    """The error of a write names no file."""
+    old = tmp_path / "first.json"
+    old.write_text("old")
 
     def write(path, content):
-        seen.append(path)
-        if len(seen) > count:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(path, content)
-
-    monkeypatch.setattr(Path, "write_bytes", write)
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_full_disk_is_told_with_what_is_complete(tmp_path, capsys, monkeypatch, count):
-    label = {
-        "variant": "exact",
-        "about": "",
-        "solver": "richardson",
-        "names": [],
-        "tasks": "linear",
-    }
-    known = {"format": FORMAT, "config": {}, "dtype": "float64", "sha256": {}}
-    (tmp_path / "labels.json").write_text(json.dumps(known | {"models": {"m000": label}}))
-    (tmp_path / "table.csv").write_text("model,status,names\nm000,none,\n")
-    out = tmp_path / "out"
-    full_after(count, monkeypatch)
-    score = ["solverbench", "score", tmp_path / "table.csv", "--labels", tmp_path, "--out", out]
-    first, last = out / "score.json", out / "score.md"
-    said = refused(capsys, score)
-    assert said.startswith(f"{last if count else first}: No space left on device; complete: ")
-    assert said.endswith(
-        f"{first}; not written: {last}" if count else f"none; not written: {first}, {last}"
-    )
-    assert [path.name for path in out.iterdir()] == ["score.json"] * count
-    assert not files.UNSAVED
-
-
-def test_a_full_disk_before_the_start_has_the_path_too(tmp_path, monkeypatch):
-    def write(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(output.os, "write", write)
-    with pytest.raises(OSError, match=r"No space left on device: .*/out/\.icl-krr\.lock"):
-        output.prepare(tmp_path / "out")
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with pytest.raises(OSError, match=r"No space left on device: .*/first\.json"):
+        output.save(tmp_path, {"first.json": b"new"})
+    assert [path.name for path in tmp_path.iterdir()] == ["first.json"]
+    assert old.read_text() == "old"
 
 
-def page_of(tmp_path, make):
-    """The page of a report of one part, while it is made and after."""
-    path, seen = tmp_path / "report.html", []
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    old, write = tmp_path / "results.csv", Path.write_bytes
+    old.write_text("old")
 
-    def part(show):
-        seen.append(path.read_text())
-        return make()
-
-    with suppress(KeyboardInterrupt):
-        make_page(tmp_path, [Part("claims", 1, part)])
-    return seen[0], path.read_text()
-
-
-def test_an_interrupted_report_says_so(tmp_path):
-    def interrupt():
+    def interrupted(path, content):
+        write(path, content[:2])
         raise KeyboardInterrupt
 
-    before, after = page_of(tmp_path, interrupt)
-    assert re.search(
-        r"In progress at 2.{18,}: claims\. Load this page again to see the parts", before
-    )
-    assert "If icl-krr report does not run any more, run the command again." in before
-    assert re.search(r"Interrupted at 2.{18,}; run the command again\. Missing: claims\.", after)
-    assert "In progress" not in after
-    _, after = page_of(tmp_path, lambda: Section("claims", "Claims", (), ()))
-    assert "Interrupted" not in after
-    assert "In progress" not in after
-    assert not files.LAST_WORDS
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        output.save(tmp_path, {"results.csv": b"new words"})
+    assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
+    assert old.read_text() == "old"
 
 
-def test_a_signal_leaves_the_last_words_of_a_report(tmp_path, monkeypatch):
-    """Also while the main thread is outside of Python, where no exception reaches it."""
+def test_a_report_in_progress_says_so(tmp_path):
+    path, seen = tmp_path / "report.html", []
 
-    class Left(Exception):
-        pass
-
-    class Listener:
-        def recv(self, count):
-            return bytes([signal.SIGTERM])
-
-    def leave(number):
-        raise Left(number)
-
-    monkeypatch.setattr(cli, "leave", leave)
-
-    def end():
-        with pytest.raises(Left, match=str(int(signal.SIGTERM))):
-            cli.enforce(Listener(), [])
-        assert "Interrupted at 2" in (tmp_path / "report.html").read_text()
+    def make(show):
+        seen.append(path.read_text())
         return Section("claims", "Claims", (), ())
 
-    _, after = page_of(tmp_path, end)
-    assert "Interrupted" not in after
+    make_page(tmp_path, [Part("claims", 1, make)])
+    said = r"In progress at 2.{18,}: claims\. Load this page again to see the parts that are ready"
+    assert re.search(said, seen[0])
+    assert "If icl-krr report does not run any more, run the command again." in seen[0]
+    assert "In progress" not in path.read_text()

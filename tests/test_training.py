@@ -22,7 +22,6 @@ from flax import serialization
 from helpers import numpy, relative
 
 import icl_krr as ik
-from icl_krr import files
 from icl_krr.cli import main
 from icl_krr.cli.program import subcommands
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
@@ -191,7 +190,6 @@ def test_an_interrupted_run_keeps_its_last_step(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(small(), LINEAR, settings, folder=tmp_path / "cut", progress=interrupt)
     signal.signal(signal.SIGINT, before)
-    assert not files.UNSAVED
     steps = []
     resumed, again = train(
         small(), LINEAR, settings, folder=tmp_path / "cut", progress=lambda t, _: steps.append(t)
@@ -245,8 +243,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_without_a_terminal_tells_of_every_interval_and_how_to_go_on(tmp_path):
-    """As soon as it is measured; and that a signal saved the last step."""
+def test_a_run_without_a_terminal_tells_of_every_interval_and_ctrl_c_ends_it(tmp_path):
     command = [sys.executable, "-c", "from icl_krr.cli import console; console()", "train"]
     run = [*command, *FLAGS.split(), "--training.steps", "100000", "--out", "cut"]
     process = subprocess.Popen(run, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
@@ -256,10 +253,8 @@ def test_a_run_without_a_terminal_tells_of_every_interval_and_how_to_go_on(tmp_p
     assert re.fullmatch(r"step 3 of 100000: loss [\d.]+, .* steps/s\n", second)
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130
-    step, again = re.findall(r"^icl-krr: saved step (\d+); to go on: (.*)", rest, re.M)[0]
-    assert again == "icl-krr train cut"
-    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] == int(step)
+    assert (process.returncode, "Traceback" in rest) == (130, False)
+    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] > 3
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import fcntl
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from ..files import UNSAVED, errors_about, replace
+from ..files import replace
 from .options import Command
 
 if TYPE_CHECKING:
@@ -126,12 +123,8 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-FOLDERS = ExitStack()
-"""The folders that the running command owns."""
-
-
 def prepare(folder: Path) -> None:
-    """Make and own the folder before the computation, so that one without access fails early."""
+    """Make the folder before the computation, so that one without access fails early."""
     import jax
     from jax.experimental.multihost_utils import sync_global_devices
 
@@ -139,47 +132,7 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        FOLDERS.enter_context(owned(folder))
     sync_global_devices(f"{folder} is there")
-
-
-LOCK = ".icl-krr.lock"
-
-
-@contextmanager
-def owned(folder: Path) -> Iterator[None]:
-    """Own a folder; raise ValueError if another process owns it.
-
-    The lock file holds the process id. The operating system releases the lock of a process that
-    ends, however it ends, so a lock file that is left over does no harm.
-    """
-    with lock(folder) as file:
-        with errors_about(folder / LOCK):
-            file.truncate(0)
-            os.write(file.fileno(), str(os.getpid()).encode())
-        try:
-            yield
-        finally:
-            (folder / LOCK).unlink()
-
-
-def lock(folder: Path) -> IO[str]:
-    path = folder / LOCK
-    while True:
-        file = path.open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with file:
-                file.seek(0)
-                raise ValueError(
-                    f"{folder} must not be in use, but process {file.read()} is writing to it; "
-                    "wait until it ends or choose another --out"
-                ) from None
-        with suppress(FileNotFoundError):  # the owner before may have removed the file meanwhile
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()
 
 
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
@@ -193,19 +146,9 @@ def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     sync_global_devices(f"{folder} is read")
     if jax.process_index():
         return []
-    paths, done = [folder / name for name in files], []
-    UNSAVED.update(paths)
-    try:
-        for path, content in zip(paths, files.values(), strict=True):
-            replace(path, content)
-            done.append(path)
-    except OSError as error:
-        whole, rest = (", ".join(map(str, p)) or "none" for p in (done, paths[len(done) :]))
-        words = f"{error.strerror}; complete: {whole}; not written: {rest}"
-        raise OSError(error.errno, words, error.filename) from None
-    finally:
-        UNSAVED.difference_update(paths)
-    return paths
+    for name, content in files.items():
+        replace(folder / name, content)
+    return [folder / name for name in files]
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:

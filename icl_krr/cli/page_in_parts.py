@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +37,6 @@ from ..experiments.scaling import family_of, most_common, read_models
 from ..experiments.shared.rows import Rows, tidy
 from ..experiments.shared.runs import Run
 from ..experiments.snapshot import take_snapshot
-from ..files import LAST_WORDS, replace
 from ..probes.naming.distances import SPACES
 from ..report import Section, render
 from ..tasks import sample
@@ -63,31 +61,22 @@ class Part(NamedTuple):
 
 
 def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
-    """Write the page with what is ready, then again after every part; return seconds by part.
-
-    If the process ends before the last part, the page says so.
-    """
+    """Write the page with what is ready, then again after every part; return seconds by part."""
     seconds: dict[str, float] = {}
-    path = folder / "report.html"
-
-    def page(interrupted: bool = True) -> bytes:
-        ready = [part for part in parts if isinstance(part, Section)]
-        waiting = [part.title for part in parts if isinstance(part, Part)]
-        return render(TITLE, WORDS, ready, about(waiting, interrupted) if waiting else "")
 
     def save() -> None:
-        output.save(folder, {path.name: page(interrupted=False)})
+        ready = [part for part in parts if isinstance(part, Section)]
+        waiting = [part.title for part in parts if isinstance(part, Part)]
+        page = render(TITLE, WORDS, ready, about(waiting) if waiting else "")
+        output.save(folder, {"report.html": page})
 
     missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
     columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"))
-    with (
-        saying_if_interrupted(path, page),
-        output.progress(*columns, TimeElapsedColumn()) as progress,
-    ):
+    with output.progress(*columns, TimeElapsedColumn()) as progress:
         save()
         print(
-            f"wrote {path} with what is ready; {len(missing)} parts follow, each as soon as it is "
-            f"ready, in about {sum(part.cost for _, part in missing)} CPU seconds",
+            f"wrote {folder / 'report.html'} with what is ready; {len(missing)} parts follow, each "
+            f"as soon as it is ready, in about {sum(part.cost for _, part in missing)} CPU seconds",
             file=sys.stderr,
         )
         bars = [progress.add_task(part.title, start=False, total=1) for _, part in missing]
@@ -105,29 +94,13 @@ def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
     return seconds
 
 
-def about(waiting: list[str], interrupted: bool) -> str:
+def about(waiting: list[str]) -> str:
     """What the page says of the parts that it lacks."""
-    now, titles = time.strftime("%Y-%m-%d %H:%M:%S %z"), "; ".join(waiting)
-    if interrupted:
-        return f"Interrupted at {now}; run the command again. Missing: {titles}."
+    now = time.strftime("%Y-%m-%d %H:%M:%S %z")
     return (
-        f"In progress at {now}: {titles}. Load this page again to see the parts that are ready by "
-        "then. If icl-krr report does not run any more, run the command again."
+        f"In progress at {now}: {'; '.join(waiting)}. Load this page again to see the parts that "
+        "are ready by then. If icl-krr report does not run any more, run the command again."
     )
-
-
-@contextmanager
-def saying_if_interrupted(path: Path, page: Callable[[], bytes]) -> Iterator[None]:
-    """If the process ends early or an error is raised, replace a file by what `page` returns."""
-    LAST_WORDS[path] = page
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # such as a full disk, of which the first error tells
-            replace(path, page())
-        raise
-    finally:
-        del LAST_WORDS[path]
 
 
 def sliders(seed: int, grid: list[Explored], show: Show) -> Section:

@@ -21,7 +21,7 @@ from platformdirs import user_cache_dir
 from .. import xla
 from ..experiments.shared.recipe import Recipe
 from ..fields import unknown
-from . import hosts, output
+from . import hosts
 from .commands import COMMANDS, settings_of
 from .commands.train import Train
 from .options import ONE_DEVICE, WORDS, Command, Devices
@@ -113,6 +113,8 @@ def main(typed: list[str]) -> int:
         return run(replace(settings, argv=tuple(typed)))
     except BrokenPipeError:
         raise
+    except SystemExit as stop:
+        return 141 if stop.code else 0  # rich at a closed pipe, or --help
     except OSError as error:
         return refuse(f"{error.filename or 'standard output or a file'}: {error.strerror or error}")
     except (ValueError, MemoryError) as error:
@@ -123,8 +125,6 @@ def main(typed: list[str]) -> int:
         if hosts.is_one_of_several() and "RESOURCE_EXHAUSTED" not in str(error):
             hosts.end(hosts.LOST, hosts.LOST_WORDS)
         return refuse(of_device(error))
-    except KeyboardInterrupt:
-        return 130
 
 
 def run(settings: Command) -> int:
@@ -139,7 +139,7 @@ def run(settings: Command) -> int:
         if value == () and f"--{option}" in settings.argv:
             raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
     name = type(settings).__name__.lower()
-    with hosts.joined(devices_of(settings)), output.FOLDERS:
+    with hosts.joined(devices_of(settings)):
         hosts.require_the_same(settings)
         return import_module(f".commands.{name}", __package__).run(settings)
 

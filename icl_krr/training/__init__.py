@@ -37,7 +37,7 @@ Gaussian processes and linear tasks with fixed hyperparameters. For all other fa
 kernel ridge regression with the lowest loss on other tasks, and a model can have a lower loss than
 this predictor.
 
-Ctrl-C or SIGTERM saves the last finished step, and the same command continues from there. On the
+Ctrl-C saves the last finished step, and the same command continues from there. On the
 same machine and number of devices, the final weights are equal bit for bit to those of a run
 without interruption. If the loss becomes NaN or infinite, training stops, reports the step and
 keeps the last checkpoint.
@@ -58,7 +58,7 @@ continues on any number of devices and processes.
 
 If a process is lost (killed, or not heard of for 30 seconds), the others end within a minute, with
 exit status 75, and with one sentence after JAX's own report; often the system tells them at once.
-What was saved last is complete. If one process receives Ctrl-C or SIGTERM, all save the same step
+What was saved last is complete. If one process receives Ctrl-C, all save the same step
 and end. All processes must start within five minutes, with the same settings.
 
 A job of SLURM, `icl_krr/training/clusters/slurm.sbatch`:

@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from ..devices import automatic, check_mesh, explicit_mesh, off_explicit_meshes
-from ..files import UNSAVED, replace, to_csv
+from ..devices import automatic, check_mesh, explicit_mesh, off_explicit_meshes, over_processes
+from ..files import replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
 from . import checkpoint, shared_checkpoint
 from .batches import draw, draw_observed
 from .reference import likelihoods, optimal, reference, scale_of
 from .settings import LIKELIHOOD, Training
-from .shared_checkpoint import between_steps, together
+from .shared_checkpoint import Agreement, between_steps
 from .step import advance, check, error, start
 
 Row = dict[str, Any]
@@ -57,7 +57,7 @@ def train(
         settings: settings of the training.
         folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
             files are written every `settings.log_every` steps and are replaced atomically. If
-            SIGINT or SIGTERM interrupts training, the last finished step is saved. If the mesh has
+            SIGINT interrupts training, the last finished step is saved. If the mesh has
             devices of several processes, all processes write the state, to `checkpoint.orbax`, and
             the first one writes the rows. Default: no files.
         progress: function that is called as `progress(step, row)` after every step; `row` is None
@@ -146,12 +146,11 @@ def train(
     if not before:
         record(measured(0, math.nan, math.nan))
         progress(0, rows[0])
-    unsaved = set() if folder is None else {folder / shared_checkpoint.FILE}
-    with together(unsaved) as interrupted, between_steps() as waiting:
+    interrupted = Agreement() if over_processes() else bool
+    with between_steps() as waiting:
         for step in range(before + 1, settings.steps + 1):
             state, loss = advance(state, family, settings, best)
             losses.append(loss)
-            UNSAVED.update(unsaved)
             row = None
             if step % settings.log_every == 0 or step == settings.steps:
                 values = np.asarray(jnp.stack(losses))

@@ -6,10 +6,9 @@ import shutil
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import jax
@@ -20,7 +19,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..devices import over_processes
 from ..fields import cut
-from ..files import UNSAVED
 from . import checkpoint
 from .checkpoint import Config
 from .step import State
@@ -117,45 +115,20 @@ def between_steps() -> Iterator[list[int]]:
     """Yield the list of the signals that wait; raise KeyboardInterrupt on exit if there is one.
 
     A step invalidates the state it starts from, so KeyboardInterrupt in the middle of a step would
-    leave no state to save. A second signal does not wait. Only the main thread receives signals.
+    leave no state to save. Only the main thread receives signals.
     """
     waiting: list[int] = []
-    handlers = {}
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        if waiting:
-            handlers[number](number, frame)
-        waiting.append(number)
-
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if callable(handler := signal.getsignal(number)):
-                handlers[number] = handler
-                signal.signal(number, hold)
+    handler = signal.getsignal(signal.SIGINT)
+    held = callable(handler) and threading.current_thread() is threading.main_thread()
+    if held:
+        signal.signal(signal.SIGINT, lambda number, _: waiting.append(number))
     try:
         yield waiting
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        if held:
+            signal.signal(signal.SIGINT, handler)
     if waiting:
         raise KeyboardInterrupt
-
-
-@contextmanager
-def together(unsaved: set[Path]) -> Iterator[Callable[[list[int]], bool]]:
-    """Yield a function of the signals that wait, which says whether to stop after this step.
-
-    A process with a signal that left while it has nothing to save would end all others. As long as
-    there are others, it therefore counts its checkpoint as unsaved.
-    """
-    if not over_processes():
-        yield bool
-        return
-    UNSAVED.update(unsaved)
-    try:
-        yield Agreement()
-    finally:
-        UNSAVED.difference_update(unsaved)
 
 
 class Agreement:
@@ -177,5 +150,5 @@ class Agreement:
         self.shared.append(jnp.any(flags))
         stop = len(self.shared) > 2 and bool(self.shared.popleft())
         if stop and not waiting:
-            waiting.append(signal.SIGTERM)
+            waiting.append(signal.SIGINT)
         return stop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -12,7 +11,6 @@ import tyro
 
 from ...catalogue import FAMILIES, SOLVERS, kernel_class
 from ...experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, names
-from ...files import FAREWELL
 from ...text_tables import Table, number
 from ...training.settings import Training
 from .. import output
@@ -93,8 +91,6 @@ def run(settings: Train) -> int:
         there, here = described(Recipe.read(folder)), described(sealed)
         compare(there, here, folder, another_out(folder, there, here))
     output.save(folder, {"recipe.json": sealed.to_json().encode()})
-    start = None if sealed is recipe else recipe.model.start
-    FAREWELL[:] = [lambda: how_to_go_on(folder, start)]
     with output.bar() as progress:
         bar = progress.add_task("compiling", total=recipe.training.steps)
 
@@ -154,18 +150,6 @@ def another_out(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> st
     if any(name.startswith("model.") for name in changed - {"model.start"}):
         return "choose another --out"
     return f"choose another --out, and add --model.start {folder} to train on from its weights"
-
-
-def how_to_go_on(folder: Path, start: str | None) -> str:
-    """What is saved, and the command that continues; a recipe does not have the path `start`."""
-    from ...training import checkpoint
-    from ...training.shared_checkpoint import FILE
-
-    if not (folder / FILE).exists():
-        return "nothing is saved yet; the same command starts again"
-    step = int(checkpoint.read(folder / FILE, "step")["step"])
-    again = ["icl-krr", "train", str(folder), *(["--model.start", start] if start else [])]
-    return f"saved step {step}; to go on: {shlex.join(again)}"
 
 
 def words_of(row: dict[str, Any]) -> str:
