@@ -1,16 +1,15 @@
 """`python -m benchmarks.ablations`: what ablations say of the solver that a model runs.
 
 Each layer of known constructions, of models that run no solver and of trained runs loses its heads,
-its MLP units, or both. Patterns of these effects are compared, and one layer is swapped for a step
-of another model. It takes about 11 minutes of one CPU core. Measurements are kept in `--folder`, so
-the same command continues after an interruption. `--quick` is a smoke test; its figures are not
-meaningful.
+its MLP units, or both. Patterns of these effects are compared. It takes about 11 minutes of one CPU
+core. Measurements are kept in `--folder`, so the same command continues after an interruption.
+`--quick` is a smoke test; its figures are not meaningful.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -18,14 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
-import numpy as np
 from rich.console import Console
 
-from benchmarks.ablations_measure import EFFECTS, PARTS, REPLACED, measure, swapped
+from benchmarks.ablations_measure import EFFECTS, PARTS, REPLACED, measure
 from benchmarks.ablations_models import (
     KIND,
     NAMES,
-    RANDOM,
     VARIANTS,
     Variant,
     build,
@@ -50,8 +47,6 @@ from benchmarks.records import RESULTS, draw, kept, meta, options, save
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
-from icl_krr.probes.resampling import relative_distances, resamples
-from icl_krr.transformer import Transformer
 
 SHIPPED = (
     "gp-encoder",
@@ -69,13 +64,6 @@ RIDGES = {"own ridge": None, "condition 100": 100.0}
 """Of constructions on the tasks of a trained run."""
 RESAMPLES, SEED = 400, 0
 MAIN = ("zero", "change")
-SWAPPED = ("gradient_descent", "richardson", "heavy_ball", "preconditioned_chebyshev")
-SWAPPED += ("smoother_equal", RANDOM)
-"""Constructions of one block per step, in which a Chebyshev step replaces a layer."""
-STEPS = ("chebyshev", "smoother_equal")
-"""What replaces a layer of a trained encoder: a solver's step, and that of a model without one."""
-LAYER = 1
-"""The layer that is swapped, counted from 0."""
 QUICK_SIZES = {"tasks": 4, "probe_tasks": 16, "num_queries": 2}
 QUICK_NAMES = ("gradient_descent", "chebyshev", "smoother_equal")
 
@@ -93,7 +81,6 @@ class Work:
         labels = ("base", "ridge x 10") if quick else VARIANTS
         self.variants = {label: VARIANTS[label] for label in labels}
         self.families = (LINEAR,) if quick else (LINEAR, PROCESS)
-        self.swapped = SWAPPED[:1] if quick else SWAPPED
 
     def kept(self, words: str, make: Callable[[], Any]) -> Any:
         self.show(words)
@@ -130,50 +117,10 @@ class Work:
             rows.append({"model": name, **found, "beside": beside})
         return rows
 
-    def swaps(self, models: list[str]) -> Iterator[Record]:
-        """The second layer of encoders and of constructions, swapped."""
-        constructions: list[Any] = [(name, name, STEPS[:1]) for name in self.swapped]
-        for where in models:
-            run, name = load(where), Path(where).name
-            if run.model.spec.tokens != "pairs" or run.model.steps <= LAYER:
-                continue
-            digest = sha256(str(Path(where)).encode()).hexdigest()[:6]
-            one = run_setting(run, run.model.steps, self.sizes, None)
-            for subject, model, others in [(name, run.model, STEPS), *constructions]:
-                for other in others:
-                    make = partial(exchanged, model, other, LAYER, one)
-                    found = self.kept(f"swap {subject} {digest} {LAYER} {other}", make)
-                    yield {"model": subject, "layer": LAYER + 1, "other": other, **found}
-            constructions = []  # on the tasks of the first encoder
-
-
-def exchanged(model: Transformer | str, other: str, layer: int, one: Setting) -> Record:
-    subject = build(model, one) if isinstance(model, str) else model
-    step = build(other, one)
-    assert subject is not None
-    assert step is not None
-    return swapped(subject, step, layer, one)
-
 
 def built(name: str, one: Setting, variant: Variant, profile: bool) -> Record | None:
     model = build(name, one, variant.slower, variant.form)
     return None if model is None else measure(model, one, profile)
-
-
-def swap_row(row: Record) -> Record:
-    """By how much a swapped step is nearer to the intact predictions than a linear map."""
-    count = len(row["size"])
-    weights = np.concatenate([np.ones((1, count)), resamples(count, RESAMPLES, SEED)])
-    size = np.asarray(row["size"])
-    distances = {
-        name: relative_distances(np.asarray(row[name]), size, weights)
-        for name in ("swapped", "linear")
-    }
-    nearer = distances["linear"] - distances["swapped"]
-    low, high = interval(nearer)
-    named = {name: row[name] for name in ("model", "layer", "other")}
-    means = {name: float(found[0]) for name, found in distances.items()}
-    return named | means | {"nearer": float(nearer[0]), "low": low, "high": high}
 
 
 def pair(share: Share) -> list[int]:
@@ -240,7 +187,7 @@ def pattern_row(model: str, tasks: str, row: Record) -> Record:
     return made
 
 
-def stated(known: list[Record], trained: list[Record], swaps: list[Record]) -> list[Record]:
+def stated(known: list[Record], trained: list[Record]) -> list[Record]:
     """How many models each statement is true of, [cases, models]."""
     every = [(row["solver"], effects_of(row, RESAMPLES, SEED)) for row in known]
     learnt = [effects_of(row, RESAMPLES, SEED) for row in trained]
@@ -257,16 +204,6 @@ def stated(known: list[Record], trained: list[Record], swaps: list[Record]) -> l
                 add_case(of_trained, holds(found, replaced))
             words = "" if "probe" in statement else f" ({replaced})"
             made.append({"statement": statement + words, "known": counts, "trained": of_trained})
-    for other in STEPS:
-        counts, of_trained = {}, [0, 0]
-        for row in swaps:
-            if row["other"] == other:
-                name = row["model"]
-                known_one = name in NAMES
-                line = counts.setdefault(name, [0, 0]) if known_one else of_trained
-                add_case(line, row["low"] > 0)
-        words = f"a step of {other.replace('_', ' ')} is nearer than a linear map (layers)"
-        made.append({"statement": words, "known": counts, "trained": of_trained})
     deeper = deeper_is_better(known)
     made.append(
         {"statement": "two more layers lower the error", "known": deeper, "trained": [0, 0]}
@@ -296,13 +233,12 @@ def retrained() -> dict[str, list[float]]:
     return {name: [run["ratio"] for run in chosen if run["variant"] == name] for name in names}
 
 
-def report(known: list[Record], trained: list[Record], swaps: list[Record]) -> Record:
+def report(known: list[Record], trained: list[Record]) -> Record:
     """Everything that the tables and the figure show."""
     found = scores(known, [effects_of(row, RESAMPLES, SEED) for row in known])
     limits = {
         one["set"]: one["within"] for one in found if (one["replaced"], one["effect"]) == MAIN
     }
-    shown = [swap_row(row) for row in swaps]
     patterns = [
         pattern_row(row["solver"], row["family"], row) for row in known if row["variant"] == "base"
     ]
@@ -310,8 +246,7 @@ def report(known: list[Record], trained: list[Record], swaps: list[Record]) -> R
     return {
         "confusion": found,
         "trained": [compared(row, limits) for row in trained],
-        "statements": stated(known, trained, shown),
-        "swaps": shown,
+        "statements": stated(known, trained),
         "retrained": retrained(),
         "patterns": patterns,
     }
@@ -337,9 +272,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         work = Work(folder, asked.quick, status.update)
         known, trained = work.known(), work.trained(models)
-        swaps = list(work.swaps(models))
         status.update("comparing patterns")
-        record = report(known, trained, swaps)
+        record = report(known, trained)
     print(markdown(record))
     if asked.quick:
         return
@@ -350,7 +284,7 @@ def main() -> None:
         "resamples": RESAMPLES,
         "variants": {name: one._asdict() for name, one in VARIANTS.items()},
         "models": [Path(where).name for where in models],
-        "cpu_seconds": cpu_seconds(known, trained, swaps),
+        "cpu_seconds": cpu_seconds(known, trained),
     }
     save("ablations", {"meta": meta("ablations", **facts), **record}, markdown(record))
     draw("ablations", ablations_figure(record))

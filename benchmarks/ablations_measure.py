@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.ablations_models import exact_of, outputs_of
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.solverbench.settings import Setting
-from icl_krr.probes import fit_probe, layerwise, swap
+from icl_krr.probes import fit_probe, layerwise
 from icl_krr.probes.changing.interventions import (
     SiteCodes,
     point_names,
@@ -104,21 +104,6 @@ def measure(model: Transformer, one: Setting, profile: bool = False) -> Record:
         probe = fit_probe(model, one.probing)
         found["profile"] = rounded(layer_errors(model, probe, tasks))
     return found | {"cpu_seconds": time.process_time() - began}
-
-
-def swapped(model: Transformer, other: Transformer, layer: int, one: Setting) -> Record:
-    """Squares [b] of the change if a step of `other` replaces a layer, or a linear map does."""
-    began = time.process_time()
-    model = in_dtype_of_tasks(model, one.tasks)
-    block = len(model.weights.prologue) + layer
-    found = swap(model, block, other, layer, one.probing, one.tasks)
-    intact = np.asarray(found.intact)
-    squares = {
-        name: rounded(np.sum((np.asarray(getattr(found, name)) - intact) ** 2, axis=-1))
-        for name in ("swapped", "linear", "shuffled", "skipped")
-    }
-    squares["size"] = rounded(np.sum(intact**2, axis=-1))
-    return squares | {"cpu_seconds": time.process_time() - began}
 
 
 def rounded(values: Any) -> Any:

@@ -131,23 +131,6 @@ def statement_table(record: Record) -> str:
     return to_markdown((header, lines))
 
 
-def swap_table(record: Record) -> str:
-    header = ["model", "layer", "step of", "swapped nearer than a linear map by (95 %)"]
-    header += ["change, swapped", "change, linear map"]
-    lines = [
-        [
-            shown(one["model"]),
-            str(one["layer"]),
-            shown(one["other"]),
-            f"{one['nearer']:.2g} ({one['low']:.2g}, {one['high']:.2g})",
-            f"{one['swapped']:.2g}",
-            f"{one['linear']:.2g}",
-        ]
-        for one in record["swaps"]
-    ]
-    return to_markdown((header, lines))
-
-
 def retrained_table(record: Record) -> str:
     header = ["retrained model", "training seeds", "error / exact error (least to largest)"]
     lines = [
@@ -173,7 +156,6 @@ SECTIONS = {
     "Who is named": matrix_table,
     "Trained models: the nearest pattern of constructions on the same tasks": trained_table,
     "Statements: true of how many models": statement_table,
-    "A layer replaced by a step of another model": swap_table,
     "Retrained without a part (benchmarks.retraining)": retrained_table,
     "Changes |f' - f| / |f| without a part of a layer": pattern_table,
 }

@@ -50,17 +50,12 @@ DAILY = {
     *("icl_krr.audit.audit", "icl_krr.estimator.InContextRegressor", "icl_krr.probes"),
     *("icl_krr.export.t5.open_t5", "icl_krr.probes.advise.advise", "icl_krr.status"),
     *("icl_krr.probes.changing.interventions." + name for name in ("ablate", "patch")),
-    *("icl_krr.probes.changing." + name for name in ("slots.transplant", "swap.swap")),
-    *("icl_krr.probes.naming.designed_tasks." + name for name in ("design", "gaussian_prior")),
+    "icl_krr.probes.changing.slots.transplant",
     *("icl_krr.probes.naming.identify." + name for name in ("agreement", "identify_arrays")),
     "icl_krr.probes.naming.stream_identify.identify_streams",
     *(
         "icl_krr.probes.naming.candidate_fit.fit_candidate",
         "icl_krr.probes.naming.identify.identify",
-    ),
-    *(
-        "icl_krr.probes.naming.separation.separation",
-        "icl_krr.probes.naming.variances.compare_variances",
     ),
     *(
         "icl_krr.probes.reading." + name

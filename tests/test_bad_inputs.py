@@ -110,7 +110,6 @@ def names():
         "NARROW": ik.Task(x=x[:, :1], y=x[:, 0], x_query=x[:3, :1]),
         "HATS": np.ones((4, 1, 3, 5), "f4"),
         **{"STREAMS": np.ones((4, 3, 3, 2), "f4"), "RATES": np.ones((4, 3, 3, 2, 5), "f4")},
-        "FIT": ik.probes.CandidateFit("conjugate_gradient", "linear", {"ridge": 0.1}, (1, 2), 0.0),
         "TABLE": ik.tasks.Table(np.ones((6, 2)), np.arange(6.0), ("a", "b"), "c"),
         "PROCESS": ik.tasks.GaussianProcess(ik.Gaussian(), num_supports=5),
         "NYSTROM": ik.Nystrom(x[:2], np.eye(2), np.eye(2), ik.Linear(), 0.1),

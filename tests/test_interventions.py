@@ -9,13 +9,12 @@ from helpers import CASES, cut_off, dense, draw, numpy, one, relative, stacked
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, kernel_class, load
 from icl_krr.cli import main
-from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.ablate.ablation import examine, table
 from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.ablate.expected import Without
 from icl_krr.experiments.shared.build import solver_keywords
 from icl_krr.plots import ablation_figure
-from icl_krr.probes import ablate, patch, sites, swap, transplant
+from icl_krr.probes import ablate, patch, sites, transplant
 from icl_krr.probes.changing.interventions import (
     captured_points,
     encoded,
@@ -23,10 +22,8 @@ from icl_krr.probes.changing.interventions import (
     point_names,
     run_interventions,
 )
-from icl_krr.probes.changing.swap import Swap, states_after_step, streams_at_block
 
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
-CHANGE = ("change", "low", "high")
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 
 
@@ -269,45 +266,6 @@ def test_transplant_refuses_values_of_all_steps_where_no_step_starts():
         transplant(model, task, 1, [cache["alpha"]])
 
 
-def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch):
-    """A control that errs as the swap is 0 behind, one that errs twice as much what the swap errs,
-    and both with the intervals of that."""
-
-    def known(model, block, other, step, fitted, scored):
-        intact = np.asarray(ik.predict_batch(model, scored))
-        error = 0.1 * np.random.default_rng(1).normal(size=intact.shape).astype(intact.dtype)
-        return Swap(intact, intact + error, intact + error, intact - 2 * error, 0 * intact)
-
-    monkeypatch.setattr(ablation, "swap", known)
-    found = examine(AblateConfig("linear", kinds=("head",), swap="gradient_descent", tasks=16))
-    swapped, linear, shuffled, skipped = (row for row in found.rows if row["kind"] == "swap")
-    nearer = ("swapped nearer by", "nearer, low", "nearer, high")
-    assert [linear[key] for key in nearer] == [0, 0, 0]
-    assert np.allclose([shuffled[key] for key in nearer], list(map(swapped.get, CHANGE)))
-    assert np.isclose(skipped[nearer[0]], 1 - swapped["change"])
-    assert swapped["low"] < swapped["change"] < swapped["high"]
-    header, lines = table(found)
-    assert header[-1] == "swapped nearer by (95 %)"
-    assert [line[-1] != "" for line in lines] == [False, False, True, True, True]
-
-
-@pytest.mark.slow
-def test_a_block_is_swapped_for_its_like(x64):
-    """A step stands in for itself through maps that are fitted; a linear map alone does not."""
-    fitted, scored = batch(12, n=8), batch(4, seed=50, n=8)
-    model = CASES["che-exponential"].build(one(scored, 0), 0.5, 3)
-    found = swap(ik.dense(model), 2, model, 1, fitted, scored)
-    assert relative(found.intact, ik.predict_batch(model, scored)) < 1e-12
-    assert relative(found.swapped, found.intact) < 1e-4
-    for control in (found.linear, found.shuffled, found.skipped):
-        assert relative(control, found.intact) > 30 * relative(found.swapped, found.intact)
-    # the step has the states that it is given, and not those of its own model's run
-    names = ("alpha", "r", "p", "prediction")
-    _, _, stream = streams_at_block(2, 1, model, model, one(scored, 0))
-    given = one(scored, 0), stream, np.zeros((12, 4))
-    assert not np.any(states_after_step(1, names, model, given))
-
-
 @pytest.mark.slow
 def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
     tasks = batch(4, n=64)
@@ -374,8 +332,6 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
         (["nowhere"], "model must be a run's folder or one of"),
         (["EMPTY"], "model must be a run's folder or one of gp-decoder, "),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
-        (["chebyshev", "--swap", "richardson"], "swap must be None for a construction"),
-        (["gp-encoder", "--swap", "nadaraya_watson"], "swap must be one of"),
         (["gp-encoder", "--kernel", "linear"], "kernel must be None for a run"),
         (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),
         (["chebyshev", "--steps", "0"], "steps must be >= 1, got 0"),
@@ -391,7 +347,7 @@ def test_bad_settings_are_one_line(options, message, capsys, tmp_path):
 
 
 def test_interventions_refuse():
-    task, tasks, tasks4 = draw(0), batch(2), batch(4)
+    task, tasks = draw(0), batch(2)
     cg = lambda steps: CASES["cg"].build(task, 0.2, steps)  # noqa: E731
     model = cg(2)
     found = sites(model)
@@ -404,16 +360,6 @@ def test_interventions_refuse():
         (
             lambda: ablate(model, batch(2, r=2), found, replace="mean"),
             "must have num_outputs = 1 like the model, got 2",
-        ),
-        (lambda: swap(model, 11, model, 0, tasks4, tasks4), "block must be < 11"),
-        (lambda: swap(model, 1, model, 2, tasks4, tasks4), "step must be < 2"),
-        (
-            lambda: swap(model, 1, model, 1, tasks, tasks),
-            "fitted must hold at least 4 tasks, got 2",
-        ),
-        (
-            lambda: swap(model, 1, ik.dense(model), 1, tasks4, tasks4),
-            "other must have separate slots",
         ),
         (lambda: transplant(model, task, -1, {}), "block must be >= 0, got -1"),
         (lambda: ablate(model, tasks, []), "sites must not be empty"),
@@ -428,10 +374,6 @@ def test_interventions_refuse():
         (
             lambda: ik.run_with_hooks(model, task, {"blocks.*.x": lambda v, w: v}),
             "exist in some block",
-        ),
-        (
-            lambda: AblateConfig("chebyshev", swap="richardson"),
-            "swap must be None for a construction",
         ),
         (lambda: AblateConfig(tasks=1), "tasks must be >= 2"),
         (lambda: examine(AblateConfig("nowhere")), "model must be a run's folder or one of"),

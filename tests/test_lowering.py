@@ -49,9 +49,8 @@ ON_THE_HOST = {
     # these read numbers between their compiled programs
     *(ik.training.adapt, ik.training.train, ik.training.reference, ik.probes.identify),
     *(ik.probes.fit_candidate, ik.probes.spectral_filter, ik.probes.effective),
-    *(ik.probes.align, ik.probes.drift, ik.probes.swap, ik.probes.design, ik.probes.separation),
+    *(ik.probes.align, ik.probes.drift),
     *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
-    ik.probes.compare_variances,
     *(ik.probes.read_filter, ik.probes.identify_streams, ik.tasks.battery),
     *(ik.uncertainty.coverage, ik.uncertainty.uniformity),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays

@@ -92,7 +92,7 @@ COMMANDS = {
         bench.contest_table([Row(**row) for row in record("bench")["rows"]])
     ),
     "ablate": lambda: of_ablation("conjugate-gradient"),
-    "ablate, swap": lambda: of_ablation("gp-encoder"),
+    "ablate, trained": lambda: of_ablation("gp-encoder"),
     "verify": lambda: of_claims(False),
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,

@@ -164,9 +164,7 @@ def ablation_figure(found: Ablation, title: str) -> Figure:
         changes = [max(row["expected change"], LEAST) for row in those]
         label = "expected: algorithm without the part"
         axis.plot(changes, at, "o", color=RED, fillstyle="none", markersize=8, label=label)
-    slots = [row["slot"] if row["kind"] == "swap" else "" for row in rows]
-    names = [f"{row['site']} {slot}".rstrip() for row, slot in zip(rows, slots, strict=True)]
-    axis.set_yticks(range(len(rows)), names, fontsize=6)
+    axis.set_yticks(range(len(rows)), [row["site"] for row in rows], fontsize=6)
     axis.invert_yaxis()
     words = f"change of the predictions |f' - f| / |f| (smaller values are drawn at {LEAST:g})"
     axis.set(xscale="log", xlabel=words)

@@ -67,13 +67,8 @@ with derivatives by differences:
 
 `print(found)` shows the same table as the command, with the verdict below it.
 
-**Two candidates are near each other?** `separation` says how far apart they are on given tasks at
-the depth of the model. `design` moves supports and outputs by gradient until the candidates differ
-most, within a budget, and reports the distance before and after. Score its tasks with `identify`,
-and fit the candidates to drawn tasks. The distance is 0 if one candidate is a special case of the
-other. A candidate that is fitted again to designed tasks may come nearer. `along_eigenvector` sets
-y to an eigenvector of K, and `read_filter` then reads the filter of every layer at one eigenvalue,
-without a derivative.
+**What does a layer do to one eigenvalue?** `along_eigenvector` sets y to an eigenvector of K, and
+`read_filter` then reads the filter of every layer at this eigenvalue, without a derivative.
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
@@ -91,10 +86,7 @@ solver, the table also shows the expected change.
 icl-krr ablate conjugate-gradient
 ```
 
-`--replace mean` replaces a part by its mean instead of zero. `--swap chebyshev` replaces one block
-at a time by a constructed Chebyshev step between two fitted linear maps. There are
-three controls. The first control replaces the block by a fitted linear map. The second control uses
-the Chebyshev step of another task. The third control removes the block.
+`--replace mean` replaces a part by its mean instead of zero.
 
 In Python, these functions select parts of a model by name. They work for constructed and trained
 models, in one compiled program and in bounded memory:
@@ -103,9 +95,7 @@ models, in one compiled program and in bounded memory:
   `patch` replaces its value by the value from other tasks.
 - `transplant` sets slots before a block to the values of a solver, another model or a cache.
   `icl_krr.resume` continues the forward pass from any residual stream.
-- `compare_variances` compares the variance that a model reports with that of exact regression, of
-  steps of conjugate gradient, and of nulls that look at no x.
-- `swap` replaces a block by the step of another model; `drift` compares weights slot by slot.
+- `drift` compares weights slot by slot.
 - `sensitivities` differentiates predictions with respect to inputs, outputs and weights;
   `influence` gives the effect of each support.
 - `icl_krr.run_with_hooks(model, task, {"blocks.*.resid_post.alpha": f})` adds a hook to all blocks.

@@ -2,16 +2,12 @@ from .advise import Advice, advise
 from .changing.interventions import ablate, patch
 from .changing.sites import Site, sites
 from .changing.slots import round_slots, transplant
-from .changing.swap import Swap, swap
 from .check import check
 from .naming.alignment import align
 from .naming.candidate_fit import CandidateFit, fit_candidate
-from .naming.designed_tasks import Design, design, gaussian_prior
 from .naming.identification import Identification
 from .naming.identify import Agreement, agreement, identify, identify_arrays
-from .naming.separation import Separation, separation
 from .naming.stream_identify import identify_streams
-from .naming.variances import Variances, compare_variances
 from .reading.arrays import array_answers, decoder_answers, torch_arrays
 from .reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities
 from .reading.drift import drift, linear_maps
@@ -25,17 +21,13 @@ __all__ = [
     "Advice",
     "Agreement",
     "CandidateFit",
-    "Design",
     "Filter",
     "Identification",
     "Influence",
     "Probe",
     "Reading",
     "Sensitivities",
-    "Separation",
     "Site",
-    "Swap",
-    "Variances",
     "ablate",
     "advise",
     "agreement",
@@ -43,14 +35,11 @@ __all__ = [
     "along_eigenvector",
     "array_answers",
     "check",
-    "compare_variances",
     "decoder_answers",
-    "design",
     "drift",
     "effective",
     "fit_candidate",
     "fit_probe",
-    "gaussian_prior",
     "has_slot",
     "hat_matrix",
     "identify",
@@ -65,11 +54,9 @@ __all__ = [
     "read_filter",
     "round_slots",
     "sensitivities",
-    "separation",
     "sites",
     "spectral_filter",
     "streams",
-    "swap",
     "torch_arrays",
     "transplant",
     "weighted",

@@ -93,11 +93,7 @@ def explain_columns(found: Ablation) -> str:
         "expectation": "expectation: expected effect of the removal, in words.\n"
         "expected change: |g - f| / |f|, where g are the predictions of the algorithm without the "
         "operation of the part, computed from K and k(x) without a transformer.\n"
-        "gap to expectation: |f' - g| / max(|f|, |g|).\n",
-        "swap": "swapped: a constructed step between two fitted linear maps replaces the block.\n"
-        "The other rows are controls. linear: one fitted linear map replaces the block. shuffled: "
-        "the step uses another task. skipped: the block is removed.\n"
-        "swapped nearer by: change of the control minus change of the swapped block.\n",
+        "gap to expectation: |f' - g| / max(|f|, |g|).\n"
     }
     has = {key for row in found.rows for key in (*row, row["kind"])}
     return "".join(text for key, text in words.items() if key in has)

@@ -10,22 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...files import Lines
-from ...probes import ablate, sites, swap
+from ...probes import ablate, sites
 from ...probes.naming.distances import squared_norms
 from ...probes.resampling import INTERVAL_QUANTILES, relative_distances
 from ...tasks import Task
 from ...transformer import predict_batch
-from ..shared.build import build_model
-from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from .config import AblateConfig
-from .targets import Subject, construct, trained
+from .targets import construct, trained
 
 DIVERGED = 1e8
 """Tables show changes above this value as `> 1e+08`, since they only measure rounding errors."""
-
-NEARER = ("swapped nearer by", "nearer, low", "nearer, high")
-"""Columns: the change by a control minus the change by the swap, and its interval."""
 
 
 class Ablation(NamedTuple):
@@ -56,8 +51,6 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
             continue
         row["expectation"] = subject.words[part]
         row |= compare(now, subject.expected[part], intact)
-    if config.swap is not None:
-        rows += swaps(subject, config, progress)
     loss = float(jnp.mean((intact - tasks.y_query) ** 2))
     return Ablation(rows, {"intact": loss, **subject.known})
 
@@ -106,47 +99,11 @@ def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str,
     }
 
 
-def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None]) -> Rows:
-    """Replace one block at a time by the constructed step with the same index, or by a control.
-
-    The column "swapped nearer by" is the change by a control minus the change by the step. Its
-    interval uses the same resampled tasks for both.
-    """
-    model, tasks = subject.model, subject.tasks
-    key = jax.random.fold_in(jax.random.key(config.seed), 2)
-    fitted = draw_tasks(key, 4 * config.tasks, subject.family)
-    first = jax.tree.map(lambda field: np.asarray(field)[0], tasks)
-    assert config.swap is not None
-    other = build_model(config.swap, subject.kernel, first, subject.ridge, model.depth)
-    rows = []
-    for block in range(model.depth):
-        progress(f"replacing block {block} by a step of {config.swap}")
-        found = swap(model, block, other, block, fitted, tasks)._asdict()
-        intact = found.pop("intact")
-        named = [
-            {"site": f"blocks.{block}", "kind": "swap", "slot": f"{config.swap}: {name}"}
-            for name in found
-        ]
-        changed = jnp.stack([*found.values()])
-        each, resampled = moved = changes(intact, changed, config.seed)
-        measured = measure(named, moved, changed, tasks)
-        nearer = [
-            each - each[0],
-            *np.quantile(resampled - resampled[:, :1], INTERVAL_QUANTILES, axis=0),
-        ]
-        for row, *values in list(zip(measured, *nearer, strict=True))[1:]:  # the swap is first
-            row |= zip(NEARER, map(float, values), strict=True)
-        rows += measured
-    return rows
-
-
 def table(found: Ablation) -> Lines:
     """A table with one line per site."""
     header = ["site", "slot", "change (95 %)", "loss"]
     expects = any("expectation" in row for row in found.rows)
     header += ["expectation", "expected change", "gap to expectation"] if expects else []
-    swapped = any(NEARER[0] in row for row in found.rows)
-    header += ["swapped nearer by (95 %)"] if swapped else []
     lines = []
     for row in found.rows:
         line = [row["site"], row["slot"], "NaN or infinite", "-"]
@@ -158,8 +115,5 @@ def table(found: Ablation) -> Lines:
         if expects:
             shown = [row.get(key) for key in ("expected change", "gap to expectation")]
             line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in shown)]
-        if swapped:
-            nearer = [row.get(key) for key in NEARER]
-            line.append("" if None in nearer else "{:.2g} ({:.2g}, {:.2g})".format(*nearer))
         lines.append(line)
     return header, lines

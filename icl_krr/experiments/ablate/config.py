@@ -33,9 +33,6 @@ class AblateConfig:
     replace: Literal["zero", "mean"] = "zero"
     """Value that replaces the removed part.
     "zero" is the number 0. "mean" is the mean over tasks and over tokens of the same role."""
-    swap: str | None = None
-    """Solver whose steps also replace the blocks of a trained model, one at a time.
-    Decoders do not support this option. If None, no block is replaced."""
     tasks: int = 64
     """Number of tasks to predict, >= 2."""
     num_queries: int = 8
@@ -54,19 +51,11 @@ class AblateConfig:
         for kind in self.kinds or ():
             checks.choice("kind", kind, SITES)
         checks.choice("replace", self.replace, ("zero", "mean"))
-        if self.swap is not None:
-            steps = {name: row for name, row in SOLVERS.items() if row.iterates}
-            set_field("swap", find("swap", steps, self.swap).name)
         set_field("model", solver_of(self.model) or self.model)
         if self.constructed:
             if self.kernel is not None:
                 set_field("kernel", find("kernel", KERNELS, self.kernel).name)
                 checks.choice(f"kernel of {self.model}", self.kernel, taken(self.model))
-            if self.swap is not None:
-                raise ValueError(
-                    f"swap must be None for a construction, got {self.swap!r} and the "
-                    f"construction {self.model!r}"
-                )
             return
         for name in ("kernel", "steps"):
             if getattr(self, name) is not None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, name_of, taken
+from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, taken
 from ...kernels import Kernel
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
 from ...theory import spectral_bounds
@@ -41,27 +41,10 @@ def trained(config: AblateConfig) -> Subject:
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
     best = reference(family, jax.random.fold_in(key, 1))
-    if config.swap is not None:
-        check_swap(config.swap, best.kernel, run.model, config.model)
     known = best.losses(tasks)
     return Subject(
         in_dtype_of_tasks(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {}
     )
-
-
-def check_swap(solver: str, kernel: Kernel, model: Transformer, run: str) -> None:
-    """Raise ValueError if steps of the solver cannot replace blocks of the model."""
-    name, takes = name_of(kernel), taken(solver)
-    if name not in takes:
-        raise ValueError(
-            f"swap must be a solver that takes the {name} kernel of the run's tasks, "
-            f"got {solver!r}, which takes {', '.join(takes)}"
-        )
-    if model.spec.tokens != "pairs":
-        raise ValueError(
-            f"swap must be None for a model without tokens='pairs', got {solver!r} for {run} with "
-            f"tokens={model.spec.tokens!r}"
-        )
 
 
 def construct(config: AblateConfig) -> Subject:

@@ -1,1 +1,1 @@
-"""Change a model and see what follows: parts removed, patched, rounded, or swapped for others."""
+"""Change a model and see what follows: parts removed, patched or rounded."""
