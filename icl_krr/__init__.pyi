@@ -30,7 +30,7 @@ from .kernels import (
     Polynomial,
 )
 from .posterior import Posterior, posterior
-from .probes import advise, check
+from .probes import check
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom, sketched
 from .status import Status
@@ -83,7 +83,6 @@ __all__ = [
     "Status",
     "Task",
     "Transformer",
-    "advise",
     "audit",
     "catalogue",
     "check",

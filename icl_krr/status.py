@@ -23,7 +23,7 @@ of all numbers from what the same function returns without rounding, relative to
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(*ik.check(short, task).advice().split("; "), sep="\n")
 not converged: gap 0.085 after 4 steps
-icl_krr.advise(model, task) tries what helps and prints the code
+use more steps (16), float64 or a larger ridge
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
 """
@@ -82,8 +82,7 @@ class Status(NamedTuple):
         steps: number of steps of the solver; default 0, as for a direct solution and for a model
             without a solver, such as a trained one.
         spectrum: whether the solver takes bounds on the eigenvalues of $A$; default False.
-        model: whether `icl_krr.check` measured the gap of a model, so that `icl_krr.advise` can try
-            what helps; default False.
+        model: whether `icl_krr.check` measured the gap of a model; default False.
     """
 
     ok: Any
@@ -103,7 +102,7 @@ class Status(NamedTuple):
     model: Any = False
 
     def advice(self) -> str:
-        """Say in one sentence whether the result is right, and if not, what helps.
+        """Say in one sentence whether the result is right, and if not, what helps most, in order.
 
         For a batch, the sentence counts the results that are not ok and describes the worst one.
 
@@ -155,11 +154,6 @@ def assess(
 
 
 def sentence(s: Status) -> str:
-    tries = "; icl_krr.advise(model, task) tries what helps and prints the code"
-    return state_and_help(s) + tries * bool(s.model and s.steps and not s.ok)
-
-
-def state_and_help(s: Status) -> str:
     wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
@@ -210,19 +204,19 @@ def state_and_help(s: Status) -> str:
             f"not accurate: {state}; the model has no solver steps: train it longer, or ask "
             "icl_krr.probes.identify which solver it runs"
         )
-    if s.model:
-        return f"not converged: {state}"
     lost, stuck = s.condition_times_eps > TOLERANCE, bool(s.steps) and not s.falling
     helps = []
     far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
     if far and s.spectrum:
         helps.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
-    if s.steps and s.gap < HOPELESS and (s.falling or far or not lost):
+    hopeful = s.steps and s.gap < HOPELESS
+    longer = hopeful and (s.falling or far or not lost)
+    if longer:
         helps.append(f"more steps ({4 * int(s.steps)})")
     if (lost or stuck) and wider:
-        helps.append("float64")
+        helps.append("float64" if longer or not hopeful else "float64 with more steps")
     if lost and s.uneven:
         helps += ["points on a sphere", "a larger temperature if the kernel has one"]
-    helps.append("a larger ridge")
+    helps = [*helps, "a larger ridge"][:3]
     helps = ", ".join(helps[:-1]) + " or " * (len(helps) > 1) + helps[-1]
     return f"not {'converged' if s.steps else 'accurate'}: {state}; use {helps}"

@@ -48,7 +48,7 @@ def pytest_configure(config):
 
 DAILY = {
     *("icl_krr.audit.audit", "icl_krr.estimator.InContextRegressor", "icl_krr.probes"),
-    *("icl_krr.export.t5.open_t5", "icl_krr.probes.advise.advise", "icl_krr.status"),
+    *("icl_krr.export.t5.open_t5", "icl_krr.status"),
     *("icl_krr.probes.changing.interventions." + name for name in ("ablate", "patch")),
     "icl_krr.probes.changing.slots.transplant",
     *("icl_krr.probes.naming.identify." + name for name in ("agreement", "identify_arrays")),

@@ -199,12 +199,10 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
 def test_the_readme_with_another_kernel_is_not_ok(task):
     said = ik.check(built(ik.Exponential(), 64), task)
     assert not said.ok
-    assert "icl_krr.advise(model, task)" in said.advice()
+    assert said.advice().startswith("not converged: gap 0.")
     assert ik.check(built(ik.Linear(), 8), task).ok
-    few = numpy(ik.check(built(ik.Linear(), 4), task))
-    assert few.advice().startswith("not converged: gap 0.1 after 4 steps; icl_krr.advise(")
-    of_solver = few._replace(model=False).advice()
-    assert of_solver.startswith("not converged: gap 0.1 after 4 steps; use more steps (16)")
+    few = ik.check(built(ik.Linear(), 4), task).advice()
+    assert few.startswith("not converged: gap 0.1 after 4 steps; use more steps (16)")
 
 
 @pytest.mark.parametrize("size", [1e-17, 1e18])

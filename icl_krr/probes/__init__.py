@@ -72,7 +72,6 @@ with derivatives by differences:
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
-`icl_krr.advise(model, task)` tries what helps, and prints the code of it.
 
 **Which slot needs which precision?** `round_slots(model, {"r": "float16"})` returns hooks that
 round slots after each write, for `icl_krr.run_with_hooks` and `icl_krr.run_with_cache`.
@@ -108,7 +107,6 @@ what it runs.
 
 import lazy_loader
 
-from .advise import advise as advise  # a name that is also a file's must not wait
-from .check import check as check
+from .check import check as check  # a name that is also a file's must not wait
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

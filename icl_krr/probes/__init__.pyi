@@ -1,4 +1,3 @@
-from .advise import Advice, advise
 from .changing.interventions import ablate, patch
 from .changing.sites import Site, sites
 from .changing.slots import round_slots, transplant
@@ -18,7 +17,6 @@ from .reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .reading.tasks_to_read import along_eigenvector, prefixes
 
 __all__ = [
-    "Advice",
     "Agreement",
     "CandidateFit",
     "Filter",
@@ -29,7 +27,6 @@ __all__ = [
     "Sensitivities",
     "Site",
     "ablate",
-    "advise",
     "agreement",
     "align",
     "along_eigenvector",

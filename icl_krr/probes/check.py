@@ -33,20 +33,16 @@ def check(
     r"""Run a model on a task and measure its gap to exact kernel ridge regression.
 
     The exact solution is computed in float64, or inside JAX transformations in the widest dtype
-    that JAX allows. `Status.advice` says the result in one sentence, and `icl_krr.advise` tries
-    what helps. Inside `jax.jit` and `jax.vmap`, use the model from outside of the function, as in
+    that JAX allows. `Status.advice` says the result, and what helps. Inside `jax.jit` and
+    `jax.vmap`, use the model from outside of the function, as in
     `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
     of a model that is an argument of the function (see `Transformer`); then give both.
 
     A delta rule solves no regression. Without `kernel` and `ridge`, its status says whether it
-    diverges on this task, as that of its oracle does (`Status.grows`).
-
-    A `bayesian_average` is compared with exact Bayesian model averaging: its gap is the largest of
-    the gap of the prediction and the errors of the weights at the queries.
+    diverges on this task, as that of its oracle does (`Status.grows`). A `bayesian_average` is
+    compared with exact Bayesian model averaging, also in the weights at the queries.
 
     Args:
-        model: model to check.
-        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
         kernel: kernel $k$ of the regression; by default that of the construction. It must be given
             for trained models, loaded models and constructions that solve no regression. An average
             takes G kernels.
@@ -60,7 +56,6 @@ def check(
 
     Raises:
         ValueError: the kernel or the ridge is not known, or the task does not fit the model.
-        TypeError: an argument has the wrong type.
         MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import icl_krr as ik
