@@ -145,7 +145,6 @@ ALLOCATING = {
     ),
     "derivative": lambda task: solvers.derivative_in_supports(GAUSSIAN, task, ridge=0.1),
     "derivative of a kernel": lambda task: GAUSSIAN.derivative_in_x(task.x, task.x),
-    "smoothing_gap": lambda task: theory.smoothing_gap(GAUSSIAN, task, ridge=0.1),
     "rank_correlation": lambda task: theory.rank_correlation(task.y, task.x[:, 0]),
     "nystrom": lambda task: ik.nystrom(GAUSSIAN, task.x, ridge=0.1, rank=256),
 }  # fmt: skip

@@ -155,7 +155,7 @@ def followed(docstring, rooms):
                 pointed = found is None or POINTER.match(found)
                 told[name] = None if pointed else f"{text} {found}"
         else:
-            told[names] = text
+            told |= dict.fromkeys(names.split(", "), text)
     return told
 
 
@@ -197,7 +197,7 @@ KNOWN = {
 }
 """Arguments whose names are words of the field: the first page of the reference explains them."""
 
-PLAIN = re.compile(r"\w\[Array, ['\"]\w|Literal|icl_krr\.|Kernel|Task|Transformer|bool")
+PLAIN = re.compile(r"\w\[Array, ['\"] ?\w|Literal|icl_krr\.|Kernel|Task|Transformer|bool")
 """Annotations that say what an argument is: a shape, the values, a class of this package."""
 
 

@@ -82,7 +82,6 @@ PROGRAMS = {
     "leave one out": lambda task: ik.solvers.leave_one_out(KERNEL, task, ridge=0.1),
     "spectral bounds": lambda task: jnp.stack(ik.spectral_bounds(KERNEL, task, ridge=0.1)),
     "nystrom": lambda task: ik.nystrom(KERNEL, task.x, ridge=0.1, rank=2).core,
-    "smoothing gap": lambda task: ik.theory.smoothing_gap(KERNEL, task, ridge=0.1),
     "preconditioned": lambda task: ik.theory.preconditioned_eigenvalues(
         KERNEL, task, ridge=0.1, sink=1.0
     ),

@@ -19,12 +19,11 @@ compiled = SimpleNamespace(
     **{
         name: jax.jit(getattr(theory, name))
         for name in (
-            *("log_normaliser", "log_sink", "smoothing_gap", "prediction_bound", "eigenvalues"),
-            *("spectral_bounds", "richardson_bounds", "preconditioned_eigenvalues"),
-            *("energy_norm", "rank_correlation", "mean_limit_bound", "nearest_limit_bound"),
-            *("gaussian_from_exponential", "gaussian_logits", "dominant_sink_error"),
-            *("sink_weight", "subspace_sine", "stationary_factor", "gradient_descent_rate"),
-            *("conjugate_gradient_rate", "chebyshev_rate", "heavy_ball_rate"),
+            *("log_normaliser", "log_sink", "prediction_bound", "eigenvalues", "spectral_bounds"),
+            *("preconditioned_eigenvalues", "energy_norm", "rank_correlation", "subspace_sine"),
+            *("mean_limit_bound", "nearest_limit_bound", "gaussian_from_exponential"),
+            *("stationary_factor", "gradient_descent_rate", "conjugate_gradient_rate"),
+            *("chebyshev_rate", "heavy_ball_rate"),
         )
     }
 )
@@ -57,9 +56,7 @@ def test_c2_one_head_is_not_kernel_ridge_regression(x64):
         task = draw(seed, n=30, q=20)
         exact = numpy(ik.solvers.exact(exponential, task, ridge=0.1).prediction)
         smooth = numpy(ik.solvers.nadaraya_watson(exponential, task).prediction)
-        gap = numpy(compiled.smoothing_gap(exponential, task, ridge=0.1))
-        assert np.isclose(gap, np.linalg.norm(smooth - exact) / np.linalg.norm(exact))
-        gaps.append(gap)
+        gaps.append(np.linalg.norm(smooth - exact) / np.linalg.norm(exact))
         expected = scipy.stats.spearmanr(smooth, exact).statistic
         assert np.isclose(compiled.rank_correlation(smooth, exact), expected)
     assert min(gaps) > 0.1
@@ -73,7 +70,7 @@ def test_c3_the_sink_is_chosen_so_that_no_weight_underflows(temperature):
     for seed in SEEDS:
         task, kernel = draw(seed, n=20), ik.Exponential(temperature)
         log_sink = numpy(compiled.log_sink(kernel, task))
-        weights = numpy(compiled.sink_weight(compiled.log_normaliser(kernel, task), log_sink))
+        weights = 1 / (1 + np.exp(numpy(compiled.log_normaliser(kernel, task)) - log_sink))
         assert float(log_sink) == np.round(log_sink)
         assert 0.5 <= float(weights.min()) < float(weights.max()) <= 1
         assert float(weights.min()) < 1 / (1 + np.exp(-1)) + 1e-3
@@ -97,19 +94,6 @@ def test_c3_recovery_error(log_sink):
         ratios.append(error.max() / float(bound))
     assert max(ratios) <= 1
     assert max(ratios) > 0.003  # worst cases of rounding do not happen all at once
-
-
-def test_c3_a_dominant_sink_needs_no_quotient(x64):
-    """The finding: for c >> Z the numerator alone is K v / c, to rounding of u log c."""
-    task = draw(1, n=30)
-    log_z = numpy(compiled.log_normaliser(exponential, task))[:30]
-    K = kernel_matrix(exponential, task.x, task.x)
-    for log_sink in (5.0, 12.0, 40.0):
-        logits = np.concatenate([np.full((30, 1), log_sink), np.log(K)], 1)
-        numerator = softmax(logits, axis=1)[:, 1:] @ task.y
-        lost = 1 - np.exp(log_sink) * np.asarray(numerator) / (K @ np.asarray(task.y))
-        assert np.allclose(lost, compiled.dominant_sink_error(log_z, log_sink), atol=1e-13)
-    assert np.abs(lost).max() < 1e-13
 
 
 @pytest.mark.parametrize("decades", [1, 3, 6])
@@ -199,18 +183,12 @@ def test_c6_limits_of_the_temperature(x64):
     y = np.array([1.0, 0.0, 0.0])
     assert np.isclose(4 / 6 - 1 / n, compiled.mean_limit_bound(spread, y))
     assert np.isclose(1 - 4 / 6, compiled.nearest_limit_bound(spread, y))
-    x, z = rng.normal(size=(2, 200_000, 3)) @ np.diag([1.0, 2.0, 0.5])
-    measured = np.var(np.sum(x * z, 1) / np.sqrt(3))
-    assert np.isclose(theory.logit_variance(*[np.diag(np.array([1, 4, 0.25]))] * 2), 17.0625 / 3)
-    assert np.isclose(measured, 17.0625 / 3, rtol=0.02)
 
 
-def test_c7_and_c11_gaussian_and_exponential(x64):
+def test_c7_gaussian_and_exponential(x64):
     task = draw(3, n=8)
     G = kernel_matrix(gaussian, task.x_query, task.x)
     assert relative(compiled.gaussian_from_exponential(task.x_query, task.x, 1.5), G) < 1e-12
-    head = softmax(compiled.gaussian_logits(task.x_query, task.x, 1.5), axis=1)
-    assert relative(head, G / G.sum(1, keepdims=True)) < 1e-12
     sphere = task.x / np.linalg.norm(task.x, axis=1, keepdims=True)
     ratio = kernel_matrix(gaussian, sphere, sphere) / kernel_matrix(
         ik.Exponential(2.25), sphere, sphere
@@ -221,10 +199,9 @@ def test_c7_and_c11_gaussian_and_exponential(x64):
 
 
 def test_c8_as_many_steps_as_distinct_eigenvalues(x64):
-    x = np.repeat(np.diag([1.0, 2.0, 3.0]), [4, 1, 2], axis=0)
+    x = np.repeat(np.diag([1.0, 2.0, 3.0]), [4, 1, 2], axis=0)  # K has the eigenvalues 0, 4, 18
     task = ik.Task(x=np.array(x), y=np.arange(1.0, 8.0), x_query=np.ones((2, 3)))
-    steps = int(theory.distinct_eigenvalues(compiled.eigenvalues(ik.Linear(), task)))
-    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=steps))
+    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=3))
     sizes = np.linalg.norm(path.r, axis=1)
     assert sizes[-1] < 1e-10 * sizes[0]
     assert sizes[-2] > 1e-3 * sizes[0]
@@ -266,33 +243,20 @@ def test_c9_best_epsilon(symmetric, dtype):
         best = float(theory.best_epsilon(3.0, symmetric=symmetric, dtype=dtype))
         assert 0.1 < best / sweep[np.argmin(errors)] < 10
         assert error(best) < 10 * errors.min()
-        for e in (sweep[60], sweep[75], best):
-            bound = numpy(theory.emulation_truncation(3.0, e, symmetric=symmetric))
-            assert error(e) <= 1.01 * bound + numpy(theory.emulation_rounding(e, dtype))
-        assert error(0.3) > 0.99 * numpy(theory.emulation_truncation(3.0, 0.3, symmetric=symmetric))
 
 
 def test_c12_the_preconditioned_spectrum(x64):
     """In (0, 1] where ridge <= c, so that steps in (0, 2) converge; beyond it may leave 1."""
-    ratios = []
     for seed in SEEDS:
         task = draw(seed, n=40)
+        K = kernel_matrix(gaussian, task.x, task.x)
         for ridge, sink in ((0.01, 0.01), (0.1, 1.0), (3.0, 0.5)):
-            low, high = numpy(compiled.richardson_bounds(gaussian, task, ridge=ridge, sink=sink))
-            sigma = numpy(
-                compiled.preconditioned_eigenvalues(gaussian, task, ridge=ridge, sink=sink)
-            )
-            K = kernel_matrix(gaussian, task.x, task.x)
+            options = {"ridge": ridge, "sink": sink}
+            sigma = numpy(compiled.preconditioned_eigenvalues(gaussian, task, **options))
             plain = np.linalg.eigvals((K + ridge * np.eye(40)) / (K.sum(1) + sink)[:, None]).real
             assert np.allclose(np.sort(plain), sigma)
-            assert low <= sigma[0] * (1 + 1e-9)
-            assert sigma[-1] <= high * (1 + 1e-9)
-            assert (high <= 1) == (ridge <= sink)
-            ratios.append(float(sigma[-1] / high))
-            if ridge > sink:
-                assert sigma[-1] > 1
-    assert min(ratios[::3]) > 0.99
-    assert min(ratios) > 0.5
+            assert sigma[0] >= ridge / (K.sum(1).max() + sink) * (1 - 1e-9)
+            assert (sigma[-1] <= 1 + 1e-9) == (ridge <= sink)
 
 
 @pytest.mark.slow
@@ -323,9 +287,6 @@ def test_c14_tables(x64, width):
     error = np.max(np.abs(np.interp(x, knots, 1 / knots) * x - 1))
     bound = float(theory.reciprocal_table_error(0.01, 100.0, width))
     assert 0.99 * bound < error <= bound * (1 + 1e-6)
-    wide = numpy(theory.table_width(3.0, 5.0, 1e-3))
-    assert theory.product_table_error(3.0, 5.0, wide) <= 1e-3
-    assert theory.product_table_error(3.0, 5.0, wide - 2) > 1e-3
 
 
 def test_c19_the_first_lost_direction(x64):
@@ -389,7 +350,6 @@ WITH_TASKS = {
         np.append(keep, [True] * task.num_queries)
     ],
     "log_sink": lambda task, keep: theory.log_sink(gaussian, task),
-    "smoothing_gap": lambda task, keep: theory.smoothing_gap(exponential, task, ridge=0.1),
     "prediction_bound": lambda task, keep: theory.prediction_bound(
         exponential, task, jnp.where(keep, 0.3, jnp.nan), ridge=0.1
     ),
@@ -398,9 +358,6 @@ WITH_TASKS = {
     )[np.sum(~keep) :],
     "their condition": lambda task, keep: jnp.divide(
         *theory.preconditioned_eigenvalues(gaussian, task, ridge=2.0, sink=0.01)[jnp.array([-1, 0])]
-    ),
-    "richardson_bounds": lambda task, keep: jnp.stack(
-        theory.richardson_bounds(gaussian, task, ridge=2.0, sink=0.01)
     ),
     "eigenvalues": lambda task, keep: theory.eigenvalues(gaussian, task)[np.sum(~keep) :],
     "spectral_bounds": lambda task, keep: jnp.stack(
@@ -438,24 +395,14 @@ def test_every_function_of_a_task_ignores_masked_supports(x64):
     assert takes <= set(WITH_TASKS)
 
 
-def test_a_task_without_supports_has_a_sink_and_bounds():
+def test_a_task_without_supports_has_a_sink():
     task = draw(0, p=2, n=3).replace(mask=np.zeros(3, bool))
-    bounds = lambda task: theory.richardson_bounds(gaussian, task, ridge=2.0, sink=4.0)  # noqa: E731
-    found = jax.jit(lambda task: (*bounds(task), theory.log_sink(gaussian, task)))(task)
-    assert [float(value) for value in found] == [0.5, 0.5, 0.0]
+    assert float(compiled.log_sink(gaussian, task)) == 0.0
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [
-        lambda task: theory.smoothing_gap(ik.Linear(), task, ridge=1.0),
-        lambda task: theory.richardson_bounds(ik.Linear(), task, ridge=1.0, sink=1.0),
-        lambda task: theory.preconditioned_eigenvalues(ik.Linear(), task, ridge=1.0, sink=1.0),
-    ],
-)
-def test_kernels_without_a_normaliser_are_refused(refused):
-    with pytest.raises(TypeError, match=r"kernel must be positive to .*, got Linear"):
-        refused(draw(0))
+def test_kernels_without_a_normaliser_are_refused():
+    with pytest.raises(TypeError, match=r"kernel must be positive to have .*, got Linear"):
+        theory.preconditioned_eigenvalues(ik.Linear(), draw(0), ridge=1.0, sink=1.0)
 
 
 @pytest.mark.parametrize("spectrum", [(1.0, 10.0), (2.0, 2.02), (2.0, 2.0)])
@@ -481,29 +428,6 @@ def test_c23_the_chebyshev_filter_is_that_of_the_solver(x64, spectrum):
 def test_c23_bad_spectra_and_steps_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         theory.chebyshev_filter(jnp.ones(2), 1.0, **{"spectrum": (1.0, 2.0), "steps": 1, **given})
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_c9_the_best_epsilon_minimises_truncation_and_rounding(x64, symmetric):
-    """So the constants of the three functions fit together."""
-    best = numpy(theory.best_epsilon(3.0, symmetric=symmetric, dtype="float32"))
-    near = best * np.linspace(0.8, 1.25, 46)
-    truncation = numpy(theory.emulation_truncation(3.0, near, symmetric=symmetric))
-    total = truncation + numpy(theory.emulation_rounding(near, "float32"))
-    assert np.isclose(near[np.argmin(total)], best, rtol=0.02)
-
-
-def test_without_supports_the_smoothing_gap_is_0():
-    task = ik.Task(x=np.ones((2, 1)), y=np.ones(2), x_query=np.ones((1, 1)))
-    none = task.replace(mask=np.zeros(2, bool))
-    assert float(compiled.smoothing_gap(ik.Gaussian(), none, ridge=0.5)) == 0
-
-
-def test_a_token_without_supports_gives_all_weight_to_the_sink():
-    task = draw(0, p=2, n=3).replace(mask=np.zeros(3, bool))
-    log_z = numpy(compiled.log_normaliser(gaussian, task))
-    assert np.all(compiled.sink_weight(log_z, 4.0) == 1)
-    assert np.all(compiled.dominant_sink_error(log_z, 4.0) == 0)
 
 
 @pytest.mark.parametrize("dimension", [1, 3])

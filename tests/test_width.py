@@ -240,9 +240,7 @@ def test_what_a_sketch_loses(x64, kernel):
                 assert np.isclose(error, theory.inverse_error_best(sigma, 3, ridge))
                 root = np.linalg.cholesky(A)
                 relative_error = norm(root.T @ inverse @ root)
-                assert np.isclose(
-                    relative_error, theory.relative_inverse_error_best(sigma, 3, ridge)
-                )
+                assert np.isclose(relative_error, theory.sketch_error_best(sigma, 3) / ridge)
                 assert error <= theory.inverse_error_tail(sigma, 3, ridge)
 
 

@@ -55,11 +55,7 @@ class Kernel(ABC):
 
     @compiled
     def diagonal(self, x: Float[Array, "n p"] | np.ndarray) -> Float[Array, " n"]:
-        """$k(x_i, x_i)$ for every row of `x`.
-
-        Args:
-            x: as in `icl_krr.kernels`.
-        """
+        """$k(x_i, x_i)$ for every row of `x`."""
         return jax.vmap(lambda point: self(point[None], point[None])[0, 0])(x)
 
     @property
@@ -68,20 +64,13 @@ class Kernel(ABC):
         return False
 
     def constant(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
-        """What the kernel makes of the function 1: 1 at every row of `x`; see `Weighted`.
-
-        Args:
-            x: as in `icl_krr.kernels`.
-        """
+        """What the kernel makes of the function 1: 1 at every row of `x`; see `Weighted`."""
         return jnp.ones(len(x), x.dtype)
 
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         r"""Estimate the rounding errors of the values $k(x_i, z_j)$, in units of the unit roundoff.
 
         In general this is $\sqrt{k(x_i, x_i) k(z_j, z_j)}$, as for an inner product of features.
-
-        Args:
-            x, z: as in `icl_krr.kernels`.
         """
         sizes = [jnp.sqrt(jnp.abs(self.diagonal(points))) for points in (x, z)]
         return sizes[0][:, None] * sizes[1][None]
@@ -109,11 +98,7 @@ class Kernel(ABC):
 
     @classmethod
     def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
-        r"""The bandwidth at which $\log k(x_i, x_j)$ is of order 1 for the given points.
-
-        Args:
-            x, mask: as in `icl_krr.kernels`.
-        """
+        r"""The bandwidth at which $\log k(x_i, x_j)$ is of order 1 for the given points."""
         raise TypeError(f"kernel must have a bandwidth, got {cls.__name__}, which has none")
 
     @classmethod
@@ -121,9 +106,6 @@ class Kernel(ABC):
         r"""A grid of 17 bandwidths from 1/16 to 16 times the typical one.
 
         If the typical bandwidth is 0 or no point counts, the grid goes from 1/16 to 16.
-
-        Args:
-            x, mask: as in `icl_krr.kernels`.
         """
         typical = cls.typical_bandwidth(x, mask)
         typical = jnp.where(typical > 0, typical, 1)
@@ -224,11 +206,7 @@ class Kernel(ABC):
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
-        r"""The derivative $\partial k(x_i, z_j) / \partial x_i$ by an explicit formula.
-
-        Args:
-            x, z: as in `icl_krr.kernels`.
-        """
+        r"""The derivative $\partial k(x_i, z_j) / \partial x_i$ by an explicit formula."""
         raise TypeError(
             "kernel must be Linear, Polynomial, Exponential, Gaussian, Matern or another "
             f"LogBilinear to have a derivative in x, got {self!r}"
@@ -240,9 +218,6 @@ class Kernel(ABC):
         r"""The derivative $\partial k(x_i, z_j) / \partial U$ in the projection, by a formula.
 
         For a kernel without a projection, $U$ is the identity and d = p.
-
-        Args:
-            x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
             "kernel must be Linear, Polynomial, Exponential, Gaussian, Matern or another "
@@ -252,11 +227,7 @@ class Kernel(ABC):
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m"]:
-        """The derivative of $k(x_i, z_j)$ in the temperature or lengthscale, by a formula.
-
-        Args:
-            x, z: as in `icl_krr.kernels`.
-        """
+        """The derivative of $k(x_i, z_j)$ in the temperature or lengthscale, by a formula."""
         raise TypeError(
             "kernel must be Exponential, Gaussian or Matern to have a derivative in its bandwidth, "
             f"got {self!r}"

@@ -34,11 +34,7 @@ class PositiveKernel(Kernel):
 
     @abstractmethod
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$\log k(x_i, z_j)$ for every row of `x` and every row of `z`.
-
-        Args:
-            x, z: as in `icl_krr.kernels`.
-        """
+        r"""$\log k(x_i, z_j)$ for every row of `x` and every row of `z`."""
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         checks.matrices(x, z)

@@ -178,7 +178,6 @@ def nystrom(
 
     Args:
         kernel: kernel $k$ of the regression.
-        x: as in `icl_krr.sketches`, which also says what is raised.
         ridge: ridge $\lambda$ > 0 of the system to precondition, in units of $k(x, x)$.
         rank: number m of landmarks, 1 to n.
 

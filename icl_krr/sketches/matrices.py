@@ -74,7 +74,6 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     """Draw a sketch with orthonormal columns, $P^T P = I$, uniformly at random.
 
     Args:
-        key, num_features: as in `icl_krr.sketches`, which also says what is raised.
         width: number m of columns, 1 to p.
 
     >>> import jax
@@ -92,7 +91,6 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     """Draw a sketch with independent $N(0, 1 / m)$ entries, so that the mean of $P P^T$ is $I$.
 
     Args:
-        key, num_features: as in `icl_krr.sketches`, which also says what is raised.
         width: number m of columns, >= 1; may exceed p.
 
     >>> import jax
@@ -110,7 +108,6 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
     """Return the sketch that keeps the first m features.
 
     Args:
-        num_features: as in `icl_krr.sketches`, which also says what is raised.
         width: as in `orthonormal`.
 
     >>> coordinates(3, 2).tolist()
@@ -128,7 +125,6 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     projection on the span of the landmarks. $W^{-1/2}$ is 0 on the null space of $W$.
 
     Args:
-        x: as in `icl_krr.sketches`, which also says what is raised.
         width: number m of landmarks, 1 to n.
 
     >>> import numpy as np

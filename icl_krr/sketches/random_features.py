@@ -91,7 +91,6 @@ def positive_features(
     damping is $(c + d) / 2$.
 
     Args:
-        key: as in `icl_krr.sketches`, which also says what is raised.
         kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
             temperature or lengthscale and its projection may be traced.
         num_features: number p of features of x; not used if the kernel has a projection.
@@ -126,9 +125,7 @@ def trigonometric_features(
     especially if $k(x, z)$ is small.
 
     Args:
-        key: as in `icl_krr.sketches`, which also says what is raised.
         kernel: kernel to approximate, as in `positive_features`, or a Matern kernel.
-        num_features: as in `positive_features`.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them

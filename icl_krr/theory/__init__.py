@@ -2,10 +2,6 @@ r"""Bounds and identities behind the claims, one in each function.
 
 The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim. In formulas
 $A = K + \lambda I$, and $\hat K$, $\hat k$ and $\hat A = \hat K + \lambda I$ are those of a sketch.
-A function that does not say what it returns returns its bound or its numbers, in the shape that its
-signature names and in the dtype of its arrays.
-
-Many functions take these arguments:
 
 Args:
     kernel: kernel $k$ of the regression; a positive kernel, such as `Exponential` or `Gaussian`,
@@ -16,16 +12,10 @@ Args:
     sigma: eigenvalues of $K$ [n], ascending, as `eigenvalues` returns them; the last is
         $\sigma_1$.
     width: number m of features that are kept, 0 to n; may be traced.
-
-Raises:
-    ValueError: a number is out of range, bounds are not 0 < low <= high, or `task` is a batch.
-    TypeError: an argument is not a number, `kernel` is not positive where it must be, or the dtype
-        of `task` is not float32 or float64.
-    MemoryError: the kernel matrix does not fit into memory.
 """
 
 from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
-from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
+from .emulation import best_epsilon, emulated_product
 from .filters import chebyshev_filter, exact_filter, gradient_filter
 from .random_features import performer_width, positive_variance, trigonometric_variance
 from .rates import (
@@ -38,19 +28,15 @@ from .rates import (
     prediction_bound,
     stationary_factor,
 )
-from .richardson import preconditioned_eigenvalues, richardson_bounds
+from .richardson import preconditioned_eigenvalues
 from .smoothing import (
     gaussian_from_exponential,
-    gaussian_logits,
-    logit_variance,
     mean_limit_bound,
     nearest_limit_bound,
     rank_correlation,
-    smoothing_gap,
 )
-from .softmax import dominant_sink_error, log_normaliser, log_sink, recovery_error, sink_weight
+from .softmax import log_normaliser, log_sink, recovery_error
 from .spectra import (
-    distinct_eigenvalues,
     effective_dimension,
     eigenvalues,
     lost_share_bound,
@@ -59,7 +45,7 @@ from .spectra import (
     spectral_bounds,
 )
 from .subspaces import relative_inverse_error_angle, subspace_sine
-from .tables import Budget, budget, product_table_error, reciprocal_table_error, table_width
+from .tables import Budget, budget, product_table_error, reciprocal_table_error
 from .width import (
     expected_gap,
     inverse_error_best,
@@ -68,7 +54,6 @@ from .width import (
     logit_perturbation,
     query_error_dual,
     query_error_features,
-    relative_inverse_error_best,
     sketch_error_best,
     sketch_error_tail,
 )
@@ -81,18 +66,13 @@ __all__ = [
     "chebyshev_filter",
     "chebyshev_rate",
     "conjugate_gradient_rate",
-    "distinct_eigenvalues",
-    "dominant_sink_error",
     "effective_dimension",
     "eigenvalues",
     "emulated_product",
-    "emulation_rounding",
-    "emulation_truncation",
     "energy_norm",
     "exact_filter",
     "expected_gap",
     "gaussian_from_exponential",
-    "gaussian_logits",
     "gradient_descent_rate",
     "gradient_filter",
     "heavy_ball_rate",
@@ -102,7 +82,6 @@ __all__ = [
     "log_normaliser",
     "log_sink",
     "logit_perturbation",
-    "logit_variance",
     "lost_share_bound",
     "mean_limit_bound",
     "nearest_limit_bound",
@@ -120,17 +99,12 @@ __all__ = [
     "reciprocal_table_error",
     "recovery_error",
     "relative_inverse_error_angle",
-    "relative_inverse_error_best",
-    "richardson_bounds",
-    "sink_weight",
     "sketch_error_best",
     "sketch_error_tail",
     "smoothing_bias",
-    "smoothing_gap",
     "smoothing_variance",
     "spectral_bounds",
     "stationary_factor",
     "subspace_sine",
-    "table_width",
     "trigonometric_variance",
 ]

@@ -46,7 +46,6 @@ def smoothing_variance(
     Args:
         bandwidth: as in `smoothing_bias`.
         dimension: dimension $d$ of the set of inputs, >= 1; p - 1 on a sphere.
-        num_supports: number n of supports.
         density: probability density $\rho$ > 0 of the supports at the query.
         noise: variance $s$ > 0 of the noise.
 
@@ -57,8 +56,7 @@ def smoothing_variance(
     """
     checks.count("dimension", dimension)
     checks.count("num_supports", num_supports)
-    for name, value in (("bandwidth", bandwidth), ("density", density), ("noise", noise)):
-        checks.positive_scalar(name, value)
+    checks.positives(bandwidth=bandwidth, density=density, noise=noise)
     averaged = num_supports * density * (2 * jnp.sqrt(jnp.pi) * bandwidth) ** dimension
     return jnp.asarray(noise / averaged)
 
@@ -80,6 +78,5 @@ def best_bandwidth(bias: Number, variance: Number, dimension: int) -> Float[Arra
     1.0
     """
     checks.count("dimension", dimension)
-    for name, value in (("bias", bias), ("variance", variance)):
-        checks.positive_scalar(name, value)
+    checks.positives(bias=bias, variance=variance)
     return jnp.asarray((dimension * variance / (4 * bias**2)) ** (1 / (dimension + 4)))

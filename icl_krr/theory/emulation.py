@@ -26,8 +26,6 @@ def emulated_product(
     $u / \epsilon$ for the unit roundoff $u$.
 
     Args:
-        scores: matrix $S$ [m, n].
-        values: matrix $v$ [n, d]; every column must have mean 0.
         epsilon: scale $\epsilon$ > 0 of the logits.
         symmetric: True uses two heads, with $\epsilon$ and $-\epsilon$. False uses one head and
             the constant weights 1 / n, as in the first form.
@@ -46,57 +44,18 @@ def emulated_product(
     return n / (epsilon * (2 if symmetric else 1)) * matmul(plus - minus, values)
 
 
-def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: bool) -> jax.Array:
-    r"""Bound the truncation error of an emulated entry $s$ of the linear kernel matrix (C9).
-
-    With a sink, the heads apply $\sinh(\epsilon s) / \epsilon$ (symmetric) or
-    $(e^{\epsilon s} - 1) / \epsilon$ in place of $s$. Both are kernels, because their power series
-    have no negative coefficients. The error is largest at $s = L$. There the error is
-    $L ((\epsilon L)^2 / 6 + ...)$ (symmetric) or $L (\epsilon L / 2 + ...)$.
-
-    Args:
-        epsilon, symmetric: as in `emulated_product`.
-        logit_bound: bound $L$ on $|s|$.
-
-    >>> float(emulation_truncation(2.0, 0.05, symmetric=False)) < 0.11
-    True
-    """
-    checks.nonnegatives(logit_bound=logit_bound)
-    checks.positives(epsilon=epsilon)
-    checks.flag("symmetric", symmetric)
-    z = jnp.asarray(epsilon) * logit_bound
-    return (jnp.sinh(z) if symmetric else jnp.expm1(z)) / epsilon - logit_bound
-
-
-def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
-    r"""Estimate the rounding error $4u / \epsilon$ of an emulated entry of the kernel matrix (C9).
-
-    An entry is the difference of two weights near 1, divided by $\epsilon$.
-
-    Args:
-        epsilon: scale $\epsilon$ > 0 of the logits.
-        dtype: floating-point dtype of the heads; $u$ is its unit roundoff.
-
-    >>> import numpy as np
-    >>> float(emulation_rounding(1.0, np.float32)) < 1e-6
-    True
-    """
-    checks.positives(epsilon=epsilon)
-    dtype = checks.floating_dtype(dtype)
-    return 4 * float(jnp.finfo(dtype).eps / 2) / jnp.asarray(epsilon)
-
-
 def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLike) -> jax.Array:
     r"""Choose the $\epsilon$ that minimises truncation plus rounding error, to leading order (C9).
 
     This $\epsilon$ is $(12u)^{1/3} / L$ for the symmetric pair and $(8u)^{1/2} / L$ for one head,
-    with the unit roundoff $u$. In float32 the sum of both errors is then about 4e-5 L for the pair
-    and 7e-4 L for one head.
+    with the unit roundoff $u$. An entry $s$ of the kernel matrix becomes
+    $\sinh(\epsilon s) / \epsilon$ or $(e^{\epsilon s} - 1) / \epsilon$, whose truncation error is
+    largest at $s = L$: $L (\epsilon L)^2 / 6$ or $L \epsilon L / 2$. As a difference of weights
+    near 1, divided by $\epsilon$, it has a rounding error of about $4u / \epsilon$. In float32 the
+    sum of both errors is then about 4e-5 L for the pair and 7e-4 L for one head.
 
     Args:
         logit_bound: bound $L$ on $|x^T z|$ over all pairs of tokens.
-        symmetric: as in `emulated_product`; default True.
-        dtype: floating-point dtype of the heads.
 
     >>> import numpy as np
     >>> round(float(best_epsilon(10.0, symmetric=True, dtype=np.float32)), 4)

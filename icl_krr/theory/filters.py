@@ -18,7 +18,6 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
 
     Args:
         sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
-        ridge: ridge $\lambda$ > 0.
 
     >>> float(exact_filter(1.0, 1.0))
     0.5
@@ -39,9 +38,8 @@ def gradient_filter(
     Here $s = \sigma + \lambda$.
 
     Args:
-        sigma, ridge: as in `exact_filter`.
+        sigma: as in `exact_filter`.
         step_size: step size $\eta$ of gradient descent.
-        steps: number $t$ of steps, >= 0.
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
@@ -66,9 +64,7 @@ def chebyshev_filter(
     so low and high may be equal.
 
     Args:
-        sigma, ridge: as in `exact_filter`.
-        spectrum: bounds (low, high) on the eigenvalues of $K + \lambda I$, with low <= high.
-        steps: number $t$ of steps, >= 0.
+        sigma: as in `exact_filter`.
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 

@@ -21,8 +21,7 @@ def positive_variance(
     The formula holds for independent features. Orthogonal features have a smaller variance.
 
     Args:
-        x: points [..., p].
-        z: points [..., p]; the leading axes broadcast against those of `x`.
+        x, z: points [..., p], whose leading axes broadcast.
         temperature: temperature $\tau$ > 0 of the exponential kernel $k$.
         width: number m of features.
 
@@ -48,7 +47,7 @@ def trigonometric_variance(
     large where $k(x, z)$ is small, so estimates of a small $k(x, z)$ can be negative.
 
     Args:
-        x, z, temperature, width: as in `positive_variance`.
+        temperature, width: as in `positive_variance`.
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
@@ -84,8 +83,7 @@ def performer_width(dimension: int, radius: Number, error: Number) -> Float[Arra
     2767.0
     """
     checks.count("dimension", dimension)
-    for name, value in (("radius", radius), ("error", error)):
-        checks.positive_scalar(name, value)
+    checks.positives(radius=radius, error=error)
     delta = error * jnp.exp(-(jnp.asarray(radius) ** 2) / dimension**0.5)
     return dimension / delta**2 * jnp.log(4 * dimension**0.75 * radius / delta)
 
@@ -94,10 +92,3 @@ def check(x: jax.Array, z: jax.Array, temperature: Number, width: int) -> None:
     checks.shapes(x=(x, "... p"), z=(z, "... p"))
     checks.positive_scalar("temperature", temperature)
     checks.count("width", width)
-    try:
-        jnp.broadcast_shapes(x.shape, z.shape)
-    except ValueError:
-        raise ValueError(
-            f"z must have leading axes that broadcast against those of x {list(x.shape)}, "
-            f"got shape {list(z.shape)}"
-        ) from None

@@ -27,7 +27,6 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
     Args:
         low: lower bound $a$ > 0 on the eigenvalues of $A$.
         high: upper bound $b$ on the eigenvalues of $A$.
-        steps: number $t$ of steps, >= 0.
 
     >>> float(gradient_descent_rate(1.0, 3.0, 2))
     0.25
@@ -52,7 +51,7 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     rate is attained at the eigenvalue $b$.
 
     Args:
-        low, high, steps: as in `gradient_descent_rate`.
+        low, high: as in `gradient_descent_rate`.
 
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
@@ -69,7 +68,7 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
     Here $q$ is that of `heavy_ball_rate`.
 
     Args:
-        low, high, steps: as in `gradient_descent_rate`.
+        low, high: as in `gradient_descent_rate`.
 
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
@@ -82,11 +81,11 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
 def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     r"""Return the sharp rate $2 q^t / (1 + q^{2t})$ of the Chebyshev iteration (C4).
 
-    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. The rate equals
-    $1 / T_t((b + a) / (b - a))$ with the Chebyshev polynomial $T_t$.
+    Here $q$ is that of `heavy_ball_rate`. The rate equals $1 / T_t((b + a) / (b - a))$ with the
+    Chebyshev polynomial $T_t$.
 
     Args:
-        low, high, steps: as in `gradient_descent_rate`.
+        low, high: as in `gradient_descent_rate`.
 
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
@@ -105,8 +104,7 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
     to 1. So a small ridge makes the convergence slow.
 
     Args:
-        low: smallest eigenvalue $a$ of $A$.
-        high: largest eigenvalue $b$ of $A$.
+        low, high: as in `gradient_descent_rate`.
         step_size: step size $\eta$.
 
     >>> float(stationary_factor(1.0, 3.0, 0.5))
@@ -128,7 +126,6 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
 
     Args:
         sigma: largest eigenvalue $\sigma_1$ of $K$.
-        ridge: ridge $\lambda$ > 0.
 
     >>> float(neumann_factor(8.0, 2.0))
     4.0
@@ -142,7 +139,6 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
     r"""Return the $A$-norm $|e|_A = \sqrt{e^T A e}$ along the last axis (C4).
 
     Args:
-        matrix: symmetric positive definite matrix $A$ [n, n].
         error: vectors $e$ [..., n].
 
     >>> import numpy as np
@@ -163,10 +159,7 @@ def prediction_bound(
     This is the Cauchy-Schwarz inequality for $A = K + \lambda I$. It is an equality where the error
     $\alpha - \alpha^\ast$ is parallel to $A^{-1} k(x)$.
 
-    Args:
-        kernel, ridge: as in `icl_krr.theory`, which also says what is raised.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        alpha: any approximate solution $\alpha$ [n]. Entries of masked supports do not matter.
+    `alpha` is any approximate solution; its entries of masked supports do not matter.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task

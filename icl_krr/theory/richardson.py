@@ -17,35 +17,6 @@ from .softmax import seen
 Number = jax.Array | float
 
 
-def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink: Number) -> tuple:
-    r"""Bound the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$ from the row sums of $K$ (C12).
-
-    $D$ is the diagonal matrix of the row sums $s_i$ of $K$. The lower bound is
-    $a = \lambda / (\max_i s_i + c)$, because $K$ is positive semi-definite. The upper bound is
-    $b = \max_i (s_i + \lambda) / (s_i + c)$, the largest row sum of the preconditioned matrix. The
-    upper bound is <= 1 if $\lambda \leq c$. Masked supports do not count.
-
-    Args:
-        kernel, task, ridge, sink: as in `icl_krr.theory`, which also says what is raised.
-
-    >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
-    >>> [float(bound) for bound in richardson_bounds(Gaussian(), task, ridge=1.0, sink=1.0)]
-    [0.5, 1.0]
-    """
-    check(kernel, task, ridge, sink)
-    return bounds(kernel, task, ridge, sink)
-
-
-@compiled
-def bounds(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> tuple:
-    _, keep = seen(task)
-    sums = jnp.sum(system(kernel, task).gram, axis=1)
-    sums = jnp.where(keep, sums, jnp.max(sums))
-    ridge, sink = (jnp.asarray(value, sums.dtype) for value in (ridge, sink))
-    return ridge / (jnp.max(sums) + sink), jnp.max((sums + ridge) / (sums + sink))
-
-
 def preconditioned_eigenvalues(
     kernel: PositiveKernel, task: Task, *, ridge: Number, sink: Number
 ) -> Float[Array, " n"]:
@@ -57,7 +28,7 @@ def preconditioned_eigenvalues(
     preconditioner. In place of each masked support, the smallest eigenvalue is repeated.
 
     Args:
-        kernel, task, ridge, sink: as in `icl_krr.theory`, which also says what is raised.
+        sink: as in `icl_krr.theory`.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])

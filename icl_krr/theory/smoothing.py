@@ -2,63 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import capacity, checks
-from ..kernels import Exponential, PositiveKernel, check_positive
-from ..linalg import solve
-from ..numerics import matmul
-from ..pytree import compiled
-from ..tasks import Task, system
-from ..tasks.linear_system import check_matrices
-from .softmax import seen
-
-
-def smoothing_gap(
-    kernel: PositiveKernel, task: Task, *, ridge: float | Float[Array, ""]
-) -> Float[Array, ""]:
-    r"""Return the relative distance $|f_{NW} - f^\ast| / |f^\ast|$ over the queries (C2).
-
-    $f_{NW}$ is the Nadaraya-Watson estimate, which one softmax head computes. $f^\ast$ is exact
-    kernel ridge regression.
-
-    Args:
-        kernel, task, ridge: as in `icl_krr.theory`, which also says what is raised.
-
-    >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
-    >>> float(smoothing_gap(Gaussian(), task, ridge=1.0).round(6))
-    1.0
-    """
-    check_matrices(kernel, task)
-    check_positive(kernel)
-    checks.positive_scalar("ridge", ridge)
-    return relative_gap(kernel, task, ridge)
-
-
-@compiled
-def relative_gap(kernel: PositiveKernel, task: Task, ridge: Any) -> jax.Array:
-    gram, cross, y = system(kernel, task)
-    A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
-    exact = matmul(cross, solve(A, y))
-    x, keep = seen(task)
-    weights = jax.nn.softmax(kernel.log(task.x_query, x), axis=-1, where=keep[None])
-    gap, size = jnp.linalg.norm(matmul(weights, y) - exact), jnp.linalg.norm(exact)
-    return gap / jnp.where((gap == 0) & (size == 0), 1, size)  # as without supports
+from ..kernels import Exponential
 
 
 def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Array, ""]:
     """Return Spearman's rank correlation; ties share their average rank (C2).
 
     A smoother can have a small error and still order the queries wrongly.
-
-    Args:
-        a: values at the queries [q].
-        b: other values at the same queries [q].
 
     >>> import numpy as np
     >>> float(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0])).round(6))
@@ -90,7 +45,7 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
 
     Args:
         spread: difference $s$ >= 0 between the largest and the smallest logit of the query x.
-        values: outputs $y$ of the supports [n]; $\bar y$ is their mean.
+        values: outputs $y$ of the supports [n].
 
     >>> import numpy as np
     >>> float(mean_limit_bound(0.0, np.array([1.0, 2.0])))
@@ -114,7 +69,7 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
 
     Args:
         gap: difference $g$ >= 0 between the two largest logits of the query x.
-        values: outputs $y$ of the supports [n].
+        values: as in `mean_limit_bound`.
 
     >>> import numpy as np
     >>> float(nearest_limit_bound(100.0, np.array([1.0, 2.0])))
@@ -124,46 +79,6 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
     checks.shapes(values=(values, "n"))
     others = (len(values) - 1) * jnp.exp(-jnp.asarray(gap))
     return others / (1 + others) * (jnp.max(values) - jnp.min(values))
-
-
-def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Array, ""]:
-    r"""Return the variance $\mathrm{tr}(XZ) / p$ of $x^T z / \sqrt{p}$ (C6).
-
-    The vectors x and z are independent and have mean 0. If both covariances are the identity, the
-    variance is 1 for every p.
-
-    Args:
-        x: covariance $X$ of x [p, p].
-        z: covariance $Z$ of z [p, p].
-
-    >>> import numpy as np
-    >>> float(logit_variance(np.eye(5), np.eye(5)))
-    1.0
-    """
-    checks.shapes(x=(x, "p p"), z=(z, "p p"))
-    return jnp.sum(x * z.T) / len(x)
-
-
-def gaussian_logits(
-    x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: jax.Array | float
-) -> Float[Array, "n m"]:
-    r"""Return the logits $(x^T z - |z|^2 / 2) / \ell^2$ of the Gaussian kernel (C11).
-
-    Their softmax over z equals the softmax of $-|x - z|^2 / 2\ell^2$. The factor
-    $\exp(-|x|^2 / 2\ell^2)$ is constant in each row, so the softmax cancels it.
-
-    Args:
-        x: queries of the head [n, p].
-        z: keys of the head [m, p].
-        lengthscale: lengthscale $\ell$ > 0, in units of distances between points.
-
-    >>> import numpy as np
-    >>> gaussian_logits(np.ones((1, 1)), np.ones((1, 1)), 1.0).tolist()
-    [[0.5]]
-    """
-    checks.shapes(x=(x, "n p"), z=(z, "m p"))
-    checks.positive_scalar("lengthscale", lengthscale)
-    return (matmul(x, z.T) - jnp.sum(z * z, -1)[None] / 2) / lengthscale**2
 
 
 def gaussian_from_exponential(
@@ -176,9 +91,7 @@ def gaussian_from_exponential(
     Elsewhere the factor depends on the points.
 
     Args:
-        lengthscale: as in `gaussian_logits`.
-        x: points [n, p].
-        z: points [m, p].
+        lengthscale: lengthscale $\ell$ > 0 of $G$.
 
     >>> import numpy as np
     >>> float(gaussian_from_exponential(np.ones((1, 1)), np.ones((1, 1)), 1.0)[0, 0])

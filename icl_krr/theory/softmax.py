@@ -22,9 +22,6 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     not overflow. Masked supports do not count in the sum, and their own entries are $-\infty$.
     Without unmasked supports all entries are $-\infty$.
 
-    Args:
-        kernel, task: as in `icl_krr.theory`, which also says what is raised.
-
     >>> import numpy as np
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0], [1.0], [1.0], [1.0]], y=[1.0, 1.0, 1.0, 1.0], x_query=[[1.0]])
@@ -56,15 +53,7 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     With this sink every sink weight $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$
     exceeds 1. So neither overflows, and no sink weight underflows. A small integer is exact in
     every dtype, so $\log c$ is not rounded. Masked supports do not count. If all are masked,
-    $\log c = 0$.
-
-    Args:
-        task: as in `icl_krr.theory`, which also says what is raised.
-        kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result is large
-            enough for each of its kernels.
-
-    Raises:
-        TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
+    $\log c = 0$. For a `Mixture` the result is large enough for each of its kernels.
 
     >>> from icl_krr import Exponential, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 1.0], x_query=[[1.0]])
@@ -79,23 +68,6 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
 def least_logit(kernels: list[PositiveKernel], task: Task) -> jax.Array:
     largest = jnp.max(jnp.stack([log_normaliser(kernel, task) for kernel in kernels]))
     return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))
-
-
-def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:
-    r"""Return the softmax weight $c / (Z + c)$ of the sink (C3).
-
-    Args:
-        log_normaliser: logarithms $\log Z$, of any shape [...].
-        log_sink: logit $\log c$ of the sink.
-
-    Returns:
-        The weights in (0, 1], in the shape of `log_normaliser`; 1 where $Z = 0$.
-
-    >>> import numpy as np
-    >>> float(sink_weight(np.array(2.0), 2.0))
-    0.5
-    """
-    return jax.nn.sigmoid(above(log_normaliser, log_sink))
 
 
 def recovery_error(
@@ -113,8 +85,6 @@ def recovery_error(
     Args:
         logit_bound: bound $L$ on the absolute logits.
         log_sink: logit $\log c$ of the sink.
-        num_features: number p of features of x.
-        dtype: floating-point dtype of the head.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -127,31 +97,3 @@ def recovery_error(
     dtype = checks.floating_dtype(dtype)
     u = float(jnp.finfo(dtype).eps / 2)
     return 2 * u * ((num_features + 1) * logit_bound + jnp.abs(log_sink) + 8)
-
-
-def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float):
-    r"""Return the relative error $Z / (Z + c)$ of $K v$ without division by the sink's weight (C3).
-
-    The head's output times $c$ approximates $K v$. The error is small if $\log c$ is much larger
-    than $\log Z$. The head then applies the unnormalised kernel, and no division by the weight of
-    the sink is necessary. A large $\log c$ adds a relative rounding error of about $u \log c$,
-    where $u$ is the unit roundoff.
-
-    Args:
-        log_normaliser, log_sink: as in `sink_weight`.
-
-    >>> import numpy as np
-    >>> float(dominant_sink_error(np.array(0.0), 30.0)) < 1e-13
-    True
-    """
-    return jax.nn.sigmoid(-above(log_normaliser, log_sink))
-
-
-def above(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:
-    """How far the logit of the sink is above each normaliser, which is 0 at a masked support."""
-    checks.reals(log_sink=log_sink)
-    checks.scalar("log_sink", log_sink)
-    checks.numeric("log_normaliser", log_normaliser)
-    if (known := checks.concrete(log_normaliser)) is not None:
-        checks.each("log_normaliser", known, known < jnp.inf, "< inf")
-    return log_sink - jnp.asarray(log_normaliser)

@@ -20,9 +20,6 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
 
     Eigenvalues that are below 0 by rounding are set to 0. Each masked support adds an eigenvalue 0.
 
-    Args:
-        kernel, task: as in `icl_krr.theory`, which also says what is raised.
-
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[2.0, 0.0], [0.0, 2.0]], y=[1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> eigenvalues(Linear(), task).tolist()
@@ -45,9 +42,6 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
     as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`. `icl_krr.audit` says how far
     rounding moved them.
-
-    Args:
-        kernel, task, ridge: as in `icl_krr.theory`, which also says what is raised.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[2.0, 0.0], [0.0, 2.0]], y=[1.0, 1.0], x_query=[[1.0, 1.0]])
@@ -77,12 +71,7 @@ def prefix_bounds(
     $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. It is 0 for an empty prefix,
     so the lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$
     for all supports. Both hold for gates and strengths that are at most 1, and with a window. For
-    a ridge of each feature, they have the smallest and the largest of them.
-
-    Args:
-        task: as in `icl_krr.theory`, which also says what is raised.
-        ridge: ridge $\lambda$ > 0, or a vector [m] of them.
-        kernel: kernel $k$ of the regression, with the features $\phi$.
+    a ridge of each feature [m], they have the smallest and the largest of them.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[2.0, 0.0], [0.0, 2.0]], y=[1.0, 1.0], x_query=[[1.0, 1.0]])
@@ -105,7 +94,6 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
 
     Args:
         sigma: eigenvalues $\sigma_i$ of $K$ [n], in any order.
-        ridge: ridge $\lambda$ > 0, in the units of `sigma`.
 
     >>> import numpy as np
     >>> float(effective_dimension(np.array([1.0, 3.0]), 1.0))
@@ -132,34 +120,14 @@ def lost_share_bound(dimension: float | jax.Array, width: float | jax.Array) -> 
     most $d$, and $w_{m+1}$ is the smallest of these.
 
     Args:
-        dimension: effective dimension $d$ >= 0, see `effective_dimension`.
-        width: number m of features that are kept, >= 0; may be traced.
+        dimension: result of `effective_dimension`.
+        width: as in `icl_krr.theory`.
 
     >>> float(lost_share_bound(2.0, 7))
     0.25
     """
     checks.nonnegatives(dimension=dimension, width=width)
     return jnp.asarray(dimension) / (jnp.asarray(width) + 1)
-
-
-def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""Count the distinct eigenvalues (C8).
-
-    Two eigenvalues are distinct if they differ by more than $\sqrt{\varepsilon}$ times the largest
-    eigenvalue. Here $\varepsilon$ is the machine epsilon of the dtype. In exact arithmetic
-    conjugate gradient finds the solution in this number of steps, because its residual polynomial
-    can vanish at every distinct eigenvalue.
-
-    Args:
-        sigma: eigenvalues [n], ascending. Leave out the zeros that masked supports add in front.
-
-    >>> import numpy as np
-    >>> int(distinct_eigenvalues(np.array([0.0, 0.0, 1.0, 3.0])))
-    3
-    """
-    checks.shapes(sigma=(sigma, "n"))
-    gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
-    return 1 + jnp.sum(jnp.diff(sigma) > gap)
 
 
 def opposite_pair_eigenvalue(

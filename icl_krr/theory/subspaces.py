@@ -43,7 +43,7 @@ def relative_inverse_error_angle(
     line it is $0$, $\sigma_{m+1} / \lambda$ or, for an angle of 90 degrees, $\sigma_1 / \lambda$.
 
     Args:
-        sigma, width, ridge: as in `icl_krr.theory`.
+        sigma, width: as in `icl_krr.theory`.
         sine: $\sin \theta$ in [0, 1]; larger values count as 1.
 
     >>> import numpy as np

@@ -24,8 +24,7 @@ def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
     $s$ is the midpoint of a segment and $d$ is a knot.
 
     Args:
-        a: bound on the first factor, which lies in $[-a, a]$.
-        b: bound on the second factor, which lies in $[-b, b]$.
+        a, b: bounds on the absolute values of the factors.
         width: number $w$ of segments.
 
     >>> float(product_table_error(2.0, 4.0, 4))
@@ -42,8 +41,7 @@ def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Arra
     $(\rho - 1)^2 / 4\rho$ on each of the $w$ segments. It occurs at the midpoint of the segment.
 
     Args:
-        low: lower end $a$ > 0 of the table.
-        high: upper end $b$ of the table.
+        low, high: ends $a$ > 0 and $b$ of the table.
         width: number $w$ of segments.
 
     >>> float(reciprocal_table_error(1.0, 4.0, 1))
@@ -55,26 +53,11 @@ def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Arra
     return (rho - 1) ** 2 / (4 * rho)
 
 
-def table_width(a: Number, b: Number, error: Number) -> jax.Array:
-    """Return the least even width at which `product_table_error` is at most `error` (C14).
-
-    Args:
-        a, b: as in `product_table_error`.
-        error: largest absolute error of the product, > 0.
-
-    >>> int(table_width(2.0, 4.0, 0.5))
-    4
-    """
-    checks.positives(a=a, b=b, error=error)
-    return 2 * jnp.ceil(jnp.sqrt(jnp.asarray(a) * b / error) / 2)
-
-
 @readable
 class Budget(NamedTuple):
     """The size of a model with a known error.
 
     Attributes:
-        steps: number of steps, which is the number of blocks after the first ones.
         width: width of the tables of `icl_krr.ReLU`.
     """
 
@@ -106,19 +89,14 @@ def budget(
 
     Args:
         error: largest error $\epsilon$ > 0 of a prediction, in units of the largest |y|.
-        num_supports: number of supports n, >= 1.
-        ridge: ridge $\lambda$ > 0.
-        largest: bound $\kappa$ > 0 on all values of the kernel; default 1, for the Gaussian kernel.
-        radius: bound $R$ > 0 on $\sqrt{p}$ times the largest entry of x over the lengthscale;
-            default 4.
-        margin: margin of `icl_krr.operand_bounds`, 1.25 by default.
+        largest: bound $\kappa$ > 0 on all values of the kernel; 1 for the Gaussian kernel.
+        radius: bound $R$ > 0 on $\sqrt{p}$ times the largest entry of x over the lengthscale.
+        margin: margin of `icl_krr.operand_bounds`.
 
     >>> budget(0.01, 64, 0.1).steps
     117
     """
-    numbers = {"error": error, "ridge": ridge, "largest": largest, "radius": radius}
-    for name, value in (numbers | {"margin": margin}).items():
-        checks.positive_scalar(name, value)
+    checks.positives(error=error, ridge=ridge, largest=largest, radius=radius, margin=margin)
     checks.count("num_supports", num_supports)
     mass, more = num_supports * largest, math.sqrt(num_supports)
     target = math.acosh(max(2 * math.sqrt(mass / ridge) / error, 1.0))

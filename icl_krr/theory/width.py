@@ -59,7 +59,7 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     true for the best sketch, but not for every sketch.
 
     Args:
-        sigma, width, ridge: as in `icl_krr.theory`.
+        sigma, width: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(inverse_error_tail(np.array([1.0, 2.0, 4.0]), 1, 0.5))
@@ -75,7 +75,7 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$.
 
     Args:
-        sigma, width, ridge: as in `icl_krr.theory`.
+        sigma, width: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 2.0))
@@ -94,7 +94,6 @@ def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
 
     Args:
         error: error $e = |K - \hat K|_2$ of the sketch.
-        ridge: ridge $\lambda$ > 0.
 
     >>> float(inverse_error_bound(4.0, 0.5))
     2.0
@@ -102,24 +101,6 @@ def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
     checks.nonnegatives(error=error)
     checks.positives(ridge=ridge)
     return jnp.minimum(jnp.asarray(error) / ridge**2, 1 / jnp.asarray(ridge))
-
-
-def relative_inverse_error_best(
-    sigma: Float[Array, " n"], width: Number, ridge: Number
-) -> jax.Array:
-    r"""Return the relative error $\sigma_{m+1} / \lambda$ of the inverse for the best sketch (C17).
-
-    The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$.
-
-    Args:
-        sigma, width, ridge: as in `icl_krr.theory`.
-
-    >>> import numpy as np
-    >>> float(relative_inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 0.5))
-    4.0
-    """
-    checks.positives(ridge=ridge)
-    return sketch_error_best(sigma, width) / ridge
 
 
 def query_error_dual(
@@ -131,7 +112,6 @@ def query_error_dual(
 
     Args:
         cross: kernel values $k = k(x)$ between queries and supports [..., n].
-        y: outputs of the supports [n].
         inverse_error: error $|A^{-1} - \hat A^{-1}|_2$ of the inverse.
 
     >>> import numpy as np
@@ -152,8 +132,6 @@ def query_error_features(
 
     Args:
         cross_gap: change $k - \hat k$ of the kernel values of the queries [..., n].
-        y: outputs of the supports [n].
-        ridge: ridge $\lambda$ > 0.
 
     >>> import numpy as np
     >>> float(query_error_features(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
@@ -178,7 +156,7 @@ def expected_gap(
     component of $y$ along this eigenvector by $w_i = \sigma_i / (\sigma_i + \lambda)$.
 
     Args:
-        sigma, width, ridge: as in `icl_krr.theory`.
+        sigma, width: as in `icl_krr.theory`.
         signal: scale $s$ of the covariance of the function.
         noise: variance $\nu$ of the noise.
 
@@ -200,10 +178,6 @@ def logit_perturbation(
     r"""Bound the change of every entry $e^s$ if a sketch changes the logits $s$ to $\hat s$ (C20).
 
     $$|e^s - e^{\hat s}| \leq e^{\max(s, \hat s)} |s - \hat s|$$
-
-    Args:
-        logits: logits $s$ [n, n].
-        sketched: logits $\hat s$ of the sketch [n, n].
 
     >>> import numpy as np
     >>> logit_perturbation(np.zeros((1, 1)), np.zeros((1, 1))).tolist()
