@@ -197,7 +197,9 @@ KNOWN = {
 }
 """Arguments whose names are words of the field: the first page of the reference explains them."""
 
-PLAIN = re.compile(r"\w\[Array, ['\"] ?\w|Literal|icl_krr\.|Kernel|Task|Transformer|bool")
+PLAIN = re.compile(
+    r"\w\[Array, ['\"] ?\w|Literal|icl_krr\.|Kernel|Task|Transformer|Predictive|Table|bool"
+)
 """Annotations that say what an argument is: a shape, the values, a class of this package."""
 
 

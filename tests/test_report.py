@@ -141,7 +141,7 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
     most = board.data["constructed_most"]
     assert pattern.min() < 0
     np.testing.assert_allclose(kept * most, pattern[:, : kept.shape[1]], atol=0.001 * most)
-    cells = board.charts[1].spec["layer"][0]["encoding"]["fillOpacity"]["scale"]
+    cells = board.charts[1].complete()["layer"][0]["encoding"]["fillOpacity"]["scale"]
     assert cells["domain"] == [0, 1]
     assert "type" not in cells  # softmax alone has a square-root scale
 
@@ -238,7 +238,7 @@ def heights(chart, place):
 def expected_heights(found, place):
     """Those of the transformer's predictions, on the scale of the specification."""
     (board, _) = explorer_section(found).parts
-    spec = board.charts[0].spec
+    spec = board.charts[0].complete()
     low, high = spec["layer"][1]["encoding"]["y"]["scale"]["domain"]
     f = found.arrays["prediction"][place]
     return spec["height"] * (high - f) / (high - low)

@@ -128,7 +128,7 @@ def test_the_page_shows_models_beside_solvers(found):
     section = scaling_section(rows, KEY, found, "seed 0")
     (board,) = section.parts
     assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [*scaling.ARMS]
-    points = board.charts[0].spec["data"]["values"]
+    points = board.charts[0].complete()["data"]["values"]
     shown = {(one["line"], one["x"]): one["value"] for one in points}
     assert shown["conjugate gradient", 2] == found.excess("conjugate_gradient")[2]
     np.testing.assert_allclose(shown["trained decoder", 4], 0.5)

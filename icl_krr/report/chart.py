@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
+import altair as alt
 import numpy as np
 import vl_convert
 
@@ -55,21 +56,22 @@ NO_LINES: Lines = {}
 class Chart(NamedTuple):
     """A chart that fills `span` of the 12 columns of the page.
 
-    `spec` is a specification in Vega-Lite without its width. Its expressions can use the sliders
-    by name, and the arrays of the board that `reads` names. `description` is for readers who do not
-    see the chart. The page explains the `lines` above the chart, where they can wrap.
+    Expressions in `drawn` can use the sliders by name, and the arrays of the board that `reads`
+    names. `description` is for readers who do not see the chart. The page explains the `lines`
+    above the chart, where they can wrap.
     """
 
     title: str
     description: str
-    spec: Spec
+    drawn: alt.LayerChart
     lines: Lines = NO_LINES
     reads: tuple[str, ...] = ()
     span: int = 4
 
     def complete(self) -> Spec:
-        """The specification for the page's script."""
-        return {"width": "container", "description": self.words} | self.spec
+        """The specification in Vega-Lite for the page's script, whose theme is `CONFIG`."""
+        spec = self.drawn.to_dict() | {"width": "container", "description": self.words}
+        return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
     def svg(self, name: str, known: Mapping[str, Any]) -> str:
         """The chart as SVG; `known` holds the values of the sliders and arrays.
@@ -80,7 +82,7 @@ class Chart(NamedTuple):
         size = {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
         params = [{"name": name, "value": value} for name, value in known.items()]
         spec = self.complete() | size | {"params": params}
-        return re.sub(r'(\bid="|url\(#)', rf"\g<1>{name}-", drawn(json.dumps(spec)))
+        return re.sub(r'(\bid="|url\(#)', rf"\g<1>{name}-", svg_of(json.dumps(spec)))
 
     @property
     def words(self) -> str:
@@ -88,7 +90,7 @@ class Chart(NamedTuple):
 
 
 @cache
-def drawn(spec: str) -> str:
+def svg_of(spec: str) -> str:
     svg = vl_convert.vegalite_to_svg(spec, config=CONFIG)
     rounded = lambda found: f"{float(found[0]):.2f}"  # noqa: E731
     places = r' (?:d|transform|fill-opacity)="[^"]*"'

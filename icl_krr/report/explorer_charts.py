@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import altair as alt
 import numpy as np
 
 from ..experiments.explorer import Explored
-from .chart import ACCENT, BLUE, GREEN, INK, ORANGE, RED, Chart, Line, Spec
-from .marks import STEPS, curves, heatmap, log_axis
+from .chart import ACCENT, BLUE, GREEN, INK, ORANGE, RED, Chart, Line, Lines
+from .marks import STEPS, curves, heatmap, log_axis, said
 
 GAPS = {
     "transformer": Line(BLUE),
@@ -37,12 +38,6 @@ def predictions(found: Explored) -> Chart:
         "transformer": "prediction[temperature][ridge][channels][depth]",
     }
     reach = round(1.15 * float(np.max(np.abs([*y, *truth]))), 2)
-    x = {"field": "angle", "type": "quantitative", "title": "angle of x on the circle (radians)"}
-    x |= {"scale": {"domain": [-3.15, 3.15], "nice": False}}
-    height = {
-        "scale": {"domain": [-reach, reach], "nice": False},
-        "title": "y (prior standard deviations)",
-    }
     points = [
         {"query": i, "angle": round(float(a), 4), "true function": round(float(f), 4)}
         for i, (a, f) in enumerate(zip(asked, truth, strict=True))
@@ -51,29 +46,23 @@ def predictions(found: Explored) -> Chart:
         {"angle": round(float(a), 4), "y of the support": round(float(f), 4)}
         for a, f in zip(angle, y, strict=True)
     ]
-    supports: Spec = {
-        "data": {"values": seen},
-        "mark": {"type": "circle", "color": INK, "size": 45, "opacity": 0.75, "clip": True},
-        "encoding": {
-            "y": {"field": "y of the support", "type": "quantitative"},
-            "tooltip": [
-                {"field": name, "type": "quantitative", "format": ".3~g"} for name in seen[0]
-            ],
-        },
-    }
+    supports = (
+        alt.Chart(alt.Data(values=seen))
+        .mark_circle(color=INK, size=45, opacity=0.75, clip=True)
+        .encode(y="y of the support:Q", tooltip=[said(f"{name}:Q") for name in seen[0]])
+    )
     spec = curves(
         points,
-        x,
-        height,
+        alt.X("angle:Q", title="angle of x on the circle (radians)").scale(
+            domain=[-3.15, 3.15], nice=False
+        ),
+        {
+            "scale": {"domain": [-reach, reach], "nice": False},
+            "title": "y (prior standard deviations)",
+        },
         lines,
-        shown=tuple(lines),
-        transform=[
-            *(
-                {"calculate": f"{path}[datum.query] / 1000", "as": name}
-                for name, path in paths.items()
-            ),
-            {"fold": [*lines], "as": ["line", "value"]},
-        ],
+        shown=[*lines],
+        base=folded({name: f"{path}[datum.query] / 1000" for name, path in paths.items()}, lines),
         below=[supports],
         zoom=True,
     )
@@ -82,6 +71,11 @@ def predictions(found: Explored) -> Chart:
         "queries, against the angle of x. Dots are the supports."
     )
     return Chart("Predictions", description, spec, lines, ("exact", "smoother", "prediction"), 6)
+
+
+def folded(calculated: dict[str, str], lines: Lines) -> alt.Chart:
+    """The base of curves whose lines are columns, some of them calculated."""
+    return alt.Chart().transform_calculate(**calculated).transform_fold([*lines], ["line", "value"])
 
 
 def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
@@ -93,31 +87,23 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
         "bound": f"bound{here}{along}",
         "one head": f"smoother_gap{here}",
         "mean": f"mean_gap{here}",
+        "zero": "1",
     }
-    x: Spec = {"field": "depth", "type": "quantitative", "title": "solver steps"} | STEPS
+    x = alt.X("depth:Q", title="solver steps", **STEPS)
     if axis == "channels":
-        x = {
-            "field": "m",
-            "type": "ordinal",
-            "sort": [point["m"] for point in points],
-            "title": "width (channels)",
-        }
-    marker: Spec = {
-        "transform": [{"filter": f"datum.{axis} == {axis}"}],
-        "mark": {"type": "rule", "color": ACCENT, "strokeWidth": 8, "opacity": 0.25},
-    }
-    y = log_axis((), 1e-8, 1e3)
+        x = alt.X("m:O", title="width (channels)", sort=[point["m"] for point in points])
+    marker = (
+        alt.Chart()
+        .mark_rule(color=ACCENT, strokeWidth=8, opacity=0.25)
+        .transform_filter(f"datum.{axis} == {axis}")
+    )
     spec = curves(
         points,
         x,
-        y,
+        log_axis((), 1e-8, 1e3),
         GAPS,
-        shown=tuple(GAPS),
-        transform=[
-            *({"calculate": f"toNumber({path})", "as": name} for name, path in paths.items()),
-            {"calculate": "1", "as": "zero"},
-            {"fold": [*GAPS], "as": ["line", "value"]},
-        ],
+        shown=[*GAPS],
+        base=folded({name: f"toNumber({path})" for name, path in paths.items()}, GAPS),
         below=[marker],
     )
     word = "depth" if axis == "depth" else "width"
@@ -132,30 +118,23 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
 def slot_chart(slot: str, found: Explored) -> Chart:
     """A slot at every support after every step; a frame marks the depth of the slider."""
     supports, depths = range(found.config.num_supports), range(found.config.steps + 1)
-    read = f"{slot}[temperature][ridge][channels][datum.step][datum.support - 1] / 1000"
-    frame: Spec = {
-        "transform": [{"filter": "datum.step == depth && datum.support == 1"}],
-        "mark": {"type": "rect", "fillOpacity": 0, "stroke": INK, "strokeWidth": 1},
-        "encoding": {"y": {"value": 0}, "y2": {"value": "height"}},
-    }
+    frame = (
+        alt.Chart()
+        .mark_rect(fillOpacity=0, stroke=INK, strokeWidth=1)
+        .encode(y=alt.value(0), y2=alt.value("height"))
+        .transform_filter("datum.step == depth && datum.support == 1")
+    )
     spec = heatmap(
         [{"step": step, "support": i + 1} for step, i in product(depths, supports)],
-        {"field": "step", "type": "ordinal", "title": "solver steps"},
-        {"field": "support", "type": "ordinal", "title": "support, by angle"},
+        alt.X("step:O", title="solver steps"),
+        alt.Y("support:O", title="support, by angle"),
         scale={"domain": [0, 1]},
-        transform=[
-            {"calculate": read, "as": "sign"},
-            {"calculate": "abs(datum.sign)", "as": "size"},
-            {
-                "calculate": f"datum.sign * toNumber({slot}_most[temperature][ridge][channels])",
-                "as": slot,
-            },
-        ],
-        tooltip=[
-            {"field": "step", "type": "ordinal"},
-            {"field": "support", "type": "ordinal"},
-            {"field": slot, "type": "quantitative", "format": ".3~g"},
-        ],
+        calculated={
+            "sign": f"{slot}[temperature][ridge][channels][datum.step][datum.support - 1] / 1000",
+            "size": "abs(datum.sign)",
+            slot: f"datum.sign * toNumber({slot}_most[temperature][ridge][channels])",
+        },
+        shown=["step:O", "support:O", f"{slot}:Q"],
         layer=[frame],
     )
     description = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 
 from ..experiments.shared.rows import Rows
 from ..files import Lines as TableLines
-from .chart import BLUE, INK, RED, Board, Chart, Line, Spec
+from .chart import BLUE, INK, RED, Board, Chart, Line
 from .marks import curves, heatmap, log_axis
 from .page import Fold, Section, Table
 
@@ -82,35 +83,29 @@ def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
         {
             "step": row["step"],
             "layer": row["layer"],
-            "size": float(row["prediction"]),
+            "distance": float(row["prediction"]),
             "aligned": aligned[row["layer"] - 1] == row["step"],
         }
         for row in own
         if row["step"] in kept
     ]
-    frame: Spec = {
-        "transform": [{"filter": "datum.aligned"}],
-        "mark": {"type": "rect", "fillOpacity": 0, "stroke": RED, "strokeWidth": 2},
-    }
-    spec = heatmap(
+    frame = alt.Chart().mark_rect(fillOpacity=0, stroke=RED, strokeWidth=2)
+    drawn = heatmap(
         points,
-        {"field": "step", "type": "ordinal", "title": "solver steps"},
-        {"field": "layer", "type": "ordinal", "sort": "descending", "title": "layer"},
+        alt.X("step:O", title="solver steps"),
+        alt.Y("layer:O", title="layer", sort="descending"),
         scale={"type": "log", "domain": [0.01, 1], "range": [1, 0]},
-        tooltip=[
-            {"field": "layer", "type": "ordinal"},
-            {"field": "step", "type": "ordinal"},
-            {"field": "size", "type": "quantitative", "format": ".3~g", "title": "distance"},
-        ],
+        shown=["layer:O", "step:O", "distance:Q"],
+        calculated={"size": "datum.distance"},
         height=max(60, 16 * len(aligned)),
-        layer=[frame],
+        layer=[frame.transform_filter("datum.aligned")],
     )
     title = f"{candidate}, {kernel}: {found['prediction']['mean']:.2g}"
     description = (
         "Heatmap of the distances of the layers to the steps of this candidate; the title has "
         "their mean over layers."
     )
-    return Chart(title, description, spec, span=3)
+    return Chart(title, description, drawn, span=3)
 
 
 def filter_chart(rows: Rows) -> Chart:
@@ -135,27 +130,27 @@ def filter_chart(rows: Rows) -> Chart:
         if row["layer"] == layers
     ]
     lines = {"layer": Line(BLUE), "exact KRR": Line(INK, "6 3")}
-    intervals: Spec = {
-        "transform": [{"filter": "datum.line == 'layer'"}],
-        "mark": {"type": "rule", "color": BLUE, "strokeWidth": 1, "clip": True},
-        "encoding": {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}},
-    }
-    spec = curves(
+    intervals = (
+        alt.Chart()
+        .mark_rule(color=BLUE, strokeWidth=1, clip=True)
+        .encode(y="low:Q", y2="high:Q")
+        .transform_filter("datum.line == 'layer'")
+    )
+    drawn = curves(
         points,
-        {"field": "sigma", "type": "quantitative"}
-        | log_axis(row["sigma"] for row in rows)
-        | {"title": "eigenvalue sigma of K"},
+        alt.X("sigma:Q", title="eigenvalue sigma of K", **log_axis(row["sigma"] for row in rows)),
         log_axis((), *limits) | {"title": "filter q(sigma)"},
         lines,
         shown=("layer", "value", "low", "high"),
+        base=alt.Chart().encode(detail="layer:N"),
         below=[intervals],
+        height=220,
     )
-    opacity = {"field": "layer", "type": "quantitative", "legend": None}
-    spec["encoding"]["opacity"] = opacity | {"scale": {"domain": [0, layers], "range": [0.15, 1]}}
-    spec["layer"][-1]["encoding"]["detail"] = {"field": "layer"}
-    spec["height"] = 220
+    stronger = alt.Opacity(
+        "layer:Q", legend=None, scale={"domain": [0, layers], "range": [0.15, 1]}
+    )
     description = (
         "Lines of the filter of every layer, with intervals, and of the filter 1 / (sigma + ridge) "
         "of exact KRR. Log scales."
     )
-    return Chart("Spectral filters", description, spec, lines, span=12)
+    return Chart("Spectral filters", description, drawn.encode(opacity=stronger), lines, span=12)

@@ -6,76 +6,100 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .chart import BLUE, RED, Lines, Spec
+import altair as alt
+
+from .chart import BLUE, RED, Lines
 
 Points = Sequence[Mapping[str, Any]]
 
-STEPS = {"axis": {"tickMinStep": 1, "format": "d"}, "scale": {"nice": False}}
+STEPS: dict[str, Any] = {"axis": {"tickMinStep": 1, "format": "d"}, "scale": {"nice": False}}
 """An axis of whole numbers."""
-ZOOM: Spec = {
-    "name": "zoom",
-    "bind": "scales",
-    "select": {
-        "type": "interval",
-        "encodings": ["x"],
-        "zoom": "wheel![event.shiftKey]",
-        "translate": "[mousedown, window:mouseup] > window:mousemove!",
-    },
-}
-"""The wheel alone and the finger still scroll the page."""
 
 
 def curves(
     points: Points,
-    x: Spec,
-    y: Spec,
+    x: alt.X,
+    y: Mapping[str, Any],
     lines: Lines,
     *,
     shown: Sequence[str] = (),
-    transform: Sequence[Spec] = (),
-    below: Sequence[Spec] = (),
+    base: alt.Chart | None = None,
+    below: Sequence[alt.Chart] = (),
     zoom: bool = False,
     marked: bool = False,
-) -> Spec:
-    """Curves of `value` against x, one for each `line`.
+    height: int = 165,
+) -> alt.LayerChart:
+    """Curves of `value` against x, one for each `line`, after the transforms of `base`.
 
-    `shown` are the columns in the words of a point, by default its line, x and value.
+    `shown` are the numbers that a point says beside its x, by default its line and value.
     """
-    names = list(lines)
+    place = x["shorthand"]
+    if marked and place.endswith(":Q"):  # no point is cut at the ends of the axis
+        x = x.scale(**x["scale"] | {"padding": 8})
     style = lambda values: {  # noqa: E731
-        "field": "line",
-        "type": "ordinal",
         "legend": None,
-        "scale": {"type": "ordinal", "domain": names, "range": values},
+        "scale": alt.Scale(type="ordinal", domain=[*lines], range=values),
     }
-    words = ["line", x["field"], "value"] if not shown else [x["field"], *shown]
-    if marked and x["type"] == "quantitative":  # no point is cut at the ends of the axis
-        x = x | {"scale": x.get("scale", {}) | {"padding": 8}}
-    return {
-        "height": 165,
-        "data": {"values": [finite(point) for point in points]},
-        "encoding": {"x": x},
-        "layer": [
-            *below,
-            {
-                "transform": list(transform),
-                "params": [ZOOM] if zoom else [],
-                "mark": {"type": "line", "clip": True, "point": marked or "transparent"},
-                "encoding": {
-                    "y": {"field": "value", "type": "quantitative", "title": None} | y,
-                    "color": style([line.color for line in lines.values()]),
-                    "strokeDash": style(
-                        [[*map(int, line.dashes.split())] for line in lines.values()]
-                    ),
-                    "strokeWidth": style([line.width for line in lines.values()]),
-                    "tooltip": [worded(name, x) for name in words],
-                },
-            },
-        ],
-    }
+    words = [place, *(f"{name}:Q" for name in shown)] if shown else ["line:N", place, "value:Q"]
+    dashes = [[*map(int, line.dashes.split())] for line in lines.values()]
+    drawn = (
+        (base or alt.Chart())
+        .mark_line(clip=True, point=marked or "transparent")
+        .encode(
+            y=alt.Y("value:Q", **{"title": None} | dict(y)),
+            color=alt.Color("line:O", **style([line.color for line in lines.values()])),
+            strokeDash=alt.StrokeDash("line:O", **style(dashes)),
+            strokeWidth=alt.StrokeWidth("line:O", **style([line.width for line in lines.values()])),
+            tooltip=[*map(said, words)],
+        )
+    )
+    if zoom:  # the wheel alone and the finger still scroll the page
+        select = alt.selection_interval(
+            name="zoom",
+            bind="scales",
+            encodings=["x"],
+            zoom="wheel![event.shiftKey]",
+            translate="[mousedown, window:mouseup] > window:mousemove!",
+        )
+        drawn = drawn.add_params(select)
+    return alt.layer(*below, drawn, data=data_of(points), height=height).encode(x=x)
 
 
-def log_axis(values: Iterable[float], *limits: float) -> Spec:
+def said(column: str) -> alt.Tooltip:
+    """How a point says one of its columns: a number has three digits."""
+    return alt.Tooltip(column, format=".3~g") if column.endswith(":Q") else alt.Tooltip(column)
+
+
+def heatmap(
+    points: Points,
+    x: alt.X,
+    y: alt.Y,
+    *,
+    scale: Mapping[str, Any],
+    shown: Sequence[str],
+    calculated: Mapping[str, str] = {},
+    height: int = 160,
+    layer: Sequence[alt.Chart] = (),
+) -> alt.LayerChart:
+    """Cells whose colour is stronger where `size` is larger, and red where `sign` < 0.
+
+    The background shines through the colour, so a cell of size 0 is invisible in both themes.
+    """
+    shades = {"range": [0, 1], "clamp": True, "nice": False} | dict(scale)
+    cells = (
+        alt.Chart()
+        .mark_rect()
+        .encode(
+            color=alt.condition("datum.sign < 0", alt.value(RED), alt.value(BLUE)),
+            fillOpacity=alt.FillOpacity("size:Q", scale=shades, legend=None),
+            tooltip=[*map(said, shown)],
+        )
+    )
+    whole = alt.layer(cells, *layer, data=data_of(points), height=height).encode(x=x, y=y)
+    return whole.transform_calculate(**calculated)
+
+
+def log_axis(values: Iterable[float], *limits: float) -> dict[str, Any]:
     """A log axis over the positive values, or over the given limits, with round labels."""
     shown = limits or [value for value in values if 0 < value < math.inf] or (1,)
     low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
@@ -94,55 +118,9 @@ def log_axis(values: Iterable[float], *limits: float) -> Spec:
     }
 
 
-def worded(name: str, x: Spec) -> Spec:
-    """How a point says one of its columns."""
-    if name == "line" or (name == x["field"] and x["type"] != "quantitative"):
-        return {"field": name, "type": "nominal"}
-    return {"field": name, "type": "quantitative", "format": ".3~g"}
-
-
-def heatmap(
-    points: Points,
-    x: Spec,
-    y: Spec,
-    *,
-    scale: Spec,
-    tooltip: Sequence[Spec],
-    transform: Sequence[Spec] = (),
-    height: int = 160,
-    layer: Sequence[Spec] = (),
-) -> Spec:
-    """Cells whose colour is stronger where `size` is larger, and red where `sign` < 0.
-
-    The background shines through the colour, so a cell of size 0 is invisible in both themes.
-    """
-    return {
-        "height": height,
-        "data": {"values": [finite(point) for point in points]},
-        "transform": list(transform),
-        "encoding": {"x": x, "y": y},
-        "layer": [
-            {
-                "mark": "rect",
-                "encoding": {
-                    "color": {"condition": {"test": "datum.sign < 0", "value": RED}, "value": BLUE},
-                    "fillOpacity": {
-                        "field": "size",
-                        "type": "quantitative",
-                        "scale": {"range": [0, 1], "clamp": True, "nice": False} | scale,
-                        "legend": None,
-                    },
-                    "tooltip": list(tooltip),
-                },
-            },
-            *layer,
-        ],
-    }
-
-
-def finite(point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point that JSON can hold: a number that is not finite is missing."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in point.items()
-    }
+def data_of(points: Points) -> alt.Data:
+    """Points that JSON can hold: a number that is not finite is missing."""
+    finite = lambda value: not isinstance(value, float) or math.isfinite(value)  # noqa: E731
+    return alt.Data(
+        values=[{k: v if finite(v) else None for k, v in point.items()} for point in points]
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import altair as alt
 import numpy as np
 
 from ..experiments.curves import Curves
@@ -73,12 +74,11 @@ def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:
     along = [one["x"] for one in points]
     low = min(along, default=1)
     words = {"depth": "steps t of a solver, or depth of a model"}.get(axis, axis)
-    x = {"field": "x", "type": "quantitative", "title": words}
-    x |= log_axis((), low, max([*along, 2 * low]))
-    height = log_axis(one["value"] for one in points)
-    spec = curves(points, x, height, lines, marked=True) | {"height": 240}
+    x = alt.X("x:Q", title=words, **log_axis((), low, max([*along, 2 * low])))
+    y = log_axis(one["value"] for one in points)
+    drawn = curves(points, x, y, lines, marked=True, height=240)
     about = f"Lines of the excess error over exact regression against {words}, in log scales."
-    return Chart(f"Excess error against {axis}", about, spec, lines, span=6)
+    return Chart(f"Excess error against {axis}", about, drawn, lines, span=6)
 
 
 def table(models: Rows, key: tuple, found: Curves) -> tuple[str, list[str], list[list[str | Cell]]]:

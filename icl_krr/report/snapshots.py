@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
+import altair as alt
 import numpy as np
 
 from ..experiments.snapshot import Snapshot
-from .chart import INK, Axis, Board, Chart, Spec, thousandths
+from .chart import INK, Axis, Board, Chart, thousandths
 from .marks import heatmap
 from .page import Section
 
@@ -93,21 +94,16 @@ def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
         for block, size in enumerate(found)
         if size > LEAST * top
     ]
-    spec = heatmap(
+    drawn = heatmap(
         points,
-        {"field": "block", "type": "ordinal", "scale": {"domain": [*range(values.shape[1])]}}
-        | {"title": "after block (0: embedding)"},
-        {"field": "row", "type": "ordinal", "scale": {"domain": [*sizes]}, "title": None},
+        alt.X("block:O", title="after block (0: embedding)").scale(domain=[*range(len(values.T))]),
+        alt.Y("row:O", title=None).scale(domain=[*sizes]),
         scale={"type": "log", "domain": [least, top], "range": [0.1, 1]},
-        tooltip=[
-            {"field": "row", "type": "nominal"},
-            {"field": "block", "type": "ordinal"},
-            {"field": "size", "type": "quantitative", "format": ".3~g"},
-        ],
+        shown=["row:N", "block:O", "size:Q"],
         height=max(150, 11 * len(sizes)) if len(sizes) < 30 else 300,
     )
     description = "Heatmap; stronger colour is a larger root mean square, on a log scale."
-    return Chart(title, description, spec, span=6)
+    return Chart(title, description, drawn, span=6)
 
 
 def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
@@ -126,40 +122,34 @@ def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
         if count > 1  # no room for the name of a single token, such as the aggregator
     }
     names = ", ".join(f"'{middle}': '{role}'" for middle, role in middles.items())
-    tick = lambda count: {  # noqa: E731
-        "values": [middle for middle in middles if middle < count],
-        "labelExpr": f"{{{names}}}[datum.value]",
-        "ticks": False,
-    }
-    edges: list[Spec] = [
-        {
-            "data": {"values": [{"end": end} for end in ends if channel == "y" or end < read]},
-            "mark": {"type": "rule", "color": INK, "strokeWidth": 0.5, "opacity": 0.6},
-            "encoding": {
-                channel: {"field": "end", "type": "ordinal", "bandPosition": 0},
-                other: None,
-            },
-        }
-        for channel, other in (("x", "y"), ("y", "x"))
+    tick = lambda count: alt.Axis(  # noqa: E731
+        values=[middle for middle in middles if middle < count],
+        labelExpr=f"{{{names}}}[datum.value]",
+        ticks=False,
+    )
+    edge = lambda ends: alt.Chart(alt.Data(values=[{"end": end} for end in ends])).mark_rule(  # noqa: E731
+        color=INK, strokeWidth=0.5, opacity=0.6
+    )
+    across = {"y": alt.value(0), "y2": alt.value("height")}
+    along = {"x": alt.value(0), "x2": alt.value("width")}
+    edges = [
+        edge(end for end in ends if end < read).encode(alt.X("end:O", bandPosition=0), **across),
+        edge(ends).encode(alt.Y("end:O", bandPosition=0), **along),
     ]
-    spec = heatmap(
+    drawn = heatmap(
         [
             {"query": q, "key": k, "token": named[q], "attends to": named[k]}
             for q, k in product(range(len(named)), range(read))
         ],
-        {"field": "key", "type": "ordinal", "title": "attended token (key)", "axis": tick(read)},
-        {"field": "query", "type": "ordinal", "title": "attending token", "axis": tick(len(named))},
+        alt.X("key:O", title="attended token (key)", axis=tick(read)),
+        alt.Y("query:O", title="attending token", axis=tick(len(named))),
         scale={"domain": [0, 1]} if is_signed(found) else {"type": "sqrt", "domain": [0, 1]},
-        transform=[
-            {"calculate": f"{key}_weights[{key}][datum.query][datum.key] / 1000", "as": "sign"},
-            {"calculate": "abs(datum.sign)", "as": "size"},
-            {"calculate": f"datum.sign * {key}_most", "as": "weight"},
-        ],
-        tooltip=[
-            {"field": "token", "type": "nominal"},
-            {"field": "attends to", "type": "nominal"},
-            {"field": "weight", "type": "quantitative", "format": ".3~g"},
-        ],
+        shown=["token:N", "attends to:N", "weight:Q"],
+        calculated={
+            "sign": f"{key}_weights[{key}][datum.query][datum.key] / 1000",
+            "size": "abs(datum.sign)",
+            "weight": f"datum.sign * {key}_most",
+        },
         height=300,
         layer=edges,
     )
@@ -167,4 +157,4 @@ def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
         "Heatmap of attention weights, one row per attending token and one column per key. "
         "Stronger colour is a larger weight; negative weights are orange."
     )
-    return Chart(title, description, spec, {}, (f"{key}_weights", f"{key}_most"), 6)
+    return Chart(title, description, drawn, {}, (f"{key}_weights", f"{key}_most"), 6)

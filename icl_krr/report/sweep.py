@@ -6,6 +6,7 @@ from itertools import cycle, product
 from statistics import median
 from typing import Any, NamedTuple
 
+import altair as alt
 import numpy as np
 
 from ..experiments.shared.rows import Plot, Rows
@@ -22,7 +23,6 @@ from .chart import (
     Cell,
     Chart,
     Line,
-    Spec,
     numbers,
 )
 from .marks import STEPS, curves, log_axis
@@ -47,14 +47,13 @@ def sweep_section(name: str, axis: str, plot: Plot, rows: Rows, provenance: str)
     along, steps = (list(dict.fromkeys(row[key] for row in rows)) for key in (plot.x, "step"))
     moves = plot.x == "value" and axis != "depth"
     frames = steps if moves else [0]
-    x: Spec = {"field": "x", "type": "quantitative", "title": axis}
-    x |= {"scale": {"nice": False, "zero": False}}
+    x = alt.X("x:Q", title=axis, scale={"nice": False, "zero": False})
     if not moves:
-        x |= {"title": "solver steps"} | STEPS
+        x = alt.X("x:Q", title="solver steps", **STEPS)
     elif any(isinstance(value, str) for value in along):
-        x = {"field": "x", "type": "ordinal", "sort": None, "title": axis}
+        x = alt.X("x:O", title=axis, sort=None)
     elif plot.logx:
-        x |= log_axis(map(float, along))
+        x = alt.X("x:Q", title=axis, **log_axis(map(float, along)))
 
     def medians(rows: Rows, column: str) -> np.ndarray:
         """A model with fewer steps than the slider, such as one head, keeps its last value."""
@@ -110,7 +109,7 @@ def sweep_section(name: str, axis: str, plot: Plot, rows: Rows, provenance: str)
 
 
 def chart(
-    title: str, name: str, drawn: dict[str, Curve], along: list[Any], x: Spec, frame: str | int
+    title: str, name: str, drawn: dict[str, Curve], along: list[Any], x: alt.X, frame: str | int
 ) -> Chart:
     """The curves in the array `name` of the board."""
     points = [
@@ -119,19 +118,18 @@ def chart(
         for k, value in enumerate(along)
     ]
     lines = {label: one.line for label, one in drawn.items()}
+    value = f"toNumber({name}[datum.curve][datum.place][{frame}])"
+    positive = "isFinite(datum.value) && datum.value > 0"
     spec = curves(
         points,
         x,
         log_axis(np.concatenate([one.values.ravel() for one in drawn.values()]).tolist()),
         lines,
-        transform=[
-            {"calculate": f"toNumber({name}[datum.curve][datum.place][{frame}])", "as": "value"},
-            {"filter": "isFinite(datum.value) && datum.value > 0"},
-        ],
-        zoom=x["type"] == "quantitative",
+        base=alt.Chart().transform_calculate(value=value).transform_filter(positive),
+        zoom=x["shorthand"] == "x:Q",
         marked=True,
+        height=240,
     )
-    spec["height"] = 240
     description = f"Lines of medians over seeds against {x['title']}, on a log scale."
     return Chart(title, description, spec, lines, (name,), 6)
 
@@ -192,13 +190,13 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
         axis = {"scale": {"zero": False}}
     spec = curves(
         points,
-        {"field": "step", "type": "quantitative", "title": "training step"} | STEPS,
+        alt.X("step:Q", title="training step", **STEPS),
         axis | {"title": measure.units},
         lines,
         zoom=True,
         marked=len(rows) == 1,
+        height=220,
     )
-    spec["height"] = 220
     chart = Chart(f"{measure.title} against training steps", measure.about, spec, lines, span=12)
     shown = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
     header = ["step", *columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -73,13 +73,12 @@ def coverage(
 
     The confidence interval is that of Wilson for a binomial fraction. It assumes that the outputs
     are independent given their distributions. Queries of one task are not: they share the supports.
-    With `by_task`, the number of outputs is therefore replaced by the effective number
-    $f (1 - f) / s^2$, if this is smaller. Here $f$ is the fraction, and $s$ is the standard error
-    of the mean of the fractions of the tasks.
+    With `by_task`, the first axis of y counts tasks, at least 2, and the number of outputs is
+    replaced by the effective number $f (1 - f) / s^2$, if this is smaller. Here $f$ is the
+    fraction, and $s$ is the standard error of the mean of the fractions of the tasks.
 
     Args:
-        predictive, level, by_task: as in `icl_krr.uncertainty`, which also says what is raised.
-        y: observed outputs [...], floating point.
+        level: probability of the intervals, between 0 and 1.
 
     Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927;
     Korn, Graubard, Confidence intervals for proportions with small expected number of positive
@@ -117,16 +116,14 @@ def uniformity(
     They are, if y has the predictive distributions, and they are independent if every distribution
     also takes the outputs before it into account, as those of a causal model along its supports do.
     Then the p-value is that of Kolmogorov and Smirnov. Queries of one task are not independent.
-    With `by_task`, whole tasks are drawn again with replacement, and the p-value is the part of the
-    draws whose distance from the observed distribution is at least the observed distance from the
-    uniform one. A p-value of 0.05 or more says that the distributions are not distinguishable from
-    calibrated ones with these outputs, not that they are right.
+    With `by_task`, the first axis of y counts tasks, and whole tasks are drawn again with
+    replacement. The p-value is the part of the draws whose distance from the observed distribution
+    is at least the observed distance from the uniform one. A p-value of 0.05 or more says that the
+    distributions are not distinguishable from calibrated ones with these outputs, not that they are
+    right.
 
     Args:
-        predictive, by_task: as in `icl_krr.uncertainty`, which also says what is raised.
-        y: observed outputs [...], floating point.
-        draws: number of times that the tasks are drawn, with `by_task`; default 1000.
-        seed: seed of these draws; default 0.
+        draws: number of times that the tasks are drawn, with `by_task`.
 
     Source: Dawid, Present position and potential developments: the prequential approach, 1984, for
     the independence; Diebold, Gunther, Tay, Evaluating density forecasts, 1998.
@@ -142,26 +139,19 @@ def uniformity(
     values = np.asarray(cdf(predictive, jnp.asarray(y)), float)
     statistic, p_value = scipy.stats.kstest(values.ravel(), "uniform")
     if by_task:
-        p_value = resampled(values.reshape(len(values), -1), statistic, draws, seed)
+        rng, tasks = np.random.default_rng(seed), len(values)
+        task_of = np.argsort(values.ravel()) // (values.size // tasks)
+        own = np.arange(1, values.size + 1)
+        as_far = 0
+        for _ in range(draws):
+            times = np.bincount(rng.integers(tasks, size=tasks), minlength=tasks)
+            gap = np.abs(times[task_of].cumsum() - own).max() / values.size
+            as_far += bool(gap >= statistic)
+        p_value = (1 + as_far) / (1 + draws)
     return Uniformity(float(statistic), float(p_value), values.size)
 
 
-def resampled(values: np.ndarray, statistic: float, draws: int, seed: int) -> float:
-    """The part of the draws of whole rows that are as far from all rows as these from uniform."""
-    rng, tasks = np.random.default_rng(seed), len(values)
-    task_of = np.argsort(values.ravel()) // values.shape[1]
-    own = np.arange(1, values.size + 1)
-    as_far = 0
-    for _ in range(draws):
-        times = np.bincount(rng.integers(tasks, size=tasks), minlength=tasks)
-        gap = np.abs(times[task_of].cumsum() - own).max() / values.size
-        as_far += bool(gap >= statistic)
-    return (1 + as_far) / (1 + draws)
-
-
-def check_observed(
-    predictive: Predictive, y: Float[Array, "..."] | np.ndarray, by_task: bool
-) -> None:
+def check_observed(predictive: Predictive, y: Any, by_task: bool) -> None:
     check_outputs(predictive, y)
     checks.flag("by_task", by_task)
     shape = np.shape(y)

@@ -29,8 +29,8 @@ class Predictive(NamedTuple):
 
     Attributes:
         weights: probabilities $w_g$ of the Gaussians, [..., G].
-        means: means $m_g$, [..., G].
-        variances: variances $v_g$, [..., G].
+        means: means $m_g$.
+        variances: variances $v_g$.
 
     >>> import numpy as np
     >>> both = Predictive(np.array([0.5, 0.5]), np.array([-1.0, 1.0]), np.array([2.0, 2.0]))

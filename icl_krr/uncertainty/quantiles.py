@@ -47,7 +47,6 @@ def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> F
     $dy = (dp - dF) / F'(y)$.
 
     Args:
-        predictive: as in `icl_krr.uncertainty`, which also says what is raised.
         probability: probability $p$ between 0 and 1; may be traced.
 
     >>> import numpy as np
@@ -83,7 +82,7 @@ def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> 
     Its ends are the quantiles of $(1 - c) / 2$ and $(1 + c) / 2$ for the level $c$.
 
     Args:
-        predictive, level: as in `icl_krr.uncertainty`, which also says what is raised.
+        level: the probability, between 0 and 1; may be traced.
 
     >>> import numpy as np
     >>> lower, upper = interval(Predictive(np.ones(1), np.zeros(1), np.ones(1)))
