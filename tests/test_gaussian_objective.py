@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.plots import training_figure
 from icl_krr.report.sweep import training_section
-from icl_krr.training import Mismatch, Training, checkpoint, shared_checkpoint, train
+from icl_krr.training import Mismatch, Training, train
 from icl_krr.training.batches import batch, draw, draw_observed
 from icl_krr.training.reference import likelihoods, reference, scale_of
 from icl_krr.training.step import check, error
@@ -181,32 +180,9 @@ def test_training_approaches_the_likelihood_of_exact_regression(compiled_as_user
     assert reached < 0.3 < first["nll"] - last["nll"]
 
 
-@pytest.mark.slow
-def test_a_checkpoint_from_before_the_objective_continues(tmp_path):
-    """Old files have neither the settings nor the field of the weights."""
-    plain = Training(steps=4, batch=2, log_every=2, validation=4)
-    model = small(variance=False)
-    whole, _ = train(model, LINEAR, plain)
-    first = dataclasses.replace(plain, steps=4)
-
-    def stop(step, row):
-        if step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(model, LINEAR, first, folder=tmp_path, progress=stop)
-    path = tmp_path / "checkpoint.msgpack"
-    record = checkpoint.read(path)
-    config = json.loads(record["config"])
-    for name in ("training.objective", "model.variance"):
-        del config[name]
-    record["config"] = json.dumps(config)
-    del record["model"]["weights"]["readouts"]
-    del record["checksum"], record["format"]
-    checkpoint.write(path, record)
-    again, _ = train(model, LINEAR, plain, folder=tmp_path)
-    pairs = zip(jax.tree.leaves(again), jax.tree.leaves(whole), strict=True)
-    assert all(np.array_equal(a, b) for a, b in pairs)
+def test_a_checkpoint_of_another_objective_is_refused(tmp_path):
+    plain = Training(steps=2, batch=2, log_every=2, validation=4)
+    train(small(variance=False), LINEAR, plain, folder=tmp_path)
     other = dataclasses.replace(plain, objective="gaussian")
     with pytest.raises(Mismatch, match="objective: stored squared_error, given gaussian"):
         train(small(), LINEAR, other, folder=tmp_path)
@@ -277,21 +253,3 @@ def test_the_command_trains_a_twin_that_loads(tmp_path, capsys):
     assert main(command) == 0
     assert "nll of exact KRR" in capsys.readouterr().out
     assert "log_variance" in load(out).model.weights.readouts
-
-
-@pytest.mark.slow
-def test_a_shared_checkpoint_from_before_the_read_outs_is_read(tmp_path):
-    """Orbax keeps the names of empty fields, too; an array that is missing is not passed over."""
-    ocp = pytest.importorskip("orbax.checkpoint")
-    new = {"weights": {"a": jnp.zeros(2), "readouts": {}}}
-    with shared_checkpoint.opened(tmp_path) as saved:
-        saved.save(
-            3, args=ocp.args.Composite(state=ocp.args.StandardSave({"weights": {"a": jnp.ones(2)}}))
-        )
-    with shared_checkpoint.opened(tmp_path) as saved:
-        found = shared_checkpoint.read_state(saved, 3, new)
-        assert found["weights"]["a"].tolist() == [1, 1]
-        with pytest.raises(ValueError):
-            shared_checkpoint.read_state(
-                saved, 3, {"weights": {**new["weights"], "b": jnp.ones(1)}}
-            )

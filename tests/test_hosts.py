@@ -18,8 +18,7 @@ import yaml
 import icl_krr as ik
 from icl_krr.cli import hosts, main
 from icl_krr.cli.program import parse
-from icl_krr.training import shared_checkpoint
-from icl_krr.training.shared_checkpoint import FILE, FOLDER
+from icl_krr.training import checkpoint
 
 FLAGS = shlex.split("""
     --task.num-features 2 --task.num-supports 6 --task.num-queries 2
@@ -31,31 +30,29 @@ PATIENCE = 4
 RUN = """
 import os, pathlib, signal, sys
 from icl_krr.cli import console, hosts
-from icl_krr.training import shared_checkpoint
-patience, stop = int(sys.argv.pop(1)), sys.argv.pop(1)
-hosts.PATIENCE = patience
+from icl_krr.training import checkpoint
+hosts.PATIENCE, kill = int(sys.argv.pop(1)), sys.argv.pop(1) == "dies"
 write = pathlib.Path.write_bytes
 def write_in_process_0(path, content):
-    assert os.environ["SLURM_PROCID"] == "0" or "orbax" in str(path), f"process 1 writes {path}"
+    assert os.environ["SLURM_PROCID"] == "0", f"process 1 writes {path}"
     return write(path, content)
 pathlib.Path.write_bytes = write_in_process_0
-save = shared_checkpoint.save
+save = checkpoint.save
 def save_and_stop(*arguments):
     save(*arguments)
-    if os.environ["SLURM_PROCID"] == "1":
-        os.kill(os.getpid(), getattr(signal, stop))
-if stop != "no":
-    shared_checkpoint.save = save_and_stop
+    if kill and os.environ["SLURM_PROCID"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+checkpoint.save = save_and_stop
 console()
 """
 
 
-def start(folder, *options, stop="no", only_second=()):
-    """Both processes, as SLURM would start them. `stop`: the signal after the first checkpoint."""
+def start(folder, *options, second="lives", only_second=()):
+    """Both processes, as SLURM would start them; kill the second one after a checkpoint or not."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", RUN, str(PATIENCE), stop, "train", *FLAGS, "--out", folder]
+    command = [sys.executable, "-c", RUN, str(PATIENCE), second, "train", *FLAGS, "--out", folder]
     slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     return [
@@ -102,27 +99,30 @@ def whole(tmp_path_factory):
     return curve(folder)
 
 
-@pytest.mark.slow
-def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
-    """Same losses; one file becomes a folder of Orbax; process 0 alone prints and writes."""
-    save = shared_checkpoint.save
+def interrupted(folder, monkeypatch):
+    """A run in one process and on one device, until its first checkpoint."""
+    save = checkpoint.save
 
     def save_and_stop(*arguments):
         save(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared_checkpoint, "save", save_and_stop)
-        assert main(["train", *FLAGS, "--out", str(tmp_path)]) == 130
-    assert (tmp_path / FILE).exists()
-    before = (tmp_path / "metrics.csv").read_text()
+        patch.setattr(checkpoint, "save", save_and_stop)
+        assert main(["train", *FLAGS, "--out", str(folder)]) == 130
+    return (folder / "metrics.csv").read_text()
+
+
+@pytest.mark.slow
+def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
+    """Same losses; process 0 alone prints and writes."""
+    before = interrupted(tmp_path, monkeypatch)
     printed, statuses = end(start(tmp_path, "--json"))
     assert statuses == [0, 0], printed
     assert (tmp_path / "metrics.csv").read_text().startswith(before)  # with the times of its steps
     np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
     names = {path.name for path in tmp_path.iterdir()}
-    assert {FOLDER, "metrics.csv", "model.msgpack", "meta.json"} <= names
-    assert FILE not in names
+    assert {"checkpoint.msgpack", "metrics.csv", "model.msgpack", "meta.json"} <= names
     record = json.loads(printed[0][0])
     assert (record["meta"]["mesh"], record["meta"]["processes"]) == ({"tasks": 4}, 2)
     assert not printed[1][0]
@@ -132,7 +132,7 @@ def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
 
 @pytest.mark.slow
 def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whole, capsys):
-    processes = start(tmp_path, stop="SIGKILL")
+    processes = start(tmp_path, second="dies")
     try:
         processes[1].wait(60)
     except BaseException:
@@ -141,26 +141,14 @@ def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whol
     killed = time.monotonic()
     printed, statuses = end(processes)
     assert time.monotonic() - killed < PATIENCE + 6
-    assert statuses == [hosts.LOST, -signal.SIGKILL], printed
-    assert printed[0][1].splitlines()[-1] == f"icl-krr: error: {hosts.LOST_WORDS}"
+    assert statuses[0] != 0, printed
+    assert statuses[1] == -signal.SIGKILL
     assert len(curve(tmp_path)) == 2
     before = (tmp_path / "metrics.csv").read_text()
     assert main(["train", *FLAGS, "--training.batch", "6", "--out", str(tmp_path)]) == 2
     assert "training.batch: stored 5, given 6" in capsys.readouterr().err
     assert main(["train", *FLAGS, "--mesh", "tasks=1", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "metrics.csv").read_text().startswith(before)
-    np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
-    assert (tmp_path / FILE).exists()
-    assert not (tmp_path / FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_a_signal_to_one_process_stops_both_after_the_same_step(tmp_path, whole):
-    printed, statuses = end(start(tmp_path, stop="SIGTERM"))
-    assert statuses == [130, 128 + signal.SIGTERM], printed
-    (saved,) = (int(path.name) for path in (tmp_path / FOLDER).iterdir())
-    assert 4 < saved < 12
-    assert main(["train", *FLAGS, "--out", str(tmp_path)]) == 0
     np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
 
 
@@ -178,20 +166,18 @@ def test_the_stated_time_is_that_of_the_program():
     assert hosts.PATIENCE <= 30
 
 
+MESH = "mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got "
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mesh", "tasks"], "mesh must be AXIS=SIZE, such as tasks=8, got 'tasks'"),
-        (["--mesh", "tasks=0"], "mesh must have >= 1 device along the axis tasks, got 'tasks=0'"),
-        (["--mesh", "task=2"], "mesh must have the axis tasks, once, got 'task=2'"),
-        (["--mesh", "tasks=1,tasks=1"], "mesh must have the axis tasks, once"),
-        (
-            ["--mesh", "tasks=9999"],
-            "mesh must have a size <= 1, the number of devices, got tasks=9999",
+        *((["--mesh", mesh], MESH + repr(mesh)) for mesh in ("tasks", "tasks=0", "task=2")),
+        (["--mesh", "tasks=9999"], "mesh must have a size <= 1, the number of devices, got 9999"),
+        *(
+            (["--hosts", hosts], "hosts must be auto or ADDRESS:PORT,NUMBER,ID")
+            for hosts in ("10.0.0.1:1234", "10.0.0.1:1234,0,0", "10.0.0.1:1234,2,2", "nowhere,2,0")
         ),
-        (["--hosts", "10.0.0.1:1234"], "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as"),
-        (["--hosts", "10.0.0.1:1234,0,0"], "hosts must have a number of processes >= 1"),
-        (["--hosts", "10.0.0.1:1234,2,2"], "hosts must have an id < 2, the number of processes"),
         (["--hosts", "auto"], "hosts must name processes that JAX can connect, got 'auto'"),
     ],
 )
@@ -211,7 +197,6 @@ def test_the_job_of_slurm_is_understood(tmp_path):
     (line,) = (line for line in script.read_text().splitlines() if line.startswith("    icl-krr"))
     settings = parse(shlex.split(line)[1:])
     assert settings.devices.hosts == "auto"
-    assert f'"$status" -eq {hosts.LOST}' in script.read_text()
 
 
 def test_the_jobset_of_kubernetes_is_understood():

@@ -156,14 +156,11 @@ def test_a_step_is_compiled_once_for_its_shapes():
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
     whole, rows = train(small(), LINEAR, SMALL, folder=tmp_path / "whole")
 
-    class Stop(Exception):
-        pass
-
     def stop(step, row):
         if step == 5:
-            raise Stop
+            raise KeyboardInterrupt
 
-    with pytest.raises(Stop):
+    with pytest.raises(KeyboardInterrupt):
         train(small(), LINEAR, SMALL, folder=tmp_path / "cut", progress=stop)
     steps = []
     resumed, again = train(
@@ -175,28 +172,6 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
         np.testing.assert_array_equal([row[name] for row in rows], [row[name] for row in again])
     done, _ = train(small(), LINEAR, SMALL, folder=tmp_path / "cut")
     assert same(whole, done)
-
-
-def test_an_interrupted_run_keeps_its_last_step(tmp_path):
-    """Also before the first checkpoint; the rows are those of a run that was not interrupted."""
-    settings = dataclasses.replace(SMALL, log_every=4)
-    whole, rows = train(small(), LINEAR, settings, folder=tmp_path / "whole")
-
-    def interrupt(step, row):
-        if step == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
-    with pytest.raises(KeyboardInterrupt):
-        train(small(), LINEAR, settings, folder=tmp_path / "cut", progress=interrupt)
-    signal.signal(signal.SIGINT, before)
-    steps = []
-    resumed, again = train(
-        small(), LINEAR, settings, folder=tmp_path / "cut", progress=lambda t, _: steps.append(t)
-    )
-    assert steps == [4, 5, 6]
-    assert same(whole, resumed)
-    np.testing.assert_array_equal([row["loss"] for row in again], [row["loss"] for row in rows])
 
 
 def test_metrics_beyond_the_checkpoint_are_dropped(tmp_path):
@@ -243,7 +218,8 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_without_a_terminal_tells_of_every_interval_and_ctrl_c_ends_it(tmp_path):
+def test_a_run_without_a_terminal_tells_of_every_interval(tmp_path):
+    """As soon as it is measured; Ctrl-C ends it, and leaves a whole checkpoint."""
     command = [sys.executable, "-c", "from icl_krr.cli import console; console()", "train"]
     run = [*command, *FLAGS.split(), "--training.steps", "100000", "--out", "cut"]
     process = subprocess.Popen(run, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
@@ -254,7 +230,7 @@ def test_a_run_without_a_terminal_tells_of_every_interval_and_ctrl_c_ends_it(tmp
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in rest) == (130, False)
-    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] > 3
+    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] % 3 == 0
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
@@ -655,15 +631,9 @@ def test_weights_of_another_format_are_refused(tmp_path):
     save_weights(path, small())
     for content, message in (
         ({"model": {}}, "no checksum; files of earlier versions had none"),
-        ({"checksum": SEAL, "format": 9, "model": {}}, "format must be 2, got 9"),
-        ({"checksum": SEAL, "format": 2}, "no entry model"),
-        ({"checksum": SEAL, "format": 2, "model": nested(300)}, "does not match"),
-        ({"checksum": SEAL, "format": 2, "model": {"weights": "text"}}, "does not match"),
+        ({"checksum": SEAL}, "no entry model"),
+        ({"checksum": SEAL, "model": {"weights": "text"}}, "does not match"),
     ):
         path.write_bytes(seal(serialization.msgpack_serialize(content)))
         with pytest.raises(ValueError, match=message):
             load_weights(path, small())
-
-
-def nested(depth):
-    return {"a": nested(depth - 1)} if depth else {}

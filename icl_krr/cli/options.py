@@ -188,7 +188,7 @@ class Construction(Command):
 @dataclass(frozen=True)
 class Devices:
     """Devices and processes that share the work. The results are those of one device, to rounding.
-    If a process is lost, the others end within a minute, with exit status 75."""
+    If a process is lost, the others end within a minute."""
 
     mesh: Annotated[str | None, tyro.conf.arg(metavar="AXIS=SIZE")] = None
     """Devices that share the work. With tasks=8, each of 8 devices computes an eighth of every

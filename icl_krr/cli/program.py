@@ -122,8 +122,6 @@ def main(typed: list[str]) -> int:
     except RuntimeError as error:
         if type(error).__name__ not in ("JaxRuntimeError", "XlaRuntimeError"):
             raise
-        if hosts.is_one_of_several() and "RESOURCE_EXHAUSTED" not in str(error):
-            hosts.end(hosts.LOST, hosts.LOST_WORDS)
         return refuse(of_device(error))
 
 

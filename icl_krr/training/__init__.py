@@ -37,10 +37,10 @@ Gaussian processes and linear tasks with fixed hyperparameters. For all other fa
 kernel ridge regression with the lowest loss on other tasks, and a model can have a lower loss than
 this predictor.
 
-Ctrl-C saves the last finished step, and the same command continues from there. On the
-same machine and number of devices, the final weights are equal bit for bit to those of a run
-without interruption. If the loss becomes NaN or infinite, training stops, reports the step and
-keeps the last checkpoint.
+The same command continues an interrupted run from its last checkpoint, `--training.log-every` steps
+apart, on any number of devices and processes. On the same machine and number of devices, the final
+weights are equal bit for bit to those of a run without interruption. If the loss becomes NaN or
+infinite, training stops, reports the step and keeps the last checkpoint.
 
 **Several devices and machines.** `--mesh tasks=8` divides the tasks of every step over eight
 devices. `--hosts auto` runs the command in several processes that share all their devices; a job of
@@ -52,14 +52,9 @@ icl-krr train gp-decoder --hosts 10.0.0.1:1234,2,0
 ```
 
 The commands `train`, `sweep`, `identify`, `fit` and `ablate` take both options. Results are those
-of one device, to rounding. Process 0 alone prints and writes files. In several processes, all write
-the checkpoint (`checkpoint.orbax`, by Orbax), so that they need a common folder `--out`. A run
-continues on any number of devices and processes.
-
-If a process is lost (killed, or not heard of for 30 seconds), the others end within a minute, with
-exit status 75, and with one sentence after JAX's own report; often the system tells them at once.
-What was saved last is complete. If one process receives Ctrl-C, all save the same step
-and end. All processes must start within five minutes, with the same settings.
+of one device, to rounding. Process 0 alone prints and writes files; all read the checkpoint, so
+that they need a common folder `--out`, and all need the same settings. If a process is lost
+(killed, or not heard of for 30 seconds), JAX ends the others within a minute.
 
 A job of SLURM, `icl_krr/training/clusters/slurm.sbatch`:
 

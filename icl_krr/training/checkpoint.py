@@ -1,4 +1,4 @@
-"""Checkpoints: weights, optimiser, key, step and config in one file that is replaced atomically."""
+"""Weights and checkpoints: one file, sealed by a checksum and replaced atomically."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import serialization
+from jax.experimental.multihost_utils import process_allgather
 
 from .. import checks
-from ..fields import cut, shown
-from ..files import SEAL, check_seal, from_json, replace, seal
+from ..devices import over_processes
+from ..fields import cut
+from ..files import SEAL, check_seal, replace, seal
 from .step import State
 
-FORMAT = 2
 Config = dict[str, Any]
-
-
-LATER = {"training.objective": "squared_error", "model.variance": False}
-"""Settings that old checkpoints do not have, with the values of the runs that wrote them."""
 
 
 class Mismatch(ValueError):
@@ -59,27 +55,39 @@ def compare(
     there: Config, here: Config, path: Path, mend: str = "choose another file or folder"
 ) -> None:
     """Raise Mismatch if the configs differ."""
-    there = {name: value for name, value in LATER.items() if name in here} | there
     if differs := checks.differences(there, here):
         raise Mismatch(f"{path} does not match the given settings: {differs}; {mend}")
 
 
-def save(path: Path, state: State, config: Config, losses: list[jax.Array]) -> None:
-    """Save a state, and the losses that are in no row of the metrics yet."""
-    rest = {"config": json.dumps(config), "losses": np.asarray(losses)}
-    write(path, {**rest, **arrays(state)})
+def save(path: Path, state: State, config: Config) -> None:
+    """Save a state. Of several processes, which all have the same state, the first one does."""
+    if jax.process_index() == 0:
+        write(path, {"config": json.dumps(config), **arrays(state)})
 
 
-def restore(path: Path, like: State, config: Config) -> tuple[State, list[jax.Array]]:
-    """Read a saved state into the structure of `like`, and the losses saved with it.
+def restore(path: Path, like: State, config: Config) -> State | None:
+    """The saved state, on the devices of `like`; None if there is no file.
 
-    Raise Mismatch if another run saved it.
+    Raises:
+        Mismatch: another run saved it.
+        ValueError: it cannot be read, or not all processes find it.
     """
-    wanted = arrays(like)
-    record = read(path, "config", "losses", *wanted)
-    compare(from_json(record["config"]), config, path)
-    saved = fill(path, wanted, {name: record[name] for name in wanted})
-    return state_of(saved), list(map(jnp.asarray, record["losses"]))
+    found = None
+    if path.exists():
+        record = read(path, "config", *arrays(like))
+        compare(json.loads(record.pop("config")), config, path)
+        saved = fill(path, arrays(like), {name: record[name] for name in arrays(like)})
+        saved = jax.device_put(saved, jax.tree.map(lambda leaf: leaf.sharding, arrays(like)))
+        key = jax.random.wrap_key_data(saved["key"])
+        found = State(saved["model"], saved["optimiser"], key, saved["step"])
+    if over_processes():
+        steps = process_allgather(np.asarray(-1 if found is None else int(found.step)))
+        if np.ptp(steps):
+            raise ValueError(
+                f"{path.parent} must be a folder that all processes can reach, but the last steps "
+                f"that they find in it are {steps.tolist()} (-1: none)"
+            )
+    return found
 
 
 def arrays(state: State) -> dict[str, Any]:
@@ -87,50 +95,30 @@ def arrays(state: State) -> dict[str, Any]:
     return {"step": state.step, "key": key, "model": state.model, "optimiser": state.optimiser}
 
 
-def state_of(saved: dict[str, Any]) -> State:
-    """The state with these `arrays`."""
-    key = jax.random.wrap_key_data(saved["key"])
-    return State(saved["model"], saved["optimiser"], key, saved["step"])
-
-
 def save_weights(path: str | Path, model: Any) -> None:
-    """Write the weights of a model to a file, without the state of the optimiser.
+    """Write the weights of a model, or any pytree of arrays, without the state of the optimiser.
 
-    Args:
-        path: file to write. An existing file is replaced atomically.
-        model: model, or any pytree of arrays.
-
-    Raises:
-        OSError: the file cannot be written.
-        TypeError: `path` is no path.
-
-    >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
-    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(2.0), num_features=1)
     >>> with TemporaryDirectory() as folder:
-    ...     save_weights(Path(folder) / "model.msgpack", model)
-    ...     again = load_weights(Path(folder) / "model.msgpack", like=model)
-    >>> jax.tree.all(jax.tree.map(np.array_equal, again, model))
-    True
+    ...     save_weights(f"{folder}/weights.msgpack", {"w": np.arange(3)})
+    ...     load_weights(f"{folder}/weights.msgpack", like={"w": np.zeros(3)})
+    {'w': Array([0, 1, 2], dtype=int32)}
     """
     write(checks.path("path", path), {"model": model})
 
 
 def load_weights(path: str | Path, like: Any) -> Any:
-    """Read the weights of a model from a weights file or from a checkpoint.
+    """Read the weights of a model from a file that `save_weights` or `train` wrote.
 
     Args:
-        path: file that `save_weights` or `train` wrote.
         like: model with the structure and the shapes of the saved weights. Its values are not used.
 
     Returns:
-        A model with the structure of `like`, the weights of the file and the dtypes of the file.
+        A model with the structure of `like`, and the weights and dtypes of the file.
 
     Raises:
         Mismatch: names or shapes of the weights differ.
-        ValueError: the file is not a weights file or checkpoint, is damaged, or has another format.
-        OSError: the file cannot be opened.
-        TypeError: `path` is no path.
+        ValueError: the file is not of this kind, or is damaged.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -142,7 +130,7 @@ def load_weights(path: str | Path, like: Any) -> Any:
     True
     """
     path = checks.path("path", path)
-    return fill(path, like, read(path, "model")["model"], dtypes=False)
+    return jax.device_put(fill(path, like, read(path, "model")["model"], dtypes=False))
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
@@ -151,8 +139,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
     fixed = lambda part: isinstance(part, float)  # noqa: E731
     tree = serialization.to_state_dict(plain)
     held = jax.tree.map(lambda part: None if fixed(part) else part, tree, is_leaf=fixed)
-    whole = {"checksum": SEAL, "format": FORMAT, **held}
-    replace(path, seal(serialization.msgpack_serialize(whole)))
+    replace(path, seal(serialization.msgpack_serialize({"checksum": SEAL, **held})))
 
 
 def read(path: Path, *names: str) -> dict[str, Any]:
@@ -161,8 +148,6 @@ def read(path: Path, *names: str) -> dict[str, Any]:
     try:
         check_seal(content)
         record: Any = serialization.msgpack_restore(content)
-        if record["format"] != FORMAT:
-            raise ValueError(f"format must be {FORMAT}, got {shown(record['format'])}")
         if missing := [name for name in names if name not in record]:
             raise ValueError(f"no entry {', '.join(missing)}")
     except Exception as error:
@@ -179,14 +164,13 @@ def fill(path: Path, like: Any, saved: Any, dtypes: bool = True) -> Any:
     compare(shapes(saved, dtypes), shapes(plain, dtypes), path)
     arrays = dict(jax.tree_util.tree_leaves_with_path(saved))
     filled = jax.tree_util.tree_map_with_path(lambda at, _: arrays[at], plain)
-    return jax.device_put(serialization.from_state_dict(like, filled))
+    return serialization.from_state_dict(like, filled)
 
 
 def shapes(tree: Any, dtypes: bool) -> Config:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {
         jax.tree_util.keystr(
             at, simple=True, separator="."
         ): f"{getattr(leaf, 'dtype', type(leaf)) if dtypes else ''}{list(np.shape(leaf))}"
-        for at, leaf in leaves
+        for at, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }

@@ -15,17 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from ..devices import automatic, check_mesh, explicit_mesh, off_explicit_meshes, over_processes
+from ..devices import automatic, check_mesh, explicit_mesh, off_explicit_meshes
 from ..files import replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
-from . import checkpoint, shared_checkpoint
+from . import checkpoint
 from .batches import draw, draw_observed
 from .reference import likelihoods, optimal, reference, scale_of
 from .settings import LIKELIHOOD, Training
-from .shared_checkpoint import Agreement, between_steps
 from .step import advance, check, error, start
 
+FILE = "checkpoint.msgpack"
 Row = dict[str, Any]
 
 
@@ -56,10 +56,8 @@ def train(
         family: family of tasks.
         settings: settings of the training.
         folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
-            files are written every `settings.log_every` steps and are replaced atomically. If
-            SIGINT interrupts training, the last finished step is saved. If the mesh has
-            devices of several processes, all processes write the state, to `checkpoint.orbax`, and
-            the first one writes the rows. Default: no files.
+            files are written every `settings.log_every` steps and are replaced atomically, by the
+            first process if there are several. Default: no files.
         progress: function that is called as `progress(step, row)` after every step; `row` is None
             if the step has no row. The default does nothing.
         mesh: mesh whose axis `tasks` divides the tasks of every step; default: the mesh of
@@ -81,7 +79,6 @@ def train(
         - "steps_per_second": speed since the last row; NaN at step 0.
 
     Raises:
-        KeyboardInterrupt: training was interrupted; raised after the current step is finished.
         Diverged: the loss is NaN or infinite; the message contains the step.
         Mismatch: `folder` contains the checkpoint of another run; the message names every
             difference.
@@ -113,14 +110,9 @@ def train(
     folder = None if folder is None else Path(folder)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        if saved := shared_checkpoint.restore(folder, state, config):
-            state, losses = saved
+        if saved := checkpoint.restore(folder / FILE, state, config):
+            state = saved
             rows = read_metrics(folder / "metrics.csv", int(state.step))
-
-    def save() -> None:
-        if folder is not None:
-            shared_checkpoint.save(folder, state, config, losses)
-
     tasks, observed, baselines = validation(family, settings)
     best = optimal(family) if settings.target == "exact" else None
     since, before = time.perf_counter(), int(state.step)
@@ -146,27 +138,21 @@ def train(
     if not before:
         record(measured(0, math.nan, math.nan))
         progress(0, rows[0])
-    interrupted = Agreement() if over_processes() else bool
-    with between_steps() as waiting:
-        for step in range(before + 1, settings.steps + 1):
-            state, loss = advance(state, family, settings, best)
-            losses.append(loss)
-            row = None
-            if step % settings.log_every == 0 or step == settings.steps:
-                values = np.asarray(jnp.stack(losses))
-                speed = (step - before) / (time.perf_counter() - since)
-                row = measured(step, float(values.mean()), speed)
-                last = row.get("nll", row["validation"])
-                refuse_divergence(np.append(values, last), step, settings, folder)
-                record(row)
-                losses = []
-                save()
-                since, before = time.perf_counter(), step
-            progress(step, row)
-            if interrupted(waiting):
-                if np.isfinite(losses).all():
-                    save()
-                break
+    for step in range(before + 1, settings.steps + 1):
+        state, loss = advance(state, family, settings, best)
+        losses.append(loss)
+        row = None
+        if step % settings.log_every == 0 or step == settings.steps:
+            values = np.asarray(jnp.stack(losses))
+            speed = (step - before) / (time.perf_counter() - since)
+            row = measured(step, float(values.mean()), speed)
+            last = row.get("nll", row["validation"])
+            refuse_divergence(np.append(values, last), step, settings, folder)
+            record(row)
+            if folder is not None:
+                checkpoint.save(folder / FILE, state, config)
+            losses, since, before = [], time.perf_counter(), step
+        progress(step, row)
     return state.model, rows
 
 

@@ -10,7 +10,14 @@ from typing import Annotated, Any
 import tyro
 
 from ...catalogue import FAMILIES, SOLVERS, kernel_class
-from ...experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, names
+from ...experiments.shared.recipe import (
+    WEIGHTS,
+    ModelRecipe,
+    Recipe,
+    TaskRecipe,
+    beside_weights,
+    names,
+)
 from ...text_tables import Table, number
 from ...training.settings import Training
 from .. import output
@@ -27,7 +34,7 @@ UNSURE = ("step", "loss", "nll", "validation", "ratio", "steps_per_second")
 @dataclass(frozen=True)
 class Train(Command):
     """Train a transformer on new random tasks in every step. RECIPE sets the defaults of all other
-    settings. If training is interrupted, the same command continues from the last finished step and
+    settings. If training is interrupted, the same command continues from the last checkpoint and
     reaches the same weights as an uninterrupted run."""
 
     recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None
@@ -72,12 +79,10 @@ def run(settings: Train) -> int:
     import jax
     import jax.numpy as jnp
 
-    from ...devices import over_processes
     from ...experiments.shared.runs import family, first_model, recorded
     from ...plots import images, training_figure
     from ...training import Diverged, check, save_weights, train
     from ...training.checkpoint import compare
-    from ...training.shared_checkpoint import FILE, FOLDER
 
     recipe = Recipe(settings.task, settings.model, settings.training)
     folder = settings.out or default_folder(settings.recipe)
@@ -86,8 +91,7 @@ def run(settings: Train) -> int:
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
     output.prepare(folder)
-    made = any((folder / name).exists() for name in (FILE, FOLDER, "model.msgpack"))
-    if made and (folder / "recipe.json").exists():
+    if (folder / "recipe.json").exists() and beside_weights(folder / "recipe.json"):
         there, here = described(Recipe.read(folder)), described(sealed)
         compare(there, here, folder, another_out(folder, there, here))
     output.save(folder, {"recipe.json": sealed.to_json().encode()})
@@ -124,8 +128,7 @@ def run(settings: Train) -> int:
         print(output.to_json({"meta": meta, "rows": rows}))
     elif rows:
         print_metrics(rows, recipe.training.seed)
-    checkpoint = FOLDER if over_processes() else FILE
-    written = ("recipe.json", "model.msgpack", checkpoint, "metrics.csv", *files)
+    written = ("recipe.json", *WEIGHTS, "metrics.csv", *files)
     print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)
     return 0
 

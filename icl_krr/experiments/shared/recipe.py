@@ -167,8 +167,7 @@ class Recipe:
 
 
 def beside_weights(path: Path) -> bool:
-    kept = (*WEIGHTS, "checkpoint.orbax")
-    return path.name == FILE and any((path.parent / name).exists() for name in kept)
+    return path.name == FILE and any((path.parent / name).exists() for name in WEIGHTS)
 
 
 def check_entries(recipe: Recipe, path: Path) -> None:
