@@ -36,7 +36,7 @@ README = (ROOT / "README.md").read_text()
 def build(folder: Path) -> None:
     with TemporaryDirectory() as scratch:
         pages = Path(scratch)
-        code = shutil.ignore_patterns("*.py", "*.svg", "__pycache__")
+        code = shutil.ignore_patterns("*.py", "__pycache__")
         shutil.copytree(ROOT / "benchmarks", pages / "benchmarks", ignore=code)
         shutil.copytree(SETTINGS, pages, ignore=code, dirs_exist_ok=True)
         for page in pages.glob("*.md"):

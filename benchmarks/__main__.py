@@ -1,8 +1,9 @@
-"""`python -m benchmarks`: run `icl-krr bench`."""
+"""The commands of the benchmarks that have several options; the others are `benchmarks.NAME`."""
 
-import sys
+import tyro
 
-from icl_krr.cli import main
+from benchmarks import refresh, speed
 
 if __name__ == "__main__":
-    sys.exit(main(["bench", *sys.argv[1:]]))
+    commands = {"speed": speed.main, "refresh": refresh.main}
+    tyro.extras.subcommand_cli_from_dict(commands, prog="python -m benchmarks")

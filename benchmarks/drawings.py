@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -18,19 +17,15 @@ import jax
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from icl_krr.bench import Row
+from benchmarks import records
+from benchmarks.contests import Row
 from icl_krr.catalogue import KERNELS, SOLVERS
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.explorer import ExplorerConfig, explore
 from icl_krr.experiments.finetune.comparison import Comparison
 from icl_krr.files import replace
-from icl_krr.plots import (
-    explorer_figure,
-    finetune_depth_figure,
-    finetune_path_figure,
-    images,
-    scaling_figure,
-)
+from icl_krr.plots import explorer_figure, finetune_depth_figure, finetune_path_figure
+from icl_krr.plots.style import BLUE, RED, legend
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"
@@ -55,8 +50,7 @@ ROOMS = {  # a module's place (column, row, number of columns), its purpose and 
     "posterior": (2, 3, 1, "mean and variance", SEEN),
     "export": (3, 3, 1, "safetensors files,\nT5, GPT-2", SEEN),
     "experiments": (0, 4, 2, "{claims} claims, sweeps, identification, runs", SEEN),
-    "bench": (2, 4, 1, "time and memory", SEEN),
-    "plots": (3, 4, 1, "figures", SEEN),
+    "plots": (2, 4, 2, "figures", SEEN),
     "cli": (0, 5, 2, "icl-krr demo, predict, fit, verify, ...", SEEN),
     "report": (2, 5, 2, "an HTML page with sliders", SEEN),
 }
@@ -122,6 +116,49 @@ def design() -> Figure:
     return figure
 
 
+def scaling_figure(rows: list[Row], seed: int) -> Figure:
+    """Time and scratch memory with linear and softmax attention, a column for each size."""
+    rows = [row for row in rows if row.suite == "scaling"]
+    grown = list(dict.fromkeys(axis_of(row) for row in rows))
+    figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
+    axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
+    for size, (top, bottom) in zip(grown, axes.T, strict=True):
+        for name, color in (("linear", BLUE), ("softmax", RED)):
+            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(name)]
+            ours = [row for row in here if row.program == "icl_krr"]
+            at = [row.size[size] for row in ours]
+            times, words = (
+                [r.median_ms for r in ours],
+                f"{name} attention: solver without transformer",
+            )
+            top.plot(at, times, "o-", color=color, label=f"{name} attention: forward pass")
+            bare = [
+                min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
+            ]
+            top.plot(at, bare, "s--", color=color, markersize=3, label=words)
+            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color)
+        for axis in (top, bottom):
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.set_xticks(at, [str(value) for value in at])
+            axis.minorticks_off()
+            axis.grid(alpha=0.25)
+        bottom.set_xlabel(size)
+        column = [row for row in rows if axis_of(row) == size]
+        fixed = {k: v for k, v in column[0].size.items() if k != size}
+        top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
+    axes[0, 0].set_ylabel("median time (ms)")
+    axes[1, 0].set_ylabel("scratch memory of\nthe forward pass (MB)")
+    legend(figure, axes[0, 0], ncols=2)
+    figure.suptitle(f"conjugate gradient, {rows[0].dtype}, seed {seed}", fontsize=9)
+    return figure
+
+
+def axis_of(row: Row) -> str:
+    """The name of the size in the contest's title: the title `linear, n = 64` gives n."""
+    return row.contest.split(", ")[1].split(" = ")[0]
+
+
 def rows_of(path: Path) -> list[dict[str, Any]]:
     with path.open(newline="") as file:
         return [
@@ -136,7 +173,7 @@ def main() -> None:
         "folders", nargs="*", type=Path, help="folders that icl-krr demo and identify wrote"
     )
     asked = parser.parse_args()
-    read = lambda name: json.loads((RESULTS / f"{name}.json").read_text())  # noqa: E731
+    read = records.read
     comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
     timed = read("bench")
     with jax.enable_x64(True):
@@ -149,17 +186,12 @@ def main() -> None:
         "learning-path": finetune_path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),
     }
-    files = {
-        name: content
-        for stem, figure in drawn.items()
-        for name, content in images(stem, figure).items()
-    }
+    for name, figure in drawn.items():
+        records.draw(name, figure)
     for folder in asked.folders:
         for stem, name in COPIES.items():
-            for path in folder.glob(f"{stem}.*g"):
-                files[f"{name}{path.suffix}"] = path.read_bytes()
-    for name, content in files.items():
-        replace(FIGURES / name, content)
+            for path in folder.glob(f"{stem}.svg"):
+                replace(FIGURES / f"{name}.svg", path.read_bytes())
 
 
 if __name__ == "__main__":

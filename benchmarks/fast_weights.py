@@ -24,8 +24,6 @@ import icl_krr as ik
 from benchmarks import records
 from benchmarks.fast_weights_tables import document, fast_weights_figure
 from icl_krr.cli.output import to_json
-from icl_krr.files import replace
-from icl_krr.plots import images
 from icl_krr.solvers.delta_rule import IMPLICIT, NORMALISED, PLAIN, corrected
 from icl_krr.solvers.fast_weights import Token, nothing, only_S, outer
 from icl_krr.solvers.kalman_delta_rule import STARTS, rule as kalman
@@ -475,8 +473,7 @@ def main() -> None:
     dtype = "float64; status and divergence in float32"
     meta = records.meta("fast_weights", seed=asked.seed, dtype=dtype, **facts)
     records.save("fast-weights", {"meta": meta, **record}, text)
-    for name, content in images("fast-weights", fast_weights_figure(record, meta)).items():
-        replace(records.RESULTS.parent / "figures" / name, content)
+    records.draw("fast-weights", fast_weights_figure(record, meta))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import icl_krr as ik
-from icl_krr.bench.contest import Contest, compete
+from benchmarks.contests import Contest, compete
 from icl_krr.experiments.claims.c46_cost_of_a_query import attention, projections
 
 KERNEL, P, STEPS = ik.Exponential(1.0), 8, 8

@@ -1,7 +1,7 @@
 """`python -m benchmarks.figures`: measure the numbers that the README states.
 
-Each function sets its own seeds and sizes. The output states dtypes. `icl-krr bench` compares
-times with other libraries.
+Each function sets its own seeds and sizes. The output states dtypes. `python -m benchmarks
+speed` compares times with other libraries.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from benchmarks import records
 from icl_krr.experiments.finetune.comparison import compare, loss_table, most_moved_table
 from icl_krr.experiments.finetune.problem import FinetuneConfig
 from icl_krr.files import replace, to_csv, to_markdown
-from icl_krr.plots import finetune_depth_figure, finetune_path_figure, images
+from icl_krr.plots import finetune_depth_figure, finetune_path_figure
 
 QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}
 
@@ -31,10 +31,8 @@ def main() -> None:
     records.save("learning", records.meta("finetune", "optax", **facts), tables)
     replace(records.RESULTS / "learning-path.csv", to_csv(found.path))
     replace(records.RESULTS / "learning-moved.csv", to_csv(found.moved))
-    drawn = images("learning", finetune_depth_figure(found))
-    drawn |= images("learning-path", finetune_path_figure(found))
-    for name, content in drawn.items():
-        replace(records.RESULTS.parent / "figures" / name, content)
+    records.draw("learning", finetune_depth_figure(found))
+    records.draw("learning-path", finetune_path_figure(found))
 
 
 if __name__ == "__main__":

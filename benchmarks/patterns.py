@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import icl_krr as ik
-from icl_krr.bench.contest import timed
-from icl_krr.bench.draws import draw, exponential
+from benchmarks.contests import timed
+from benchmarks.speed_solvers import draw, exponential
 from icl_krr.constructions import SUPPORTS, SUPPORTS_AND_QUERIES, machine
 from icl_krr.numerics import matmul
 from icl_krr.residual import ROLES

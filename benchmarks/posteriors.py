@@ -19,7 +19,7 @@ import numpy as np
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr.bench.contest import Contest, compete
+from benchmarks.contests import Contest, compete
 from icl_krr.cli.output import to_json
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number

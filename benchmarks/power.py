@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from matplotlib.figure import Figure
 
-from benchmarks.records import RESULTS, meta, options, save, write
+from benchmarks.records import RESULTS, draw, meta, options, save, write
 from icl_krr import checks
 from icl_krr.catalogue import candidate
 from icl_krr.experiments.shared.rows import Rows
@@ -24,8 +24,7 @@ from icl_krr.experiments.solverbench.models import answers_of
 from icl_krr.experiments.solverbench.score import Share, outcome
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
 from icl_krr.experiments.solverbench.verdicts import identify_answers, row_of, verdict_of
-from icl_krr.files import Lines, replace as replace_file, to_markdown
-from icl_krr.plots import images
+from icl_krr.files import Lines, to_markdown
 from icl_krr.plots.style import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
@@ -202,8 +201,7 @@ def main() -> None:
     if not asked.quick:
         save("solverbench-power", {"meta": facts, "rows": rows}, text, asked.out)
         title = f"identify on constructions with noise, seeds from {asked.seed}, float64"
-        for name, content in images("solverbench-power", power_figure(rows, title)).items():
-            replace_file(RESULTS.parent / "figures" / name, content)
+        draw("solverbench-power", power_figure(rows, title))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 from matplotlib.figure import Figure
 
-from icl_krr.cli.output import to_json
+from icl_krr.cli.output import plain
 from icl_krr.files import replace
-from icl_krr.plots.style import images
+from icl_krr.plots import svg
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -56,9 +56,23 @@ def listed(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
+def rounded(value: Any) -> Any:
+    """A long record, with numbers of six digits."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 def write(path: Path, record: Any) -> None:
-    """Write a record as JSON."""
-    replace(path, (to_json(record) + "\n").encode())
+    """Write a record as JSON, in few bytes."""
+    text = json.dumps(plain(record), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    replace(path, f"{text}\n".encode())
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
@@ -69,9 +83,8 @@ def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
 
 
 def draw(name: str, figure: Figure) -> None:
-    """Write the figure of a benchmark as PNG and SVG."""
-    for file, content in images(name, figure).items():
-        replace(RESULTS.parent / "figures" / file, content)
+    """Write the figure of a benchmark."""
+    replace(RESULTS.parent / "figures" / f"{name}.svg", svg(figure, name))
 
 
 def kept(path: Path, make: Callable[[], Any]) -> Any:

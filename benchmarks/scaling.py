@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from benchmarks.records import RESULTS, meta, options, save
+from benchmarks.records import draw, meta, options, save
 from icl_krr.catalogue import SOLVERS as ROWS
 from icl_krr.experiments.curves import SOLVERS, curves
 from icl_krr.experiments.scaling import (
@@ -35,8 +35,8 @@ from icl_krr.experiments.scaling import (
     read_models,
     slope,
 )
-from icl_krr.files import replace, to_markdown
-from icl_krr.plots import curves_figure, images
+from icl_krr.files import to_markdown
+from icl_krr.plots import curves_figure
 from icl_krr.text_tables import number
 
 SEEDS = (0, 1, 2)
@@ -197,7 +197,6 @@ def named(solver: str) -> str:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--rows", type=Path, default=FILE, help="CSV file with the trained models")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     asked = parser.parse_args()
     sizes, seeds, models = SIZES, SEEDS, read_models(asked.rows)
     if asked.quick:
@@ -207,14 +206,10 @@ def main() -> None:
         record = measured(models, sizes, seeds, status.update)
     about = {"seeds": seeds, "dtype": str(jnp.result_type(float)), **sizes}
     record = {"meta": meta("scaling", "scipy") | about} | record
-    table, drawn = document(record), images("scaling-laws", figure(record))
-    print(table)
-    if asked.quick:
-        return
-    save("scaling", record, table, asked.out)
-    folder = asked.out.parent / "figures" if asked.out == RESULTS else asked.out
-    for name, content in drawn.items():
-        replace(folder / name, content)
+    print(table := document(record))
+    if not asked.quick:
+        save("scaling", record, table)
+        draw("scaling-laws", figure(record))
 
 
 if __name__ == "__main__":

@@ -24,19 +24,19 @@ import numpy as np
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from benchmarks import records
-from icl_krr.catalogue import SUITES
+from benchmarks.speed import SUITES
 from icl_krr.cli.output import progress as shown_progress
 from icl_krr.files import to_markdown
 
 ROOT = Path(__file__).parent.parent
-TIMED = ("forward", "gradient", "attention", "context", "exact", "iterative", "training")
+TIMED = ("forward", "gradient", "context", "exact", "training")
 """Suites whose programs are functions of this process."""
 
 TURNS = """
 import json, sys
 answers, sys.stdout = sys.stdout, sys.stderr
-from icl_krr.bench import SUITES
-from icl_krr.bench.contest import timed
+from benchmarks.contests import timed
+from benchmarks.speed import SUITES
 def say(what):
     print(json.dumps(what), file=answers, flush=True)
 for suite in sys.argv[1:]:
@@ -69,7 +69,7 @@ class Version:
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(
-                "one of the versions failed; run its `python -m benchmarks` to see why"
+                "one of the versions failed; run its `python -m benchmarks speed` to see why"
             )
         return json.loads(line)
 
@@ -83,7 +83,7 @@ class Version:
 
 
 def checkout(commit: str, folder: Path) -> str:
-    """Write the library of a commit to a folder, and return the commit's full name."""
+    """Write library and benchmarks of a commit to a folder, and return the commit's full name."""
     git = ["git", "-C", str(ROOT)]
     found = subprocess.run(
         [*git, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"],
@@ -94,7 +94,7 @@ def checkout(commit: str, folder: Path) -> str:
         print(f"commit must be a commit of this repository, got {commit!r}", file=sys.stderr)
         raise SystemExit(2)
     name = found.stdout.strip()
-    archive = subprocess.check_output([*git, "archive", name, "icl_krr"])
+    archive = subprocess.check_output([*git, "archive", name, "icl_krr", "benchmarks"])
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
     return name

@@ -13,8 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
-from icl_krr.experiments.claims.claim import Check
-from icl_krr.experiments.claims.result import Result
 from icl_krr.experiments.shared import model_selection
 from icl_krr.experiments.shared.build import solver_keywords
 from icl_krr.experiments.shared.held_out import left_out, squared
@@ -415,13 +413,3 @@ def equations(jaxpr, name):
 
 def loops(jaxpr):
     return equations(jaxpr, "scan")
-
-
-def claim_result(entry, **place):
-    """The result of a claim from its record in claims.json."""
-    own = {name: value for name, value in entry.items() if name in Result._fields}
-    own |= {name: np.inf for name in ("measured", "bound", "tightness") if own[name] is None}
-    checks = tuple(
-        Check(**{name: check[name] for name in Check._fields}) for check in entry["checks"]
-    )
-    return Result(**own | {"checks": checks, "seed": None, "draw": None} | place)

@@ -374,7 +374,6 @@ def test_what_is_missing_is_named(capsys):
         ("identify a.npz --tasks-of linear --steps 3", "--steps must not be given with --tasks-of"),
         ("ablate gp-encoder --each-step", "--each-step must not be given for a trained model"),
         ("ablate richardson --steps 1000000000", "steps must be <= 100000"),
-        ("bench --quick --repeats 3", "--repeats must not be given with --quick"),
         ("fit t.csv --target y --tasks 3", "--tasks must not be given for a table"),
         (
             "train --task.family linear --task.lengthscale 3",

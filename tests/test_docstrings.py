@@ -95,7 +95,6 @@ def test_the_reader_of_docstrings_sees_them():
     assert "icl_krr.transformer.weights.Transformer.depth" in METHODS
     assert {name for _, name in CONSTANTS} == {
         *("ATTENTIONS", "AXES", "BATTERIES", "FAMILIES", "KERNELS", "METHODS", "SITES", "SOLVERS"),
-        "SUITES",
         *("ROLES", "SUPPORTS", "SUPPORTS_AND_QUERIES", "Stream", "TOKENS"),
     }
     gaussian = formulas(DOCSTRINGS["icl_krr.kernels.gaussian.Gaussian"])

@@ -65,12 +65,11 @@ ALLOWED = {
         "probes",
         "experiments",
     },
-    "bench": {"kernels", "tasks", "solvers", "training", "transformer", "constructions"},
-    "plots": {"experiments", "bench"},
+    "plots": {"experiments"},
     "report": {"experiments"},
 }
 ALLOWED["experiments"] = ALLOWED["probes"] | {"training", "probes", "export", "uncertainty"}
-ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "bench", "plots", "report"}
+ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "plots", "report"}
 
 
 ROOMS_OF_PROBES = {

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import claim_result
 from rich.console import Console
 
-from icl_krr.bench import Row
+from benchmarks.refresh import claim_result
 from icl_krr.cli import identification as tables, output
-from icl_krr.cli.commands import ablate, bench, sweep, train, verify
+from icl_krr.cli.commands import ablate, sweep, train, verify
 from icl_krr.cli.commands.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
 from icl_krr.experiments.claims.verify import claims
@@ -88,9 +87,6 @@ def of_sweep():
 
 
 COMMANDS = {
-    "bench": lambda: output.wide().print(
-        bench.contest_table([Row(**row) for row in record("bench")["rows"]])
-    ),
     "ablate": lambda: of_ablation("conjugate-gradient"),
     "ablate, trained": lambda: of_ablation("gp-encoder"),
     "verify": lambda: of_claims(False),

@@ -6,9 +6,8 @@ imported only when they are used, so the catalogue does not import JAX. The comm
 identification, ablations, the conformance tests and the README's table of solvers use these rows.
 Names have underscores. Wherever you give a name, dashes, capitals, and the label or another short
 name of the row are accepted, too: "cg" and "Conjugate-Gradient" mean "conjugate_gradient", and
-"rbf" means "gaussian". `ATTENTIONS`, `METHODS`, `SITES` and `SUITES` list the kinds of attention,
-the optimisers of hyperparameters, the kinds of model parts that can be ablated and the benchmark
-suites.
+"rbf" means "gaussian". `ATTENTIONS`, `METHODS` and `SITES` list the kinds of attention, the
+optimisers of hyperparameters and the kinds of model parts that can be ablated.
 
 **Add a solver.** A solver needs two short files and one row. The first file is the construction
 (the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
@@ -87,7 +86,6 @@ __all__ = [
     "METHODS",
     "SITES",
     "SOLVERS",
-    "SUITES",
     "Axis",
     "Battery",
     "Box",
@@ -115,22 +113,6 @@ SITES = ("head", "unit", "slot", "role")
 
 ATTENTIONS = ("softmax", "linear")
 """Kinds of attention that a model can have."""
-
-SUITES = {
-    "forward": "icl_krr.bench.forwards:forwards",
-    "task": "icl_krr.bench.one_task:one_task",
-    "gradient": "icl_krr.bench.steps:gradients",
-    "attention": "icl_krr.bench.attention:attention",
-    "context": "icl_krr.bench.attention:linear_context",
-    "exact": "icl_krr.bench.oracles:exact",
-    "iterative": "icl_krr.bench.oracles:iterative",
-    "training": "icl_krr.bench.steps:training",
-    "startup": "icl_krr.bench.startup:startup",
-    "profile": "icl_krr.bench.profile:profile",
-    "roofline": "icl_krr.bench.roofline:roofline",
-    "scaling": "icl_krr.bench.forwards:scaling",
-}
-"""Benchmark suites: {name: "module:function" that runs the suite}."""
 
 TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from . import ATTENTIONS, AXES, BATTERIES, FAMILIES, KERNELS, SITES, SOLVERS, SUITES
+from . import ATTENTIONS, AXES, BATTERIES, FAMILIES, KERNELS, SITES, SOLVERS
 
 if TYPE_CHECKING:
-    Solver = Kernel = Axis = Family = Battery = Attention = Site = Suite = str
+    Solver = Kernel = Axis = Family = Battery = Attention = Site = str
 else:
-    Solver, Kernel, Axis, Family, Battery, Attention, Site, Suite = (
+    Solver, Kernel, Axis, Family, Battery, Attention, Site = (
         Literal[tuple(table)]
-        for table in (SOLVERS, KERNELS, AXES, FAMILIES, BATTERIES, ATTENTIONS, SITES, SUITES)
+        for table in (SOLVERS, KERNELS, AXES, FAMILIES, BATTERIES, ATTENTIONS, SITES)
     )

@@ -107,8 +107,7 @@ def main(typed: list[str]) -> int:
             return 0
         settings = parse(typed)
         keep_compiled_programs()
-        if typed[:1] != ["bench"]:  # which times the code of other programs
-            compile_quickly()
+        compile_quickly()
         hosts.prepare(devices_of(settings))
         return run(replace(settings, argv=tuple(typed)))
     except BrokenPipeError:

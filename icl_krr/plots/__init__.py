@@ -1,7 +1,7 @@
 """Figures of the results, in one style; labels come from the results."""
 
 from .claims import claim_figure, sweep_figure
-from .depth import depth_figure, finetune_depth_figure, finetune_path_figure, scaling_figure
+from .depth import depth_figure, finetune_depth_figure, finetune_path_figure
 from .explorer import explorer_figure
 from .models import (
     ablation_figure,
@@ -26,7 +26,6 @@ __all__ = [
     "heatmaps_figure",
     "identification_figure",
     "images",
-    "scaling_figure",
     "svg",
     "sweep_figure",
     "training_figure",

@@ -1,4 +1,4 @@
-"""Figures of constructions: predictions at every step, cost against sizes, and finetuning."""
+"""Figures of constructions: predictions at every step, and finetuning."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import BLUE, COLORS, PURPLE, RED, STYLES, label_ticks, legend, sheet
+from .style import BLUE, COLORS, PURPLE, STYLES, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
-    from ..bench import Row
     from ..experiments.depth import DepthResult
     from ..experiments.finetune.comparison import Comparison
 
@@ -57,49 +56,6 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
     legend(figure, *axes[:, 0], ncols=2 * len(results))
     return figure
-
-
-def scaling_figure(rows: list[Row], seed: int) -> Figure:
-    """Time and scratch memory with linear and softmax attention, a column for each size."""
-    rows = [row for row in rows if row.suite == "scaling"]
-    grown = list(dict.fromkeys(axis_of(row) for row in rows))
-    figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
-    axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
-    for size, (top, bottom) in zip(grown, axes.T, strict=True):
-        for name, color in (("linear", BLUE), ("softmax", RED)):
-            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(name)]
-            ours = [row for row in here if row.program == "icl_krr"]
-            at = [row.size[size] for row in ours]
-            times, words = (
-                [r.median_ms for r in ours],
-                f"{name} attention: solver without transformer",
-            )
-            top.plot(at, times, "o-", color=color, label=f"{name} attention: forward pass")
-            bare = [
-                min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
-            ]
-            top.plot(at, bare, "s--", color=color, markersize=3, label=words)
-            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color)
-        for axis in (top, bottom):
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log")
-            axis.set_xticks(at, [str(value) for value in at])
-            axis.minorticks_off()
-            axis.grid(alpha=0.25)
-        bottom.set_xlabel(size)
-        column = [row for row in rows if axis_of(row) == size]
-        fixed = {k: v for k, v in column[0].size.items() if k != size}
-        top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
-    axes[0, 0].set_ylabel("median time (ms)")
-    axes[1, 0].set_ylabel("scratch memory of\nthe forward pass (MB)")
-    legend(figure, axes[0, 0], ncols=2)
-    figure.suptitle(f"conjugate gradient, {rows[0].dtype}, seed {seed}", fontsize=9)
-    return figure
-
-
-def axis_of(row: Row) -> str:
-    """The name of the size in the contest's title: the title `linear, n = 64` gives n."""
-    return row.contest.split(", ")[1].split(" = ")[0]
 
 
 def finetune_depth_figure(found: Comparison) -> Figure:

@@ -20,7 +20,6 @@ COMMANDS = (
     "report",
     "verify",
     "solverbench",
-    "bench",
 )
 """The commands in the order of the help. The class of the settings of `demo` is `Demo`."""
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..catalogue import name_of
-from ..kernels import Kernel
-from ..tasks import Task
-from .peers import Programs
+from benchmarks.contests import Programs
+from icl_krr.catalogue import name_of
+from icl_krr.kernels import Kernel
+from icl_krr.tasks import Task
 
 TINY = float(jnp.finfo(jnp.float32).tiny)
 CHUNKS = (4096, 16384)
@@ -31,65 +31,48 @@ class System(NamedTuple):
     k: Callable[[jax.Array], jax.Array]
     diagonal: jax.Array
 
+    def run(self, step: Callable, *start: Any, steps: int | None = None, each: Any = None) -> Any:
+        """The predictions from alpha, the first part of the state, after all steps."""
+        take = lambda state, given: (step(given, *state), None)  # noqa: E731
+        state, _ = jax.lax.scan(take, (jnp.zeros_like(self.task.y), *start), each, length=steps)
+        return self.k(state[0])
 
-def exponential(kernel: Any, x: jax.Array, z: jax.Array) -> jax.Array:
-    return jnp.exp(x @ z.T / kernel.temperature)
 
-
-def gaussian(kernel: Any, x: jax.Array, z: jax.Array) -> jax.Array:
+def gram(kernel: Any, x: jax.Array, z: jax.Array) -> jax.Array:
+    name = name_of(kernel)
+    if name == "linear":
+        return x @ z.T
+    if name == "exponential":
+        return jnp.exp(x @ z.T / kernel.temperature)
     squares = jnp.sum(x * x, axis=1)[:, None] + jnp.sum(z * z, axis=1)[None] - 2 * x @ z.T
     return jnp.exp(-squares / (2 * kernel.lengthscale**2))
 
 
-GRAMS = {"linear": lambda _, x, z: x @ z.T, "exponential": exponential, "gaussian": gaussian}
-"""{row of the catalogue: plain code for the kernel matrix}."""
-
-
 def formed(kernel: Kernel, task: Task) -> System:
     """Form the Gram matrix."""
-    gram = GRAMS[name_of(kernel)]
     K, k = gram(kernel, task.x, task.x), gram(kernel, task.x_query, task.x)
     return System(task, lambda v: K @ v, lambda v: k @ v, jnp.diagonal(K))
 
 
 def factored(_: Kernel, task: Task) -> System:
     """Multiply by the Gram matrix of the linear kernel as K v = X (X^T v)."""
-    X = task.x
-    return System(
-        task, lambda v: X @ (X.T @ v), lambda v: task.x_query @ (X.T @ v), jnp.sum(X * X, axis=1)
-    )
+    X, at = task.x, task.x_query
+    return System(task, lambda v: X @ (X.T @ v), lambda v: at @ (X.T @ v), jnp.sum(X * X, axis=1))
 
 
-def conjugate_gradient(system: System, ridge: Any, steps: int) -> jax.Array:
-    def step(state: Any, _: None) -> Any:
-        alpha, r, p, rr = state
-        Ap = system.K(p) + ridge * p
-        gamma = rr / jnp.maximum(p @ Ap, TINY)
-        alpha, r = alpha + gamma * p, r - gamma * Ap
-        rr, last = r @ r, rr
-        return (alpha, r, r + rr / jnp.maximum(last, TINY) * p, rr), None
+def conjugate_gradient(system: System, ridge: Any, steps: int, jacobi: bool = False) -> jax.Array:
+    precondition = (lambda r: r / (system.diagonal + ridge)) if jacobi else lambda r: r
 
-    y = system.task.y
-    (alpha, *_), _ = jax.lax.scan(step, (jnp.zeros_like(y), y, y, y @ y), length=steps)
-    return system.k(alpha)
-
-
-def preconditioned_conjugate_gradient(system: System, ridge: Any, steps: int) -> jax.Array:
-    M = system.diagonal + ridge
-
-    def step(state: Any, _: None) -> Any:
-        alpha, r, p, rz = state
+    def step(_: None, alpha: Any, r: Any, p: Any, rz: Any) -> Any:
         Ap = system.K(p) + ridge * p
         gamma = rz / jnp.maximum(p @ Ap, TINY)
         alpha, r = alpha + gamma * p, r - gamma * Ap
-        z = r / M
+        z = precondition(r)
         rz, last = r @ z, rz
-        return (alpha, r, z + rz / jnp.maximum(last, TINY) * p, rz), None
+        return alpha, r, z + rz / jnp.maximum(last, TINY) * p, rz
 
-    y = system.task.y
-    z = y / M
-    (alpha, *_), _ = jax.lax.scan(step, (jnp.zeros_like(y), y, z, y @ z), length=steps)
-    return system.k(alpha)
+    y, z = system.task.y, precondition(system.task.y)
+    return system.run(step, y, z, y @ z, steps=steps)
 
 
 def chebyshev(system: System, ridge: Any, steps: int, spectrum: Any) -> jax.Array:
@@ -97,67 +80,50 @@ def chebyshev(system: System, ridge: Any, steps: int, spectrum: Any) -> jax.Arra
     rho = [delta / theta]
     for _ in range(steps):
         rho.append(1 / (2 * theta / delta - rho[-1]))
-    rho = jnp.array(rho)
-
-    def step(state: Any, coefficients: Any) -> Any:
-        (alpha, r, p), (mu, eta) = state, coefficients
-        alpha, r = alpha + p, r - system.K(p) - ridge * p
-        return (alpha, r, mu * p + eta * r), None
-
-    y = system.task.y
-    start = jnp.zeros_like(y), y, y / theta
-    (alpha, *_), _ = jax.lax.scan(step, start, (rho[1:] * rho[:-1], 2 * rho[1:] / delta))
-    return system.k(alpha)
+    rho, y = jnp.array(rho), system.task.y
+    each = rho[1:] * rho[:-1], 2 * rho[1:] / delta
+    return system.run(partial(momentum, system, ridge), y, y / theta, each=each)
 
 
 def heavy_ball(system: System, ridge: Any, steps: int, spectrum: Any) -> jax.Array:
     low, high = (bound**0.5 for bound in spectrum)
     eta, mu = 4 / (low + high) ** 2, ((high - low) / (high + low)) ** 2
+    step = lambda _, *state: momentum(system, ridge, (mu, eta), *state)  # noqa: E731
+    return system.run(step, system.task.y, eta * system.task.y, steps=steps)
 
-    def step(state: Any, _: None) -> Any:
-        alpha, r, p = state
-        alpha, r = alpha + p, r - system.K(p) - ridge * p
-        return (alpha, r, mu * p + eta * r), None
 
-    y = system.task.y
-    (alpha, *_), _ = jax.lax.scan(step, (jnp.zeros_like(y), y, eta * y), length=steps)
-    return system.k(alpha)
+def momentum(system: System, ridge: Any, given: Any, alpha: Any, r: Any, p: Any) -> Any:
+    (mu, eta), alpha, r = given, alpha + p, r - system.K(p) - ridge * p
+    return alpha, r, mu * p + eta * r
 
 
 def gradient_descent(system: System, ridge: Any, steps: int, spectrum: Any) -> jax.Array:
-    y, eta = system.task.y, 2 / sum(spectrum)
-
-    def step(alpha: jax.Array, _: None) -> Any:
-        return alpha + eta * (y - system.K(alpha) - ridge * alpha), None
-
-    return system.k(jax.lax.scan(step, jnp.zeros_like(y), length=steps)[0])
+    return descent(system, ridge, steps, 2 / sum(spectrum))
 
 
 def richardson(system: System, ridge: Any, steps: int) -> jax.Array:
-    y = system.task.y
-    scale = 1 / (system.K(jnp.ones_like(y)) + ridge)
+    return descent(system, ridge, steps, 1 / (system.K(jnp.ones_like(system.task.y)) + ridge))
 
-    def step(alpha: jax.Array, _: None) -> Any:
-        return alpha + scale * (y - system.K(alpha) - ridge * alpha), None
 
-    return system.k(jax.lax.scan(step, jnp.zeros_like(y), length=steps)[0])
+def descent(system: System, ridge: Any, steps: int, size: Any) -> jax.Array:
+    y, K = system.task.y, system.K
+    step = lambda _, alpha: (alpha + size * (y - K(alpha) - ridge * alpha),)  # noqa: E731
+    return system.run(step, steps=steps)
 
 
 def newton_schulz(system: System, ridge: Any, steps: int, spectrum: Any) -> jax.Array:
     x, y, at = system.task.x, system.task.y, system.task.x_query
     eye = jnp.eye(x.shape[1], dtype=x.dtype)
     C = x.T @ x + ridge * eye
-    V, _ = jax.lax.scan(
-        lambda V, _: (2 * V - V @ C @ V, None), 2 / sum(spectrum) * eye, length=steps
-    )
-    return at @ (V @ (x.T @ y))
+    step = lambda V, _: (2 * V - V @ C @ V, None)  # noqa: E731
+    return at @ (jax.lax.scan(step, 2 / sum(spectrum) * eye, length=steps)[0] @ (x.T @ y))
 
 
 SOLVERS: dict[str, Callable[..., jax.Array]] = {
     "conjugate_gradient": conjugate_gradient,
     "fused_conjugate_gradient": conjugate_gradient,
     "pipelined_conjugate_gradient": conjugate_gradient,
-    "jacobi_conjugate_gradient": preconditioned_conjugate_gradient,
+    "jacobi_conjugate_gradient": partial(conjugate_gradient, jacobi=True),
     "chebyshev": chebyshev,
     "heavy_ball": heavy_ball,
     "gradient_descent": gradient_descent,

@@ -1,7 +1,6 @@
-"""A transformer of `icl_krr.transformer.init` in plain JAX and PyTorch, with the same weights."""
+"""A transformer of `ik.transformer.init` in plain JAX and PyTorch, with the same weights."""
 
 # pyright: reportMissingImports=false
-# the other libraries may be missing
 
 from __future__ import annotations
 
@@ -13,9 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..tasks import Task
-from ..transformer import Transformer
-from .peers import Programs, installed
+from benchmarks.contests import Programs
+from icl_krr import Task, Transformer
 
 Weights = dict[str, Any]
 
@@ -76,7 +74,7 @@ def predict(weights: Weights, tasks: Task, *, heads: int, remat: bool = False) -
     return affine(norm(h[:, n + 1 :], *weights["norm"]), *weights["readout"])[..., 0]
 
 
-def affine(h: jax.Array, matrix: jax.Array, bias: jax.Array) -> jax.Array:
+def affine(h: Any, matrix: Any, bias: Any) -> Any:
     return h @ matrix + bias
 
 
@@ -85,8 +83,11 @@ def norm(h: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
     return h * jax.lax.rsqrt(jnp.mean(h * h, axis=-1, keepdims=True) + 1e-5) * scale + bias
 
 
-def predictions(heads: int, batch: int) -> dict[str, Callable[[Weights, Task], jax.Array]]:
-    """Programs for the predictions, by name: all tasks at once, and in microbatches."""
+Ways = dict[str, Callable[[Weights, Task], Any]]
+"""Programs of the same result, by name: all tasks at once, and in microbatches."""
+
+
+def predictions(heads: int, batch: int) -> Ways:
     whole = partial(predict, heads=heads)
 
     def by(size: int, weights: Weights, tasks: Task) -> jax.Array:
@@ -95,8 +96,8 @@ def predictions(heads: int, batch: int) -> dict[str, Callable[[Weights, Task], j
     return {"scan": whole, **{microbatches(size): partial(by, size) for size in sizes(batch)}}
 
 
-def gradients(heads: int, batch: int) -> dict[str, Callable[[Weights, Task], Any]]:
-    """Programs for the squared error and its gradient, by name."""
+def gradients(heads: int, batch: int) -> Ways:
+    """The squared error and its gradient."""
 
     def loss(weights: Weights, tasks: Task, remat: bool = False) -> jax.Array:
         found = predict(weights, tasks, heads=heads, remat=remat)
@@ -112,11 +113,8 @@ def gradients(heads: int, batch: int) -> dict[str, Callable[[Weights, Task], Any
         sums, _ = jax.lax.scan(add, zeros, parts(tasks, size))
         return jax.tree.map(lambda total: total * (size / batch), sums)
 
-    return {
-        "scan": whole,
-        "scan, remat": jax.value_and_grad(partial(loss, remat=True)),
-        **{microbatches(size): partial(by, size) for size in sizes(batch)},
-    }
+    ways = {"scan": whole, "scan, remat": jax.value_and_grad(partial(loss, remat=True))}
+    return ways | {microbatches(size): partial(by, size) for size in sizes(batch)}
 
 
 def sizes(batch: int) -> list[int]:
@@ -132,13 +130,11 @@ def parts(tasks: Task, size: int) -> Task:
 
 
 def torch_transformer(weights: Weights, tasks: Task, heads: int, gradient: bool) -> Programs:
-    """The predictions [b, q], or the squared error and its gradient in all weights.
-
-    All tasks at once, and in microbatches.
-    """
-    if not installed("torch"):
+    """The predictions [b, q], or the squared error and its gradient; {} without PyTorch."""
+    try:
+        import torch
+    except ImportError:
         return {}
-    import torch
     from torch.nn import functional as F
 
     def tensor(array: Any) -> Any:
@@ -150,9 +146,6 @@ def torch_transformer(weights: Weights, tasks: Task, heads: int, gradient: bool)
     at = torch.arange(1 + n + tasks.num_queries)
     mask = (at < at[:, None]) & (at <= n)
     mask[0, 0] = True
-
-    def affine(h: Any, matrix: Any, bias: Any) -> Any:
-        return h @ matrix + bias
 
     def norm(h: Any, scale: Any, bias: Any) -> Any:
         return F.layer_norm(h, (width,), scale, bias)
@@ -180,8 +173,8 @@ def torch_transformer(weights: Weights, tasks: Task, heads: int, gradient: bool)
 
     def forward(size: int) -> Any:
         with torch.inference_mode():
-            parts = zip(*(field.split(size) for field in fields), strict=True)
-            return torch.cat([predict(*part[:3]) for part in parts]).numpy()
+            batches = zip(*(field.split(size) for field in fields), strict=True)
+            return torch.cat([predict(*part[:3]) for part in batches]).numpy()
 
     def backward(size: int) -> Any:
         total = 0.0

@@ -1,0 +1,73 @@
+"""`python -m benchmarks refresh`: bring what is counted, drawn or quoted to the state of today."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks import drawings, records
+from benchmarks.solvers import solver_table
+from icl_krr.cli.commands.verify import claim_record
+from icl_krr.cli.output import to_json
+from icl_krr.experiments.claims import verify
+from icl_krr.experiments.claims.result import Check, Result
+from icl_krr.experiments.claims.tables import markdown
+from icl_krr.files import to_markdown
+
+ROOT = Path(__file__).parent.parent
+SEEDS = range(10)
+
+
+def main(claim: tuple[str, ...] = ()) -> None:
+    """Refresh the drawing of the design, the README's numbers, the records and the count of code.
+
+    Args:
+        claim: claims to test again, such as C8; their results replace those of the record.
+    """
+    for path in records.RESULTS.glob("*.json"):
+        records.write(path, json.loads(path.read_text()))
+    if claim:
+        test_again(claim)
+    records.draw("design", drawings.design())
+    statuses = Counter(entry["status"] for entry in records.read("claims")["claims"])
+    wrong = statuses["false as stated"]
+    verdicts = f"{statuses['holds']} hold, {statuses['holds as corrected']} hold as corrected"
+    for file, old, new in (
+        ("README.md", r"(?<=<!-- solvers -->\n)(\|.*\n)*", to_markdown(solver_table())),
+        ("README.md", r"tests \d+ claims", f"tests {sum(statuses.values())} claims"),
+        ("README.md", r"\d+ hold, \d+ hold as corrected", verdicts),
+        ("README.md", r"\d+ (is|are) false", f"{wrong} {'is' if wrong == 1 else 'are'} false"),
+    ):
+        text = (ROOT / file).read_text()
+        (ROOT / file).write_text(re.sub(old, new.replace("\\", r"\\"), text))
+    path = ROOT / "tests/test_size.py"
+    size = runpy.run_path(str(path))
+    lines = f"CODE_LINES = {min(size['total'](), size['CODE_LINES'])}"
+    path.write_text(re.sub(r"CODE_LINES = \d+", lines, path.read_text()))
+
+
+def test_again(names: tuple[str, ...]) -> None:
+    """Merge fresh results into the record of the claims and their table."""
+    record = records.read("claims")
+    entries = {entry["id"]: entry for entry in record["claims"]}
+    for name, (result, _) in verify.verify_all(verify.choose(names), seeds=SEEDS).items():
+        entries[name] = claim_record(result)
+        print(f"{name}: {result.status}")
+    record["claims"] = [entries[name] for name in verify.claims() if name in entries]
+    record = json.loads(to_json(record))
+    records.save("claims", record, markdown([claim_result(entry) for entry in record["claims"]]))
+
+
+def claim_result(entry: dict[str, Any], **place: Any) -> Result:
+    """The result of a claim from its record in claims.json."""
+    own = {name: value for name, value in entry.items() if name in Result._fields}
+    for name in ("measured", "bound", "tightness"):
+        own[name] = float("inf") if own[name] is None else own[name]
+    checks = tuple(
+        Check(**{name: check[name] for name in Check._fields}) for check in entry["checks"]
+    )
+    return Result(**own | {"checks": checks, "seed": None, "draw": None} | place)

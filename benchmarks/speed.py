@@ -1,0 +1,60 @@
+"""`python -m benchmarks speed`: time and memory, compared with plain code and other libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from benchmarks import records, speed_networks, speed_solvers
+from benchmarks.contests import Disagreement, compete, markdown
+from icl_krr import checks
+
+SUITES = {
+    "forward": speed_solvers.forwards,
+    "task": speed_solvers.one_task,
+    "gradient": speed_solvers.gradients,
+    "context": speed_solvers.linear_context,
+    "exact": speed_solvers.exact,
+    "training": speed_networks.training,
+    "roofline": speed_networks.roofline,
+    "scaling": speed_solvers.scaling,
+}
+"""{name: function (quick, seed) that yields contests}."""
+
+Suite = Literal[
+    "forward", "task", "gradient", "context", "exact", "training", "roofline", "scaling"
+]
+
+
+def main(
+    suite: tuple[Suite, ...] = (),
+    *,
+    quick: bool = False,
+    repeats: int = 7,
+    seed: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Check that programs return the same result, and time them in turns.
+
+    Args:
+        suite: groups of comparisons to run; all, if none is given.
+        quick: run once on the smallest sizes, as a check: the times judge no goal.
+        repeats: number of timed runs of each program; short ones run up to 15 times as often.
+        seed: seed of every random choice.
+        out: folder for bench.json and bench.md.
+    """
+    checks.count("repeats", repeats)
+    rows, failures = [], []
+    for name in suite or SUITES:
+        for contest in SUITES[name](quick, seed):
+            try:
+                rows += compete(contest, 1 if quick else repeats)
+            except Disagreement as error:
+                failures.append(str(error))
+    print(text := markdown(rows))
+    if out is not None:
+        command = f" speed {' '.join(suite)} --repeats {repeats} --seed {seed}"
+        facts = records.meta(command, "torch", seed=seed, quick=quick)
+        records.save("bench", {"meta": facts, "rows": [row._asdict() for row in rows]}, text, out)
+    if failures:
+        raise SystemExit("; ".join(failures))
