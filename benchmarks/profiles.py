@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.profiles_tables import FACTOR, OWN, PROBE, confusion_figure, markdown
-from benchmarks.records import draw, kept, meta, options, save
+from benchmarks.records import draw, kept, meta, options, rounded, save
 from benchmarks.streams import forget_programs, subject_of
 from benchmarks.streams_cases import FIRST, LEVELS, Case, others, setting_of, solvers
 from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER, randoms, strangers
@@ -189,9 +189,8 @@ def main() -> None:
     seeds = sorted({row["seed"] for row in rows})
     facts = {"seeds": seeds, "dtype": "float64", "not run": left}
     facts |= {"config": dataclasses.asdict(config)}
-    save(
-        "error-profiles", {"meta": meta("profiles", **facts), "rows": [*map(shortened, rows)]}, text
-    )
+    record = {"meta": meta("profiles", **facts), "rows": [*map(shortened, rows)]}
+    save("error-profiles", rounded(record), text)
     draw("error-profiles", confusion_figure(rows))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.records import kept, meta, options, save
+from benchmarks.records import kept, meta, options, rounded, save
 from benchmarks.streams_cases import ENCODER, QUICK_CASES, Case, cases, setting_of
 from benchmarks.streams_models import (
     PLAIN,
@@ -194,7 +194,11 @@ def main() -> None:
         return
     facts = {"seeds": [0, 1, 2], "dtype": "float64, float32 in the cases float32"}
     facts |= {"config": dataclasses.asdict(config), "not run": left, "failed": failed}
-    save("solverbench-streams", {"meta": meta("streams", **facts), "rows": joined(rows)}, text)
+    save(
+        "solverbench-streams",
+        {"meta": meta("streams", **facts), "rows": rounded(joined(rows))},
+        text,
+    )
 
 
 if __name__ == "__main__":

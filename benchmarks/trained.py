@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.records import draw, kept, meta, options, save
+from benchmarks.records import draw, kept, meta, options, rounded, save
 from benchmarks.streams import forget_programs
 from benchmarks.trained_tables import IN_STREAMS, distances_figure, markdown
 from icl_krr.catalogue import name_of
@@ -171,7 +171,7 @@ def main() -> None:
     if asked.quick or parts > 1:
         return
     facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
-    save("trained", {"meta": meta("trained", **facts), "models": rows}, text)
+    save("trained", {"meta": meta("trained", **facts), "models": rounded(rows)}, text)
     draw("trained", distances_figure(rows))
 
 
