@@ -48,15 +48,9 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     Args:
         model: transformer with one output that solves $A \alpha = y$ for `kernel`. Its ridge
             $\lambda$ is the variance of the noise.
-        kernel: kernel $k$ of the model, which is also the covariance of the process.
-        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
 
     Raises:
-        TypeError: `kernel` or `task` has the wrong type, or the dtype of the task is wider than the
-            dtype of the weights.
-        ValueError: the model has more than one output, `kernel` is not the kernel of the model, or
-            the task does not fit the model.
-        MemoryError: the device has too little memory for the run (see `memory`).
+        ValueError: the model has more than one output, or `kernel` is not the kernel of the model.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.25, 2.26.
 

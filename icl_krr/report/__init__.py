@@ -1,11 +1,9 @@
 """A self-contained HTML page with charts, tables, and sliders over precomputed results.
 
-The charts are Vega-Lite specifications. vl-convert bundles the library into the page (0.9 MB, BSD
-licence) and draws the same specifications as static SVG without a browser, for readers without
-scripts. SVG has text and labels for screen readers, and takes its colours from the theme of the
-page; Vega's interpreter of expressions needs no `eval`, so that the policy of the page forbids it.
-Bokeh (1.3 MB, BSD) and Plotly (4.8 MB, MIT) need a browser to make a static SVG, and Bokeh draws on
-a canvas.
+altair writes the charts as Vega-Lite. vl-convert bundles its library into the page (0.9 MB) and
+draws the same charts as static SVG without a browser, for readers without scripts. SVG has text and
+labels for screen readers, and takes its colours from the theme of the page; Vega's interpreter of
+expressions needs no `eval`, so that the policy of the page forbids it.
 """
 
 from .chart import Axis, Board, Cell

@@ -13,20 +13,17 @@ writes `predictions.csv`, which has one line for each query: the number of its r
 known, the prediction of the transformer, that of exact KRR, and the standard deviation and the 95 %
 interval of a new y. It writes the files of `icl-krr demo`, too.
 
-`--solver` and `--kernel` choose the construction. `--supports` sets the number of supports, and
-`--seed` draws them. `--ridge`, `--temperature` and `--lengthscale` set the hyperparameters.
 Leave-one-out cross-validation on the supports chooses the kernel and the hyperparameters that are
-not given, separately for KRR and for Nadaraya-Watson. With `--bandwidths each`, each feature has a
-bandwidth of its own, so that the kernel can ignore a feature. Then a gradient method chooses
-bandwidths and ridge by the marginal likelihood of the supports, and the command also prints how
-important each feature is. The mean of every column over the supports is
-subtracted, so the errors for KRR are those of a regression with a free constant that has no
-penalty. A grid of hyperparameters grows while its best point is at an edge. Maximum likelihood on
-the supports estimates the amplitude of the prior, unless `--amplitude` is given. The transformer
-has as many steps as it needs to converge, at most 256 in float32 and 1024 in float64, unless
-`--steps` is given. It computes in float32, and again in float64 if float32 has too few digits,
-which the command says. `JAX_ENABLE_X64=1` selects float64 at once. Compiled programs are stored in
-the user's cache folder, so a second run takes about half of the time.
+not given, separately for KRR and for Nadaraya-Watson; a grid grows while its best point is at an
+edge. With `--bandwidths each`, each feature has a bandwidth of its own. Then a gradient method
+chooses bandwidths and ridge by the marginal likelihood of the supports, and the command also prints
+how important each feature is. The mean of every column over the supports is subtracted, so the
+errors for KRR are those of a regression with a free constant that has no penalty. Maximum
+likelihood on the supports estimates the amplitude of the prior, unless `--amplitude` is given. The
+transformer has as many steps as it needs to converge, at most 256 in float32 and 1024 in float64,
+unless `--steps` is given. It computes in float32, and again in float64 if float32 has too few
+digits, which the command says. `JAX_ENABLE_X64=1` selects float64 at once. Compiled programs are
+stored in the user's cache folder, so a second run takes about half of the time;
 `JAX_COMPILATION_CACHE_DIR` selects another folder, and `JAX_ENABLE_COMPILATION_CACHE=false` turns
 the cache off. `XLA_FLAGS` replaces the flags of XLA with which commands compile in half the time.
 
@@ -39,13 +36,10 @@ a `Task` from them. Every model and solver takes that task:
 >>> ik.predict(model, task).shape
 (142,)
 
-`icl_krr.InContextRegressor` is a construction as an estimator of scikit-learn, with `fit`,
-`predict` and `score`, so that it can be a part of a pipeline and of a grid search.
+`icl_krr.InContextRegressor` is a construction as an estimator of scikit-learn.
 
 **Random tasks.** A sampler is a frozen dataclass that describes a distribution of tasks. `sample`
-draws a task from a sampler and a random key. Samplers are Gaussian processes (`GaussianProcess`),
-linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `DecisionTree`,
-`Sinusoids` and the rows of a table (`Rows`). `batch` makes one batch of tasks, also of unequal
+draws a task from a sampler and a random key. `batch` makes one batch of tasks, also of unequal
 length. `map_tasks` applies any function to many tasks at once. `battery` changes a family in one
 respect, for tests outside of the training distribution.
 
@@ -59,10 +53,6 @@ Args:
     num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
     inputs: distribution of x: "normal" (default, standard normal), "uniform" in $(-1, 1)^p$ or
         "sphere" (uniform on the unit sphere).
-
-Raises:
-    TypeError: an argument is not a number, or a count is not an integer.
-    ValueError: a number is out of range or not finite, or `inputs` is unknown.
 """
 
 from .batches import batch, map_tasks

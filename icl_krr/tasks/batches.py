@@ -36,19 +36,11 @@ def map_tasks(
 
     Args:
         function: function of one `Task`, and of `shared`, that returns a pytree of arrays.
-        tasks: batch of b tasks, a `Task` with a leading axis b on every field; x [b, n, p].
         *shared: pytrees of arrays that are the same for all tasks, such as a model. If the batch is
             divided, gradients can be taken with respect to these, but not with respect to other
             arrays of the mesh.
         chunk: number of tasks computed at once, >= 1. By default, the largest power of two that
             fits the caches on a CPU, and the whole batch on other devices.
-
-    Returns:
-        The results of `function` with a leading axis b.
-
-    Raises:
-        TypeError: `tasks` is not a `Task`, or `chunk` is not an integer.
-        ValueError: `tasks` is not a batch, or `chunk` < 1.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -75,14 +67,7 @@ def map_tasks(
 def batch(tasks: Sequence[Task]) -> Task:
     """Make one batch of several tasks; shorter ones get further supports, which are masked.
 
-    Args:
-        tasks: tasks of equal p, q and r, at least one; x [n, p] with an n of its own for each.
-
-    Returns:
-        A `Task` with a leading axis on every field, and n supports, as many as the longest task.
-
     Raises:
-        TypeError: `tasks` is no list of tasks.
         ValueError: there is no task, or the tasks differ in more than n and the mask.
 
     >>> of = lambda n: Task(x=np.ones((n, 2)), y=np.ones(n), x_query=np.ones((1, 2)))

@@ -34,20 +34,11 @@ def split(table: Table, num_supports: int, seed: int = 0, queries: Queries | Non
     that is constant in the supports is only centred.
 
     Args:
-        table: table of numbers, such as `read_table` returns.
-        num_supports: number of supports, at least 1. It must be less than the number of rows if no
-            queries are given.
-        seed: seed of the random order, an integer >= 0; default 0.
         queries: rows to predict, such as `read_queries` returns; by default all rows of the table
             that are not supports.
 
-    Returns:
-        A `Task` in JAX's default floating dtype, with y_query if the target of the queries is
-        known.
-
     Raises:
-        TypeError: `num_supports` or `seed` is not an integer.
-        ValueError: no support or no query is left, `seed` < 0, or a value overflows the dtype.
+        ValueError: no query is left, or a value overflows JAX's default dtype.
 
     >>> from icl_krr.tasks import diabetes
     >>> task = split(diabetes(), num_supports=300, seed=0)

@@ -43,11 +43,9 @@ class Functions(InOneProgram):
         checks.choice("inputs", self.inputs, INPUTS)
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
-        """Draw a random function $f$ and evaluate it at `x`.
+        """Draw a random function $f$ with r outputs and evaluate it at `x`.
 
         Args:
-            key: key of `jax.random`, which determines $f$.
-            x: points [rows, p].
             r: number of outputs.
         """
         raise NotImplementedError
@@ -69,9 +67,7 @@ class ReLUNetwork(Functions):
     a_h \sim N(0, 2 / H)$$
 
     Args:
-        noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
-            which also says what is raised.
-        num_features: number p of features; default 8.
+        noise, inputs: as in `icl_krr.tasks`.
         hidden: number $H$ of hidden units; default 100.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
@@ -107,9 +103,7 @@ class DecisionTree(Functions):
     value $f(x)$ is the value of the leaf that x reaches, and leaves have values $N(0, 1)$.
 
     Args:
-        noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
-            which also says what is raised.
-        num_features: number p of features; default 8.
+        noise, inputs: as in `icl_krr.tasks`.
         depth: depth of the tree, 1 to 20, which gives $2^{depth}$ leaves; default 4.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
@@ -149,9 +143,7 @@ class Sinusoids(Functions):
     The amplitude $a$ is uniform in (0.5, 1.5) and the phase $\varphi$ is uniform in $(0, 2\pi)$.
 
     Args:
-        noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
-            which also says what is raised.
-        num_features: number p of features; default 1.
+        noise, inputs: as in `icl_krr.tasks`.
         frequency: angular frequency $\omega$ > 0 in radians per unit of x; may be traced; default
             3.
 
@@ -187,13 +179,11 @@ class Rows(InOneProgram):
     centred. `Rows.of` makes this sampler from a `Table`.
 
     Args:
-        num_supports, num_queries: as in `icl_krr.tasks`.
         x: features of all rows, an array [rows, p].
         y: outputs of all rows, an array [rows].
 
     Raises:
-        TypeError: a count is not an integer, or `x` or `y` is not a floating-point array.
-        ValueError: a count < 1, the table has fewer than n + q rows, or `x` and `y` do not fit.
+        ValueError: the table has fewer than n + q rows.
 
     >>> from icl_krr.tasks import diabetes, sample
     >>> task = sample(jax.random.key(0), Rows.of(diabetes(), num_supports=40))
@@ -219,12 +209,7 @@ class Rows(InOneProgram):
 
     @classmethod
     def of(cls, table: Table, num_supports: int = 64, num_queries: int = 1) -> Rows:
-        """Make the sampler from a `Table`, whose columns are first standardised over all rows.
-
-        Args:
-            num_supports, num_queries: as in `icl_krr.tasks`.
-            table: table of numbers, such as `read_table` returns.
-        """
+        """Make the sampler from a `Table`, whose columns are first standardised over all rows."""
         checks.instance("table", table, Table, "an icl_krr.tasks.Table")
         x, y = (jnp.asarray(standardise(part, part)) for part in (table.x, table.y))
         return cls(x, y, num_supports, num_queries)

@@ -34,10 +34,9 @@ class GaussianProcess(InOneProgram):
     The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$.
 
     Args:
-        num_supports, num_queries, inputs: as in `icl_krr.tasks`, which also says what is raised.
+        inputs: as in `icl_krr.tasks`.
         kernel: kernel $k$, the covariance of $f$; may be traced.
         noise: variance $s$ >= 0 of the noise, a scalar; may be traced; default 0.1.
-        num_features: number p of features; default 2.
         num_outputs: number r of independent draws of $f$, so that y is [n, r]; default None, one
             draw with y [n].
         spread: number >= 1. For each task, the sampler multiplies the temperature or lengthscale of
@@ -48,8 +47,7 @@ class GaussianProcess(InOneProgram):
             have the same noise variance.
 
     Raises:
-        TypeError: `kernel` is not a kernel, `kernel` has no bandwidth although `spread` > 1, or an
-            argument is not a number.
+        TypeError: `kernel` has no bandwidth although `spread` > 1.
 
     >>> import jax
     >>> from icl_krr.kernels import Exponential
@@ -110,14 +108,7 @@ class GaussianProcess(InOneProgram):
         return (self.kernel, self.noise) if fixed else None
 
     def hyperparameters(self, key: jax.Array) -> GaussianProcess:
-        """Return the process with the bandwidth and noise that `sample` uses for this key.
-
-        Args:
-            key: key of `jax.random`, the same as for `sample`.
-
-        Returns:
-            A `GaussianProcess` whose spreads are 1.
-        """
+        """Return the process with the bandwidth and noise that `sample` uses for this key."""
         kernel = self.kernel.stretched(log_uniform(jax.random.fold_in(key, 0), self.spread))
         noise = self.noise * log_uniform(jax.random.fold_in(key, 1), self.noise_spread)
         return dataclasses.replace(self, kernel=kernel, noise=noise, spread=1.0, noise_spread=1.0)
@@ -138,14 +129,11 @@ class LinearRegression(InOneProgram):
     rotation.
 
     Args:
-        num_supports, num_queries, num_outputs: as in `icl_krr.tasks`,
-            which also says what is raised.
         noise: variance >= 0 of $e$, a scalar; may be traced; default 0.1.
         condition: condition number >= 1 of the features' covariance, a scalar; may be traced;
             default 1. If `spectrum` is given, `condition` has no effect.
         spectrum: diagonal of $S$, p values > 0; may be traced; by default, the values decrease
             geometrically from 1 to 1 / `condition`.
-        num_features: number p of features; default 8.
         inputs: distribution of x, "normal" (default) or "uniform".
         sparsity: number s of nonzero weights, from 0 to p. These weights are $N(0, 1 / s)$, and
             their positions are random and the same for all outputs. Default None, all weights are

@@ -37,14 +37,6 @@ def system(kernel: Kernel, task: Task) -> System:
 
     The system is $(K + \lambda I) \alpha = y$, and the predictions are $f(x) = k(x)^T \alpha$.
 
-    Args:
-        kernel: kernel $k$ of the regression.
-        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
-
-    Raises:
-        TypeError: `kernel` is not a kernel, or `task` is not a `Task`.
-        ValueError: `task` is a batch.
-
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=np.full((1, 1), 2.0), y=[3.0], x_query=[[1.0]])

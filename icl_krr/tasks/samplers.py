@@ -23,7 +23,7 @@ class Sampler(Protocol):
         """Draw a task; `icl_krr.tasks.sample` calls this method.
 
         Args:
-            key, active: as in `icl_krr.tasks.sample`.
+            active: as in `icl_krr.tasks.sample`.
         """
         ...
 
@@ -35,17 +35,9 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     the table's arrays. `jax.vmap(sample, in_axes=(0, None))` draws a batch.
 
     Args:
-        key: key of `jax.random`, which determines the task.
         config: sampler, such as `GaussianProcess` or `LinearRegression`.
         active: number of features that keep their values, from 0 to p; may be traced. The other
             features are set to 0 before a function is evaluated. Default None, all features.
-
-    Returns:
-        One task with x [n, p], x_query [q, p], y and y_query.
-
-    Raises:
-        TypeError: `key` is not a random key of JAX, or `config` is not a sampler.
-        ValueError: `key` is a batch of keys, or `active` < 0.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -76,7 +68,7 @@ class InOneProgram:
         """Draw a task; `icl_krr.tasks.sample` calls this method.
 
         Args:
-            key, active: as in `icl_krr.tasks.sample`.
+            active: as in `icl_krr.tasks.sample`.
         """
         self.check_memory(key)
         dtype = jnp.result_type(float)
@@ -86,17 +78,13 @@ class InOneProgram:
         return task
 
     def check_memory(self, key: jax.Array) -> None:
-        """Raise MemoryError if a task does not fit into memory, before `draw` is compiled.
-
-        Args:
-            key: key of `jax.random`; batched by `jax.vmap`, it tells the number of tasks.
-        """
+        """Raise MemoryError if tasks do not fit into memory, as many as `jax.vmap` has keys."""
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         """Compute the task that `sample` returns, inside of `jax.jit`.
 
         Args:
-            key, active: as in `icl_krr.tasks.sample`.
+            active: as in `icl_krr.tasks.sample`.
         """
         raise NotImplementedError
 
@@ -168,9 +156,7 @@ def battery(name: str, family: Sampler) -> Sampler:
         family: sampler of the training distribution.
 
     Raises:
-        TypeError: `family` is not a sampler.
-        ValueError: the name is unknown, or `family` has no number of supports or no noise > 0 that
-            the battery could change.
+        ValueError: `family` lacks the supports or the noise > 0 that the battery changes.
 
     >>> import icl_krr as ik
     >>> family = ik.tasks.LinearRegression(num_features=3, num_supports=8)

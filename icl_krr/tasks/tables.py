@@ -23,8 +23,6 @@ from .columns import Column, check_dates, columns_of, present, standardise
 class Table:
     """A table of numbers with named feature columns and a named target column.
 
-    `len` of a table is its number of rows.
-
     Args:
         x: features, float64 [rows, p].
         y: target, float64 [rows].
@@ -93,7 +91,7 @@ def read_table(
     """Read a table from a comma-separated file with a header.
 
     Args:
-        path: path of the file, in UTF-8.
+        path: file in UTF-8.
         target: name of the target column. All other columns are features.
         encode: whether columns of text become features that are 0 or 1, one for each different
             text (one-hot); default False, columns of text are refused.
@@ -102,14 +100,9 @@ def read_table(
             a missing number the median of its column in the other rows, and a missing text 0 in all
             of its features. Default None: missing cells are refused.
 
-    Returns:
-        A `Table` in float64 with the rows in the order of the file.
-
     Raises:
-        ValueError: the file is empty, a column is missing or repeated, a row has the wrong number
-            of cells, cells are not finite numbers, no row is left, or a column has dates or too
-            many different texts. The message names the lines or the column.
-        OSError: the file cannot be read.
+        ValueError: the file does not hold such a table, for example because a column has dates or
+            too many different texts. The message names the lines or the column.
 
     >>> table = read_table(diabetes_path(), target="progression")
     >>> len(table), table.features[:3]
@@ -185,20 +178,11 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     """Read rows to predict from a comma-separated file with the feature columns of a table.
 
     Args:
-        path: path of the file, in UTF-8. Its columns can have any order. It may have the target
-            column of the table.
+        path: file in UTF-8. Its columns can have any order, and the target may be one of them.
         table: table of the supports. Text is encoded in the same way as in this table.
         missing: what to do about missing cells, see `read_table`. "drop" leaves out queries with
             missing features. "median" gives them the median of the column in the table. With both,
             y is None if a target is missing. Default None: missing cells are refused.
-
-    Returns:
-        `Queries` in float64 with the rows in the order of the file.
-
-    Raises:
-        ValueError: a column is missing, or is not a column of the table, cells are not finite
-            numbers, or no row is left. The message names the lines or the column.
-        OSError: the file cannot be read.
 
     >>> table = diabetes()
     >>> queries = read_queries(diabetes_path(), table)
@@ -274,9 +258,6 @@ def diabetes() -> Table:
     (mm Hg) and six blood serum measurements s1 to s6. The target is a quantitative measure of the
     progression one year after the baseline. The values are the raw values of scikit-learn's
     `load_diabetes(scaled=False)`.
-
-    Returns:
-        A `Table` with x [442, 10] and y [442].
 
     Source: B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, Annals
     of Statistics 32 (2004) 407-499.

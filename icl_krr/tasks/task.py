@@ -35,7 +35,6 @@ class Task:
             read this field.
 
     Raises:
-        TypeError: `x`, `y` or `x_query` does not hold real numbers, or their dtypes differ.
         ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite
             or is outside of the range of JAX's default dtype, or the x of the supports have so much
             in common that their differences are lost in that dtype. Values are not checked inside
