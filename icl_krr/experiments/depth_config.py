@@ -50,7 +50,7 @@ class DepthConfig:
         if self.bandwidths == "each":
             self.check_each()
         if self.steps is not None:
-            checks.stored("steps", self.steps)
+            checks.count("steps", self.steps)
         for name in ("ridge", *self.given):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))

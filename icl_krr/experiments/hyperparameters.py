@@ -52,7 +52,7 @@ class FitConfig(DepthConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        checks.stored("steps", self.steps)
+        checks.count("steps", self.steps)
         checks.choice("bandwidths", self.bandwidths, ("one",))
         object.__setattr__(self, "kernel", self.kernels[0])
         checks.choice("objective", self.objective, OBJECTIVES)

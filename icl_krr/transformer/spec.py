@@ -55,8 +55,8 @@ class Spec:
 
     def __post_init__(self):
         fields.check(self)
-        checks.stored("num_features", self.num_features)
-        checks.stored("num_outputs", self.num_outputs)
+        checks.count("num_features", self.num_features)
+        checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
         if self.inclusive and not self.causal:

@@ -134,7 +134,7 @@ def uniformity(
     (0.25, True)
     """
     check_observed(predictive, y, by_task)
-    checks.stored("draws", draws)
+    checks.count("draws", draws)
     checks.count("seed", seed, minimum=0)
     values = np.asarray(cdf(predictive, jnp.asarray(y)), float)
     statistic, p_value = scipy.stats.kstest(values.ravel(), "uniform")

@@ -71,7 +71,7 @@ def run(settings: Verify) -> int:
     seeds = settings.seeds
     if seeds is None:
         seeds = 1 if settings.quick else 10
-    checks.stored("seeds", seeds)
+    checks.count("seeds", seeds)
     folder = settings.out
     if folder is None and settings.claims:
         folder = Path("icl-krr-verify")

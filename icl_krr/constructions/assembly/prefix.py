@@ -94,7 +94,7 @@ def causal_machine(
     checks.choice("prefix", prefix, PREFIXES)
     checks.choice("tokens", tokens, TOKENS)
     if max_supports is not None:
-        checks.stored("max_supports", max_supports)
+        checks.count("max_supports", max_supports)
     if window is not None:
         checks.count("window", window)
     if tokens == "interleaved" and prefix == "inclusive":

@@ -34,7 +34,7 @@ class ReLU(Arithmetic):
     the sum of these fractions over all tables.
 
     Args:
-        width: number of segments $w$ of a table, an even integer >= 2 and <= 100000.
+        width: number of segments $w$ of a table, an even integer >= 2.
         bound: largest magnitude of all factors, divisors and reciprocals of divisors, > 0; default
             1. `bound` is a scalar, which may be traced, or {slot: scalar} for the slots that
             receive products and quotients. If a smaller bound is known, the table uses the smaller
@@ -43,7 +43,7 @@ class ReLU(Arithmetic):
 
     Raises:
         TypeError: `width` is not an integer or a bound is not a number.
-        ValueError: `width` is odd, < 2 or > 100000, or a bound is not > 0. A construction raises
+        ValueError: `width` is odd or < 2, or a bound is not > 0. A construction raises
             this error if `bound` has no entry for a slot that receives a product.
 
     >>> ReLU(width=256, bound=8.0).width
@@ -55,7 +55,7 @@ class ReLU(Arithmetic):
 
     def __post_init__(self):
         checks.even("width", self.width)
-        checks.stored("width", self.width)
+        checks.count("width", self.width)
         if isinstance(self.bound, Mapping) and not self.bound:
             raise ValueError("bound must have an entry for each slot, got {}")
         bounds = self.bound if isinstance(self.bound, Mapping) else {"": self.bound}

@@ -48,7 +48,7 @@ class Turns:
         options: CausalOptions,
     ):
         self.steps = STEPS if steps is None else steps
-        checks.stored("steps", self.steps)
+        checks.count("steps", self.steps)
         prefix = options.get("prefix", "exclusive")
         checks.choice("prefix", prefix, PREFIXES)
         self.inclusive = prefix == "inclusive"

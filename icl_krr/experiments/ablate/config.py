@@ -45,7 +45,7 @@ class AblateConfig:
 
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         if self.steps is not None:
-            checks.stored("steps", self.steps)
+            checks.count("steps", self.steps)
         checks.count("tasks", self.tasks, minimum=2)
         checks.count("num_queries", self.num_queries)
         for kind in self.kinds or ():

@@ -57,7 +57,7 @@ def number(name: str, text: str, kind: type, default: tuple) -> Any:
         what = {int: "an integer", float: "a number"}[kind]
         raise ValueError(f"{name} must be {what}, got {text!r}") from None
     if kind is int:
-        checks.stored(name, value)
+        checks.count(name, value)
     elif kind is float:
         (checks.positive_scalar if min(default) > 0 else checks.finite)(name, value)
     elif len(default) > 1:

@@ -43,4 +43,4 @@ class IdentifyConfig(IdentifyOptions):
         if self.battery is not None:
             find("battery", BATTERIES, self.battery)
         if self.steps is not None:
-            checks.stored("steps", self.steps)
+            checks.count("steps", self.steps)

@@ -66,7 +66,7 @@ class SweepConfig:
 
         axis: Axis = find("axis", AXES, self.axis)
         for name in ("steps", "seeds"):
-            checks.stored(name, getattr(self, name))
+            checks.count(name, getattr(self, name))
         bandwidth("temperature", self.temperature)
         checks.count("seed", self.seed, minimum=0)
         checks.instance("values", self.values, (tuple, list), "a tuple")

@@ -38,7 +38,7 @@ def sketch_width(value: Any, config: Any) -> None:
 
 
 def feature_count(value: Any, config: Any) -> None:
-    checks.stored("values", value)
+    checks.count("values", value)
     if "trigonometric" in config.lines and value % 2:
         raise ValueError(
             f"values must be even, because features are pairs of cosine and sine, got {value}"
@@ -53,7 +53,7 @@ def floating(value: Any, config: Any) -> None:
 
 def relu_width(value: Any, config: Any) -> None:
     checks.even("values", value)
-    checks.stored("values", value)
+    checks.count("values", value)
 
 
 def step(value: Any, config: Any) -> None:

@@ -1,0 +1,394 @@
+"""Input checks; an error message gives the name, the rule, the value and often a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import ShapeDtypeStruct
+from jax.core import Tracer
+from jax.typing import DTypeLike
+
+from . import capacity
+from .fields import cut, shown, suggesting as suggesting, unknown
+
+ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
+"""The types that count as arrays; JAX's tracers are of type `jax.Array`."""
+
+
+def concrete(value: Any) -> np.ndarray | None:
+    """Return the value as a NumPy array, or None if it cannot be checked.
+
+    A traced value cannot be checked, and neither can one that is partly on another host.
+    """
+    if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
+        return None
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return None
+    return np.asarray(value)
+
+
+def conversion(value: Any) -> str:
+    """The remedy for a value that is not an array, but can become one."""
+    if isinstance(value, (str, dict, *ARRAYS)):
+        return ""
+    if hasattr(value, "__array__"):
+        return "; use np.asarray"
+    return "; use jnp.asarray" if np.iterable(value) else ""
+
+
+def each(name: str, known: np.ndarray, good: Any, rule: str, remedy: str = "") -> None:
+    """Raise an error that shows the first entry that is not good."""
+    if np.all(good):
+        return
+    first = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0])
+    place = f" at index {list(first)}" if first else ""
+    raise ValueError(f"{name} must be {rule}, got {known[first]}{place}{remedy}")
+
+
+def array(name: str, value: Any) -> None:
+    if not isinstance(value, ARRAYS):
+        raise TypeError(f"{name} must be an array, got {type(value).__name__}{conversion(value)}")
+
+
+def floating(name: str, value: Any) -> None:
+    array(name, value)
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{name} must be floating point, got {value.dtype}; cast it with astype")
+
+
+def floating_dtype(value: DTypeLike) -> np.dtype:
+    try:
+        wanted = jnp.dtype(value)
+    except TypeError:
+        raise TypeError(
+            f"dtype must be a floating dtype such as 'float32', got {shown(value)}"
+        ) from None
+    if value is None or not jnp.issubdtype(wanted, jnp.floating):
+        raise TypeError(f"dtype must be floating point, got {shown(value)}")
+    return wanted
+
+
+def dtype(value: DTypeLike | None) -> np.dtype:
+    """The floating dtype of weights, which is JAX's default if the value is None."""
+    default = jnp.dtype(jnp.result_type(float))
+    wanted = default if value is None else floating_dtype(value)
+    if wanted.itemsize > default.itemsize:
+        raise ValueError(f"dtype must not be wider than {default}, got {wanted}; enable x64")
+    return wanted
+
+
+def factorable(name: str, value: Any) -> None:
+    """Raise an error unless the dtype is float32 or float64, as factorisations require."""
+    if str(value.dtype) not in ("float32", "float64"):
+        raise TypeError(
+            f"{name} must be float32 or float64, got {value.dtype}; cast it with astype"
+        )
+
+
+def matrices(x: Any, z: Any) -> None:
+    for name, value in (("x", x), ("z", z)):
+        floating(name, value)
+        if jnp.ndim(value) != 2:
+            raise ValueError(
+                f"{name} must be [n, p], got shape {list(jnp.shape(value))}; "
+                "use jax.vmap for a batch"
+            )
+    if jnp.shape(x)[1] != jnp.shape(z)[1]:
+        raise ValueError(
+            f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
+        )
+    capacity.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
+
+
+def key(name: str, value: Any) -> None:
+    """Raise an error unless the value is one random key of JAX, old or new style."""
+    kind = getattr(value, "dtype", None) if isinstance(value, ARRAYS) else None
+    new = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)
+    if not new and kind != np.uint32:
+        raise TypeError(
+            f"{name} must be a random key of JAX, got {shown(value)}; use jax.random.key(0)"
+        )
+    if len(value.shape) != (0 if new else 1):
+        raise ValueError(
+            f"{name} must be one key, got shape {list(value.shape)}; use jax.vmap for several"
+        )
+
+
+def flag(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
+def function(name: str, value: Any) -> None:
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {shown(value)}")
+
+
+def instance(name: str, value: Any, wanted: type | tuple[type, ...], what: str) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} must be {what}, got {type(value).__name__}")
+
+
+def path(name: str, value: Any) -> Path:
+    instance(name, value, (str, Path), "a path")
+    return Path(value)
+
+
+def names(name: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, (tuple, list)):
+        remedy = f"; use ({value!r},)" if isinstance(value, str) else ""
+        raise TypeError(f"{name} must be a tuple of names, got {shown(value)}{remedy}")
+    for entry in value:
+        if not isinstance(entry, str):
+            raise TypeError(f"{name} must be a tuple of names, got {shown(entry)} in it")
+
+
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(unknown(name, value, allowed))
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Describe all entries that differ between two records; return "" if the records are equal."""
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+
+    def told(value: Any) -> str:
+        return cut(value) if isinstance(value, str) else shown(value)
+
+    return "; ".join(
+        f"{cut(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
+        for name in names
+    )
+
+
+def numeric(name: str, value: Any) -> np.ndarray | None:
+    """Check that a value is a number or an array of them, and return it as far as it is known."""
+    if isinstance(value, ARRAYS):
+        real = jnp.issubdtype(value.dtype, jnp.integer) or jnp.issubdtype(value.dtype, jnp.floating)
+    else:
+        real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not real:
+        raise TypeError(f"{name} must be a number, got {shown(value)}{conversion(value)}")
+    return concrete(value)
+
+
+def scalar(name: str, value: Any) -> np.ndarray | None:
+    known = numeric(name, value)
+    if jnp.ndim(value) != 0:
+        raise ValueError(
+            f"{name} must be a scalar, got shape {list(jnp.shape(value))}; "
+            "use jax.vmap for several values"
+        )
+    return known
+
+
+def in_range(name: str, known: np.ndarray) -> None:
+    """Raise an error if a number becomes 0, subnormal or infinite in JAX's default precision."""
+    default = jnp.dtype(jnp.result_type(float))
+    with np.errstate(over="ignore", under="ignore"):
+        size = np.abs(known.astype(default))
+    safe = (size >= jnp.finfo(default).tiny) & (size < np.inf)
+    safe |= (known == 0) | ~np.isfinite(known)
+    remedy = f"; rescale {name}" + ("" if default == np.float64 else " or enable x64")
+    each(name, known, safe, f"in the range of {default}", remedy)
+
+
+def resolved(name: str, known: np.ndarray) -> None:
+    """Raise an error if the rows of a column [..., n, p] differ by less than JAX's default digits.
+
+    Rounding then moves their differences by more than 1 %. A column that varies by rounding errors
+    of float64 alone counts as constant.
+    """
+    default = jnp.dtype(jnp.result_type(float))
+    size, spread = np.max(np.abs(known), axis=-2), np.std(known, axis=-2)
+    lost = (jnp.finfo(default).eps * size > 0.01 * spread) & (spread > 1e-12 * size)
+    if known.dtype.itemsize > default.itemsize and np.any(lost):
+        first = tuple(np.argwhere(lost)[0])
+        raise ValueError(
+            f"{name} must differ by more than the rounding of {default}: column {first[-1]} is "
+            f"near {size[first]:.3g} and varies by {spread[first]:.2g}; subtract the mean of x "
+            "from x and x_query, or enable x64"
+        )
+
+
+def positive(name: str, value: Any, check: Callable = numeric) -> None:
+    """Raise an error unless all entries are > 0 and finite, also in JAX's default precision."""
+    known = check(name, value)
+    if known is not None:
+        each(name, known, known > 0, "> 0")
+        each(name, known, np.isfinite(known), "finite")
+        in_range(name, known)
+
+
+def positives(**values: Any) -> None:
+    for name, value in values.items():
+        positive(name, value)
+
+
+def nonnegatives(**values: Any) -> None:
+    for name, value in values.items():
+        if (known := numeric(name, value)) is not None:
+            each(name, known, (known >= 0) & np.isfinite(known), ">= 0 and finite")
+
+
+def reals(**values: Any) -> None:
+    for name, value in values.items():
+        finite(name, numeric(name, value))
+
+
+def positive_scalar(name: str, value: Any) -> None:
+    positive(name, value, scalar)
+
+
+def nonnegative_scalar(name: str, value: Any) -> None:
+    at_least(name, value, 0)
+
+
+def at_least(name: str, value: Any, minimum: float) -> None:
+    known = scalar(name, value)
+    if known is not None:
+        each(name, known, (known >= minimum) & np.isfinite(known), f">= {minimum} and finite")
+        in_range(name, known)
+
+
+def finite(name: str, value: Any, remedy: str = "") -> None:
+    known = concrete(value)
+    if known is not None:
+        each(name, known, np.isfinite(known), "finite", remedy)
+
+
+def count(name: str, value: Any, minimum: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        integer = isinstance(value, ARRAYS) and jnp.issubdtype(value.dtype, jnp.integer)
+        mend = f"; use int({name})" if integer and jnp.shape(value) == () else ""
+        raise TypeError(f"{name} must be an integer, got {shown(value)}{mend}")
+    if value < minimum:
+        raise ValueError(f"{name} must be >= {minimum}, got {value}")
+    if value >= 2**31:
+        raise ValueError(f"{name} must be < 2^31, got {value}")
+
+
+def even(name: str, value: Any) -> None:
+    count(name, value, minimum=2)
+    if value % 2:
+        raise ValueError(f"{name} must be even, got {value}; use {value + 1}")
+
+
+def increasing(name: str, value: Any) -> None:
+    """Raise an error unless the value is a vector of finite numbers, each above the one before."""
+    floating(name, value)
+    if jnp.ndim(value) != 1 or len(value) == 0:
+        raise ValueError(
+            f"{name} must be a vector with at least one number, got shape {list(jnp.shape(value))}"
+        )
+    known = concrete(value)
+    if known is not None:
+        each(name, known, np.isfinite(known), "finite")
+        each(name, known, np.diff(known, prepend=-np.inf) > 0, "larger than the number before")
+
+
+def spectrum(value: Any) -> tuple[Any, Any]:
+    """Check the bounds (low, high) on the eigenvalues of K + ridge I, and return them."""
+    if value is None:
+        raise ValueError(
+            "spectrum must be given; for one task, use "
+            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
+        )
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"spectrum must be a pair (low, high), got {shown(value)}")
+    low, high = value
+    positive_scalar("low of spectrum", low)
+    positive_scalar("high of spectrum", high)
+    least, most = concrete(low), concrete(high)
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
+    return low, high
+
+
+def one_of(step_size: Any, bounds: Any) -> None:
+    if (step_size is None) == (bounds is None):
+        raise ValueError(
+            "exactly one of step_size and spectrum must be given, "
+            f"got {'neither' if step_size is None else 'both'}; for one task, use "
+            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
+        )
+
+
+def shapes(**arrays: tuple[Any, str]) -> None:
+    """Raise an error unless floating-point arrays have the axes that are named.
+
+    Axes of the same name have the same size, in one array and in several arrays. Entries must be
+    finite where they are known. In `shapes(x=(x, "n p"), z=(z, "m p"))`, x and z must have the same
+    number of features. A leading "..." allows any number of further axes.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, (value, axes) in arrays.items():
+        floating(name, value)
+        *more, own = axes.rpartition("... ")
+        named, shape = own.split(), jnp.shape(value)
+        wanted = f"[{', '.join(('...' if any(more) else '', *named)).lstrip(', ')}]"
+        if len(shape) < len(named) or (len(shape) > len(named) and not any(more)):
+            raise ValueError(f"{name} must be {wanted}, got shape {list(shape)}")
+        for axis, size in zip(named, shape[len(shape) - len(named) :], strict=True):
+            needed, first = sizes.setdefault(axis, (size, name))
+            if size < 1:
+                raise ValueError(f"{name} must be {wanted} with {axis} >= 1, got {list(shape)}")
+            if size != needed:
+                match = "on both axes" if first == name else f"to match {first}"
+                raise ValueError(
+                    f"{name} must be {wanted} with {axis} = {needed} {match}, "
+                    f"got shape {list(shape)}"
+                )
+        finite(name, value)
+
+
+def ridges(value: Any, num_features: int) -> None:
+    """Raise an error unless the ridge is a number > 0, or one for each of m features."""
+    positive("ridge", value)
+    if jnp.ndim(value) and jnp.shape(value) != (num_features,):
+        raise ValueError(
+            f"ridge must be a number or a vector [m] with m = {num_features}, the number of "
+            f"features, got shape {list(jnp.shape(value))}"
+        )
+
+
+def one_ridge(value: Any) -> None:
+    """Refuse a vector where the ridge is the variance of the noise."""
+    if jnp.ndim(value) == 1:
+        raise ValueError(
+            f"ridge must be a scalar, the variance of the noise, got shape {list(value.shape)}; "
+            "for one ridge a feature, use the projection ridge ** -0.5 * U and the ridge 1"
+        )
+    positive_scalar("ridge", value)
+
+
+RULES: dict[str, Callable[[np.ndarray], Any]] = {
+    "> 0": lambda v: v > 0,
+    ">= 0": lambda v: v >= 0,
+    ">= 0 and < 1": lambda v: (v >= 0) & (v < 1),
+    ">= 1": lambda v: v >= 1,
+    "> 0 and <= 1": lambda v: (v > 0) & (v <= 1),
+    "> 1": lambda v: v > 1,
+    "<= 0": lambda v: v <= 0,
+}
+
+
+def obeys(name: str, value: Any, rule: str, remedy: str = "") -> None:
+    """Raise an error if a number breaks one of `RULES`; a vector for <w, x> has any entries."""
+    reals(**{name: value})
+    known = concrete(value)
+    if known is not None and known.ndim == 0:
+        each(name, known, RULES[rule](known), rule, remedy)
+
+
+def gates(log_gate: Any, strength: Any) -> None:
+    """Raise an error if a log gate is a number > 0, or a write strength is a number < 0."""
+    if log_gate is not None:
+        obeys("log_gate", log_gate, "<= 0", "; a gate above 1 grows")
+    if strength is not None:
+        obeys("strength", strength, ">= 0")
