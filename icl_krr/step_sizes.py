@@ -178,6 +178,15 @@ def richardson_step(step_size: Any) -> Any:
     return known(step_size)
 
 
+def no_window(window: Any) -> None:
+    """Raise an error of a delta rule whose state no window can leave."""
+    if window is not None:
+        raise ValueError(
+            "window must be None with erase, with a gate of each feature and for rules with "
+            f"further states, got {window!r}; delta_rule and implicit_delta_rule take a window"
+        )
+
+
 def check_curvature(initial: Any, squash: Any, center: Any, num_features: int) -> None:
     """Check what a preconditioned delta rule makes step sizes of m features from."""
     checks.positive("initial", initial)

@@ -15,7 +15,6 @@ from ..rounding import in_float64
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
 from ..solvers.bayesian_average import of_average
-from ..solvers.growth import of_recurrence
 from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, predict_along, run_with_cache
@@ -68,7 +67,7 @@ def check(
     check_compatible(model, task)
     task = task.replace(y_query=None)
     if learns_in_turn(model) and kernel is None and ridge is None:
-        return of_recurrence(task, predict_along(model, task))
+        return accuracy.of_recurrence(task, predict_along(model, task))
     known = problem_of(model, kernel, ridge)
     if "log_evidence" in model.layout.names:
         kernels = check_pairs(known.kernel, known.ridge)

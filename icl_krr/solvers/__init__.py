@@ -1,37 +1,28 @@
 r"""Reference solvers of kernel ridge regression that do not use a transformer.
 
-Every solver takes one task and is jitted. Use `jax.vmap` for a batch. The solvers share no code
-with the transformer, so agreement between a model and a solver is independent evidence. Results are
-in the dtype of the task. An iterative solver returns a `Trajectory`, a causal one a
-`CausalTrajectory`, with one entry for each iterate from 0 to `steps`; a solver without coefficients
-or search directions leaves them None. Causal solvers of the features fill w, r and d, the delta
-rule alpha. Other functions return an array of the shape that their signature names. In formulas
-$A = K + \lambda I$ and $\alpha = A^{-1} y$.
-
-Most solvers take these arguments:
+Every solver takes one task and is jitted; use `jax.vmap` for a batch. The solvers share no code
+with the transformer, so agreement between a model and a solver is independent evidence. Results
+have the dtype of the task. An iterative solver returns a `Trajectory`, a causal one a
+`CausalTrajectory`, with one entry for each iterate from 0 to `steps`. In formulas
+$A = K + \lambda I$, $\alpha = A^{-1} y$, and $(a, b)$ is `spectrum`. Arguments that most solvers
+share:
 
 Args:
-    kernel: kernel $k$ of the regression, or covariance function of a Gaussian process.
-    task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+    kernel: kernel $k$ of the regression, or covariance function of a Gaussian process. Solvers of
+        features need one with a feature map (`Linear`, `Polynomial`, `Features`); smoothers and the
+        normaliser need a positive one (`Exponential`, `Gaussian`, Matern).
     ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; the variance of the noise of a Gaussian
-        process. May be traced.
-    steps: number of steps, >= 1.
-    spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-        `icl_krr.spectral_bounds` returns them; required (the default None raises an error).
-    prefix: "exclusive" (default): a causal prediction at support i uses the supports j < i, or
-        "inclusive": j <= i.
+        process.
+    steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n.
+    spectrum: bounds (low, high) on the eigenvalues of $A$, as `icl_krr.spectral_bounds` returns
+        them.
+    prefix: "exclusive": a causal prediction at support i uses the supports j < i, or "inclusive": j
+        <= i.
     log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; for a
         delta rule also a matrix $W$ [m, p], for a log gate $W x$ of each feature; default None: 0.
     strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
     window: number w >= 1 of supports that a causal prediction uses, the last w of its prefix that
         are not masked; default None: all.
-
-Raises:
-    ValueError: a number is out of range or missing, settings exclude each other, a name is
-        unknown, or `task` is a batch.
-    TypeError: `kernel` is not of the kind that the solver takes (a `Mixture` only where it is
-        named), or the dtype of `task` is not float32 or float64.
-    MemoryError: the matrices and the stored steps do not fit into memory.
 """
 
 from typing import TYPE_CHECKING

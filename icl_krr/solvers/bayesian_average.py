@@ -24,7 +24,7 @@ from ..tasks.task import kept
 from . import accuracy
 from .algebra import like, seen
 from .likelihood import known
-from .prefix import check_prefix, num_features
+from .prefix import Sees, num_features, sees
 from .prefix_posterior import solve as solve_posterior
 from .results import Result
 
@@ -36,13 +36,12 @@ class AverageTrajectory(Result):
 
     Args:
         prediction: averages at the queries, [L + 1, q] or [L + 1, q, r].
-        along: averages at supports and queries, [L + 1, n + q] or [L + 1, n + q, r].
+        along: averages at supports and queries.
         means: means of the G models, [L + 1, n + q, G r], the r outputs of a model side by side.
         variances: variances of an output, [L + 1, n + q, G].
         log_evidence: log marginal likelihoods of the supports before a token, [L + 1, n + q, G].
         weights: probabilities of the models, [L + 1, n + q, G].
-        status: a `Status` of the last average, compared with exact Bayesian model averaging;
-            default None: not compared.
+        status: a `Status` of the last average, compared with exact Bayesian model averaging.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -81,25 +80,21 @@ def bayesian_average(
     supports before i. After convergence, $e_{gi}$ is the log marginal likelihood of these supports,
     by the chain rule of probability, and $\sum_g w_{gi} f_{gi}$ is the mean of exact Bayesian model
     averaging with equal prior probabilities. Entry t of the result is the average of iterate t - 1
-    of conjugate gradient, and entry 0 is zero. A model whose evidence is not finite has the
-    weight 0; if no model has an evidence, the average is NaN.
+    of conjugate gradient, and entry 0 is zero, so m + 1 steps are exact for m features without
+    rounding; 3 m are safer. A model whose evidence is not finite has the weight 0; if no model has
+    an evidence, the average is NaN.
 
     The status compares prediction and weights at the queries with exact averaging in float64, or
     inside of JAX transformations in the widest dtype that JAX allows.
 
     Args:
-        task: as in `icl_krr.solvers`, which also says what is raised.
         kernel: kernel with a feature map, or G of them.
-        ridges: ridge $\lambda_g$ > 0 of every model.
-        steps: number of steps, >= 1; m + 1 steps are exact without rounding for m features.
-        approximates: kernel that the features of all models approximate, or G of them. It adds
-            what the features leave out to the variances of the result (see `prefix_posterior`), not
-            to those of the evidence, which is that of the features. Default None.
-        sharpness: exponent $\beta$ > 0 of the evidence; default 1, Bayes. For $\beta \to \infty$,
-            the model with the largest evidence has the weight 1.
-
-    Raises:
-        ValueError: the numbers of kernels and ridges differ.
+        ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise.
+        approximates: kernel that the features of all models approximate, or G of them. It adds what
+            the features leave out to the variances of the result (see `prefix_posterior`), not to
+            those of the evidence. Default None.
+        sharpness: exponent $\beta$ > 0 of the evidence; 1 is Bayes. For $\beta \to \infty$, the
+            model with the largest evidence has the weight 1.
 
     Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
     Dawid, Present position and potential developments: the prequential approach, 1984, for the
@@ -118,7 +113,7 @@ def bayesian_average(
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
     width = len(kernels) * max(num_features(kernel, task) for kernel in kernels)
-    check_prefix(kernels[0], task, "exclusive", None, steps, width)
+    sees(kernels[0], task, steps, width, {})
     found = average(kernels, task, ridges, approximates, sharpness, steps)
     judge = partial(of_average, steps=steps)
     at_queries = found.weights[:, task.num_supports :]
@@ -132,8 +127,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     T = n + task.num_queries
 
     def path(g: int, approximates: Any) -> Any:
-        options = None, None, steps, "exclusive", None
-        return solve_posterior(kernels[g], task, ridges[g], approximates, *options)
+        return solve_posterior(kernels[g], task, ridges[g], approximates, Sees(), steps)
 
     def posteriors(approximates: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
         paths = [path(g, one) for g, one in enumerate(approximates)]

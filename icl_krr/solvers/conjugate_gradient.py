@@ -32,24 +32,23 @@ def conjugate_gradient(
     r_{t+1} = r_t - \gamma_t A p_t,$$
     $$\beta_t = |r_{t+1}|^2 / |r_t|^2, \quad p_{t+1} = r_{t+1} + \beta_t p_t$$
 
-    Each output has its own $\gamma_t$ and $\beta_t$. If a divisor underflows, the quotient is set
-    to 0. Therefore all values and gradients stay finite if the solver continues after convergence.
-    If $r$ becomes 0 before the last step, later steps have no derivative, and they contribute 0: so
-    the Jacobian with respect to y is 0 at y = 0 (see `icl_krr.constructions.conjugate_gradient`).
-    The solver and its derivatives run on each output of y divided by a power of two. This is exact
-    and prevents overflow and underflow for very large or small y.
+    Each output has its own $\gamma_t$ and $\beta_t$. A quotient whose divisor underflows is 0, so
+    all values and gradients stay finite after convergence. If $r$ becomes 0 before the last step,
+    later steps contribute no derivative: the Jacobian with respect to y is 0 at y = 0, and if y is
+    a sum of fewer eigenvectors of $K$ than there are steps, it is that of exact regression in their
+    directions. For other y, rounding keeps $r$ from 0.
 
     Args:
-        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         form: order of the operations. "textbook" (default) is the recurrence above. "fused"
             computes all inner products in one parallel operation, with $\gamma = r^T p / p^T A p$
-            and $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" uses the same inner
-            products and updates $A p$ by the recurrence
-            $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$. The inner products and the
-            products with $A$ can then run in parallel.
+            and $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" also updates
+            $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$, so that inner products and
+            products with $A$ run in parallel.
 
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
-    Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.
+    Chronopoulos, Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels,
+    Vanroose, Hiding global synchronization latency in the preconditioned conjugate gradient
+    algorithm, 2014.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -58,12 +57,7 @@ def conjugate_gradient(
     """
     check_system(kernel, task, ridge, steps)
     checks.choice("form", form, tuple(FORMS))
-    return solve(kernel, task, ridge, steps, form)
-
-
-@partial(jax.jit, static_argnames=("steps", "form"))
-def solve(kernel, task, ridge, steps, form) -> Trajectory:
-    return trajectory(kernel, task, ridge, partial(iterate, steps, form))
+    return trajectory(kernel, task, ridge, iterate, (steps, form))
 
 
 def iterate(steps, form, gram, ridge, y):
@@ -105,9 +99,8 @@ FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
 def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute gamma = r.p / p.s and beta = -r'.s / p.s from r, p and s = Ap, with r' the next r.
 
-    In exact arithmetic r.p = r.r and r.s = p.s. If the code used r.r and p.s, rounding errors would
-    grow after convergence. With r.p, gamma minimises the error along p for every p, so the error
-    cannot grow.
+    In exact arithmetic r.p = r.r and r.s = p.s. With r.p, gamma minimises the error along p for
+    every p; with r.r and p.s, rounding errors would grow after convergence.
     """
     inverse = reciprocal(dot(p, s))
     gamma = dot(r, p) * inverse

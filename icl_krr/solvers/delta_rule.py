@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from ..tasks.task import check_axes
 from .fast_weights import error, follow, only_S, outer
-from .prefix import check_prefix, decays, in_units_of_y, learned, tokens_of
+from .prefix import PrefixOptions, decays, in_units_of_y, learned, sees, tokens_of
 from .results import CausalTrajectory, recurrent
 
 
@@ -31,33 +31,27 @@ def delta_rule(
     normalised: bool = False,
     loss: Loss | None = None,
     erase: Float[Array, "m p"] | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
-    window: int | None = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, each from its error.
 
     $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
-    The step size is $\eta_i = \eta \beta_i$ with the write strength $\beta_i$, divided by
-    $k(x_i, x_i)$ if `normalised`. $G_i$ is the sum of the log gates up to i. Iterate t has learned
-    from the first t supports that are not masked. For the linear kernel without gates, $\alpha$
-    solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
+    The step size is $\eta_i = \eta \beta_i$, divided by $k(x_i, x_i)$ if `normalised`. $G_i$ is the
+    sum of the log gates up to i. Iterate t has learned from the first t supports that are not
+    masked. For the linear kernel, $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ follows the
+    recurrence $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without gates, $\alpha$ solves
+    $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
-        kernel, task, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
-            which also says what is raised.
+        options: prefix, log_gate, strength, window, explained in `icl_krr.solvers`.
         step_size: step size $\eta$ > 0.
-        steps: number of supports to learn from, >= 1; default None: all n.
-        normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
-        loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$; default None,
-            the squared error.
+        loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$, with y in its
+            own units; default None, the squared error.
         erase: matrix E [m, p] for a kernel of m features: the error is $y_i - S \, E x_i$; default
             None: at the features themselves.
 
-    Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
-    2024, equation 10.
+    Source: Widrow and Hoff, Adaptive switching circuits, 1960.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
@@ -68,29 +62,20 @@ def delta_rule(
     checks.flag("normalised", normalised)
     losses.check(loss)
     divisor = NORMALISED if normalised else PLAIN
-    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength, "window": window}
-    return learn(kernel, task, (step_size, loss, divisor), steps, erase, **given)
+    return learn(kernel, task, (step_size, loss, divisor), steps, options, erase)
 
 
-def learn(kernel, task, numbers, steps, erase=None, **given):
+def learn(kernel, task, numbers, steps, options, erase=None):
     """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
     _, loss, _ = numbers
-    checks.gates(given["log_gate"], given["strength"])
-    if erase is not None or np.ndim(given["log_gate"]) == 2:
-        window = given.pop("window")
-        if window is not None:
-            raise ValueError(
-                f"window must be None with erase or with a gate of each feature, got {window}"
-            )
+    if erase is not None or np.ndim(options.get("log_gate")) == 2:
         if erase is not None:
             checks.reals(erase=erase)
         own, rule = ({}, corrected) if erase is None else ({"erase": erase}, corrected_elsewhere)
-        given |= {"own": own, "scales_with_y": loss is None}
-        return follow(kernel, task, rule, only_S, numbers, steps=steps, **given)
+        return follow(kernel, task, rule, only_S, numbers, steps, options, own, loss is None)
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    check_prefix(kernel, task, given["prefix"], given["window"], steps, 1)
-    return run(kernel, task, *numbers, steps=steps, **given)
+    return run(task, (kernel, sees(kernel, task, steps, 1, options), *numbers), steps)
 
 
 PLAIN, NORMALISED, IMPLICIT = (1, 0, 0), (0, 1, 0), (1, 0, 1)
@@ -118,19 +103,17 @@ def write(numbers, states, token, e):
     return (states[0] + outer(token.phi, alpha),), alpha
 
 
-@partial(jax.jit, static_argnames=("steps", "prefix", "window"))
-def run(kernel, task, step_size, loss, divisor, steps, prefix, window, log_gate, strength):
-    iterates = partial(coefficients, steps, prefix, window)
-    given = kernel, divisor, step_size, loss, log_gate, strength
-    found = in_units_of_y(task, iterates, 1, *given, scales_with_y=loss is None)
-    return recurrent(task, *found)
+@partial(jax.jit, static_argnames="steps")
+def run(task, given, steps):
+    iterates, no_loss = partial(coefficients, steps), given[3] is None
+    return recurrent(task, *in_units_of_y(task, iterates, 1, *given, scales_with_y=no_loss))
 
 
-def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, log_gate, strength):
-    tokens, n = tokens_of(task, log_gate, strength), task.num_supports
+def coefficients(steps, task, kernel, given, step_size, loss, divisor):
+    tokens, n = tokens_of(task, given), task.num_supports
     own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
-    earlier = faded(tokens, "exclusive", window, values)
+    earlier = faded(tokens, given.replace(prefix="exclusive"), values)
     step_size, *divisor = (jnp.asarray(value, own.dtype) for value in (step_size, *divisor))
     sizes = rate(step_size * tokens.strength, own, tuple(divisor))
 
@@ -140,14 +123,14 @@ def coefficients(steps, prefix, window, task, kernel, divisor, step_size, loss, 
 
     alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
     path = jnp.where(learned(tokens, steps)[:, :, None], alpha[None], 0)
-    weights = earlier if prefix == "exclusive" else faded(tokens, prefix, window, values)
+    weights = earlier if given.prefix == "exclusive" else faded(tokens, given, values)
     finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
     lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
     along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
     return path, jnp.where(tokens.kept[None, :, None], along, 0)
 
 
-def faded(tokens, prefix, window, values):
+def faded(tokens, given, values):
     """Kernel values times decays; 0 also where a value that no token sees overflows."""
-    weights = decays(tokens, prefix, window)
+    weights = decays(tokens, given)
     return jnp.where(weights == 0, 0, weights * values)

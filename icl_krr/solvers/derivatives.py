@@ -1,9 +1,8 @@
 """Derivatives of exact kernel ridge regression by explicit formulas.
 
 Notation: A = K + ridge I, alpha = A^-1 y, h(x) = A^-1 k(x), and f(x) = k(x)^T alpha at the q
-queries of a task with one output. Derivatives with respect to masked supports are 0. The functions
-do not use automatic differentiation, so the two methods can be tested against each other. Results
-have the dtype of the task.
+queries of a task with one output. Derivatives with respect to masked supports are 0. Nothing is
+differentiated automatically, so the two methods test each other.
 """
 
 from __future__ import annotations
@@ -26,14 +25,7 @@ Ridge = float | Float[Array, ""]
 
 
 class Solved(NamedTuple):
-    r"""Solution of the linear system of a task.
-
-    Attributes:
-        x: supports [n, p], zero where masked.
-        alpha: coefficients $\alpha = A^{-1} y$ [n].
-        hat: rows $h(x)^T = k(x)^T A^{-1}$ of the hat matrix [q, n].
-        A: matrix $A$ [n, n].
-    """
+    """x [n, p], zero where masked, alpha, rows h(x)^T of the hat matrix, and A."""
 
     x: Float[Array, "n p"]
     alpha: Float[Array, " n"]
@@ -59,18 +51,9 @@ def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
 
 @checks.suggesting
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
-    r"""Return the hat matrix $df/dy = k(x)^T A^{-1}$, the derivative of the predictions in y.
+    """Return the hat matrix $df/dy = k(x)^T A^{-1}$, the derivative of the predictions in y.
 
-    Args:
-        kernel: kernel $k$ of the regression.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: the dtype of `task` is not float32 or float64, or `kernel` is not one whose
-            derivative is known.
-        MemoryError: the matrices and the stored steps do not fit into memory.
+    As all derivatives, it takes a task with one output.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -82,12 +65,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
 
 @checks.suggesting
 def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
-    r"""Return the derivative of the predictions in the ridge.
-
-    $$df/d\lambda = -k(x)^T A^{-1} \alpha$$
-
-    Args:
-        kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
+    r"""Return the derivative in the ridge, $df/d\lambda = -k(x)^T A^{-1} \alpha$.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -100,15 +78,9 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
 
 @checks.suggesting
 def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
-    r"""Return the derivative of the predictions in the bandwidth $\theta$ of the kernel.
+    r"""Return the derivative in the bandwidth $\theta$, a temperature or lengthscale.
 
     $$\frac{df}{d\theta} = \frac{dk}{d\theta}^T \alpha - k^T A^{-1} \frac{dK}{d\theta} \alpha$$
-
-    The bandwidth is the temperature or the lengthscale.
-
-    Args:
-        kernel: `Exponential`, `Gaussian` or another kernel with a method `derivative_in_bandwidth`.
-        task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     >>> from icl_krr import Gaussian
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
@@ -129,10 +101,6 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
     A sketch $P$ of the linear kernel is the projection $U = P^T$. A kernel without a projection has
     $U = I$ and d = p.
 
-    Args:
-        kernel: `Linear`, `Polynomial`, `Exponential`, `Gaussian`, Matern or another `LogBilinear`.
-        task, ridge: as in `derivative_in_y`, which also says what is raised.
-
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_projection(Linear(), task, ridge=1.0).round(4).tolist()
@@ -146,12 +114,6 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
 @checks.suggesting
 def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q p"]:
     r"""Return the derivative of each prediction in its query, $df(x)/dx = (dk(x)/dx)^T \alpha$.
-
-    A prediction does not depend on the other queries.
-
-    Args:
-        kernel: `Linear`, `Polynomial`, `Exponential`, `Gaussian`, Matern or another `LogBilinear`.
-        task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -168,12 +130,8 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
 
     $$df/dx_j = \alpha_j g(x_j, x) - \sum_m (h_j \alpha_m + h_m \alpha_j) g(x_j, x_m)$$
 
-    Here $g(a, b) = dk(a, b)/da$ and $h = A^{-1} k(x)$. A change of $x_j$ changes row j and column j
-    of $A$. The diagonal entry of $A$ changes through both arguments of the kernel.
-
-    Args:
-        kernel: `Linear`, `Polynomial`, `Exponential`, `Gaussian`, Matern or another `LogBilinear`.
-        task, ridge: as in `derivative_in_y`, which also says what is raised.
+    Here $g(a, b) = dk(a, b)/da$ and $h = A^{-1} k(x)$: $x_j$ is in row j and column j of $A$, and
+    in both arguments of its diagonal entry.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -194,9 +152,6 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     $w_j$ is the weight of support j in the loss $\sum_j w_j (y_j - f(x_j))^2 + \lambda |f|^2$. With
     these weights $A = K + \lambda \, \mathrm{diag}(1 / w)$ and $h = A^{-1} k(x)$.
 
-    Args:
-        kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
-
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_weights(Linear(), task, ridge=1.0).round(4).tolist()
@@ -212,13 +167,9 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
 
     $$f_{-j} - f = -h_j \alpha_j / (A^{-1})_{jj}, \quad h = A^{-1} k(x)$$
 
-    The formula is exact and needs no second solution of a linear system.
+    The formula is exact; it extends eq. 5.12 of the source from the supports to the queries.
 
-    Args:
-        kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
-
-    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The
-    formula extends their eq. 5.12 from the supports to the queries.
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])

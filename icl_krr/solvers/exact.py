@@ -22,13 +22,9 @@ from .results import Posterior, Solution
 def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Solution:
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
-    No jitter is added to the diagonal. The field `status` of the result says how accurate the
-    predictions of an ill-conditioned system are. The function and its derivatives run on each
-    output of y divided by a power of two, so that very large or small y neither overflow nor
-    underflow.
-
-    Args:
-        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
+    No jitter is added to the diagonal; `status` says how accurate the predictions of an
+    ill-conditioned system are. Each output of y is divided by a power of two, also for derivatives,
+    so that very large or small y neither overflow nor underflow.
 
     Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
     1998.
@@ -67,11 +63,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 
     $$f^\ast(x) = k(x)^T A^{-1} y, \quad v(x) = k(x, x) - k(x)^T A^{-1} k(x)$$
 
-    Here $A = K + \lambda I$, which is factorised by Cholesky. The variance $v(x)$ does not include
-    the noise of an observation.
-
-    Args:
-        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
+    The variance does not include the noise of an observation.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
@@ -107,15 +99,9 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
     r"""Return the leave-one-out error of every support, without refitting.
 
-    $$e_i = \alpha_i / (A^{-1})_{ii}, \quad A = K + \lambda I$$
+    $$e_i = y_i - f_{-i}(x_i) = \alpha_i / (A^{-1})_{ii}$$
 
-    `icl_krr.audit` says how far rounding moved them.
-
-    Args:
-        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
-
-    Returns:
-        The errors $y_i - f_{-i}(x_i)$ in the shape and dtype of y; 0 at masked supports.
+    It is 0 at masked supports. `icl_krr.audit` says how far rounding moved it.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .. import capacity, checks
+from .. import capacity, step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes
-from .prefix import check_prefix, in_units_of_y, learned, num_features, of_tokens, tokens_of
+from .prefix import PrefixOptions, in_units_of_y, learned, num_features, of_tokens, sees, tokens_of
 from .results import CausalTrajectory, recurrent
 
 
@@ -51,43 +51,37 @@ def follow(
     rule: Rule,
     start: Callable[[Any, int, int, Any], tuple],
     numbers: Any,
-    *,
     steps: int | None,
-    prefix: str,
-    log_gate: Any,
-    strength: Any,
+    options: PrefixOptions,
     own: Mapping[str, Any] = MappingProxyType({}),
     scales_with_y: bool = True,
 ) -> CausalTrajectory:
     """Run a rule on a task, and return all its iterates.
 
     Args:
-        kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`.
         rule: the recurrence, a function of a module, because a program is compiled for it.
         start: function (numbers, m, r, dtype) -> the states at the start; of a module, too.
         numbers: what the rule needs to know, a pytree.
-        steps: number of supports to learn from; None for all.
         own: numbers or vectors [p] by name, of which each token has its own.
         scales_with_y: whether c y has c times the predictions of y, so that y may have any size.
     """
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    checks.gates(log_gate, strength)
-    check_prefix(kernel, task, prefix, None, steps, 1)
+    step_sizes.no_window(options.get("window"))
+    given = sees(kernel, task, steps, 1, options, gates=True)
     numbers_of_states = 3 * (steps + 1) * num_features(kernel, task) * task.num_outputs
     capacity.check("states of the rule", numbers_of_states, task.x)
-    given = kernel, log_gate, strength, numbers, dict(own)
-    return run(task, given, rule, start, steps, prefix, scales_with_y)
+    return run(task, (kernel, given, numbers, dict(own)), rule, start, steps, scales_with_y)
 
 
-@partial(jax.jit, static_argnames=("rule", "start", "steps", "prefix", "scales_with_y"))
-def run(task, given, rule, start, steps, prefix, scales_with_y) -> CausalTrajectory:
-    iterates = partial(iterate, rule, start, steps, prefix)
+@partial(jax.jit, static_argnames=("rule", "start", "steps", "scales_with_y"))
+def run(task, given, rule, start, steps, scales_with_y) -> CausalTrajectory:
+    iterates = partial(iterate, rule, start, steps)
     return recurrent(task, *in_units_of_y(task, iterates, 1, *given, scales_with_y=scales_with_y))
 
 
-def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, numbers, own):
-    tokens, n = tokens_of(task, log_gate, strength), task.num_supports
+def iterate(rule, start, steps, task, kernel, given, numbers, own):
+    tokens, n = tokens_of(task, given), task.num_supports
     kept, dtype = tokens.kept, tokens.x.dtype
     phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
@@ -97,19 +91,19 @@ def iterate(rule, start, steps, prefix, task, kernel, log_gate, strength, number
     numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), numbers)
     states = start(numbers, phi.shape[1], tokens.y.shape[1], dtype)
 
-    def learn(states, given):
-        token, real = given
+    def learn(states, each):
+        token, real = each
         before = (token.gate[:, None] * states[0], *states[1:])
         after, alpha = rule(numbers, before, token)
-        read = before[0] if prefix == "exclusive" else after[0]
+        read = before[0] if given.prefix == "exclusive" else after[0]
         f = jnp.where(real, matmul(token.phi[None], read)[0], 0)
         states = jax.tree.map(lambda new, old: jnp.where(real, new, old), after, states)
         return states, (f, jnp.where(real, alpha, 0))
 
     def until(learns):
         strengths = jnp.where(learns, tokens.strength, 0)
-        given = Token(phi[:n], tokens.y, gates[:n], strengths, learns, each)
-        last, (along, alpha) = jax.lax.scan(learn, states, (given, kept[:n]))
+        all_tokens = Token(phi[:n], tokens.y, gates[:n], strengths, learns, each)
+        last, (along, alpha) = jax.lax.scan(learn, states, (all_tokens, kept[:n]))
         return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
 
     return jax.vmap(until)(learned(tokens, steps))

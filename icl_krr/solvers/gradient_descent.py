@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -32,13 +30,8 @@ def gradient_descent(
 
     $$\alpha_{t+1} = \alpha_t + \eta r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) r_t$$
 
-    Pass either `step_size` or `spectrum`. With `spectrum` the step size is $\eta = 2 / (a + b)$.
-
     Args:
-        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
+        step_size: step size $\eta$ > 0; default: $2 / (a + b)$. Pass either this or `spectrum`.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -48,7 +41,7 @@ def gradient_descent(
     """
     check_system(kernel, task, ridge, steps)
     eta = step_sizes.gradient_step(step_size, spectrum)
-    return descend(kernel, task, ridge, eta, steps, False)
+    return trajectory(kernel, task, ridge, iterate, (steps, False), eta, spectrum=True)
 
 
 @suggesting
@@ -65,17 +58,14 @@ def gradient_descent_in_alpha(
 
     $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
 
-    The steps follow the Euclidean gradient of
-    $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$. This gradient has one more factor $K$
-    than that of `gradient_descent`, so the condition number is about squared. Pass either
-    `step_size` or `spectrum`. With `spectrum` the step size is
-    $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
-    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
-    is then finite, and the predictions stay near 0.
+    It follows the Euclidean gradient of $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$,
+    which has one more factor $K$ than that of `gradient_descent`, so the condition number is about
+    squared.
 
     Args:
-        step_size, spectrum: as in `gradient_descent`.
-        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
+        step_size: step size $\eta$ > 0; default: $2 / (a (a - \lambda) + b (b - \lambda))$, or half
+            of this if $a = \lambda$. If $b = \lambda$ up to rounding, it is finite, and the
+            predictions stay near 0. Pass either this or `spectrum`.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[2.0]], y=[3.0], x_query=[[1.0]])
@@ -85,14 +75,8 @@ def gradient_descent_in_alpha(
     """
     check_system(kernel, task, ridge, steps)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
-    return descend(kernel, task, ridge, eta, steps, True)
-
-
-@partial(jax.jit, static_argnames=("steps", "in_alpha"))
-def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
-    eta = jnp.asarray(eta, task.y.dtype)
-    run, about = partial(iterate, steps, in_alpha), {"spectrum": True, "stuck": in_alpha}
-    return trajectory(kernel, task, ridge, run, eta, **about)
+    how = (steps, True)
+    return trajectory(kernel, task, ridge, iterate, how, eta, spectrum=True, stuck=True)
 
 
 def iterate(steps, in_alpha, gram, ridge, y, eta):

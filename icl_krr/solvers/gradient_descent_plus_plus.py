@@ -32,19 +32,14 @@ def gradient_descent_plus_plus(
     $$r_{t+1} = r_t - \eta X_t X_t^T r_t, \quad f_{t+1}(x) = f_t(x) + \eta x_t^T X_t^T r_t, \quad
     X_{t+1} = X_t (I - c X_t^T X_t)$$
 
-    The iteration starts from $f_0 = 0$. Every step multiplies the features of the supports and of
-    the queries by the same matrix $I - c X_t^T X_t$. The method has no ridge: early stopping
-    regularises the solution. It has no coefficients alpha.
+    Every step multiplies the features of the supports and of the queries by the same matrix
+    $I - c X_t^T X_t$. There is no ridge, as early stopping regularises the solution, and no alpha;
+    `r` is $y - f_t$ at the supports.
 
     Args:
-        task, steps: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: kernel with known features, `Linear`, `Polynomial` or `Features`.
         step_size: step size $\eta$ > 0 of gradient descent.
         curvature: step size $c$ >= 0 of the transformation of the features; 0 is plain gradient
             descent.
-
-    Returns:
-        `alpha` and `p` are None, and `r` is $y - f_t$ at the supports.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from jaxtyping import Array, Float
 
@@ -10,6 +10,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task
 from .delta_rule import IMPLICIT, learn
+from .prefix import PrefixOptions
 from .results import CausalTrajectory
 
 
@@ -20,25 +21,22 @@ def implicit_delta_rule(
     *,
     step_size: float | Float[Array, ""],
     steps: int | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
-    window: int | None = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, each by an implicit step.
 
     $$\alpha_i = \frac{\eta \beta_i}{1 + \eta \beta_i k(x_i, x_i)} (y_i - f_i), \quad
     f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
-    Iterate t has learned from the first t supports that are not masked.
+    This minimises $|S - S_{i-1}|^2 + \eta_i |y_i - S \phi_i|^2$ with $\eta_i = \eta \beta_i$, so it
+    never steps too far: the error at $x_i$ shrinks by the factor $1 / (1 + \eta_i k(x_i, x_i))$ for
+    every step size. For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1.
 
     Args:
-        kernel, task, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
-            which also says what is raised.
+        options: prefix, log_gate, strength, window, explained in `icl_krr.solvers`.
         step_size: step size $\eta$ > 0.
-        steps: number of supports to learn from, >= 1; default None: all n.
 
-    Source: Liu et al., Longhorn: state space models are amortized online learners, 2024, eq. 4.
+    Source: Kulis and Bartlett, Implicit online learning, 2010.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
@@ -46,5 +44,4 @@ def implicit_delta_rule(
     [0.0, 1.0, 1.5]
     """
     checks.positive_scalar("step_size", step_size)
-    given = {"prefix": prefix, "log_gate": log_gate, "strength": strength, "window": window}
-    return learn(kernel, task, (step_size, None, IMPLICIT), steps, **given)
+    return learn(kernel, task, (step_size, None, IMPLICIT), steps, options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,6 +11,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task
 from .fast_weights import error, follow, nothing, outer
+from .prefix import PrefixOptions
 from .results import CausalTrajectory
 
 
@@ -24,9 +25,7 @@ def kalman_delta_rule(
     covariance: str = "diagonal",
     info_scale: float | Float[Array, ""] = 1.0,
     steps: int | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, with the gains of a Kalman filter that keeps a diagonal only.
 
@@ -35,20 +34,25 @@ def kalman_delta_rule(
     \rangle}, \quad S_i = e^{g_i} S_{i-1} + (y_i - e^{g_i} S_{i-1} \phi_i) \kappa_i^T$$
     $$1 / p_i = 1 / \hat p_i + s \beta_i \phi_i^2 / \lambda, \quad p_0 = 1$$
 
-    The isotropic covariance has the mean over features of $e^{2 g_i}$ and $\phi_i^2$ in these two
-    recurrences. The coefficients `alpha` are the errors $y_i - e^{g_i} S_{i-1} \phi_i$. Iterate t
-    has learned from the first t supports that are not masked.
+    Products and quotients of the m features $\phi$ are channel by channel; the covariance of the
+    coefficients S is $\mathrm{diag}(p)$. The "isotropic" covariance $p I$ has the mean over
+    channels of $e^{2 g_i}$ and $\phi_i^2$ in these two recurrences. The coefficients `alpha` are
+    the errors.
+
+    The model of the data is that of `prefix_posterior`, prior $N(0, I)$ and noise of variance
+    $\lambda / \beta_i$; besides, coefficients are multiplied by $e^{g_i}$ and get noise of variance
+    $\omega_i$ at every support. The exact filter has a full covariance. Keys along one channel each
+    have a diagonal one, and then both agree; for other keys, the diagonal of $P^{-1}$ is exact and
+    its inverse is not.
 
     Args:
-        kernel, steps: as in `momentum_delta_rule`.
-        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
-        ridge: ridge $\lambda$ > 0, the variance of the noise at strength 1.
-        process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p];
-            default 0.
-        covariance: "diagonal" (default) or "isotropic".
-        info_scale: factor s > 0 of what a support adds to the precision; default 1.
+        options: prefix, log_gate and strength, explained in `icl_krr.solvers`.
+        process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p].
+        covariance: "diagonal" or "isotropic".
+        info_scale: factor s > 0 of what a support adds to the precision $1 / p$.
 
-    Source: Kalman Delta Networks: uncertainty-aware associative memory, 2026.
+    Source: Kalman, A new approach to linear filtering and prediction problems, 1960; Kalman Delta
+    Networks, 2026.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
@@ -59,10 +63,8 @@ def kalman_delta_rule(
     checks.positive_scalar("info_scale", info_scale)
     checks.obeys("process_noise", process_noise, ">= 0")
     checks.choice("covariance", covariance, tuple(STARTS))
-    return follow(
-        kernel, task, rule, STARTS[covariance], (ridge, info_scale), steps=steps, prefix=prefix,
-        log_gate=log_gate, strength=strength, own={"process_noise": process_noise},
-    )  # fmt: skip
+    numbers, own = (ridge, info_scale), {"process_noise": process_noise}
+    return follow(kernel, task, rule, STARTS[covariance], numbers, steps, options, own)
 
 
 def diagonal(numbers, width, outputs, dtype):

@@ -22,14 +22,10 @@ def log_marginal_likelihood(
 ) -> Float[Array, ""]:
     r"""Return the log marginal likelihood $\log p(y | x)$ of a Gaussian process, by Cholesky.
 
-    $$\log p(y | x) = -(y^T \alpha + \log \det A + n \log 2\pi) / 2, \quad A = K + \lambda I$$
+    $$\log p(y | x) = -(y^T \alpha + \log \det A + n \log 2\pi) / 2$$
 
     Here n counts the supports that are not masked. Several outputs are independent draws, so their
-    log likelihoods are added. A change $dA$ of $A$ changes the result by
-    $\mathrm{tr}((\alpha \alpha^T - A^{-1}) dA) / 2$. `icl_krr.audit` says how far it is off.
-
-    Args:
-        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
+    log likelihoods are added. `icl_krr.audit` says how far it is off.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
 
@@ -52,13 +48,7 @@ def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
 
 
 def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> Float[Array, ""]:
-    """Return (log det A + n log 2 pi) times the number of outputs.
-
-    >>> from icl_krr import Linear, Task
-    >>> task = Task(x=[[0.0]], y=[0.0], x_query=[[1.0]])
-    >>> round(float(complexity(Linear(), task, ridge=1.0)), 4)
-    1.8379
-    """
+    """Return (log det A + n log 2 pi) times the number of outputs."""
     size = linalg.log_determinant(covariance(kernel, task, ridge))
     return task.num_outputs * (size + known(task) * math.log(2 * math.pi))
 

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 from .. import step_sizes
 from ..fields import suggesting
 from ..kernels import Kernel
-from ..step_sizes import Momentum
 from ..tasks import Task
 from .algebra import apply, check_system
 from .paths import after, trajectory
@@ -33,13 +32,11 @@ def heavy_ball(
     p_{t+1} = \mu p_t + \eta r_{t+1}$$
 
     The iteration starts from $\alpha_0 = 0$ and $p_0 = \eta y$. Pass either `step_size` and
-    `momentum`, or `spectrum` alone. With `spectrum`, $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
-    $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
+    `momentum`, or `spectrum` alone.
 
     Args:
-        step_size, spectrum: as in `gradient_descent`.
-        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        momentum: momentum $\mu$ >= 0; default: computed from `spectrum`.
+        step_size: step size $\eta$ > 0; default: $4 / (\sqrt{b} + \sqrt{a})^2$.
+        momentum: momentum $\mu$ >= 0; default: $((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -50,7 +47,8 @@ def heavy_ball(
     [0.0, 0.75, 1.5]
     """
     check_system(kernel, task, ridge, steps)
-    return follow(kernel, task, ridge, step_sizes.heavy_ball(steps, step_size, momentum, spectrum))
+    numbers = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
+    return trajectory(kernel, task, ridge, iterate, (), numbers, spectrum=True)
 
 
 @suggesting
@@ -64,14 +62,9 @@ def chebyshev(
 ) -> Trajectory:
     r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by the Chebyshev iteration.
 
-    The iteration is that of `heavy_ball` with a $\mu_t$ and an $\eta_t$ for each step, which are
-    computed from $(a, b)$ before the first. They are the optimal choice if only these bounds on the
-    spectrum are known. The error falls as $2 ((\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1))^t$ with
-    $\kappa = b / a$.
-
-    Args:
-        kernel, task, ridge, steps, spectrum: as in `icl_krr.solvers`,
-            which also says what is raised.
+    The iteration is that of `heavy_ball` with a $\mu_t$ and an $\eta_t$ for each step, the optimal
+    choice if only the bounds $(a, b)$ on the spectrum are known. The error falls as
+    $2 ((\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1))^t$ with $\kappa = b / a$.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 
@@ -82,13 +75,8 @@ def chebyshev(
     [0.0, 1.5]
     """
     check_system(kernel, task, ridge, steps)
-    return follow(kernel, task, ridge, step_sizes.chebyshev(steps, spectrum))
-
-
-@jax.jit
-def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
-    momentum = jax.tree.map(lambda value: jnp.asarray(value, task.y.dtype), momentum)
-    return trajectory(kernel, task, ridge, iterate, momentum, spectrum=True)
+    numbers = step_sizes.chebyshev(steps, spectrum)
+    return trajectory(kernel, task, ridge, iterate, (), numbers, spectrum=True)
 
 
 def iterate(gram, ridge, y, momentum):

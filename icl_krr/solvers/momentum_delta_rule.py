@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from jaxtyping import Array, Float
 
@@ -10,6 +10,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task
 from .fast_weights import error, follow, nothing, outer
+from .prefix import PrefixOptions
 from .results import CausalTrajectory
 
 
@@ -22,30 +23,24 @@ def momentum_delta_rule(
     momentum: float | Float[Array, "..."],
     decay: float | Float[Array, "..."] = 1.0,
     steps: int | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, with momentum.
 
     $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
     S_i = \alpha_i S_{i-1} + \eta_i M_i$$
 
-    Before that, a log gate $g_i$ multiplies S and M by $e^{g_i}$. The coefficients `alpha` are
-    $\beta_i (y_i - S_{i-1} \phi_i)$. Iterate t has learned from the first t supports that are not
-    masked.
+    $\phi$ are the m features of the kernel. Before that, a log gate $g_i$ multiplies S and M by
+    $e^{g_i}$. The coefficients `alpha` are $\beta_i (y_i - S_{i-1} \phi_i)$: the error is that of
+    $S_{i-1}$ before it decays. With momentum 0 and decay 1, this is the gated `delta_rule`.
 
     Args:
-        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
-        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
-        step_size: step size $\eta$ > 0, or a vector [p].
-        momentum: factor $\theta$ in [0, 1), or a vector $w$ [p] for $\theta_i = \langle w, x_i
-            \rangle$.
-        decay: factor $\alpha$ in (0, 1], or a vector [p]; default 1.
-        steps: number of supports to learn from, >= 1; default None: all n.
+        options: prefix, log_gate and strength, explained in `icl_krr.solvers`.
+        step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
+        momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector [p].
+        decay: factor $\alpha$ in (0, 1] of the state of the support before, or a vector [p].
 
-    Source: Behrouz, Zhong, Mirrokni, Titans: learning to memorize at test time, 2025, eq. 9, 10 and
-    13.
+    Source: Behrouz, Zhong, Mirrokni, Titans, 2025, eq. 9, 10 and 13.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0], [1.0]], y=[2.0, 2.0, 2.0], x_query=[[1.0]])
@@ -57,10 +52,7 @@ def momentum_delta_rule(
     checks.obeys("momentum", momentum, ">= 0 and < 1")
     checks.obeys("decay", decay, "> 0 and <= 1")
     own = {"step_size": step_size, "momentum": momentum, "decay": decay}
-    return follow(
-        kernel, task, rule, start, (), steps=steps, prefix=prefix, log_gate=log_gate,
-        strength=strength, own=own,
-    )  # fmt: skip
+    return follow(kernel, task, rule, start, (), steps, options, own)
 
 
 def start(numbers, width, outputs, dtype):

@@ -21,13 +21,9 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
 
     $$f(x) = \sum_j k(x_j, x) y_j / \sum_j k(x_j, x)$$
 
-    For a `Mixture` $\sum_h w_h k_h$ the prediction is $\sum_h w_h f_h / \sum_h w_h$, where $f_h$ is
-    the prediction with the kernel $k_h$. Several softmax heads compute it in parallel. The weights
-    are normalised in the logarithm, so they do not overflow or underflow at any temperature.
-
-    Args:
-        task: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`, or a `Mixture`.
+    For a `Mixture` $\sum_h w_h k_h$ it is $\sum_h w_h f_h / \sum_h w_h$ with the prediction $f_h$
+    of the kernel $k_h$, as parallel softmax heads compute it. The weights are normalised in the
+    logarithm, so they neither overflow nor underflow at any temperature.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
@@ -58,16 +54,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
 
     $$e_i = y_i - \sum_{j \neq i} k(x_j, x_i) y_j / \sum_{j \neq i} k(x_j, x_i)$$
 
-    Args:
-        task: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-
-    Returns:
-        The errors in the shape and dtype of y: 0 at masked supports, and $y_i$ if there is no other
-        support.
-
-    Raises:
-        TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
+    It is 0 at masked supports, and $y_i$ if there is no other support. A `Mixture` is not accepted.
 
     >>> from icl_krr import Exponential, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 3.0], x_query=[[1.0]])
@@ -87,7 +74,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
 def smooth(
     kernel: PositiveKernel, task: Task, at: jax.Array, hold_out: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Return weights [q, n] at the points `at` [q, p], and y [n, r].
+    """The weights [q, n] at the points `at` [q, p], and y [n, r].
 
     With `hold_out` the points are the supports, and the weight of every support at itself is 0.
     """

@@ -45,13 +45,9 @@ def newton_schulz(
     $$V_{t+1} = V_t (2I - C V_t), \quad f_t(x) = x^T V_t X^T y, \quad
     \alpha_t = (y - f_t) / \lambda$$
 
-    The rows of $X$ are the features of the supports. In $\alpha_t$, $f_t$ is evaluated at the
+    The rows of $X$ are the features of the supports; in $\alpha_t$, $f_t$ is evaluated at the
     supports. The iteration starts from $V_0 = 2 I / (a + b)$. Each step squares the error
     $I - C V_t$.
-
-    Args:
-        task, ridge, steps, spectrum: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: kernel with known features, `Linear`, `Polynomial` or `Features`.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 
@@ -104,7 +100,7 @@ def of_inverse(x: Any, y: Any, at: Any, ridge: Any, alpha: Any, r: Any, f: Any) 
     The error of these at $x$ is $h^T (\delta b - \delta C w)$ with $h = C^{-1} x$. An entry of
     $\delta C$ is at most about $u \sqrt{C_{ii} C_{jj}}$ and one of $\delta b$ about
     $u \sqrt{C_{ii}} |y|$. The residual does not tell it: divided by a small ridge, rounding errors
-    of $y - f$ fill directions of large eigenvalues, beside which those of small ones do not count.
+    of $y - f$ fill directions of large eigenvalues.
     """
     given, (y, alpha, size) = y, scaled(y, alpha)
     C = covariance(x, ridge)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_positive
-from ..step_sizes import Momentum, chebyshev, normalised_spectrum, richardson_step
+from ..step_sizes import chebyshev, normalised_spectrum, richardson_step
 from ..tasks import Task
 from .algebra import apply, check_system
 from .paths import trajectory
@@ -37,9 +35,7 @@ def richardson(
     every $\eta$ in $(0, 2)$ and every n.
 
     Args:
-        task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        step_size: step size $\eta$ in (0, 2), 1 by default.
+        step_size: step size $\eta$ in (0, 2).
         sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum; default: the
             ridge.
 
@@ -53,13 +49,7 @@ def richardson(
     if sink is not None:
         checks.positive_scalar("sink", sink)
     c = ridge if sink is None else sink
-    return solve(kernel, task, ridge, richardson_step(step_size), c, steps)
-
-
-@partial(jax.jit, static_argnames="steps")
-def solve(kernel, task, ridge, eta, sink, steps) -> Trajectory:
-    eta, sink = (jnp.asarray(value, task.y.dtype) for value in (eta, sink))
-    return trajectory(kernel, task, ridge, partial(iterate, steps), eta, sink)
+    return trajectory(kernel, task, ridge, iterate, (steps,), richardson_step(step_size), c)
 
 
 def iterate(steps, gram, ridge, y, eta, sink):
@@ -89,19 +79,31 @@ def preconditioned_chebyshev(
     r"""Solve $A \alpha = y$ by the Chebyshev iteration, preconditioned by the normaliser.
 
     $$z_t = (D + \lambda I)^{-1} (y - A \alpha_t), \quad
-    \alpha_{t+1} = \alpha_t + b_t z_t + a_t (\alpha_t - \alpha_{t-1}), \quad A = K + \lambda I$$
+    \alpha_{t+1} = \alpha_t + b_t z_t + a_t (\alpha_t - \alpha_{t-1})$$
 
-    $D$ is the diagonal matrix of the row sums of $K$. The coefficients follow from the interval
-    $[\lambda / (n \kappa + \lambda), 1]$, which contains the eigenvalues of
-    $(D + \lambda I)^{-1} A$ if $0 \leq k \leq \kappa$
-    (`icl_krr.constructions.preconditioned_chebyshev` has the proof).
+    $D$ is the diagonal matrix of the row sums of $K$.
+
+    **Theorem.** Let $0 \leq k \leq \kappa$ and let K be positive semidefinite. Then the eigenvalues
+    of $(D + \lambda I)^{-1} A$ are in $[\lambda / (n \kappa + \lambda), 1]$, and the error in the
+    A-norm after t steps is at most $1 / T_t(1 + 2 \lambda / (n \kappa))$ times the initial error,
+    where $T_t$ is the Chebyshev polynomial. So $O(\sqrt{n \kappa / \lambda} \log(1 / \epsilon))$
+    steps reach the error $\epsilon$, where `richardson` needs
+    $O((n \kappa / \lambda) \log(1 / \epsilon))$.
+
+    *Proof.* The matrix is similar to a symmetric positive definite one, so its eigenvalues are
+    real. Its entries are >= 0 and its row sums are 1, so no eigenvalue exceeds 1. As
+    $s_i \leq n \kappa$, the smallest is at least that of $A$ over $n \kappa + \lambda$, and
+    $A \geq \lambda I$. The matrix is self-adjoint in the inner product of $A$, so the residual
+    polynomial on this interval, the scaled Chebyshev polynomial, bounds the error in the A-norm.
+    Its value is $1 / T_t(\theta / \delta)$ with centre $\theta$ and half length $\delta$, and
+    $\theta / \delta = 1 + 2 \lambda / (n \kappa)$. ∎
+
+    `icl_krr.theory.budget` computes the number of steps for an error.
 
     Args:
-        task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
         num_supports: largest number of supports n, >= 1.
-        largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian`
-            and Matern kernels; other kernels need a value.
+        largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian` and
+            Matern kernels; other kernels need a value.
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961.
 
@@ -114,13 +116,7 @@ def preconditioned_chebyshev(
     check_system(kernel, task, ridge, steps)
     check_positive(kernel)
     momentum = chebyshev(steps, normalised_spectrum(kernel, ridge, num_supports, largest))
-    return follow(kernel, task, ridge, momentum)
-
-
-@jax.jit
-def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
-    momentum = jax.tree.map(lambda value: jnp.asarray(value, task.y.dtype), momentum)
-    return trajectory(kernel, task, ridge, momentum_iterates, momentum)
+    return trajectory(kernel, task, ridge, momentum_iterates, (), momentum)
 
 
 def momentum_iterates(gram, ridge, y, momentum):

@@ -18,26 +18,29 @@ from .algebra import like
 from .results import Trajectory
 
 
+@partial(jax.jit, static_argnames=("iterates", "static", "spectrum", "stuck"))
 def trajectory(
     kernel: Kernel,
     task: Task,
     ridge: Any,
     iterates: Callable,
+    static: tuple,
     *others: Any,
     spectrum: bool = False,
     stuck: bool = False,
 ) -> Trajectory:
     """The result of a solver that predicts with k(x)^T alpha.
 
-    `iterates` is a function of gram, ridge, y and the others, and closes over no traced arrays. It
-    returns all alpha, all r, and all p or None. `stuck` says that r keeps what K takes to 0.
+    `iterates` is a function of a module. It takes the static arguments, gram, ridge, y and the
+    others, and returns all alpha, all r, and all p or None. `stuck` says that r keeps what K takes
+    to 0.
     """
     parts = system(kernel, task)
     gram, cross, y = parts
-    ridge = jnp.asarray(ridge, y.dtype)
+    ridge, others = jax.tree.map(lambda value: jnp.asarray(value, y.dtype), (ridge, others))
 
     def run(y: Any, gram: Any, cross: Any, ridge: Any, *others: Any) -> Any:
-        alpha, r, p = iterates(gram, ridge, y, *others)
+        alpha, r, p = iterates(*static, gram, ridge, y, *others)
         return alpha, r, p, matmul(cross, alpha)
 
     path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)

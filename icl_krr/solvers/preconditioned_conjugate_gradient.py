@@ -36,15 +36,12 @@ def preconditioned_conjugate_gradient(
     $$z_{t+1} = M^{-1} r_{t+1}, \quad \beta_t = r_{t+1}^T z_{t+1} / r_t^T z_t, \quad
     p_{t+1} = z_{t+1} + \beta_t p_t$$
 
-    The iteration starts from $\alpha_0 = 0$. If a divisor underflows, the quotient is set to 0, so
-    all values stay finite if the solver continues after convergence.
+    A quotient whose divisor underflows is 0, as in `conjugate_gradient`.
 
     Args:
-        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$, and "normaliser" uses
-            $M = D + \lambda I$ with the row sums $D$ of a positive kernel. An `icl_krr.Nystrom`
-            uses $M = F F^T + \lambda I$ with the Nystrom features $F$. It must be made with the
-            same kernel and ridge.
+            $M = D + \lambda I$ with the row sums $D$ of a positive kernel. An `icl_krr.Nystrom` of
+            the same kernel and ridge uses $M = F F^T + \lambda I$ with its features $F$.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
@@ -57,21 +54,17 @@ def preconditioned_conjugate_gradient(
     check_system(kernel, task, ridge, steps)
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(kernel, ridge)
-    else:
-        checks.choice("preconditioner", preconditioner, ("jacobi", "normaliser"))
-        if preconditioner == "normaliser":
-            check_positive(kernel)
-        return solve(kernel, task, ridge, None, steps, preconditioner)
-    return solve(kernel, task, ridge, preconditioner, steps)
+        return solve(kernel, task, ridge, preconditioner, steps)
+    checks.choice("preconditioner", preconditioner, ("jacobi", "normaliser"))
+    if preconditioner == "normaliser":
+        check_positive(kernel)
+    return trajectory(kernel, task, ridge, iterate, (steps, preconditioner))
 
 
-@partial(jax.jit, static_argnames=("steps", "diagonal"))
-def solve(kernel, task, ridge, preconditioner, steps, diagonal="") -> Trajectory:
-    given = ()
-    if preconditioner is not None:
-        features = jnp.where(kept(task)[:, None], preconditioner.features(seen(task)[0]), 0)
-        given = features, preconditioner.core.astype(features.dtype)
-    return trajectory(kernel, task, ridge, partial(iterate, steps, diagonal), *given)
+@partial(jax.jit, static_argnames="steps")
+def solve(kernel, task, ridge, nystrom, steps) -> Trajectory:
+    features = jnp.where(kept(task)[:, None], nystrom.features(seen(task)[0]), 0)
+    return trajectory(kernel, task, ridge, iterate, (steps, ""), features, nystrom.core)
 
 
 def iterate(steps, diagonal, gram, ridge, y, *nystrom):

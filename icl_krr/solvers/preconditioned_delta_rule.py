@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,7 +11,7 @@ from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..tasks import Task
 from .fast_weights import error, follow, nothing, outer
-from .prefix import num_features
+from .prefix import PrefixOptions, num_features
 from .results import CausalTrajectory
 
 
@@ -25,29 +25,27 @@ def preconditioned_delta_rule(
     squash: float | Float[Array, ""] | None = None,
     center: float | Float[Array, ""] = 0.0,
     steps: int | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, with the step of each feature divided by its curvature.
 
     $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
     S_i = e^{g_i} S_{i-1} + \eta \beta_i (y_i - e^{g_i} S_{i-1} \phi_i) (M_i \phi_i)^T$$
 
-    with $M_i = 1 / A_i$, or with `squash` s, $M_i = s^{-u_i / (1 + |u_i|)}$ and
-    $u_i = \log A_i - c$. Iterate t has learned from the first t supports that are not masked, and
-    $A_i$ has the squares of all supports up to i.
+    Squares, quotients and products of the m features $\phi$ are channel by channel.
+    $M_i = 1 / A_i$, or with `squash` s, $M_i = s^{-u_i / (1 + |u_i|)}$ with $u_i = \log A_i - c$,
+    which is between $1 / s$ and $s$. For $M = 1 / A$, choose the step size with care: the error at
+    $\phi_i$ is multiplied by $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach
+    m.
 
     Args:
-        kernel, steps: as in `momentum_delta_rule`.
-        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
+        options: prefix, log_gate and strength, explained in `icl_krr.solvers`.
         step_size: step size $\eta$ > 0.
-        initial: initial curvature $A_0$ > 0, a number or a vector [m]; default 1.
+        initial: initial curvature $A_0$ > 0, a number or a vector [m].
         squash: base s > 1; default None: $M = 1 / A$.
-        center: center c, used with `squash`; default 0.
+        center: center c, used with `squash`.
 
-    Source: Tumma, Loo, Rus, Preconditioned DeltaNet: curvature-aware sequence modeling for linear
-    recurrences, 2026.
+    Source: Duchi, Hazan, Singer, Adaptive subgradient methods, 2011; Tumma, Loo, Rus, 2026.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
@@ -57,11 +55,9 @@ def preconditioned_delta_rule(
     """
     checks.positive_scalar("step_size", step_size)
     step_sizes.check_curvature(initial, squash, center, num_features(kernel, task))
-    curvature = 1.0 if strength is None else strength  # also of supports that do not learn yet
-    return follow(
-        kernel, task, rule, start, (step_size, initial, squash, center), steps=steps,
-        prefix=prefix, log_gate=log_gate, strength=strength, own={"strength": curvature},
-    )  # fmt: skip
+    numbers, strength = (step_size, initial, squash, center), options.get("strength")
+    own = {"strength": 1.0 if strength is None else strength}  # also of supports yet to learn
+    return follow(kernel, task, rule, start, numbers, steps, options, own)
 
 
 def start(numbers, width, outputs, dtype):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from .. import capacity, checks
@@ -22,14 +23,33 @@ from .algebra import seen
 PREFIXES = ("exclusive", "inclusive")
 
 
+class PrefixOptions(TypedDict, total=False):
+    """What a token sees of the supports before it: keywords that `icl_krr.solvers` explains."""
+
+    prefix: str
+    log_gate: Any
+    strength: Any
+    window: int | None
+
+
+@struct.dataclass
+class Sees:
+    """Those options, of which a program is compiled for prefix and window."""
+
+    prefix: str = struct.field(pytree_node=False, default="exclusive")
+    log_gate: Any = None
+    strength: Any = None
+    window: int | None = struct.field(pytree_node=False, default=None)
+
+
 class Tokens(NamedTuple):
     """The supports, then the queries.
 
     Attributes:
         x: points [n + q, p]; zero at masked supports.
         y: outputs [n, r]; zero at masked supports.
-        kept: whether the token is not a masked support [n + q].
-        log_gate: logarithm of the gate, [n + q], or of the gates of m features, [n + q, m].
+        kept: whether the token is not a masked support.
+        log_gate: log gate [n + q], or that of each of m features [n + q, m].
         strength: write strength of the supports [n]; zero at masked supports.
     """
 
@@ -40,30 +60,31 @@ class Tokens(NamedTuple):
     strength: Float[Array, " n"]
 
 
-def check_gate(log_gate: Any, strength: Any) -> None:
-    """Check gates and strengths, and that all features have the same gate."""
-    checks.gates(log_gate, strength)
-    if np.ndim(log_gate) == 2:
-        raise ValueError(
-            "log_gate must be a number or a vector [p] except for delta rules of features, which "
-            f"can have different gates, got shape {list(np.shape(log_gate))}"
-        )
+def sees(
+    kernel: Kernel, task: Task, steps: int, width: int, options: PrefixOptions, gates: bool = False
+) -> Sees:
+    """The options of a causal solver that stores `width` numbers of a token for each step, checked.
 
-
-def check_prefix(
-    kernel: Kernel, task: Task, prefix: str, window: int | None, steps: int, width: int
-) -> None:
-    """Check the input of a causal solver that stores `width` numbers of a token for each step."""
+    Features with different `gates` are for delta rules of features only.
+    """
     check_kernel(kernel)
     check_axes(task)
-    checks.choice("prefix", prefix, PREFIXES)
+    given = Sees(**options)
+    checks.gates(given.log_gate, given.strength)
+    if np.ndim(given.log_gate) == 2 and not gates:
+        raise ValueError(
+            "log_gate must be a number or a vector [p] except for delta rules of features, which "
+            f"can have different gates, got shape {list(np.shape(given.log_gate))}"
+        )
+    checks.choice("prefix", given.prefix, PREFIXES)
     checks.count("steps", steps)
-    if window is not None:
-        checks.count("window", window)
-    tokens, outputs = task.num_supports + task.num_queries, task.num_outputs
-    seen = 0 if window is None else min(window, task.num_supports)
-    numbers = tokens * width * (3 * (steps + 1) * outputs + seen)
-    capacity.check("causal regression", numbers, task.x)
+    seen = 0
+    if given.window is not None:
+        checks.count("window", given.window)
+        seen = min(given.window, task.num_supports)
+    numbers = width * (3 * (steps + 1) * task.num_outputs + seen)
+    capacity.check("causal regression", (task.num_supports + task.num_queries) * numbers, task.x)
+    return given
 
 
 def num_features(kernel: Kernel, task: Task) -> int:
@@ -73,16 +94,13 @@ def num_features(kernel: Kernel, task: Task) -> int:
     return jax.eval_shape(kernel.feature_map, task.x).shape[1]
 
 
-def tokens_of(task: Task, log_gate: Any, strength: Any) -> Tokens:
+def tokens_of(task: Task, given: Sees) -> Tokens:
     x, y = seen(task)
-    points, n = jnp.concatenate([x, task.x_query]), task.num_supports
+    points = jnp.concatenate([x, task.x_query])
     keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
-
-    gates, strengths = (
-        of_tokens(name, points, keep, value, default)
-        for name, value, default in (("log_gate", log_gate, 0), ("strength", strength, 1))
-    )
-    return Tokens(points, y, keep, gates, strengths[:n])
+    gates = of_tokens("log_gate", points, keep, given.log_gate, 0)
+    strengths = of_tokens("strength", points, keep, given.strength, 1)
+    return Tokens(points, y, keep, gates, strengths[: task.num_supports])
 
 
 def of_tokens(
@@ -101,19 +119,19 @@ def of_tokens(
     return numbers if value.ndim == 2 else numbers[:, 0]
 
 
-def decays(tokens: Tokens, prefix: str, window: int | None) -> Float[Array, "T n"]:
+def decays(tokens: Tokens, given: Sees) -> Float[Array, "T n"]:
     """exp(G_i - G_j) for the supports j that token i sees, else 0."""
     n = len(tokens.y)
     supports = jnp.cumsum(tokens.log_gate[:n])
     last = supports[-1:]
     totals = jnp.concatenate([supports, last + tokens.log_gate[n:]])
     order = jnp.arange(len(totals))[:, None] - jnp.arange(n)[None]
-    sees = (order >= 0) if prefix == "inclusive" else (order > 0)
-    sees &= tokens.kept[:n][None]
-    if window is not None:
-        so_far = jnp.cumsum(sees, axis=1)
-        sees &= so_far > so_far[:, -1:] - window
-    return jnp.where(sees, jnp.exp(jnp.where(sees, totals[:, None] - supports[None], 0)), 0)
+    seen = (order >= 0) if given.prefix == "inclusive" else (order > 0)
+    seen &= tokens.kept[:n][None]
+    if given.window is not None:
+        so_far = jnp.cumsum(seen, axis=1)
+        seen &= so_far > so_far[:, -1:] - given.window
+    return jnp.where(seen, jnp.exp(jnp.where(seen, totals[:, None] - supports[None], 0)), 0)
 
 
 def learned(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
@@ -127,8 +145,8 @@ def in_units_of_y(
 ) -> Any:
     """The results of a causal solver, `run` of a task with y [n, r] and of other arrays.
 
-    It closes over no traced arrays, and its results have the given degrees in y, unless they do
-    not scale with y: then y keeps its unit.
+    `run` closes over no traced arrays. Its results have the given degrees in y, or else y keeps its
+    unit.
     """
     y = seen(task)[1]
     if not scales_with_y:
@@ -144,35 +162,34 @@ def fits(phi: Float[Array, "T m"], w: Float[Array, "L T m r"]) -> Float[Array, "
 
 
 def prefix_systems(
-    kernel: Kernel, tokens: Tokens, prefix: str, window: int | None
+    kernel: Kernel, tokens: Tokens, given: Sees
 ) -> tuple[Float[Array, "T m"], Float[Array, "T m m"], Float[Array, "T m r"]]:
     """The features phi_i, C_i = sum_j w_ij phi_j phi_j^T and b_i = sum_j w_ij phi_j y_j.
 
-    The sums follow the recurrence of a recurrent layer, C <- e^g C + beta phi phi^T. Those of a
-    window are taken anew for every token.
+    The sums of a window are taken anew for every token; others follow a recurrence.
     """
     n = len(tokens.y)
     phi = jnp.where(tokens.kept[:, None], kernel.feature_map(tokens.x), 0)
-    if window is not None:
-        fade = decays(tokens, prefix, window)
-        last = jax.lax.top_k(jnp.where(fade > 0, jnp.arange(n)[None], -1), min(window, n))[0]
+    if given.window is not None:
+        fade, w = decays(tokens, given), min(given.window, n)
+        last = jax.lax.top_k(jnp.where(fade > 0, jnp.arange(n)[None], -1), w)[0]
         weights = jnp.take_along_axis(fade * tokens.strength[None], last, axis=1)
         keys, values = (jnp.where(last[..., None] < 0, 0, part[last]) for part in (phi, tokens.y))
         sums = partial(jnp.einsum, "tw,twm,twk->tmk", weights, keys, precision="highest")
         return phi, sums(keys), jnp.where(tokens.kept[:, None, None], sums(values), 0)
     gates = jnp.exp(tokens.log_gate)
 
-    def step(state, given):
-        gate, beta, phi, y = given
+    def step(state, token):
+        gate, beta, phi, y = token
         decayed = [gate * part for part in state]
         written = [beta * jnp.outer(phi, phi), beta * jnp.outer(phi, y)]
         state = [old + new for old, new in zip(decayed, written, strict=True)]
-        return state, state if prefix == "inclusive" else decayed
+        return state, state if given.prefix == "inclusive" else decayed
 
     width, outputs = phi.shape[1], tokens.y.shape[1]
     empty = [jnp.zeros((width, size), phi.dtype) for size in (width, outputs)]
-    given = gates[:n], tokens.strength, phi[:n], tokens.y
-    state, along = jax.lax.scan(step, empty, given)
+    each = gates[:n], tokens.strength, phi[:n], tokens.y
+    state, along = jax.lax.scan(step, empty, each)
     C, b = (
         jnp.concatenate([path, gates[n:, None, None] * last[None]])
         for path, last in zip(along, state, strict=True)

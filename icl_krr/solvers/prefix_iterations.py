@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,12 @@ from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from .paths import after
 from .prefix import (
-    check_gate,
-    check_prefix,
+    PrefixOptions,
     fits,
     in_units_of_y,
     num_features,
     prefix_systems,
+    sees,
     tokens_of,
 )
 from .results import CausalTrajectory, causal_trajectory
@@ -34,29 +34,23 @@ def prefix_conjugate_gradient(
     ridge: float | Float[Array, ""] | Float[Array, " m"],
     steps: int,
     preconditioner: str | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
-    window: int | None = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by conjugate gradient from $w = 0$.
 
     $$C_i = \sum_j e^{G_i - G_j} \beta_j \phi_j \phi_j^T, \quad
     b_i = \sum_j e^{G_i - G_j} \beta_j \phi_j y_j, \quad f_i = \phi_i^T w_i$$
 
-    The sums run over the supports that token i sees: those before it, and for the prefix
-    "inclusive" itself. They follow the recurrence $C \leftarrow e^g C + \beta \phi \phi^T$.
+    The sums run over the supports that token i sees, with the features $\phi$ of the kernel, and
+    follow the recurrence $C \leftarrow e^g C + \beta \phi \phi^T$. For m features, m steps are
+    exact without rounding.
 
     Args:
-        task, prefix, log_gate, strength, window: as in `icl_krr.solvers`, which also says what is
-            raised.
+        options: prefix, log_gate, strength, window, explained in `icl_krr.solvers`.
         ridge: ridge $\lambda$ > 0, or a vector [m] of them: $C_i + \mathrm{diag}(\lambda)$.
-        kernel: kernel with a feature map $\phi$ of m features, such as `Linear`.
-        steps: number of steps, >= 1; m steps are exact without rounding.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
 
-    Source: von Oswald et al., MesaNet: sequence modeling by locally optimal test-time training,
-    2025.
+    Source: von Oswald et al., MesaNet, 2025.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
@@ -64,21 +58,19 @@ def prefix_conjugate_gradient(
     [0.0, 1.0, 2.0]
     """
     checks.ridges(ridge, width := num_features(kernel, task))
-    check_gate(log_gate, strength)
-    check_prefix(kernel, task, prefix, window, steps, width)
+    given = sees(kernel, task, steps, width, options)
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
-    return solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix, window)
+    return solve(task, iterate, (steps, preconditioner), kernel, given, ridge)
 
 
-@partial(jax.jit, static_argnames=("steps", "preconditioner", "prefix", "window"))
-def solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix, window):
-    run = partial(iterate, steps, preconditioner, prefix, window)
-    return causal_trajectory(task, *in_units_of_y(task, run, 1, kernel, ridge, log_gate, strength))
+@partial(jax.jit, static_argnames=("iterates", "static"))
+def solve(task, iterates, static, *given):
+    return causal_trajectory(task, *in_units_of_y(task, partial(iterates, *static), 1, *given))
 
 
-def iterate(steps, preconditioner, prefix, window, task, kernel, ridge, log_gate, strength):
-    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix, window)
+def iterate(steps, preconditioner, task, kernel, given, ridge):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, given), given)
     w, r, d = conjugate_directions(C, b, jnp.asarray(ridge, phi.dtype), steps, preconditioner)
     return fits(phi, w), w, r, d
 
@@ -117,10 +109,7 @@ def prefix_chebyshev(
     ridge: float | Float[Array, ""] | Float[Array, " m"],
     steps: int,
     spectrum: tuple | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
-    window: int | None = None,
+    **options: Unpack[PrefixOptions],
 ) -> CausalTrajectory:
     r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by the Chebyshev iteration.
 
@@ -131,11 +120,12 @@ def prefix_chebyshev(
     follow from the bounds $(a, b)$ before the first step.
 
     Args:
-        task, steps, prefix, log_gate, strength, window: as in `icl_krr.solvers`, which also says
-            what is raised.
-        kernel, ridge: as in `prefix_conjugate_gradient`.
+        options: prefix, log_gate, strength, window, explained in `icl_krr.solvers`.
+        ridge: as in `prefix_conjugate_gradient`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
-            from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
+            from `icl_krr.theory.prefix_bounds`. A prefix with fewer supports than features has the
+            eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, the largest eigenvalue
+            of the whole context is a valid $b$.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
     KalmaNet, 2025.
@@ -147,22 +137,13 @@ def prefix_chebyshev(
     [0.0, 2.0]
     """
     checks.ridges(ridge, width := num_features(kernel, task))
-    check_gate(log_gate, strength)
-    check_prefix(kernel, task, prefix, window, steps, width)
+    given = sees(kernel, task, steps, width, options)
     momentum = step_sizes.chebyshev(steps, spectrum)
-    return follow(kernel, task, ridge, log_gate, strength, momentum, prefix, window)
+    return solve(task, momentum_iterates, (), kernel, given, ridge, momentum)
 
 
-@partial(jax.jit, static_argnames=("prefix", "window"))
-def follow(kernel, task, ridge, log_gate, strength, momentum, prefix, window):
-    given = kernel, ridge, log_gate, strength, momentum
-    return causal_trajectory(
-        task, *in_units_of_y(task, partial(momentum_iterates, prefix, window), 1, *given)
-    )
-
-
-def momentum_iterates(prefix, window, task, kernel, ridge, log_gate, strength, momentum):
-    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix, window)
+def momentum_iterates(task, kernel, given, ridge, momentum):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, given), given)
     ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, momentum))
     ridge = ridge.reshape(1, -1, 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from ..kernels import Kernel, check_kernel
 from ..readable import readable
 from ..tasks import Task
 from .algebra import like
-from .prefix import check_gate, check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
+from .prefix import PrefixOptions, in_units_of_y, num_features, prefix_systems, sees, tokens_of
 from .prefix_iterations import conjugate_directions
 from .results import Result
 
@@ -27,12 +27,11 @@ class PosteriorTrajectory(Result):
 
     Args:
         prediction: means at the queries, [L + 1, q] or [L + 1, q, r].
-        along: means at the supports from their prefixes, then at the queries, [L + 1, n + q] or
-            [L + 1, n + q, r]; 0 at masked supports.
+        along: means at the supports from their prefixes, then at the queries; 0 at masked supports.
         variance: variances of the function at supports and queries, [L + 1, n + q].
         h: coefficients $(C_i + \lambda I)^{-1} \phi_i$, [L + 1, n + q, m].
-        r: residual $\phi_i - (C_i + \lambda I) h_i$, [L + 1, n + q, m].
-        d: direction, [L + 1, n + q, m].
+        r: residual $\phi_i - (C_i + \lambda I) h_i$.
+        d: direction.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -56,10 +55,7 @@ def prefix_posterior(
     ridge: float | Float[Array, ""],
     steps: int,
     approximates: Kernel | None = None,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
-    window: int | None = None,
+    **options: Unpack[PrefixOptions],
 ) -> PosteriorTrajectory:
     r"""Solve $(C_i + \lambda I) h_i = \phi_i$ at every token by conjugate gradient from $h = 0$.
 
@@ -67,16 +63,19 @@ def prefix_posterior(
 
     $C_i$ and $b_i$ are those of `prefix_conjugate_gradient`. After m steps, $f_i$ and $v_i$ are
     mean and variance of Bayesian linear regression on the features, with prior $N(0, I)$ and noise
-    variance $\lambda / \beta_j$.
+    variance $\lambda / \beta_j$. In exact arithmetic, more steps never decrease $v_i$; before
+    convergence, it is too small by $\lambda r_i^T (C_i + \lambda I)^{-1} r_i \leq |r_i|^2$ with the
+    residual $r_i$.
 
     Args:
-        task, ridge, prefix, log_gate, strength, window: as in `icl_krr.solvers`,
-            which also says what is raised.
-        kernel, steps: as in `prefix_conjugate_gradient`.
-        approximates: kernel k that the features approximate; $v_i$ then also has the part
-            $k(x, x) - |\phi_i|^2$. Default None: it does not.
+        options: prefix, log_gate, strength, window, explained in `icl_krr.solvers`.
+        approximates: kernel k that the features approximate, as Nystrom features do; $v_i$ then
+            also has the part $k(x, x) - |\phi_i|^2$, which they leave out. Default None: it does
+            not.
 
-    Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
+    Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8;
+    Quinonero-Candela and Rasmussen, A unifying view of sparse approximate Gaussian process
+    regression, 2005, section 5, for `approximates`.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
@@ -87,22 +86,21 @@ def prefix_posterior(
     checks.one_ridge(ridge)
     if approximates is not None:
         check_kernel(approximates)
-    check_gate(log_gate, strength)
-    check_prefix(kernel, task, prefix, window, steps, num_features(kernel, task))
-    return solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix, window)
+    given = sees(kernel, task, steps, num_features(kernel, task), options)
+    return solve(kernel, task, ridge, approximates, given, steps)
 
 
-@partial(jax.jit, static_argnames=("steps", "prefix", "window"))
-def solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix, window):
-    given = kernel, ridge, approximates, log_gate, strength
-    results = in_units_of_y(task, partial(iterate, steps, prefix, window), (1, 0, 0, 0, 0), *given)
+@partial(jax.jit, static_argnames="steps")
+def solve(kernel, task, ridge, approximates, given, steps):
+    run, parts = partial(iterate, steps), (kernel, ridge, approximates, given)
+    results = in_units_of_y(task, run, (1, 0, 0, 0, 0), *parts)
     along = like(task.y, results[0])
     return PosteriorTrajectory(along[:, task.num_supports :], along, *results[1:])
 
 
-def iterate(steps, prefix, window, task, kernel, ridge, approximates, log_gate, strength):
-    tokens = tokens_of(task, log_gate, strength)
-    phi, C, b = prefix_systems(kernel, tokens, prefix, window)
+def iterate(steps, task, kernel, ridge, approximates, given):
+    tokens = tokens_of(task, given)
+    phi, C, b = prefix_systems(kernel, tokens, given)
     ridge = jnp.asarray(ridge, phi.dtype)
     h, r, d = (path[..., 0] for path in conjugate_directions(C, phi[:, :, None], ridge, steps))
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 from ..readable import readable
 from ..status import Status
 from ..tasks import Task
+from .accuracy import of_recurrence
 from .algebra import like
-from .growth import of_recurrence
 
 
 class Result:
@@ -49,7 +49,7 @@ class Solution(Result):
 
     @property
     def residual(self) -> Float[Array, ""]:
-        r"""The relative residual $|y - (K + \lambda I) \alpha| / |y|$ of the status."""
+        r"""The relative residual $|y - (K + \lambda I) \alpha| / |y|$."""
         return self.status.residual
 
 
@@ -59,10 +59,9 @@ class Trajectory(Result):
     r"""All iterates of a solver, from iterate 0 to iterate L = steps.
 
     Args:
-        alpha: coefficients, [L + 1, n] or [L + 1, n, r], or None for a solver without coefficients.
-        r: residual $r = y - (K + \lambda I) \alpha$, [L + 1, n] or [L + 1, n, r].
-        p: search direction, [L + 1, n] or [L + 1, n, r], or None for a solver without search
-            directions.
+        alpha: coefficients, [L + 1, n] or [L + 1, n, r], or None for a solver without.
+        r: residual $r = y - (K + \lambda I) \alpha$, of that shape.
+        p: search direction, of that shape, or None for a solver without.
         prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
         status: a `Status` of the last iterate; default None, not known.
 
@@ -86,17 +85,19 @@ class Trajectory(Result):
 class CausalTrajectory(Result):
     r"""All iterates of a causal solver, from iterate 0 to iterate L, at all supports and queries.
 
+    Fields that a solver does not have are None: delta rules have alpha, solvers of the features w,
+    r and d.
+
     Args:
         prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
         along: predictions at the supports from their prefixes, then at the queries, [L + 1, n + q]
             or [L + 1, n + q, r]; 0 at masked supports.
-        alpha: coefficients of the supports, [L + 1, n] or [L + 1, n, r]; default None.
+        alpha: coefficients of the supports, [L + 1, n] or [L + 1, n, r].
         w: coefficients of the features at supports and queries [L + 1, n + q, r m]; the m
-            coefficients of an output are side by side. Default None.
-        r: residual $b_i - (C_i + \lambda I) w_i$, with the shape of w; default None.
-        d: direction, with the shape of w; default None.
-        status: a `Status` of a delta rule, which says whether it diverges on this task; default
-            None, not known.
+            coefficients of an output are side by side.
+        r: residual $b_i - (C_i + \lambda I) w_i$, with the shape of w.
+        d: direction, with the shape of w.
+        status: a `Status` of a delta rule, which says whether it diverges on this task.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -129,12 +130,7 @@ def recurrent(task: Task, alpha: Array, along: Array) -> CausalTrajectory:
 
 @readable
 class Smoothing(NamedTuple):
-    """Predictions of a linear smoother: weights times y.
-
-    Attributes:
-        prediction: predictions at the queries, [q] or [q, r].
-        weights: weight of every support in every prediction [q, n].
-    """
+    """The predictions of a linear smoother [q] or [q, r], and the weights [q, n] of y in them."""
 
     prediction: Float[Array, "..."]
     weights: Float[Array, "q n"]
