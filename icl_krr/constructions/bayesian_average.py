@@ -36,70 +36,39 @@ def bayesian_average(
 ) -> Transformer:
     r"""Build a causal transformer that averages the posteriors of G Gaussian processes.
 
-    Every model g, a pair of a kernel and a ridge $\lambda_g$, has its own group of channels, in
-    which conjugate gradient computes the mean $f_{gi}$ and the variance $v_{gi}$ of token i from
-    the supports before it (see `prefix_posterior`). With $s_{gi} = \lambda_g + v_{gi}$, the
-    variance of an output,
+    It is `icl_krr.solvers.bayesian_average`. Every model g, a pair of a kernel and a ridge
+    $\lambda_g$, has its own group of channels, in which conjugate gradient computes mean and
+    variance (see `prefix_posterior`). One head sums the evidence. MLPs compute one logarithm for
+    each model, and $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences,
+    which are cut at 80, so that nothing overflows in float32. A step takes 7 blocks in the form
+    "textbook"; in the form "fused" it takes 6, and 7 with `edges`. A block has at most 2 heads for
+    each model.
 
-    $$e_{gi} = \sum_{j < i} \log N(y_j; f_{gj}, s_{gj}), \quad
-    w_{gi} = \frac{\exp(\beta e_{gi})}{\sum_h \exp(\beta e_{hi})}, \quad
-    \bar f_i = \sum_g w_{gi} f_{gi}$$
-
-    By the chain rule of probability, $e_{gi}$ is the log marginal likelihood of the supports before
-    i. So with $\beta = 1$ the queries have exact Bayesian model averaging with equal prior
-    probabilities. For $\beta \to \infty$ they have the model with the largest evidence (empirical
-    Bayes). The model is told the family of kernels and ridges, and nothing about the task.
-
-    One head sums the evidence. MLPs compute one logarithm for each model, and
-    $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences, which are cut at
-    80, so that nothing overflows in float32: no weight is smaller than about $e^{-80}$. These
-    operations run in the same blocks as the solver. A step takes 7 blocks in the form "textbook",
-    as that of `prefix_posterior`. In the form "fused" it takes 6, and 7 with `edges`. A block has
-    at most 2 heads for each model.
-
-    The operations read the iterate before the step. So after t steps, the slots `means`,
-    `variances`, `log_evidence`, `weights` and `prediction` belong to iterate t - 1 of conjugate
-    gradient, and m + 1 steps are exact for m features without rounding; 3 m are safer. Before
-    convergence, variances are too small, by at most `variance_gaps` (see `prefix_posterior`; read
-    them at all supports, `icl_krr.read_outs(model, task, along=True)`, because all count), and
-    the evidence is wrong: an error of a variance that is small beside the ridge can still be large
-    in the evidence, which sums over all supports.
+    Before convergence, variances are too small, by at most `variance_gaps` (read them at all
+    supports, `icl_krr.read_outs(model, task, along=True)`, because all count), and the evidence is
+    wrong: an error of a variance that is small beside the ridge can still be large in the evidence.
+    A ridge below $10^{-5} |\phi|^2$ can make variances of float32 negative, which count as 0 in the
+    evidence. `icl_krr.check` compares prediction and weights with exact averaging.
 
     A model with one output takes tasks with several, and gives each its own evidence and weights.
     With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
+    The states, all of them read-outs, are means [T, G r], variances (of an output: ridge included),
+    variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins [T, r
+    (E + 1)]. The arithmetic must be "exact".
 
     Args:
-        num_features: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: kernel with a feature map, such as `Linear`, or G of them; for bandwidths,
-            random or Nystrom features of kernels with these bandwidths, as `icl_krr.Features(map)`.
-            If the numbers of features differ, the smaller groups are filled with zeros.
-        ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced. In
-            float32, a ridge below $10^{-5} |\phi|^2$ can make variances wrong. Those below 0
-            count as 0 in the evidence, and mostly the model loses its weight. `icl_krr.check`
-            compares prediction and weights with exact averaging.
-        steps: number of steps, >= 1. After one step, mean and variance of the functions are still
-            0, because the operations read the iterate before the step.
-        form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
-        approximates: kernel that the features of all models approximate, or G of them, with
-            $k(x, x) \geq |\phi(x)|^2$. It adds what the features leave out to the variances of the
-            result (see `prefix_posterior`), not to those of the evidence, which is that of the
-            features. Default None.
-        sharpness: exponent $\beta$ > 0; default 1. May be traced.
+        kernel: kernel with a feature map, or G of them; for bandwidths, random or Nystrom features
+            of kernels with these bandwidths, as `icl_krr.Features(map)`. If the numbers of features
+            differ, the smaller groups are filled with zeros.
+        ridges, approximates, sharpness: as in `icl_krr.solvers.bayesian_average`.
+        form: order of the operations, "textbook" or "fused" (see `conjugate_gradient`).
         edges: E increasing numbers, for a slot `bins` with the probabilities that an output is
-            below the first edge, between neighbouring edges, and above the last edge, which are
-            differences of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c;
-            default None: no such slot.
+            below the first edge, between neighbouring edges, and above the last edge, differences
+            of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c; default None: no
+            such slot.
         tokens, max_supports: as in `CausalOptions`.
-        options: further keywords, explained in `Options`; the arithmetic must be "exact".
 
-    Returns:
-        A `Transformer` with the states means [T, G r], variances (of an output: ridge included),
-        variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins
-        [T, r (E + 1)]. All of them are read-outs (see `icl_krr.read_outs`).
-
-    Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
-    Dawid, Present position and potential developments: the prequential approach, 1984, for the
-    chain rule; Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
+    Source: Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
     2022, for outputs in bins.
 
     >>> import icl_krr as ik, numpy as np

@@ -29,41 +29,22 @@ def conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that solves $(K + \lambda I) \alpha = y$ by conjugate gradient.
 
-    The formulas are those of `icl_krr.solvers.conjugate_gradient`, with $r_0 = p_0 = y$. The states
-    are alpha, r, p and prediction, which is $k(x)^T \alpha_t$ at the queries and the fitted values
-    at the supports. Each output has its own $\gamma$ and $\beta$. The three forms compute the same
-    iterates up to rounding and differ in the number of blocks per step:
+    It is `icl_krr.solvers.conjugate_gradient`. The states are alpha, r, p and prediction, which is
+    $k(x)^T \alpha_t$ at the queries and the fitted values at the supports. The three forms compute
+    the same iterates up to rounding and differ in the number of blocks per step:
 
-    - "textbook" computes these formulas in order. It takes 5 blocks per step with linear
-      attention and 7 with softmax attention. Blocks before the first step compute $|r_0|^2$.
-    - "fused" computes all sums of a step in parallel, in 3 blocks (linear) or 5 (softmax). It uses
-      $\gamma_t = r_t^T p_t / p_t^T A p_t$ and $\beta_t = -r_{t+1}^T A p_t / p_t^T A p_t$ with
-      $r_{t+1}^T A p_t = r_t^T A p_t - \gamma_t |A p_t|^2$.
+    - "textbook" takes 5 blocks per step with linear attention and 7 with softmax attention, where a
+      sum takes two sublayers: an MLP computes the summands, and a head their mean.
+    - "fused" computes all sums of a step in parallel, in 3 blocks (linear) or 5 (softmax).
     - "pipelined" computes sums and products with $A$ in parallel, in 2 blocks (linear) or 4
-      (softmax). It keeps $s_t = A p_t$ and updates
-      $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$. Blocks before the first step compute
-      $s_0$. Heads compute $A r_t$, $A p_t$ and $A s_t$ in the same block. The form does
-      not use recurrences for $A r$ and $A p$, which would save no depth and would accumulate
-      rounding errors after convergence.
-
-    With softmax attention, a sum takes two sublayers: an MLP computes the products of the summands,
-    and a head computes their mean.
-
-    If $r$ becomes 0 before the last step, later steps have no derivative, and they contribute 0. So
-    the Jacobian with respect to y is 0 at y = 0. If y is a sum of fewer eigenvectors of $K$ than
-    there are steps, the Jacobian is that of exact regression in the directions of these
-    eigenvectors. For other y, rounding keeps $r$ from 0, and steps after convergence do not change
-    the Jacobian.
+      (softmax). It keeps $s_t = A p_t$, and heads compute $A r_t$, $A p_t$ and $A s_t$ in the same
+      block. Recurrences for $A r$ and $A p$ would save no depth and accumulate rounding errors.
 
     Args:
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        form: order of the operations, "textbook" (default), "fused" or "pipelined".
+        form: order of the operations.
 
-    Source: Hestenes and Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
-    Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels and
-    Vanroose, Hiding global synchronization latency in the preconditioned conjugate gradient
-    algorithm, 2014. The layout follows the in-context KRR theorems: alpha, r and p are in disjoint
-    subspaces of the residual stream.
+    Source: the layout follows the in-context KRR theorems, alpha, r and p in disjoint subspaces of
+    the residual stream.
 
     >>> import icl_krr as ik
     >>> model = conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=16)

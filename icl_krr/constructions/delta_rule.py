@@ -37,61 +37,30 @@ def delta_rule(
 ) -> Transformer:
     r"""Build a causal transformer that runs the delta rule, one support a step.
 
-    $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
+    It is `icl_krr.solvers.delta_rule`. A step computes all $f_i$ by one head and then sets one more
+    coefficient: after t steps, the model has learned from the first t supports that are not masked.
+    The slot `turn` says at which supports the step size `now` is not 0. A step takes one block with
+    linear attention and two with softmax attention, which multiplies by the normaliser first. The
+    slot `ahead` contains $\alpha$ one step later, so that `alpha` and `prediction` belong together.
+    The states are alpha, ahead, turn and prediction.
 
-    $f_i$ is the prediction at support i from the supports before it. With the linear kernel,
-    $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ is the state of (Gated) DeltaNet, with the
-    key $k_i = x_i$, the value $v_i = y_i$, the log gate $g_i$, the write strength $\beta_i$ and
-    $\eta = 1$,
+    `prefix="inclusive"` adds $k(x_i, x_i) \alpha_i$ to the prediction at support i; that of
+    "exclusive" is $e^{g_i} S_{i-1} k_i$, which a layer erases. `normalised` is not quite a layer
+    that divides $q_i$ and $k_i$ by their lengths: it erases as such a layer does, but writes
+    $y_i / |x_i|$ and reads at $x_i$. With $y_i = |k_i| v_i$ it has the state of that layer, and
+    predicts $|k_i| o_i$.
 
-    $$S_i = e^{g_i} S_{i-1} + \beta_i (v_i - e^{g_i} S_{i-1} k_i) k_i^T, \quad o_i = c S_i q_i$$
-
-    The layer reads after the write: this is `prefix="inclusive"` with $q_i = k_i$, and a query of
-    the task is any other $q$ (see `CausalOptions`). The prediction has no scale c; layers use
-    $c = 1 / \sqrt{d}$ for keys [d]. The prediction of `prefix="exclusive"` is
-    $e^{g_i} S_{i-1} k_i$, which the layer erases. Its code stores $S^T$. A matrix `log_gate` gives
-    each key channel its own gate, $S_{i-1} \mathrm{diag}(e^{g_i})$, as in KDA. A token that writes
-    several times, as in DeltaProduct, is as many supports, of which only the first has a gate
-    (`icl_krr.export.from_linear_attention` makes them). Gated DeltaNet-2 has $y_i = w_i v_i$ and
-    `erase` for $b_i k_i$, with its write gate $w_i$ and its erase gate $b_i$ of each channel.
-
-    The step size is $\eta_i = \eta \beta_i$, with the `strength` $\beta_i$ of `CausalOptions`. If
-    `normalised`, it is $\eta \beta_i / k(x_i, x_i)$. This is not quite a layer that divides $q_i$
-    and $k_i$ by their lengths. It erases as such a layer does, but it writes $y_i / |x_i|$ and
-    reads at $x_i$. With $y_i = |k_i| v_i$ it has the state of that layer, and predicts $|k_i| o_i$
-    at $x_i = k_i$.
-
-    A step computes all $f_i$ by one head and then sets one more coefficient: after t steps, the
-    model has learned from the first t supports that are not masked. It needs as many steps as
-    supports, because $\alpha_i$ depends on all coefficients before it. The slot `turn` says at
-    which supports the step size `now` is not 0. A step takes one block with linear attention and
-    two with softmax attention, which multiplies by the normaliser first. The slot `ahead` contains
-    $\alpha$ one step later, so that `alpha` and `prediction` belong together. `prefix="inclusive"`
-    adds $k(x_i, x_i) \alpha_i$ to the prediction at support i. The states are alpha, ahead, turn
-    and prediction.
-
-    With a `window` of w, all sums run over the last w supports: $S_i$ sums over $i - w < j \leq i$,
-    so that a write is forgotten after w supports, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
-    For the prefix "inclusive", one more head predicts from the w - 1 supports before the own one.
+    With a `window` of w, $S_i$ sums over $i - w < j \leq i$, so that a write is forgotten after w
+    supports, and $\alpha_i$ corrects what $S_{i-1}$ predicts. For the prefix "inclusive", one more
+    head predicts from the w - 1 supports before the own one.
 
     Args:
-        kernel, num_features: as in `icl_krr.constructions`, which also says what is raised.
-        step_size: step size $\eta$ > 0; may be a traced scalar.
         steps: number of steps, >= 1: the number of supports that the model learns from. Default
             None: 256, and a task must not have more supports.
-        normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
-        loss: loss $\ell$ from `icl_krr.losses`, such as `Huber`, whose derivative replaces the
-            error: $\alpha_i = \eta_i \ell'(y_i - f_i)$. A step takes two blocks more for
-            `Huber` and three for `Power`. The model then runs on y in its own units. Default None:
-            the squared error.
-        erase: matrix E [m, p], in linear attention. A support then erases at $E x_i$ in place of
-            its m features $\phi_i$: the error is $y_i - S \, E x_i$, while the write is along
-            $\phi_i$. May be traced; default None: it erases at $\phi_i$.
-        options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
-    transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks,
-    2024.
+        step_size: as in `icl_krr.solvers.delta_rule`.
+        loss: as in `icl_krr.solvers.delta_rule`. A step takes two blocks more for `Huber` and three
+            for `Power`.
+        erase: as in `icl_krr.solvers.delta_rule`, in linear attention.
 
     >>> import numpy as np
     >>> import icl_krr as ik

@@ -30,15 +30,11 @@ def gradient_descent(
 ) -> Transformer:
     r"""Build a transformer that runs functional gradient descent with one block per step.
 
-    It is that of `icl_krr.solvers.gradient_descent`, with its step size $\eta$: each step adds
-    $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`. The states are
-    alpha, r and prediction.
+    It is `icl_krr.solvers.gradient_descent`: each step adds $\eta k(x)^T r_t$ to the prediction.
+    The states are alpha, r and prediction.
 
     Args:
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
+        step_size: as in `icl_krr.solvers.gradient_descent`.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
@@ -61,15 +57,12 @@ def gradient_descent_in_alpha(
     spectrum: tuple | None = None,
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""Build a transformer that runs gradient descent in alpha with two blocks per step.
+    """Build a transformer that runs gradient descent in alpha with two blocks per step.
 
-    It is that of `icl_krr.solvers.gradient_descent_in_alpha`. Compared with `gradient_descent`, a
-    step has one more product with $K$. Give either `step_size` or `spectrum`. The states are alpha,
-    r and prediction.
+    It is `icl_krr.solvers.gradient_descent_in_alpha`. The states are alpha, r and prediction.
 
     Args:
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        step_size, spectrum: as in `gradient_descent`.
+        step_size: as in `icl_krr.solvers.gradient_descent_in_alpha`.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_in_alpha(
@@ -113,23 +106,13 @@ def gradient_descent_plus_plus(
     curvature: float | Float[Array, ""],
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""Build a transformer that runs GD++ on least squares with one block per step.
+    """Build a transformer that runs GD++ on least squares with one block per step.
 
-    $$r_{t+1} = r_t - \eta X_t X_t^T r_t, \quad f_{t+1}(x) = f_t(x) + \eta x_t^T X_t^T r_t, \quad
-    x_{t+1} = x_t - c X_t^T X_t x_t$$
-
-    Here $x_t$ are the features of a token and $X_t$ the features of all supports after t steps.
-    One head computes the gradient step. A second head flattens the spectrum of $X_t X_t^T$. GD++
-    has no ridge; the number of steps regularises the solution. The states are r, features and
-    prediction.
+    It is `icl_krr.solvers.gradient_descent_plus_plus`. One head computes the gradient step, a
+    second one flattens the spectrum of $X_t X_t^T$. The states are r, features and prediction.
 
     Args:
-        num_features, steps, options: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: kernel with a feature map, such as `Linear`; GD++ changes the features.
-        step_size: step size $\eta$ > 0; may be a traced scalar.
-        curvature: strength $c$ >= 0 of the update of the features; may be a traced scalar.
-
-    Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
+        step_size, curvature: as in `icl_krr.solvers.gradient_descent_plus_plus`.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_plus_plus(

@@ -26,35 +26,13 @@ def implicit_delta_rule(
     steps: int | None = None,
     **options: Unpack[CausalOptions],
 ) -> Transformer:
-    r"""Build a causal transformer that takes an implicit step for each support, one a step.
+    """Build a causal transformer that takes an implicit step for each support, one a step.
 
-    $$\alpha_i = \frac{\eta_i}{1 + \eta_i k(x_i, x_i)} (y_i - f_i), \quad
-    f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j, \quad \eta_i = \eta \beta_i$$
-
-    This minimises $|S - S_{i-1}|^2 + \eta_i |y_i - S \phi_i|^2$, so it never steps too far: the
-    error at $x_i$ shrinks by the factor $1 / (1 + \eta_i k(x_i, x_i))$ for every step size. For
-    $\eta \to \infty$, it is the delta rule with `normalised` and step size 1.
-
-    With the linear kernel, this is the state of Longhorn with the key $k_i = x_i$, the value
-    $v_i = y_i$ and the strength $\beta_i$ (with $\eta = 1$),
-
-    $$S_i = S_{i-1} + \epsilon_i (v_i - S_{i-1} k_i) k_i^T, \quad
-    \epsilon_i = \frac{\beta_i}{1 + \beta_i |k_i|^2}$$
-
-    The published layer replaces $k_i k_i^T$, where it forgets, by its diagonal, to run as a
-    parallel scan. It reads after the write: `prefix="inclusive"`.
-
-    A step takes one block with linear attention and two with softmax attention. The states are
-    those of `delta_rule`, which also explains the order of a step.
+    It is `icl_krr.solvers.implicit_delta_rule`. A step takes one block with linear attention and
+    two with softmax attention. Steps and states are those of `delta_rule`.
 
     Args:
-        kernel, num_features: as in `icl_krr.constructions`, which also says what is raised.
-        step_size: step size $\eta$ > 0; may be a traced scalar.
-        steps: as in `delta_rule`.
-        options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Source: Liu et al., Longhorn: state space models are amortized online learners, 2024, eq. 4;
-    Kulis and Bartlett, Implicit online learning, 2010.
+        step_size: as in `icl_krr.solvers.implicit_delta_rule`.
 
     >>> import numpy as np
     >>> import icl_krr as ik

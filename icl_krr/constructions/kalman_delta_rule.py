@@ -34,47 +34,13 @@ def kalman_delta_rule(
 ) -> Transformer:
     r"""Build a causal transformer that runs a Kalman filter with an approximate covariance.
 
-    With the covariance $P = \mathrm{diag}(p)$ of the coefficients S of m features $\phi$, and
-    products and quotients channel by channel,
-
-    $$\hat p_i = e^{2 g_i} p_{i-1} + \omega_i, \quad
-    \kappa_i = \frac{\beta_i \hat p_i \phi_i}{\lambda + \beta_i \langle \hat p_i, \phi_i^2 \rangle},
-    \quad S_i = e^{g_i} S_{i-1} + (y_i - e^{g_i} S_{i-1} \phi_i) \kappa_i^T$$
-    $$1 / p_i = 1 / \hat p_i + s \beta_i \phi_i^2 / \lambda, \quad p_0 = 1$$
-
-    The "isotropic" covariance $p I$ has the mean over channels in place of $e^{2 g_i}$ and
-    $\phi_i^2$ in these two recurrences. The model of the data is that of `prefix_posterior`:
-    coefficients with prior $N(0, I)$, noise of variance $\lambda / \beta_i$; besides, coefficients
-    are multiplied by $e^{g_i}$ and get noise of variance $\omega_i$ at every support. The exact
-    filter has a full covariance. With $\omega = 0$, without gates and with s = 1, its mean is that
-    of `prefix_posterior`. Keys along one channel each have a diagonal covariance, and then both
-    agree; for other keys, the diagonal of $P^{-1}$ is exact and its inverse is not.
-
-    With the linear kernel, these are Diagonal and Isotropic Kalman Delta Networks: $k_i = x_i$ is
-    the key, $y_i$ the value, $e^{g_i}$ alpha (a matrix `log_gate` gives one for each channel),
-    $\omega_i$ omega, $\lambda / \beta_i$ r and s info_scale, which these layers set to the number
-    of channels, and initial_precision is 1; so with `ridge` 1, the strength is 1 / r. A support
-    that only reads has strength 0 and process noise 0. The layers scale queries by $1 / \sqrt{d}$,
-    which the prediction is not, and read after the write, `prefix="inclusive"`.
-
-    The gains do not depend on y. Each depends on the precision before it, so the supports compute
-    them in turn: the slot `change` contains what each support adds to the precision $1 / p$, and
-    one head sums it. A step takes 3 blocks. The states are those of `delta_rule`; the slot `gain`
-    [T, m] contains $\kappa_i$.
+    It is `icl_krr.solvers.kalman_delta_rule`. The gains do not depend on y. Each depends on the
+    precision before it, so the supports compute them in turn: the slot `change` contains what each
+    support adds to the precision $1 / p$, and one head sums it. A step takes 3 blocks. Steps and
+    states are those of `delta_rule`; the slot `gain` [T, m] contains $\kappa_i$.
 
     Args:
-        kernel: as in `momentum_delta_rule`.
-        num_features: as in `icl_krr.constructions`, which also says what is raised.
-        ridge: ridge $\lambda$ > 0, the variance of the noise at strength 1; may be traced.
-        process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector $w$ [p]
-            for $\omega_i = \langle w, x_i \rangle$; default 0. May be traced.
-        covariance: "diagonal" (default) or "isotropic".
-        info_scale: factor s > 0 of what a support adds to the precision; default 1. May be traced.
-        steps: as in `delta_rule`.
-        options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Source: Kalman Delta Networks: uncertainty-aware associative memory, 2026; Kalman, A new
-    approach to linear filtering and prediction problems, 1960.
+        process_noise, covariance, info_scale: as in `icl_krr.solvers.kalman_delta_rule`.
 
     >>> import numpy as np
     >>> import icl_krr as ik

@@ -33,49 +33,13 @@ def momentum_delta_rule(
 ) -> Transformer:
     r"""Build a causal transformer that runs the delta rule with momentum, one support a step.
 
-    $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
-    S_i = \alpha_i S_{i-1} + \eta_i M_i, \quad f_i = S_{i-1} \phi_i$$
-
-    with features $\phi$ of the kernel. With the linear kernel, this is Momentum DeltaNet and linear
-    Titans (a memory without LayerNorm) with the key $k_i = x_i$ and the value $v_i = y_i$. In the
-    names of their codes, with $\beta$ for `strength`:
-
-    | here | $\theta$ | $\alpha$ | $\beta$ | $\eta$ |
-    | --- | --- | --- | --- | --- |
-    | Momentum DeltaNet | exp(log_mu) | exp(log_alpha) | eta | beta |
-    | Titans | eta | 1 - alpha | theta | 1 |
-
-    In Momentum DeltaNet, the erased vector p is k here, and M has the opposite sign. Both layers
-    read after the write, `prefix="inclusive"`, and scale queries by $1 / \sqrt{d}$, which the
-    prediction is not.
-
-    The error is that of $S_{i-1}$ before it decays. The `log_gate` $g_i$ of `CausalOptions` is
-    another decay: before the token does anything else, both M and S are multiplied by $e^{g_i}$.
-    With momentum 0, decay 1 and a log gate, this is the gated `delta_rule`.
-
-    A support that only reads (see `CausalOptions`) has strength 0, step size 0, momentum 1 and
-    decay 1.
-
-    A support stores its momentum $M_i$ in the slot `M` of r m channels, which is a sum over the
-    supports up to it with the gates $\theta$. One more head, with the gates $\alpha$ and the keys
-    $M_j$, computes $S_{i-1} \phi_i$. So a step takes 2 blocks. The states are those of
-    `delta_rule`.
+    It is `icl_krr.solvers.momentum_delta_rule`. A support stores its momentum $M_i$ in the slot `M`
+    of r m channels, a sum over the supports up to it with the gates $\theta$. One more head, with
+    the gates $\alpha$ and the keys $M_j$, computes $S_{i-1} \phi_i$. So a step takes 2 blocks.
+    Steps and other states are those of `delta_rule`.
 
     Args:
-        kernel: kernel with a feature map, `Linear`, `Polynomial` or `Features`; for another kernel,
-            give a feature map as `sketch`.
-        num_features: as in `icl_krr.constructions`, which also says what is raised.
-        step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
-            May be traced.
-        momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector $w$
-            [p] for $\theta_i = \langle w, x_i \rangle$. May be traced.
-        decay: factor $\alpha$ in (0, 1] of the state of the support before, or a vector [p];
-            default 1. May be traced.
-        steps: as in `delta_rule`.
-        options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Source: Behrouz, Zhong, Mirrokni, Titans: learning to memorize at test time, 2025, eq. 9, 10 and
-    13; Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
+        step_size, momentum, decay: as in `icl_krr.solvers.momentum_delta_rule`.
 
     >>> import numpy as np
     >>> import icl_krr as ik

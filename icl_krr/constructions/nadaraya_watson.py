@@ -21,22 +21,14 @@ def nadaraya_watson(
 
     For the exponential kernel, the query is $x / \tau$, the key is $x$ and the value is $y$. For
     the Gaussian kernel, the key also has $|x|^2 / 2$, which a first block computes. The logit of
-    the aggregator is -1e30, so the aggregator has weight 0 in the mean.
+    the aggregator is -1e30, so its weight is 0; `attention` must be "softmax" or None.
 
-    For a `Mixture`, the model has one head for each kernel of the mixture, with weight $w_h$ and
-    smoother $f_h$. The model computes the weighted mean $\sum_h w_h f_h / \sum_h w_h$. This mean
-    differs from the smoother of the mixture. For a Matern kernel, which is a sum of Gaussian
-    kernels, the model divides the sum of $k(x, x_j) y_j$ by that of $k(x, x_j)$. Each sum has one
-    head for each Gaussian kernel. The state is prediction.
+    A `Mixture` has one head for each kernel and the weighted mean of
+    `icl_krr.solvers.nadaraya_watson`, which differs from the smoother of the mixture. For a Matern
+    kernel, a sum of Gaussian kernels, the model divides the sum of $k(x, x_j) y_j$ by that of
+    $k(x, x_j)$, each with one head for each Gaussian kernel. The state is prediction.
 
-    Args:
-        num_features: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential`, `Gaussian`, a `Mixture` of them, or a Matern kernel; its numbers may
-            be traced.
-        options: further keywords, explained in `Options`; `attention` must be "softmax" or None.
-
-    Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964; Tsai
-    et al., Transformer dissection, 2019.
+    Source: Tsai et al., Transformer dissection, 2019.
 
     >>> import icl_krr as ik
     >>> nadaraya_watson(ik.Exponential(temperature=0.5), num_features=2).depth

@@ -27,28 +27,19 @@ def newton_schulz(
 ) -> Transformer:
     r"""Build a transformer that runs $V_{t+1} = V_t (2I - C V_t)$ with two blocks per step.
 
-    $V_t$ approximates the inverse of $C = X^T X + \lambda I$. It starts as $V_0 = s I$ with
-    $1 / s = (a + b) / 2$ for `spectrum` $= (a, b)$. The prediction is $f(x) = x^T V X^T y$, and
-    $\alpha = (y - f) / \lambda$.
-
-    No token stores the p x p matrix $V$. Instead, every token stores two vectors, $v = V x$ and
-    $a$. The vectors $a_j$ of the supports represent the error $E = I - C V$ of the inverse as
-    $E = eI - \sum_j a_j x_j^T$ with a scalar $e$. One linear head applies this sum to a vector, so
-    a step computes $v + E v$ and $E^2$ by
+    It is `icl_krr.solvers.newton_schulz`. No token stores the matrix $V$. Instead, every token
+    stores two vectors, $v = V x$ and $a$. The $a_j$ of the supports represent the error
+    $I - C V = eI - \sum_j a_j x_j^T$ with a scalar $e$. One linear head applies this sum to a
+    vector, so a step computes
 
     $$v_i + e v_i - \sum_j a_j x_j^T v_i, \quad a_i \leftarrow 2 e a_i - \sum_j a_j x_j^T a_i, \quad
     e \leftarrow e^2$$
 
-    The scalar $e$ starts as $1 - s \lambda$. The values of $e$ at all steps are known before the
-    first step. The states are alpha, v, a and prediction.
+    The scalar $e$ starts as $1 - s \lambda$ for $V_0 = s I$, and is known for all steps before the
+    first. The states are alpha, v, a and prediction.
 
-    Args:
-        num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`.
-        kernel: kernel with a feature map $\phi$, such as `Linear`; $\phi(x)$ replaces x in the
-            formulas.
-
-    Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
-    learn to achieve second-order convergence rates for in-context linear regression, 2024.
+    Source: Fu et al., Transformers learn to achieve second-order convergence rates for in-context
+    linear regression, 2024.
 
     >>> import icl_krr as ik
     >>> model = newton_schulz(ik.Linear(), num_features=3, ridge=0.1, steps=5, spectrum=(0.1, 9.0))

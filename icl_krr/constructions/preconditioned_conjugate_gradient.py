@@ -36,27 +36,20 @@ def preconditioned_conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that runs preconditioned conjugate gradient on $A \alpha = y$.
 
-    The states are alpha, r, p and prediction. The equations are those of
-    `icl_krr.solvers.preconditioned_conjugate_gradient`, with $A = K + \lambda I$ and the
-    preconditioner $M$:
+    It is `icl_krr.solvers.preconditioned_conjugate_gradient`. The states are alpha, r, p and
+    prediction.
 
-    - "jacobi": $M$ is the diagonal of $A$. The first blocks compute the diagonal. Then every token
-      computes its own entry of $M^{-1} r$.
+    - "jacobi": the first blocks compute the diagonal of $A$. Then every token computes its own
+      entry of $M^{-1} r$.
     - an `icl_krr.Nystrom`: its m features $F$ [n, m] are stored at the supports. One more linear
-      head computes $M^{-1} r = (r - F C F^T r) / \lambda$ with a matrix $C$ [m, m], so this
-      preconditioner needs linear attention.
-    - "normaliser": $M = D + \lambda I$ with the diagonal matrix $D$ of the row sums of $K$. The
-      head of `richardson` computes $(D + \lambda I)^{-1} K p$, and nothing undoes its softmax:
-      $M^{-1} A$ is self-adjoint in the inner product $u^T M v$, so the model runs conjugate
-      gradient on $M^{-1} A$ in this inner product, and only the values of its sums over tokens have
-      the normaliser as a factor. The state z is $M^{-1} r$, and there is no state r.
+      head computes $M^{-1} r = (r - F C F^T r) / \lambda$ with a matrix $C$ [m, m].
+    - "normaliser": the head of `richardson` computes $(D + \lambda I)^{-1} K p$, and nothing undoes
+      its softmax: $M^{-1} A$ is self-adjoint in the inner product $u^T M v$, so the model runs
+      conjugate gradient on $M^{-1} A$ in this inner product, and only its sums over tokens have the
+      normaliser as a factor. The state z is $M^{-1} r$, and there is no state r.
 
     Args:
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
-        preconditioner: "jacobi" (default), "normaliser" for `Exponential`, `Gaussian` or a Matern
-            kernel and softmax attention, or an `icl_krr.Nystrom`, which may be traced.
-
-    Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
+        preconditioner: as in `icl_krr.solvers.preconditioned_conjugate_gradient`.
 
     >>> import icl_krr as ik
     >>> model = preconditioned_conjugate_gradient(

@@ -33,40 +33,14 @@ def preconditioned_delta_rule(
 ) -> Transformer:
     r"""Build a causal transformer that divides the steps of the delta rule by a curvature.
 
-    $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
-    S_i = e^{g_i} S_{i-1} + \eta \beta_i (y_i - e^{g_i} S_{i-1} \phi_i) (M_i \phi_i)^T, \quad
-    M_i = 1 / A_i$$
-
-    with features $\phi$ of the kernel, and squares, quotients and products of m features channel by
-    channel. $A_i$ is the diagonal of $C_i$ in `prefix_conjugate_gradient`, plus what is left of the
-    initial $A_0$. With `squash` s, the preconditioner is that of the layers Preconditioned DeltaNet
-    and Preconditioned KDA,
-
-    $$M_i = s^{-u_i / (1 + |u_i|)}, \quad u_i = \log A_i - c$$
-
-    which is between $1 / s$ and $s$. There $k_i = x_i$ is the key, $y_i$ the value $v_i$, $\beta_i$
-    beta and $g_i$ g, of each channel for a matrix `log_gate` (KDA); queries are scaled by
-    $1 / \sqrt{d}$, which the prediction is not, and read after the write, `prefix="inclusive"`.
-
-    The keys $M_i \phi_i$ do not depend on y, so they are computed once, before the first step: one
-    head sums the squares. A step takes one block, as in `delta_rule`, whose states this has; the
-    slots `curvature` [T, m] and `written` [T, m] contain $A_i$ and $M_i \phi_i$.
-
-    For $M = 1 / A$, choose the step size with care: the error at $\phi_i$ is multiplied by
-    $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach the number of features.
+    It is `icl_krr.solvers.preconditioned_delta_rule`. $A_i$ is the diagonal of $C_i$ in
+    `prefix_conjugate_gradient`, plus what is left of $A_0$. The keys $M_i \phi_i$ do not depend on
+    y, so they are computed once, before the first step: one head sums the squares. Then a step
+    takes one block. Steps and states are those of `delta_rule`; the slots `curvature` [T, m] and
+    `written` [T, m] contain $A_i$ and $M_i \phi_i$.
 
     Args:
-        kernel: as in `momentum_delta_rule`.
-        num_features: as in `icl_krr.constructions`, which also says what is raised.
-        step_size: step size $\eta$ > 0; may be a traced scalar.
-        initial: initial curvature $A_0$ > 0, a number or a vector [m]; default 1. May be traced.
-        squash: base s > 1 of the preconditioner of the layers; default None: $1 / A$.
-        center: center c of the logarithm, used with `squash`; default 0.
-        steps: as in `delta_rule`.
-        options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Source: Tumma, Loo, Rus, Preconditioned DeltaNet: curvature-aware sequence modeling for linear
-    recurrences, 2026; Duchi, Hazan, Singer, Adaptive subgradient methods, 2011.
+        step_size, initial, squash, center: as in `icl_krr.solvers.preconditioned_delta_rule`.
 
     >>> import numpy as np
     >>> import icl_krr as ik

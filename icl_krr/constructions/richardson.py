@@ -29,26 +29,16 @@ def richardson(
 ) -> Transformer:
     r"""Build a transformer that runs preconditioned Richardson iteration with one softmax head.
 
-    $$\alpha_{t+1} = \alpha_t + \eta (D + cI)^{-1} (y - A \alpha_t), \quad A = K + \lambda I$$
-
-    The diagonal matrix $D$ holds the row sums $s_i$ of $K$ over the supports. The softmax
-    normaliser is the preconditioner: the head has a sink of weight $c$ and computes
-    $(D + cI)^{-1} K \alpha$. The MLP multiplies $y - \lambda \alpha$ by the sink weight
-    $c / (s_i + c)$. If $\lambda \leq c$, the eigenvalues of $(D + cI)^{-1} A$ are in $(0, 1]$, and
-    the iteration converges for every n and every $\eta$ in $(0, 2)$. A step takes one block.
-
-    At the queries, the same head gives the prediction $k(x)^T \alpha$. There, the logit of the sink
-    is the `log_sink` of `attention`. In each step, the head first applies $K$ to the slot `ahead`.
-    Then the MLP copies `ahead` to the slot `alpha` and updates `ahead`. After the step, the slots
-    `alpha` and `prediction` belong to the same iterate $\alpha_t$, and `ahead` contains
-    $\alpha_{t+1}$. The states are alpha, ahead and prediction.
+    It is `icl_krr.solvers.richardson`, one block a step. The softmax normaliser is the
+    preconditioner: the head has a sink of weight $c$ and computes $(D + cI)^{-1} K \alpha$, and the
+    MLP multiplies $y - \lambda \alpha$ by the sink weight $c / (s_i + c)$. At the queries, where
+    the logit of the sink is the `log_sink` of `attention`, the same head gives the prediction. In
+    each step, the head first applies $K$ to the slot `ahead`. Then the MLP copies `ahead` to
+    `alpha` and updates `ahead`, so that `alpha` and `prediction` belong to the same iterate and
+    `ahead` is the next one. These are the states. `attention` must not be "linear".
 
     Args:
-        num_features, ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential`, `Gaussian` or a Matern kernel; its numbers may be traced.
-        step_size: step size $\eta$, > 0 and < 2, 1 by default; may be a traced scalar.
-        sink: weight $c$ > 0 of the sink at the supports; may be a traced scalar; default: `ridge`.
-        options: further keywords, explained in `Options`; `attention` must not be "linear".
+        step_size, sink: as in `icl_krr.solvers.richardson`.
 
     >>> import icl_krr as ik
     >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)
@@ -76,44 +66,12 @@ def preconditioned_chebyshev(
 ) -> Transformer:
     r"""Build a transformer that runs the Chebyshev iteration on the head of `richardson`.
 
-    $$z_t = (D + \lambda I)^{-1} (y - A \alpha_t), \quad
-    \alpha_{t+1} = \alpha_t + b_t z_t + a_t (\alpha_t - \alpha_{t-1}), \quad A = K + \lambda I$$
-
-    The diagonal matrix $D$ holds the row sums of $K$ over the supports. A step takes one head and
-    one block, like a step of `richardson`, and needs no more states: `ahead` and `alpha` are
-    $\alpha_{t+1}$ and $\alpha_t$.
-
-    **Theorem.** Let $0 \leq k \leq \kappa$ and let K be positive semidefinite. Then the eigenvalues
-    of $(D + \lambda I)^{-1} A$ are in $[\lambda / (n \kappa + \lambda), 1]$, and the error in the
-    A-norm after t steps is at most $1 / T_t(1 + 2 \lambda / (n \kappa))$ times the initial error,
-    where $T_t$ is the Chebyshev polynomial. So $O(\sqrt{n \kappa / \lambda} \log(1 / \epsilon))$
-    blocks reach the error $\epsilon$, where `richardson` needs
-    $O((n \kappa / \lambda) \log(1 / \epsilon))$.
-
-    *Proof.* $(D + \lambda I)^{-1} A$ is similar to a symmetric positive definite matrix, so its
-    eigenvalues are real. Its entries are >= 0 and its row sums are $(s_i + \lambda) /
-    (s_i + \lambda) = 1$, so no eigenvalue exceeds 1. As $s_i \leq n \kappa$, its smallest
-    eigenvalue is at least that of $A$ over $n \kappa + \lambda$, and $A \geq \lambda I$. The matrix
-    is self-adjoint in the inner product of $A$, so the residual polynomial on this interval, the
-    scaled Chebyshev polynomial, bounds the error in the A-norm. Its value is $1 / T_t(\theta /
-    \delta)$ with centre $\theta$ and half length $\delta$, and $\theta / \delta = 1 + 2 \lambda /
-    (n \kappa)$. ∎
-
-    So the model is told n, $\lambda$ and $\kappa$, but nothing of the supports.
-    `icl_krr.theory.budget` computes the number of steps for an error. The states are alpha, ahead
-    and prediction.
+    The iteration is `icl_krr.solvers.preconditioned_chebyshev`, with a proof of its rate. A step
+    takes one head and one block, with the states of `richardson`. The model is told n, $\lambda$,
+    which is also the weight of the sink, and $\kappa$, but nothing of the supports.
 
     Args:
-        num_features, steps: as in `icl_krr.constructions`, which also says what is raised.
-        kernel: `Exponential`, `Gaussian` or a Matern kernel; its numbers may be traced.
-        ridge: ridge $\lambda$ > 0, which is also the weight of the sink; may be a traced scalar.
-        num_supports: largest number of supports n, >= 1; may be traced.
-        largest: bound $\kappa$ > 0 on all values of the kernel; may be traced. Default None: 1 for
-            `Gaussian` and Matern kernels; other kernels need a value.
-        options: further keywords, explained in `Options`; `attention` must not be "linear".
-
-    Source: Golub and Varga, Chebyshev semi-iterative methods, 1961, with the normaliser of the
-    in-context KRR theorems as preconditioner.
+        num_supports, largest: as in `icl_krr.solvers.preconditioned_chebyshev`.
 
     >>> import icl_krr as ik
     >>> model = preconditioned_chebyshev(

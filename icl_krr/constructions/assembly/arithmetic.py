@@ -16,8 +16,8 @@ from .packing import Recorder
 class Arithmetic(ABC):
     """Writes sums, products and quotients of a token's channels as MLP units of a machine.
 
-    Every method adds its result to the slot `to`. At tokens whose role is not
-    in the `at` of this slot, the method adds exactly 0.
+    The methods are those of `Machine`. Each adds its result to the slot `to`, and exactly 0 at
+    tokens whose role is not in the `at` of this slot.
     """
 
     @abstractmethod
@@ -25,20 +25,12 @@ class Arithmetic(ABC):
         """Add a value to a slot.
 
         Args:
-            m: machine that records the units.
-            value: read of the value.
-            to: slot that receives the value.
             at: roles of the tokens at which the value is added.
         """
 
     @abstractmethod
     def erase(self, m: Recorder, slot: Read) -> None:
-        """Make a slot zero.
-
-        Args:
-            m: machine that records the units.
-            slot: read of the slot.
-        """
+        """Make a slot zero."""
 
     @abstractmethod
     def multiply(
@@ -53,37 +45,19 @@ class Arithmetic(ABC):
         """Add the products of the channels of two reads to a slot.
 
         Args:
-            m: machine that records the units.
-            a: read of the first factor.
-            b: read of the second factor, with the width of `a`.
-            to: slot that receives the products.
-            out: matrix [width of a, width of to] that the products are multiplied by; default: the
+            out: matrix [width of a, width of to] that multiplies the products; None is the
                 identity.
-            size: bound on the magnitude of `b`, or names of slots. For names, the bound is the
-                largest bound of these slots. Default: the bound of the slot `to`. Exact arithmetic
-                ignores `size`.
+            size: bound on the magnitude of `b`, or names of slots, whose largest bound it is;
+                default: the bound of the slot `to`. Exact arithmetic ignores it.
         """
 
     @abstractmethod
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
-        """Add a quotient to a slot, channel by channel.
-
-        Args:
-            m: machine that records the units.
-            dividend: read of the dividend.
-            divisor: read of the divisor, with the width of `dividend`.
-            to: slot that receives the quotient.
-        """
+        """Add a quotient to a slot, channel by channel."""
 
     @abstractmethod
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
-        """Add a reciprocal to a slot, channel by channel.
-
-        Args:
-            m: machine that records the units.
-            divisor: read of the divisor.
-            to: slot that receives 1 / divisor.
-        """
+        """Add a reciprocal to a slot, channel by channel."""
 
     def activate(
         self,
@@ -97,16 +71,8 @@ class Arithmetic(ABC):
         """Add a factor times a function of a value; only exact arithmetic can do this.
 
         Args:
-            m: machine that records the units.
             function: name of the function, such as "exp" or "relu".
-            value: read of the function's argument.
-            by: read of the factor, with the width of `value`.
-            to: slot that receives the result.
-            out: matrix [width of value, width of to] that the result is multiplied by, or None for
-                the identity.
-
-        Raises:
-            ValueError: the arithmetic cannot compute functions.
+            out: matrix that multiplies the result; None is the identity.
         """
         raise ValueError(
             f"arithmetic must be 'exact' for units with the function {function!r}, got {self!r}"

@@ -22,15 +22,12 @@ LARGEST = 80.0
 
 
 class GroupAverage(PosteriorSums):
-    r"""A machine that averages posteriors with weights proportional to exp(evidence).
+    """A machine that averages posteriors with weights proportional to exp(evidence).
 
     Its tokens solve (C_i + I) h_i = psi_i for each of G kernels in parallel. The features of group
-    g are psi = phi / sqrt(ridge_g), so that all groups have the ridge 1. The features of the groups
-    are side by side, m for each group; a kernel with fewer features has zeros, which change
-    nothing.
-
-    The operations run alongside those of the solver, in the same blocks. So they read the iterate
-    that the solver had before the step, and copy its means and variances, with which the average
+    g are psi = phi / sqrt(ridge_g), so that all groups have the ridge 1, side by side, with zeros
+    for a kernel with fewer features. The operations run in the blocks of the solver: they read the
+    iterate that it had before the step, and copy its means and variances, with which the average
     agrees.
     """
 

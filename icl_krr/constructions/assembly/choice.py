@@ -42,12 +42,7 @@ def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
 
 
 def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:
-    r"""Make a machine, on which a construction declares slots and records operations as weights.
-
-    `Machine` lists the operations, with what each takes and writes.
-
-    Args:
-        kernel, num_features, options: as in `icl_krr.constructions`.
+    """Make a machine, on which a construction declares slots and records operations as weights.
 
     >>> import icl_krr as ik
     >>> m = machine(ik.Linear(), num_features=2)

@@ -21,10 +21,9 @@ from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label, select
 class LinearAttention(Machine):
     """A machine with linear attention, sum_j <query_i, key_j> value_j, which is trilinear.
 
-    One head applies K. One head sums a product over the supports. One head multiplies a slot by
-    this sum at all tokens. The aggregator stores the sums. Every slot that a kernel or a sum reads
-    must be zero at the aggregator, because the aggregator is a key like the supports. The read
-    `features` gives phi(x), whose inner products are the kernel values. This read is x itself, a
+    One head applies K. One head sums a product over the supports, in the aggregator. One head
+    multiplies a slot by this sum at all tokens. Every slot that a kernel or a sum reads must be
+    zero at the aggregator, a key like the supports. The read `features` gives phi(x): x itself, a
     projection of x, or a slot that the first blocks compute.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.

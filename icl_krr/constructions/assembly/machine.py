@@ -24,12 +24,12 @@ from .slots import label
 class Machine(Recorder, ABC):
     """Records operations on named slots as heads and MLP units, and returns the transformer.
 
-    `machine` makes one. An operation is a method that adds its result to a slot. Its argument `to`
-    is the read of that slot, or a new name, which declares a scratch slot; the method returns the
-    read. Values are expressions of reads, such as `Kp + ridge * p`. The model computes the same as
-    running the operations one after the other. Every scratch slot is erased after its last use, so
-    it is zero when a step starts. A slot may be nonzero at certain roles only. If a result may be
-    nonzero at other roles, the operation gates it with the flags of the roles.
+    `machine` makes one. An operation is a method that adds its result to the slot `to`: a read of
+    this slot, or a new name, which declares a scratch slot; the method returns the read. Values are
+    expressions of reads, such as `Kp + ridge * p`. The model computes the same as running the
+    operations one after the other. Every scratch slot is erased after its last use, so it is zero
+    when a step starts. Where a result may be nonzero at roles that the slot has not, the operation
+    gates it with the flags of the roles.
 
     Attributes:
         x, y: reads of the features, of width p or that of the sketch, and of the r outputs.
@@ -87,11 +87,7 @@ class Machine(Recorder, ABC):
         self.log_gate: Read | None = None
 
     def solves(self, ridge: Any) -> Self:
-        """Note the ridge of the regression that the model solves, for `icl_krr.check`.
-
-        Args:
-            ridge: ridge > 0; may be traced.
-        """
+        """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
         checks.positive_scalar("ridge", ridge)
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
@@ -99,11 +95,7 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
-        """Return K' v at supports and queries as an expression, which `add` and `finish` accept.
-
-        Args:
-            v: coefficients at the supports; a read that is zero elsewhere.
-        """
+        """Return K' v at supports and queries as an expression, for v that is zero elsewhere."""
 
     @abstractmethod
     def finish(self, product: Any, to: str) -> Read:
@@ -133,31 +125,15 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
-        """Add the diagonal of K' to a slot.
-
-        Args:
-            to: read of a slot of width 1 at the supports.
-        """
+        """Add the diagonal of K' to a slot of width 1 at the supports."""
 
     @abstractmethod
     def sum_before(self, value: Read, to: Read) -> None:
-        """Add the sum of a value over all supports of the causal mask, also with a window.
-
-        Args:
-            value: read of width 1.
-            to: read of a slot of width 1.
-        """
+        """Add the sum of a value [1] over all supports of the causal mask, in a window, too."""
 
     @abstractmethod
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
-        """Add the value of the earlier token whose one-hot code `at` is the token's `place`.
-
-        Args:
-            place: read of the code of the token that is wanted.
-            at: read of the code of each token, of the same width.
-            value: read of the value.
-            to: read of a slot of the value's width.
-        """
+        """Add the value of the earlier token whose one-hot code `at` is the token's `place`."""
 
     def check_sums(self) -> None:
         if self.spec.causal:
@@ -168,29 +144,16 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
-        """Add c sum_j a_j b_j over the supports, per output; c is the same for all sums.
+        """Add c sum_j a_j b_j over the supports, per output; c cancels in quotients.
 
         The sum is at the aggregator in linear attention, and at all tokens in softmax attention
-        (`scalar`). The constant c cancels in quotients.
-
-        Args:
-            a: read of the outputs' number of channels that is zero outside of the supports.
-            b: another one.
-            to: slot of the same width, such as a `scalar`, or a new name.
-
-        Raises:
-            ValueError: attention is causal.
+        (`scalar`). The factors must be zero outside of the supports, and attention must not be
+        causal.
         """
 
     @abstractmethod
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        """Add a value times one or two scalars, which `dot` or `divide` computed.
-
-        Args:
-            value: read of the outputs' number of channels.
-            by: read of a scalar, of the same width, or a pair of such reads.
-            to: read of a slot of the same width.
-        """
+        """Add a value times one or two scalars, which `dot` or `divide` computed."""
 
     def start(self) -> None:
         """Record operations before the first step: initial states that the embedding cannot set."""
@@ -215,19 +178,12 @@ class Machine(Recorder, ABC):
         """Add sum_j pattern(query_i, key_j) value_j to a slot.
 
         The pattern of linear attention is the inner product, that of softmax attention its softmax
-        over all tokens that token i sees, with the aggregator as a sink.
+        over all tokens that token i sees, with the aggregator as a sink. The slot needs all roles
+        where the query may be nonzero.
 
         Args:
-            query: read of the queries.
-            key: read of the keys, of the same width.
-            value: read of the value.
-            to: read of a slot of the value's width, at all roles where the query may be nonzero.
-            heads: number of heads of equal widths that `query`, `key` and `value` are cut into;
-                default 1.
-            log_gate: read of cumulated log gates G, for a factor exp(G_i - G_j); default None.
-
-        Raises:
-            ValueError: the slot may not be nonzero at all roles that the head writes.
+            heads: number of heads of equal widths that `query`, `key` and `value` are cut into.
+            log_gate: read of cumulated log gates G, for a factor exp(G_i - G_j).
         """
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
         if not set(reach) <= set(self.layout[to.slot].at):
@@ -243,12 +199,7 @@ class Machine(Recorder, ABC):
 
         Args:
             value: sum of multiples of reads and of products from `kernel_times`.
-            to: slot of the value's width, or a new name.
             at: roles of the tokens that are written; default None, all roles of the slot.
-
-        Raises:
-            TypeError: `value` is no expression.
-            ValueError: `to` is the name of a slot that is not a scratch slot, or widths differ.
         """
         checks.instance("value", value, Read, "a read or a product from kernel_times")
         to = self.written_slot(to, self.at(value), f"combines {label(value)}", value.width)
@@ -266,10 +217,8 @@ class Machine(Recorder, ABC):
         """Add the product of two reads to a slot, channel by channel.
 
         Args:
-            a: read of width w.
-            b: read of width w.
-            to: slot, or a new name.
-            out: matrix [w, width of the slot] that multiplies the products; default None, identity.
+            out: matrix [width of a, width of the slot] that multiplies the products; default None,
+                identity.
             size: bound on the magnitude of `b`, or names of slots, whose largest bound it is;
                 default None, the bound of the slot `to`. Only `icl_krr.ReLU` uses it.
         """
@@ -279,25 +228,14 @@ class Machine(Recorder, ABC):
         return to
 
     def divide(self, dividend: Read, divisor: Read, to: str | Read) -> Read:
-        """Add the quotient, channel by channel, to a slot; 0 / 0 is 0.
-
-        Args:
-            dividend: read of the dividend.
-            divisor: read of the divisor, of the same width.
-            to: slot of the same width, or a new name.
-        """
+        """Add the quotient, channel by channel, to a slot; 0 / 0 is 0."""
         about = f"{label(dividend)} / {label(divisor)}"
         to = self.written_slot(to, self.at(dividend), about, dividend.width)
         self.arithmetic.divide(self, dividend, divisor, to)
         return to
 
     def invert(self, divisor: Read, to: Read) -> None:
-        """Add 1 / divisor to a slot for a divisor in (0, 1]; 1 / 0 is infinite.
-
-        Args:
-            divisor: read of the number.
-            to: read of a slot of the same width.
-        """
+        """Add 1 / divisor to a slot for a divisor in (0, 1]; 1 / 0 is infinite."""
         self.arithmetic.invert(self, divisor, to)
 
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
@@ -305,29 +243,18 @@ class Machine(Recorder, ABC):
 
         Args:
             function: an activation of `icl_krr.transformer.Unit`, such as "relu" or "exp".
-            value: read of width w, the argument of the function.
-            by: read of width w, the factor.
-            to: read of the slot.
-            out: matrix [w, width of the slot]; default None, identity.
-
-        Raises:
-            ValueError: the arithmetic is not exact.
+            out: matrix [width of by, width of the slot]; default None, identity.
         """
         self.arithmetic.activate(self, function, value, by, to, out)
 
     def erase(self, slot: Read) -> None:
-        """Make a slot zero.
-
-        Args:
-            slot: read of the slot.
-        """
+        """Make a slot zero."""
         self.arithmetic.erase(self, slot)
 
     def move(self, slot: Read, to: str) -> Read:
         """Move a slot to a scratch slot, so that rounding does not mix its old and new values.
 
         Args:
-            slot: read of the slot, which is zero afterwards.
             to: name of the scratch slot.
         """
         new = self.scratch(to, self.at(slot), f"{slot.slot} of the last step", slot.width)
@@ -369,15 +296,9 @@ class Machine(Recorder, ABC):
         Args:
             step: function that records the operations of a step; it gets the entries of the
                 coefficients for this step.
-            steps: number of steps, >= 1.
-            readout: read of the prediction, nonzero at queries.
-            prologue: function that records what runs once before the first step; default: nothing.
-            coefficients: arrays [steps] of numbers that differ from step to step; default none.
-            readouts: further reads by name, for `icl_krr.read_outs`; default none.
-
-        Raises:
-            TypeError: `steps` is not an integer, or `readout` is no read.
-            ValueError: `steps` < 1, or `readout` is zero at queries.
+            prologue: function that records what runs once before the first step.
+            coefficients: arrays [steps] of numbers that differ from step to step.
+            readouts: further reads by name, for `icl_krr.read_outs`.
         """
         checks.count("steps", steps)
         checks.instance("readout", readout, Read, "a read")

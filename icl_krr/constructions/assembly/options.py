@@ -19,26 +19,18 @@ class Softmax:
 
     The aggregator is the sink of every head and has the logit $\log c$. With
     $Z_i = \sum_j k(x_i, x_j)$, a head gives support j the weight $k(x_i, x_j) / (Z_i + c)$ and the
-    sink the weight $c / (Z_i + c)$. The quotient of these weights is $k(x_i, x_j) / c$, and
-    $c$ is the same for all tokens.
+    sink the weight $c / (Z_i + c)$. The quotient of these weights is $k(x_i, x_j) / c$.
 
-    Softmax attention cannot apply the linear kernel exactly. It approximates this kernel
-    with a small number $\epsilon$, by $\sinh(\epsilon x^T z) / \epsilon$ or
-    $(\exp(\epsilon x^T z) - 1) / \epsilon$.
+    Softmax attention cannot apply the linear kernel exactly. It approximates it with a small number
+    $\epsilon$, by $\sinh(\epsilon x^T z) / \epsilon$ or $(\exp(\epsilon x^T z) - 1) / \epsilon$.
 
     Args:
-        log_sink: logit $\log c$ of the sink, default 0; may be a traced scalar. Use
-            `icl_krr.theory.log_sink` for a value at which nothing overflows and no sink weight
-            underflows.
-        epsilon: $\epsilon$ > 0; may be a traced scalar. The linear kernel requires a value; other
-            kernels ignore the value. Use `icl_krr.theory.best_epsilon` for the most accurate value;
-            default None.
-        symmetric: whether to approximate the linear kernel by sinh (default True), which is more
-            accurate, or by exp.
-
-    Raises:
-        TypeError: a value is not a number.
-        ValueError: `log_sink` is not a finite scalar or `epsilon` is not > 0.
+        log_sink: logit $\log c$ of the sink. `icl_krr.theory.log_sink` returns one at which nothing
+            overflows and no sink weight underflows.
+        epsilon: $\epsilon$ > 0, which the linear kernel requires and others ignore.
+            `icl_krr.theory.best_epsilon` returns the most accurate value.
+        symmetric: whether to approximate the linear kernel by sinh, which is more accurate, or by
+            exp.
 
     >>> Softmax(log_sink=4.0).symmetric
     True
@@ -57,24 +49,23 @@ class Softmax:
 
 
 class Options(TypedDict, total=False):
-    r"""Keywords that all constructions accept, in addition to the arguments of their algorithm.
+    """Keywords that all constructions accept, in addition to the arguments of their algorithm.
 
     Args:
-        num_outputs: number of outputs r of a task, >= 1; default 1. The model solves for all
-            outputs in parallel, and each output has its own scalars, such as step sizes of
-            conjugate gradient.
+        num_outputs: number of outputs r of a task; default 1. The model solves for all in parallel,
+            each with its own scalars, such as step sizes of conjugate gradient.
         attention: "linear", "softmax", or a `Softmax` with settings. Linear attention applies
             `Linear`, `Polynomial` and `Features`. Softmax attention applies `Exponential`,
             `Gaussian`, a `Mixture` and any other `LogBilinear`, a Matern kernel up to a stated
-            error (`icl_krr.kernels.Matern`), and with `Softmax(epsilon=...)` also `Linear`.
-            Default None: "linear" for kernels that it applies and a sketch that is a feature map,
-            "softmax" for other kernels.
+            error (`icl_krr.kernels.Matern`), and with `Softmax(epsilon=...)` also `Linear`. Default
+            None: "linear" for kernels that it applies and a sketch that is a feature map, "softmax"
+            for other kernels.
         arithmetic: how MLPs multiply and divide. "exact" (default) uses gated units without error.
             A `ReLU` uses piecewise-linear tables in a plain ReLU MLP, with a bounded error. Any
             object of a subclass of `Arithmetic` also works.
-        sketch: compression of x to m channels. It is a matrix $P$ [p, m] for $P^T x$, which may be
-            traced, or a feature map, such as from `icl_krr.sketches.nystrom_features`. The model
-            then uses the kernel `icl_krr.sketched(kernel, sketch)`. Default None: no compression.
+        sketch: compression of x to m channels: a matrix $P$ [p, m] for $P^T x$, or a feature map,
+            such as from `icl_krr.sketches.nystrom_features`. The model then uses the kernel
+            `icl_krr.sketched(kernel, sketch)`. Default None: no compression.
         width: expected width m of the sketch, which a construction checks; default None: no check.
         dtype: floating dtype of the weights, not wider than the default float dtype of JAX, which
             is the default.

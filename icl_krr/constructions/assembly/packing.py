@@ -74,8 +74,7 @@ class Recorder(Slots):
     def together(self) -> Iterator[None]:
         """Put all recorded operations in one sublayer, so none of them reads another's result.
 
-        It is a context manager: `with m.together():`. The operations must be of the same kind:
-        either heads, or operations that stay within a token.
+        Use it as `with m.together():`, for heads only or for operations within a token only.
         """
         self.group = []
         yield
@@ -100,13 +99,9 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
     """Return blocks with the same result as the operations in order, each as early as possible.
 
     Sublayers 0, 2, 4, ... are attention and 1, 3, 5, ... are MLPs. All operations of a sublayer
-    read the stream before the sublayer, and their results are added to the stream. So the sublayer
-    of an operation must be
-    - after the sublayer of every earlier operation that writes a slot the operation reads,
-    - not before the sublayer of an earlier operation that reads a slot the operation writes,
-    - not before the sublayer of an earlier operation that writes the same slot,
-    - after the sublayer of an earlier operation that erases the same slot. Otherwise the new value
-      would be rounded together with the old value.
+    read the stream before it, and add to it. So an operation comes after every earlier one that
+    writes what it reads or erases what it writes (the new value would be rounded together with the
+    old one), and not before an earlier one that reads or writes what it writes.
     """
     places: list[int] = []
     for i, operation in enumerate(program):

@@ -19,11 +19,9 @@ from .slots import SUPPORTS_AND_QUERIES, label, select
 class PosteriorSums(PrefixSums):
     """A machine on which a solver of A alpha = y solves (C_i + ridge I) h_i = phi_i at every token.
 
-    One head computes the means sum_j y_j phi_j^T h_i of all outputs. The variance
-    ridge phi_i^T h_i of the function is local to the token, and replaced after every step. With the
-    residual r_i of conjugate gradient it lacks ridge r_i^T A^-1 r_i, at most |r_i|^2. If
-    the features approximate kernels, `approximated`, the variance also has the part
-    k(x, x) - |phi_i|^2, which the features leave out.
+    One head computes the means sum_j y_j phi_j^T h_i of all outputs. The variance ridge phi_i^T h_i
+    of the function is local to the token, and replaced after every step. If the features
+    approximate kernels, `approximated`, it also has the part k(x, x) - |phi_i|^2.
     """
 
     solution = "h"

@@ -27,39 +27,35 @@ PREFIXES = ("exclusive", "inclusive")
 class CausalOptions(Options, TypedDict, total=False):
     r"""Keywords of causal constructions, in addition to those of `Options`.
 
-    Token i sees only the supports of its prefix. All sums over supports then depend on i. The
-    *gate* and the *strength* of a token may be numbers, or vectors $w$ for $\langle w, x_i
-    \rangle$: a model then reads them from the token, as the layers of language models do. Add
-    channels to x for this purpose, and give the kernel a `projection` that leaves them out.
+    Token i sees only the supports of its prefix, and all sums over supports depend on i. The *gate*
+    and the *strength* of a token may be numbers, or vectors $w$ for $\langle w, x_i \rangle$: a
+    model then reads them from the token, as the layers of language models do. Add channels to x for
+    this purpose, and give the kernel a `projection` that leaves them out.
 
     A support predicts at its own x, while a layer reads at a query that is not its key. To read at
-    such a query, make it another support, right after the token, with strength 0 and log gate 0: it
-    changes no other prediction of a rule whose state is S, but it counts as a support. (Rules with
-    further states say what else it needs.) The queries of the task read after all
-    supports and after their own gate; with log gate 0, they read the last state.
+    such a query, make it another support, right after the token, with strength 0 and log gate 0
+    (and momentum 1, decay 1 and step size 0 in `momentum_delta_rule`, process noise 0 in
+    `kalman_delta_rule`): it changes no other prediction, but it counts as a support. The queries of
+    the task read after all supports and after their own gate; with log gate 0, they read the last
+    state.
 
     Args:
         prefix: "exclusive" (default): the prediction at support i uses the supports j < i, and
             therefore not $y_i$. "inclusive": it uses j <= i. Queries see all supports.
         log_gate: logarithm $g_i \leq 0$ of the gate, a number or a vector [p]. With
-            $G_i = \sum_{j \leq i} g_j$, token i sees support j with the factor $e^{G_i - G_j}$, so
-            that it forgets earlier supports. Delta rules in linear attention also take a matrix
-            $W$ [m, p], for a gate $g_i = W x_i$ of each of the m features. Default None: no gate.
-            May be traced.
+            $G_i = \sum_{j \leq i} g_j$, token i sees support j with the factor $e^{G_i - G_j}$.
+            Delta rules in linear attention also take a matrix $W$ [m, p], for a gate $g_i = W x_i$
+            of each of the m features. Default None: no gate.
         strength: write strength $\beta_j \geq 0$ of a support, a number or a vector [p]; default
-            None: 1. May be traced.
+            None: 1.
         tokens: "pairs" (default) has one token per support, "interleaved" has a token for x,
-            followed by a token for y. The token of y then first copies x from the token before it.
-            Predictions are read at the tokens of x, so `prefix` must be "exclusive".
-        max_supports: largest number of supports, >= 1; required for interleaved tokens, which
-            find their partners by a code of so many channels. Default None.
+            followed by a token for y, which first copies x from the token before it. Predictions
+            are read at the tokens of x, so `prefix` must be "exclusive".
+        max_supports: largest number of supports, >= 1; required for interleaved tokens, which find
+            their partners by a code of so many channels. Default None.
         window: number w >= 1 of supports that a token sees: the last w of its prefix that are not
-            masked. With gates, these keep their factors. The sums are taken anew, without those
-            that left. (The unit of y is still that of all supports, see
-            `icl_krr.constructions`.) Default None: all supports of the prefix.
-
-    Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks:
-    improving Mamba2 with delta rule, 2024.
+            masked, with their factors. The sums are taken anew, without those that left. Default
+            None: all supports of the prefix.
 
     >>> options: CausalOptions = {"prefix": "inclusive", "log_gate": -0.1}
     >>> import icl_krr as ik
@@ -166,15 +162,10 @@ def prefix_sums(
     - `fit_of` computes the predictions $\phi_i^T v_i$ of coefficients v.
 
     Args:
-        kernel: kernel with a feature map, such as `Linear`; for another kernel, give a
-            feature map as `sketch`.
-        num_features: number of features p of a point x, >= 1.
         ridge: ridge of the regression, for `icl_krr.check`; `each_ridge` repeats a vector [m].
         stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
             layer does, so that it can be read, rounded or patched. A step then needs no head, but
             one more block. Default False: a head computes each product $C_i d_i$.
-        options: further keywords, explained in `CausalOptions` and `Options`. The errors are those
-            of `icl_krr.constructions`.
 
     >>> import icl_krr as ik
     >>> m = prefix_sums(ik.Linear(), num_features=2, ridge=0.1)
@@ -259,8 +250,8 @@ def of_supports(m: Machine, name: str, value: Any) -> Read:
 def one_elsewhere(m: Machine, value: Read, to: str, about: str) -> Read:
     """A slot with a value at supports and 1 at other tokens: a divisor, or what a log reads.
 
-    The slot has all digits of a small value, which a sum with 1 in a read would not have. Where
-    merged slots have rounding errors in place of zeros, none is divided by another.
+    It has all digits of a small value, which a sum with 1 in a read would not have, and no rounding
+    errors of merged slots are divided by each other.
     """
     slot = m.scratch(to, ROLES, about, width=value.width)
     with m.together():

@@ -19,10 +19,8 @@ class PrefixSums(LinearAttention):
 
     The sums C_i = sum_j phi_j phi_j^T and b_i = sum_j phi_j y_j run over the supports that token i
     sees, with their strengths and gates as factors. A head with the query v_i, the keys phi_j and
-    the values phi_j computes C_i v_i. All other operations are local to a token, because it stores
-    the m unknowns w_i itself, m for each output. So inner products need no aggregator. If the
-    machine `stores_sums`, a head computes C_i once, a slot of m^2 channels stores it, and C_i v_i
-    is local.
+    the values phi_j computes C_i v_i, or, if the machine `stores_sums`, a slot of m^2 channels has
+    C_i. All other operations are local to a token, which stores its m unknowns for each output.
     """
 
     scalars_at = unknowns_at = SUPPORTS_AND_QUERIES

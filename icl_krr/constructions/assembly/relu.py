@@ -24,27 +24,18 @@ from .packing import Recorder
 class ReLU(Arithmetic):
     r"""Arithmetic by piecewise-linear tables, which are the weights of a plain ReLU MLP.
 
-    A product is $xz = ((x + z)^2 - (x - z)^2) / 4$. The tables scale $|x| \leq b$ and
-    $|z| \leq c$ to $[-1, 1]$ and interpolate the squares on $w$ equal segments. The error of the
-    product is at most $bc / w^2$. A reciprocal is interpolated on $w$ segments between knots in
-    geometric progression.
-
-    The tables extrapolate values outside their range and do not clip them. For each table, the
-    excess of a value over the bound is measured as a fraction of the bound. The state `overrun` is
-    the sum of these fractions over all tables.
+    A product is $xz = ((x + z)^2 - (x - z)^2) / 4$. The tables scale $|x| \leq b$ and $|z| \leq c$
+    to $[-1, 1]$ and interpolate the squares on $w$ equal segments. The error of the product is at
+    most $bc / w^2$. A reciprocal is interpolated on $w$ segments between knots in geometric
+    progression. Values outside the range of a table are extrapolated; the state `overrun` sums
+    their excess, as a fraction of the bound, over all tables.
 
     Args:
         width: number of segments $w$ of a table, an even integer >= 2.
-        bound: largest magnitude of all factors, divisors and reciprocals of divisors, > 0; default
-            1. `bound` is a scalar, which may be traced, or {slot: scalar} for the slots that
-            receive products and quotients. If a smaller bound is known, the table uses the smaller
-            bound, such as 1 for a sink weight. `icl_krr.operand_bounds` measures these bounds on a
-            model with exact arithmetic.
-
-    Raises:
-        TypeError: `width` is not an integer or a bound is not a number.
-        ValueError: `width` is odd or < 2, or a bound is not > 0. A construction raises
-            this error if `bound` has no entry for a slot that receives a product.
+        bound: largest magnitude of all factors, divisors and reciprocals of divisors, > 0: a
+            scalar, or {slot: scalar} for all slots that receive products and quotients, as
+            `icl_krr.operand_bounds` measures them. If a smaller bound is known, such as 1 for a
+            sink weight, the table uses it.
 
     >>> ReLU(width=256, bound=8.0).width
     256

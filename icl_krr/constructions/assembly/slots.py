@@ -21,8 +21,7 @@ class Slots:
 
     Sums over tokens and their quotients are stored at the roles in `scalars_at`, side by side for
     all `systems`, the linear systems that the model solves in parallel, and their unknowns at those
-    in `unknowns_at`: here alpha, one number per output at each support. The attributes `x`, `y`,
-    `aggregator`, `support`, `query` and `one` are reads of data slots.
+    in `unknowns_at`: here alpha, one number per output at each support.
     """
 
     scalars_at: tuple[str, ...] = ROLES
@@ -97,9 +96,7 @@ class Slots:
         return reduce(add, parts, Read({}, read.width))
 
     def scalar(self, name: str, about: str) -> Read:
-        """Declare a state with one channel per output for a sum over tokens, such as `dot`.
-
-        It is stored at the aggregator in linear attention, and at all tokens in softmax attention.
+        """Declare a state for a sum over tokens, such as `dot`, with one channel per output.
 
         Args:
             name: a new name.
@@ -184,11 +181,7 @@ class Slots:
         return self.layout.read(name, self.dtype)
 
     def per_output(self, flag: Read) -> Read:
-        """Return the read of a flag or number of one channel, repeated for every output.
-
-        Args:
-            flag: read of width 1.
-        """
+        """Return the read of a flag or number of one channel, repeated for every output."""
         return flag if self.systems == 1 else flag @ np.ones((1, self.systems), self.dtype)
 
 

@@ -26,16 +26,15 @@ class SoftmaxAttention(Machine):
     """A machine with softmax attention; the kernel is a sum of patterns, and each has one head.
 
     A head computes sum_j k_ij v_j / (Z_i + c) with Z_i = sum_j k_ij and the sink weight c. The
-    first blocks compute the `normaliser` (Z_i + c) / c once from the attention to the sink. The
-    product of the head's output and the normaliser is (K v)_i / c. So `scale` is 1 / c, and the
-    model solves (K / c + ridge / c) c alpha = y. A head with query 0 computes the mean over all
-    visible tokens, which is the same at every token. So all tokens store the sums over tokens, and
-    the sums are divided by n + 1.
+    first blocks compute the `normaliser` (Z_i + c) / c once from the attention to the sink; times
+    the head's output, it is (K v)_i / c. So `scale` is 1 / c, and the model solves (K / c + ridge /
+    c) c alpha = y. A head with query 0 computes the mean over all visible tokens, so all tokens
+    store the sums over tokens, divided by n + 1.
 
-    A kernel is a sum of patterns w exp(b <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2). Each pattern is one
-    head with keys (Uz, -d |Uz|^2 / 2). The factor exp(-d |Ux|^2 / 2) of a row cancels in the
-    softmax, and the sink has the logit log c + d |Ux|^2 / 2. `sinks` gives different logits log c
-    to different roles of the query token, {roles: log c}.
+    A pattern w exp(b <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2) has the keys (Uz, -d |Uz|^2 / 2). The
+    factor exp(-d |Ux|^2 / 2) of a row cancels in the softmax, and the sink has the logit log c + d
+    |Ux|^2 / 2. `sinks` gives different logits log c to different roles of the query token, {roles:
+    log c}.
     """
 
     scalars_at = ROLES

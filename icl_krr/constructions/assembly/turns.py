@@ -28,14 +28,13 @@ class Turns:
 
     In every step, all supports whose turn has come compute their coefficients again from the
     prediction of the step. These do not change any more, because they depend on earlier supports
-    only. The slot `ahead` contains the coefficients one step before `alpha`, so that `alpha` and
-    `prediction` belong together.
+    only.
 
     Attributes:
         m: the machine.
         strength: read of the write strengths of the supports.
         inclusive: whether the prediction at a support is read after its own write.
-        ahead, prediction: reads of these states.
+        ahead, prediction: reads of these states; `ahead` is `alpha` one step later.
         now: read of a multiple of a flag: not 0 at the supports whose turn has come.
     """
 
@@ -76,7 +75,6 @@ class Turns:
         """Return the transformer whose supports learn `rate` times the derivative of the loss.
 
         Args:
-            rate: read of the step sizes of the supports.
             predict: records what computes the predictions from `ahead`, and returns their reads by
                 roles, and the read of what a support erases.
             include: adds to the predictions what a support itself wrote; used if `inclusive`.
@@ -134,12 +132,9 @@ class Turns:
         prepare: Callable[[], None],
         refresh: Callable[[], None] = lambda: None,
     ) -> Transformer:
-        """Return the transformer whose supports write along other keys than their features.
+        """Return the transformer whose supports write along the keys [m], not along their features.
 
-        Args:
-            keys: read of the keys [m] in linear attention.
-            own: read of the inner product of features and keys at a support.
-            rate, prepare, refresh: as in `learns`.
+        `own` reads the inner product of features and keys at a support; the rest is as in `learns`.
         """
         m = self.m
 
