@@ -17,14 +17,13 @@ import jax
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from benchmarks import records
+from benchmarks import finetune, records
 from benchmarks.contests import Row
 from icl_krr.catalogue import KERNELS, SOLVERS
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.explorer import ExplorerConfig, explore
-from icl_krr.experiments.finetune.comparison import Comparison
 from icl_krr.files import replace
-from icl_krr.plots import explorer_figure, finetune_depth_figure, finetune_path_figure
+from icl_krr.plots import explorer_figure
 from icl_krr.plots.style import BLUE, RED, legend
 
 HERE = Path(__file__).parent
@@ -174,7 +173,8 @@ def main() -> None:
     )
     asked = parser.parse_args()
     read = records.read
-    comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
+    path = rows_of(RESULTS / "learning-path.csv")
+    comparison = finetune.Comparison(read("learning")["losses"], path, [])
     timed = read("bench")
     with jax.enable_x64(True):
         found = explore(ExplorerConfig())
@@ -182,8 +182,8 @@ def main() -> None:
     drawn = {
         "design": design(),
         "explorer": explorer_figure(found, start),
-        "learning": finetune_depth_figure(comparison),
-        "learning-path": finetune_path_figure(comparison),
+        "learning": finetune.depth_figure(comparison),
+        "learning-path": finetune.path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),
     }
     for name, figure in drawn.items():

@@ -1,26 +1,428 @@
-"""`python -m benchmarks.finetune`: fine-tune constructed gradient descent.
+"""`python -m benchmarks.finetune`: fine-tune constructed gradient descent (C22).
 
-This takes about an hour on two cores. `--quick` is a smoke test; its figures are not meaningful.
+Textbook gradient descent is trained at every depth, on ill-conditioned linear tasks, and compared
+with algorithms of the same depth whose scalars are tuned. This takes about an hour on two cores.
+`--quick` is a smoke test; its figures are not meaningful.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import isnan
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks import records
-from icl_krr.experiments.finetune.comparison import compare, loss_table, most_moved_table
-from icl_krr.experiments.finetune.problem import FinetuneConfig
-from icl_krr.files import replace, to_csv, to_markdown
-from icl_krr.plots import finetune_depth_figure, finetune_path_figure
+from icl_krr import constructions
+from icl_krr.experiments.shared.draws import draw_tasks
+from icl_krr.experiments.shared.rows import Rows
+from icl_krr.files import Lines, replace, to_csv, to_markdown
+from icl_krr.kernels import Linear
+from icl_krr.plots.style import COLORS, label_ticks, legend, sheet
+from icl_krr.probes import drift, linear_maps
+from icl_krr.tasks import LinearRegression, Task, map_tasks
+from icl_krr.theory import spectral_bounds
+from icl_krr.training import Training, adapt, advance, held_out, start
+from icl_krr.training.reference import regression
+from icl_krr.transformer import Transformer, dense, predict_batch, untie
 
 QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}
+OWN_WEIGHTS, ALL_WEIGHTS, ALL_WEIGHTS_FROM_GD_PLUS_PLUS = (
+    "trained: its own weights",
+    "trained: all weights",
+    "trained from GD++: all weights",
+)
+DIVERGED_ABOVE = 2
+"""Training counts as diverged if its last loss exceeds its first loss times this factor."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a fine-tuning of gradient descent on ill-conditioned linear tasks."""
+
+    depths: tuple[int, ...] = (1, 2, 4, 6)  # numbers of blocks to train
+    depth: int = 4  # number of blocks whose training path is recorded
+    condition: float = 30.0  # condition number of the covariance of the inputs
+    num_features: int = 8  # number of features p
+    num_supports: int = 32  # number of supports n
+    noise: float = 0.02  # variance of the noise on the supports' outputs
+    updates: int = 3000  # number of updates, each on a fresh batch
+    batch: int = 256  # number of tasks in a batch
+    # learning rates to try in this order, until training does not diverge
+    learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)
+    every: int = 200  # number of updates between records of the path
+    tuning: int = 1024  # number of tasks that tune the scalars of rivals
+    tasks: int = 4096  # number of other tasks that score all methods
+    seeds: int = 3  # number of seeds
+    seed: int = 0  # first seed
+
+    @property
+    def family(self) -> Any:
+        same = ("condition", "noise", "num_features", "num_supports")
+        return LinearRegression(num_queries=4, **{name: getattr(self, name) for name in same})
+
+
+class Problem(NamedTuple):
+    """The tasks of one seed."""
+
+    config: Config
+    ridge: float  # optimal ridge of the tasks
+    tuning: Task  # tasks that tune scalars
+    scored: Task  # tasks that score models
+    # bounds (low, high) on the eigenvalues of K + ridge I over the tuning tasks
+    spectrum: tuple[float, float]
+
+    def loss(self, model: Transformer) -> float:
+        return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
+
+    def exact_loss(self) -> float:
+        exact = jax.jit(partial(map_tasks, lambda task: regression(Linear(), task, self.ridge)))
+        return float(jnp.mean((exact(self.scored) - self.scored.y_query) ** 2))
+
+    def tune_scalars(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
+        """The positive scalars with the least error, found by Adam on their logarithms."""
+        objective = held_out(build, self.tuning)
+        return adapt(objective, first, positive=tuple(first), iterations=300).parameters
+
+
+def draw_problem(config: Config, seed: int) -> Problem:
+    family = config.family
+    kernel, ridge = family.optimal()
+    key = jax.random.key(seed)
+    tuning, scored = (
+        draw_tasks(jax.random.fold_in(key, i), count, family)
+        for i, count in enumerate((config.tuning, config.tasks))
+    )
+    bounds = jax.jit(partial(map_tasks, lambda task: spectral_bounds(kernel, task, ridge=ridge)))
+    low, high = bounds(tuning)
+    spectrum = float(jnp.min(low)), float(jnp.max(high))
+    return Problem(config, ridge, tuning, scored, spectrum)
+
+
+def gradient_descent(problem: Problem, depth: int, step_sizes: Any) -> Transformer:
+    """Gradient descent with one step size per block, [depth], or one for all blocks."""
+    model = constructions.gradient_descent(
+        Linear(),
+        num_features=problem.config.num_features,
+        ridge=problem.ridge,
+        steps=depth,
+        step_size=1.0,
+    )
+    (block,) = untie(model).weights.steps
+    sizes = jnp.broadcast_to(jnp.asarray(step_sizes), depth)
+    scaled = {"alpha", "r", "prediction"}
+
+    def scale(unit: Any) -> Any:
+        by = lambda leaf: leaf * sizes.reshape(-1, *[1] * (leaf.ndim - 1))  # noqa: E731
+        return unit.replace(up=jax.tree.map(by, unit.up)) if unit.to in scaled else unit
+
+    steps = (block.replace(mlp=tuple(map(scale, block.mlp))),)  # pyright: ignore[reportAttributeAccessIssue]
+    return model.replace(weights=model.weights.replace(steps=steps))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
+    """Reciprocals of Chebyshev nodes: the residual polynomial has the smallest maximum."""
+    angles = jnp.pi * (2 * jnp.arange(depth, dtype=float) + 1) / (2 * depth)
+    return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
+
+
+def rivals(problem: Problem, depth: int) -> dict[str, Transformer]:
+    """Algorithms with `depth` steps, each with its scalars tuned by the same procedure.
+
+    Each step is one block, except for conjugate gradient. Conjugate gradient has 5 blocks per step
+    and one block before the first step, and it has no scalars to tune.
+    """
+    low, high = problem.spectrum
+    sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
+    descent = partial(gradient_descent, problem, depth)
+
+    def interval(at: dict[str, Any]) -> tuple[Any, Any]:
+        return at["high"] * at["share"] / (1 + at["share"]), at["high"]
+
+    builds: dict[str, tuple[Callable[[Any], Transformer], dict[str, Any]]] = {
+        "tuned step": (lambda at: descent(at["step"]), {"step": 2 / (low + high)}),
+        "tuned steps": (
+            lambda at: descent(at["steps"]),
+            {"steps": chebyshev_step_sizes(high / 10, high, depth)},
+        ),
+        "Chebyshev roots, tuned interval": (
+            lambda at: descent(chebyshev_step_sizes(*interval(at), depth)),
+            {"share": 0.1, "high": high},
+        ),
+        "Chebyshev iteration, tuned interval": (
+            lambda at: constructions.chebyshev(
+                Linear(), ridge=problem.ridge, spectrum=interval(at), **sizes
+            ),
+            {"share": 0.1, "high": high},
+        ),
+        "GD++, tuned": (
+            lambda at: constructions.gradient_descent_plus_plus(
+                Linear(), step_size=at["step"], curvature=at["curvature"], **sizes
+            ),
+            {"step": 2 / high, "curvature": 0.2 / high},
+        ),
+    }
+    found = {"textbook step": descent(2 / (low + high))}
+    for name, (build, first) in builds.items():
+        found[name] = build(problem.tune_scalars(build, first))
+    found["conjugate gradient, as many steps"] = constructions.conjugate_gradient(
+        Linear(), ridge=problem.ridge, **sizes
+    )
+    return found
+
+
+Path = list[tuple[int, Transformer, float]]
+"""The number of updates, the model and its loss: at the start, early, and from time to time."""
+
+
+def train_without_divergence(problem: Problem, first: Transformer, seed: int) -> tuple[Path, float]:
+    """Train all weights by Adam on fresh tasks; also returns the learning rate.
+
+    Training diverges if a loss is NaN, or if the last loss exceeds the first loss times
+    `DIVERGED_ABOVE`. It then starts again at the next learning rate.
+    """
+    c, path = problem.config, []
+    for rate in c.learning_rates:
+        settings = Training(
+            steps=c.updates, batch=c.batch, learning_rate=rate, warmup=100, seed=seed
+        )
+        state, path = start(first, settings), [(0, first, problem.loss(first))]
+        for update in range(1, c.updates + 1):
+            state, _ = advance(state, c.family, settings)
+            if update % c.every == 0 or update in (10, 50, 100):
+                model = jax.tree.map(jnp.copy, state.model)  # the next step takes its buffers
+                path.append((update, model, problem.loss(model)))
+                if isnan(path[-1][2]):
+                    break
+        if path[-1][2] < DIVERGED_ABOVE * path[0][2]:
+            break
+    return path, rate  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+class Comparison(NamedTuple):
+    """Results of a comparison."""
+
+    losses: Rows  # a row for every method, depth and seed
+    path: Rows  # a row for every observed update and block of one training run per seed
+    # a row for every pair of slots, with the change of the weights between them in the
+    # training runs of `path`
+    moved: Rows
+
+
+def compare(config: Config, show: Callable[[str], None] = lambda words: None) -> Comparison:
+    """Train textbook gradient descent at every depth, and compare it with rivals.
+
+    Rivals are algorithms whose scalars are tuned. The method "trained: its own weights" trains the
+    weights of the construction, untied. The methods with "all weights" train every entry of the
+    dense matrices, starting from textbook gradient descent or from tuned GD++. The path records
+    the training of all weights from textbook gradient descent with `config.depth` blocks.
+
+    The column `gain` is (textbook loss - exact loss) / (loss - exact loss).
+    """
+    losses: Rows = []
+    path: Rows = []
+    moved: Rows = []
+    for seed in range(config.seed, config.seed + config.seeds):
+        problem = draw_problem(config, seed)
+        least = problem.exact_loss()
+        for depth in config.depths:
+            show(f"seed {seed}, {depth} blocks: tuning rivals")
+            models = rivals(problem, depth)
+            first = models["textbook step"]
+            rates: dict[str, float] = {}
+            starts = {
+                OWN_WEIGHTS: untie(first),
+                ALL_WEIGHTS: dense(first),
+                ALL_WEIGHTS_FROM_GD_PLUS_PLUS: dense(models["GD++, tuned"]),
+            }
+            for name, begun in starts.items():
+                show(f"seed {seed}, {depth} blocks: training '{name}'")
+                trained, rates[name] = train_without_divergence(problem, begun, seed)
+                models[name] = trained[-1][1]
+                if depth == config.depth and name == ALL_WEIGHTS:
+                    path += [
+                        {"seed": seed, "update": update, "loss": error, **row}
+                        for update, model, error in trained
+                        for row in of_blocks(problem, begun, model)
+                    ]
+                    moved += [{"seed": seed, **row} for row in drift(models[name], begun)]
+            found = {name: problem.loss(model) for name, model in models.items()}
+            for name, error in found.items():
+                gain = (found["textbook step"] - least) / (error - least)
+                row = {"seed": seed, "blocks": depth, "method": name, "loss": error}
+                row |= {"exact": least, "gain": gain, "learning rate": rates.get(name)}
+                losses.append(row)
+    return Comparison(losses, path, moved)
+
+
+def of_blocks(problem: Problem, begun: Transformer, model: Transformer) -> Rows:
+    """A row for every block, with its step size, its curvature and the change of its weights."""
+    high, changes = problem.spectrum[1], drift(model, begun)
+    return [
+        {
+            "block": block,
+            "step x high": step * high,
+            "curvature x high": curvature * high,
+            "change": float(
+                np.linalg.norm([row["change"] for row in changes if row["block"] == block])
+            ),
+        }
+        for block, (step, curvature) in enumerate(zip(*block_coefficients(model), strict=True))
+    ]
+
+
+def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
+    """The step size eta and the curvature c of every block, read from its weights.
+
+    A block adds eta <x, X^T r> to the prediction and subtracts c X^T X x from x. Each is the
+    product of two numbers. The first is the query-key map of x, averaged over the features. The
+    second is a map that the head and the MLP after it compute. For eta, it is the map from r to
+    the prediction. For c, it is the map from x to x.
+    """
+    layout = model.layout
+    x, r, f = (layout.channels(name) for name in ("x", "r", "prediction"))
+    steps, curvatures = [], []
+    for maps in linear_maps(model):
+        step = curvature = 0.0
+        for part, match in maps.items():
+            if not part.endswith("query-key"):
+                continue
+            move = maps[part.replace("query-key", "value-output")]
+            at_query, at_support = (move + move @ maps[f"mlp, {at}"] for at in ("query", "support"))
+            compared = float(jnp.trace(match[x, x])) / layout["x"].width
+            step += compared * float(at_query[r, f][0, 0])
+            curvature -= compared * float(jnp.trace(at_support[x, x])) / layout["x"].width
+        steps.append(step)
+        curvatures.append(curvature)
+    return steps, curvatures
+
+
+def loss_table(found: Comparison) -> Lines:
+    """A table of loss / exact loss and of the gain over the textbook step, at every depth."""
+    depths = list(dict.fromkeys(row["blocks"] for row in found.losses))
+    lines = []
+    for name in dict.fromkeys(row["method"] for row in found.losses):
+        line = [name]
+        for depth in depths:
+            here = [r for r in found.losses if (r["method"], r["blocks"]) == (name, depth)]
+            ratio, gain = (
+                np.array([value(r) for r in here])
+                for value in (lambda r: r["loss"] / r["exact"], lambda r: r["gain"])
+            )
+            bad = np.count_nonzero(~np.isfinite(ratio))
+            whole = f"{mean_and_range(ratio)} (x {mean_and_range(gain)})"
+            line.append(f"diverged, {bad} of {len(ratio)} seeds" if bad else whole)
+        lines.append(line)
+    return ["loss / exact (gain)", *(f"{depth} blocks" for depth in depths)], lines
+
+
+def mean_and_range(values: np.ndarray) -> str:
+    """Mean and half the range over seeds, as text."""
+    return f"{values.mean():.3g} +- {np.ptp(values) / 2:.1g}"
+
+
+def most_moved_table(found: Comparison, count: int = 12) -> Lines:
+    """A table of the pairs of slots whose weights changed most, averaged over seeds."""
+    each: dict[Any, list[float]] = {}
+    for row in found.moved:
+        pair = (row["block"], row["part"], row["from"], row["to"])
+        each.setdefault(pair, []).append(row["change"])
+    means = sorted(((float(np.mean(v)), pair) for pair, v in each.items()), reverse=True)
+    lines = [[*map(str, pair), f"{mean:.2g}"] for mean, pair in means[:count]]
+    return ["block", "part", "from", "to", "change"], lines
+
+
+def depth_figure(found: Comparison) -> Figure:
+    """Excess loss over exact KRR against blocks, for trained weights and tuned algorithms."""
+    figure, axis = sheet(7.2, 4.4)
+    names = list(dict.fromkeys(row["method"] for row in found.losses))
+    markers = ["o" if i < len(COLORS) else "^" for i in range(len(names))]  # colours repeat
+    for i, name in enumerate(names):
+        here = [row for row in found.losses if row["method"] == name]
+        depths = sorted({row["blocks"] for row in here})
+        excess = [
+            [row["loss"] / row["exact"] - 1 for row in here if row["blocks"] == d] for d in depths
+        ]
+        style = markers[i] + ("-" if name.startswith("trained") else "--")
+        mean = [np.mean(values) for values in excess]
+        axis.plot(depths, mean, style, color=COLORS[i % len(COLORS)], markersize=4, label=name)
+        low, high = [min(values) for values in excess], [max(values) for values in excess]
+        axis.fill_between(depths, low, high, color=COLORS[i % len(COLORS)], alpha=0.15)
+    words = "loss / loss of exact KRR - 1\n(mean and range over seeds)"
+    axis.set(yscale="log", xlabel="number of blocks", ylabel=words)
+    label_ticks(axis, whole="x")
+    axis.grid(alpha=0.25)
+    legend(figure, axis)
+    axis.set_title(title_of(found), fontsize=9)
+    return figure
+
+
+def path_figure(found: Comparison) -> Figure:
+    """Loss, step sizes, curvatures and distance from the construction, after every update."""
+    figure = Figure(figsize=(9.6, 6.2), layout="constrained")
+    axes = figure.subplots(2, 2)
+    blocks = sorted({row["block"] for row in found.path})
+    losses = {name: mean_loss(found, name) for name in ("tuned step", "GD++, tuned")}
+    losses |= {"Chebyshev roots": mean_loss(found, "Chebyshev roots, tuned interval")}
+    draw_blocks(axes[0, 0], found, blocks[:1], "loss", "loss at the queries")
+    for dashes, (name, loss) in zip(("--", ":", "-."), losses.items(), strict=True):
+        axes[0, 0].axhline(loss, color="black", linestyle=dashes, label=name)
+    axes[0, 0].set_yscale("log")
+    draw_blocks(axes[0, 1], found, blocks, "step x high", "step size\nx largest eigenvalue")
+    curvature = "curvature (GD++)\nx largest eigenvalue"
+    draw_blocks(axes[1, 0], found, blocks, "curvature x high", curvature)
+    draw_blocks(axes[1, 1], found, blocks, "change", "relative distance\nfrom the construction")
+    for axis in axes.flat:
+        label_ticks(axis, whole="x")
+        axis.set_xlabel("update")
+        axis.grid(alpha=0.25)
+    legend(figure, *axes.flat, ncols=4)
+    figure.suptitle(title_of(found), fontsize=9)
+    return figure
+
+
+def title_of(found: Comparison) -> str:
+    seeds = sorted({row["seed"] for row in found.losses})
+    start = "training starts from constructed gradient descent or GD++"
+    return f"{start}; seeds {seeds[0]} to {seeds[-1]}, float32"
+
+
+def mean_loss(found: Comparison, method: str) -> float:
+    depth = max(row["block"] for row in found.path) + 1
+    here = [r["loss"] for r in found.losses if (r["method"], r["blocks"]) == (method, depth)]
+    return float(np.mean(here))
+
+
+def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, label: str) -> None:
+    """Mean and range over seeds, one line per block."""
+    updates = sorted({row["update"] for row in found.path})
+    for block in blocks:
+        values = np.array(
+            [
+                [r[key] for r in found.path if (r["update"], r["block"]) == (update, block)]
+                for update in updates
+            ]
+        )
+        one = (f"block {block}", COLORS[block])
+        name, color = one if len(blocks) > 1 else ("trained, all weights", "black")
+        axis.plot(updates, values.mean(axis=1), color=color, label=name)
+        low, high = values.min(axis=1), values.max(axis=1)
+        axis.fill_between(updates, low, high, color=color, alpha=0.15)
+    axis.set_ylabel(label)
 
 
 def main() -> None:
     asked = records.options(__doc__, seed="first seed").parse_args()
-    config = FinetuneConfig(seed=asked.seed, **(QUICK if asked.quick else {}))
+    config = Config(seed=asked.seed, **(QUICK if asked.quick else {}))
     with Console(stderr=True).status("") as status:
         found = compare(config, status.update)
     tables = "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))
@@ -31,8 +433,8 @@ def main() -> None:
     records.save("learning", records.meta("finetune", "optax", **facts), tables)
     replace(records.RESULTS / "learning-path.csv", to_csv(found.path))
     replace(records.RESULTS / "learning-moved.csv", to_csv(found.moved))
-    records.draw("learning", finetune_depth_figure(found))
-    records.draw("learning-path", finetune_path_figure(found))
+    records.draw("learning", depth_figure(found))
+    records.draw("learning-path", path_figure(found))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Figures of the results, in one style; labels come from the results."""
 
 from .claims import claim_figure, sweep_figure
-from .depth import depth_figure, finetune_depth_figure, finetune_path_figure
+from .depth import depth_figure
 from .explorer import explorer_figure
 from .models import (
     ablation_figure,
@@ -20,8 +20,6 @@ __all__ = [
     "depth_figure",
     "explorer_figure",
     "filter_figure",
-    "finetune_depth_figure",
-    "finetune_path_figure",
     "fitting_figure",
     "heatmaps_figure",
     "identification_figure",

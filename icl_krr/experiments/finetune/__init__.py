@@ -1,1 +1,0 @@
-"""Fine-tuning: train the weights of a constructed algorithm."""
