@@ -105,7 +105,7 @@ def print_identification(found: Identification) -> None:
     for space in found.best.distances:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = trained_model.distance_table(found, space)
-        console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
+        console.print(Table(title, header, [lines]))
 
 
 def print_findings(name: str, findings: Findings) -> None:
@@ -132,7 +132,7 @@ def print_positions(name: str, positions: Positions) -> None:
     header, lines = trained_model.verdict_table(positions)
     title = f"{name}: error, verdict, nearest candidate and nearest baseline after some supports"
     console = output.wide()
-    console.print(Table(title, header, [lines], tuple(header[-3:]), where="positions.md"))
+    console.print(Table(title, header, [lines]))
 
 
 GIVEN = ("x", "y", "x_query", "mask")

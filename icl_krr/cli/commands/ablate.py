@@ -75,9 +75,8 @@ def print_table(settings: Ablate, found: Ablation) -> None:
     by = "0" if settings.replace == "zero" else "its mean"
     title = f"{settings.model}: one part at a time replaced by {by}"
     header, lines = table(found)
-    less_important = ("loss", "expected change", "slot")
     console = output.wide()
-    console.print(Table(title, header, [lines], less_important, where="ablate.csv"))
+    console.print(Table(title, header, [lines]))
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     console.print(
         f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks; f are the predictions "

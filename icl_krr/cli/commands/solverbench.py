@@ -121,7 +121,7 @@ def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
         show(f"{len(rows)} of {len(models)} models")
     header = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
-    table = Table("Verdicts of identify", header, [lines], where="verdicts.csv")
+    table = Table("Verdicts of identify", header, [lines])
     return {"rows": rows}, [table]
 
 

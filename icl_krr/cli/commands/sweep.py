@@ -165,9 +165,7 @@ def print_medians(config: SweepConfig, rows: Rows) -> None:
     title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
     header = [f"line, {config.axis}", *map(str, shown)]
     console = output.wide()
-    console.print(
-        Table(title, header, [lines, baselines, known], tuple(header[2:-1]), "results.csv")
-    )
+    console.print(Table(title, header, [lines, baselines, known]))
     console.print(
         "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
         "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "

@@ -124,8 +124,6 @@ def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
             f"Candidates: {MEASURES[reading.measure]}, {ALIGNMENTS[reading.alignment]}",
             header,
             [lines],
-            tuple(header[-2:]),
-            where="identify.md",
         ),
         "distance: root mean square over layers of the difference of both logarithms, with its "
         "95 % interval over tasks. as near: not farther than the nearest solver beyond chance. "
