@@ -2,7 +2,7 @@
 
 The supports of one task are divided over 1, 2, 4 and 8 virtual devices of this machine. The sizes
 are those that the compiler reports for one device. Work and communication of a step are read from
-the text of the compiled program and stand beside the formulas of `icl_krr.memory`. Programs of
+the text of the compiled program and stand beside the formulas of `benchmarks.cost`. Programs of
 linear attention also run, and one of softmax attention with a single step: for these, the largest
 growth of the memory of the process is measured.
 """
@@ -24,10 +24,10 @@ import psutil
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.compiled import collectives, parse, work_of_steps
+from benchmarks.cost import step_cost, step_sent
 from icl_krr.devices import CONTEXT, Placement
 from icl_krr.files import to_markdown
 from icl_krr.tasks.batches import specs
-from icl_krr.transformer.cost import step_cost, step_sent
 from icl_krr.transformer.divided import evaluate_divided
 
 COUNTS = (1, 2, 4, 8)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 from rich.console import Console
 
+from benchmarks.cost import step_cost
 from benchmarks.records import kept, meta, options, save
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import (
@@ -31,7 +32,6 @@ from icl_krr.experiments.shared.runs import blank, family
 from icl_krr.files import replace, to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights, train
-from icl_krr.transformer.cost import step_cost
 
 ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
 QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}

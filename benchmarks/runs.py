@@ -13,6 +13,7 @@ import numpy as np
 from rich.progress import track
 
 import icl_krr as ik
+from benchmarks.cost import step_cost
 from icl_krr.experiments.shared.recipe import RUNS, names
 from icl_krr.experiments.shared.runs import load
 from icl_krr.files import to_markdown
@@ -20,7 +21,6 @@ from icl_krr.tasks import Task
 from icl_krr.training import reference
 from icl_krr.training.batches import draw
 from icl_krr.training.reference import optimal
-from icl_krr.transformer.cost import step_cost
 
 CHUNK = 2048
 ROW = ("step", "steps_per_second")

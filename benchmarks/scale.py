@@ -15,12 +15,12 @@ from jax.sharding import AbstractMesh
 
 import icl_krr as ik
 from benchmarks import records
+from benchmarks.cost import step_cost, step_sent
 from benchmarks.devices import COUNTS, PASSES, Case, mesh_of, meta, sizes_of, step_seconds
 from icl_krr.devices import CONTEXT, Placement
 from icl_krr.files import to_markdown
 from icl_krr.residual import num_tokens
 from icl_krr.tasks.batches import own_part
-from icl_krr.transformer.cost import step_cost, step_sent
 
 N, DEVICES, P, STEPS = 10**8, 1024, 64, 16
 KERNELS = {"linear": ik.Linear(), "softmax": ik.Exponential(float(P))}
@@ -177,7 +177,7 @@ that the regression fits; the rate does not use it, and conjugate gradient often
 - Memory is what the compiler reports for devices with the same number of supports each
   ({linear["supports"]:,}). It does not depend on the number of devices, which only sets the number
   of rounds of the ring. A gradient needs more: it stores the slots that each step passes on.
-- FLOPs, bytes moved and bytes sent are those of `icl_krr.memory`. A test reads the bytes sent from
+- FLOPs, bytes moved and bytes sent are those of `benchmarks.cost`. A test reads the bytes sent from
   the compiled program. An all-reduce counts the size of its array once; a ring all-reduce sends
   2 (D - 1) / D times as much.
 - The rate of a core is the work of {max(COUNTS)} virtual devices, divided by time and by the

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import capacity, checks, solvers
+from . import checks, solvers
 from .kernels import Kernel, check_kernel
 from .pytree import compiled
 from .rounding import in_float64
@@ -74,7 +74,6 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
         raise ValueError(
             f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
-    capacity.check("posterior", 4 * task.num_supports * task.num_queries, task.x)
     mean, variance = moments(kernel, task, predict(model, with_kernel_values(kernel, task)))
     return Posterior(mean, variance, compare(model, task, mean, variance))
 

@@ -16,6 +16,7 @@ from helpers import CASES, draw, numpy, stacked
 import icl_krr as ik
 from benchmarks import speed, speed_plain as plain
 from benchmarks.contests import Contest, Disagreement, compete, markdown
+from benchmarks.cost import step_cost
 from benchmarks.speed_networks import (
     ROW,
     SIDE,
@@ -211,8 +212,8 @@ def test_the_roofline_does_the_work_that_it_names():
     model = CASES["cg"].build(task, 0.5, 8)
     run = lambda *_: calls.append(1) or np.zeros(1)  # noqa: E731
     products, memory = against_machine("n", run, model, task, quick=True, passes=3)
-    step = ik.memory(model, task)
-    work = {"flops": 3 * 8 * step.step_flops, "bytes": 3 * 8 * step.step_bytes}
+    step = step_cost(model, task)
+    work = {"flops": 3 * 8 * step.flops, "bytes": 3 * 8 * step.bytes}
     assert products.size == memory.size == work
     assert (products.name, memory.name) == ("products: n", "memory: n")
     rows = 5
@@ -239,11 +240,12 @@ def test_memory_counts_what_is_kept():
 
 def test_a_run_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     """The device is said to have 1 MB; the run would keep every pattern."""
-    monkeypatch.setattr(capacity, "free", lambda device: 10**6)
+    monkeypatch.setattr(capacity, "free", lambda: 10**6)
+    monkeypatch.setattr(capacity, "SMALL", 10**5)
     task = draw(0, n=1000)
     model = CASES["cg"].build(task, 0.5, 8)
     with pytest.raises(
-        MemoryError, match=r"needs .* GB .* only 0.001 GB are free; keep fewer slots"
+        MemoryError, match=r"needs .* GB .* only 0.001 GB are free; use fewer tokens"
     ):
         ik.run_with_cache(model, task, everything=True)
     assert np.all(np.isfinite(ik.predict(model, task)))

@@ -1,15 +1,14 @@
 """The work of one step: against counts by hand and against the compiler's own count."""
 
 import jax
-import numpy as np
 import pytest
-from helpers import CASES, draw, loops, stacked
+from helpers import CASES, draw, loops
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
 import icl_krr as ik
+from benchmarks.cost import step_cost, step_sent
 from icl_krr.devices import Placement
-from icl_krr.transformer.cost import step_cost, step_sent
 from icl_krr.transformer.evaluate import evaluate
 
 T, K, P = 11, 8, 4  # tokens, tokens before the queries, and features of `draw(0)`
@@ -100,30 +99,14 @@ def test_counts_are_those_of_the_compiler(name):
     assert 1 <= moved / ours.bytes < 20
 
 
-def test_the_memory_of_a_run_says_the_work_of_all_its_tasks():
+def test_the_compiler_counts_each_loop_once_and_the_summary_says_it():
     task = draw(0)
-    tasks = stacked(*[task] * 5)
+    few, many = (ik.memory(CASES["gd"].build(task, 0.5, steps), task) for steps in (3, 300))
+    assert 0 < few.flops == many.flops
+    assert few.moved > few.arguments + few.results
     model = CASES["gd"].build(task, 0.5, 3)
-    one, five, slopes = (
-        ik.memory(model, task),
-        ik.memory(model, tasks),
-        ik.memory(model, task, gradient=True),
-    )
-    outputs = task.replace(y=np.stack([task.y] * 5, 1), y_query=None)
-    weights = 4 * 8
-    assert five.step_flops == ik.memory(model, outputs).step_flops == 5 * one.step_flops
-    assert five.step_bytes == 5 * (one.step_bytes - weights) + weights
-    assert (slopes.step_flops, slopes.step_bytes) == (3 * one.step_flops, 3 * one.step_bytes)
-
-
-def test_the_summary_states_the_work():
-    task = draw(0)
-    model = CASES["gd"].build(task, 0.5, 3)
-    found = ik.memory(model, task)
-    added = [line for line in model.summary(found).splitlines() if line not in model.summary()]
+    added = [line for line in model.summary(few).splitlines() if line not in model.summary()]
     assert added == [
-        f"memory     {found.peak:,} bytes",
-        f"step       {found.step_flops:,} FLOPs, {found.step_bytes:,} bytes",
+        f"memory     {few.peak:,} bytes",
+        f"work       {few.flops:,} FLOPs, {few.moved:,} bytes moved, each loop once",
     ]
-    with pytest.raises(TypeError, match=r"memory must be a result of icl_krr\.memory, got Task"):
-        model.summary(task)

@@ -99,14 +99,14 @@ class Linear(Kernel):
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
         r"""$\partial k / \partial x = U^T U z$."""
-        U = identity_or(self.projection, x, z)
+        U = identity_or(self.projection, x)
         return matmul(matmul(jnp.broadcast_to(z[None], (len(x), *z.shape)), U.T), U)
 
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
         r"""$\partial k / \partial U = U (x z^T + z x^T)$."""
-        U = identity_or(self.projection, x, z)
+        U = identity_or(self.projection, x)
         shape = (len(x), len(z), x.shape[1])
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)
         return outer(matmul(x, U.T), z) + outer(matmul(z, U.T), x)

@@ -188,7 +188,7 @@ class LogBilinear(PositiveKernel):
         r"""$\partial k / \partial x = k(x, z) \, U^T U (d (z - x) + (c - d) z)$."""
         c, d = self.scalars(x.dtype)
         d = 0 if d is None else d
-        U = identity_or(self.projection, x, z)
+        U = identity_or(self.projection, x)
         slope = d * (z[None] - x[:, None]) + (c - d) * z[None]
         return matmul(matmul(self(x, z)[:, :, None] * slope, U.T), U)
 
@@ -198,7 +198,7 @@ class LogBilinear(PositiveKernel):
         r"""$\partial k / \partial U = k U ((c - d) (x z^T + z x^T) - d (x - z) (x - z)^T)$."""
         c, d = self.scalars(x.dtype)
         d = 0 if d is None else d
-        U = identity_or(self.projection, x, z)
+        U = identity_or(self.projection, x)
         shape = (len(x), len(z), x.shape[1])
         values = self(x, z)[:, :, None, None]
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)

@@ -155,7 +155,7 @@ class Matern(PositiveKernel):
 
         $g = 2 \nu b(a) e^{-a} / \ell^2$ with $b = 1 / a$, $1$ and $(1 + a) / 3$ for the orders.
         """
-        U = identity_or(self.projection, x, z)
+        U = identity_or(self.projection, x)
         apart = z[None] - x[:, None]
         return matmul(matmul(self._pull(x, z)[:, :, None] * apart, U.T), U)
 
@@ -163,7 +163,7 @@ class Matern(PositiveKernel):
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
         r"""$\partial k / \partial U = -g \, U (x - z) (x - z)^T$."""
-        U = identity_or(self.projection, x, z)
+        U = identity_or(self.projection, x)
         apart = x[:, None] - z[None]
         return -self._pull(x, z)[:, :, None, None] * outer(matmul(apart, U.T), apart)
 

@@ -26,7 +26,6 @@ def num_monomials(width: int, degree: int) -> int:
 def monomials(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """The channels of every monomial [g, m], in order, and the roots of its coefficient [m]."""
     count = math.comb(width + degree - 1, degree)
-    capacity.check("features of the kernel", count * (degree + 6), NUMBERS, FEWER)
     tuples = chain.from_iterable(combinations_with_replacement(range(width), degree))
     channels = np.fromiter(tuples, np.int32, count * degree).reshape(count, degree).T
     repeats, coefficients = np.ones(count), np.ones(count)

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import checks
 from ..constants import known
 from ..pytree import checked, static
 from .algebra import check_projection, precede, project
 from .forms import FeatureLayer
 from .kernel import Kernel
 from .linear import Linear
-from .monomials import FEWER, monomials
+from .monomials import monomials
 
 LARGEST = 32
 """The largest degree; in float32, the 32nd power of a number above 16 is infinite."""
@@ -118,7 +118,6 @@ class Polynomial(Kernel):
 def symmetric_power(degree: int, projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
     x = project(projection, x)
     channels, roots = monomials(x.shape[1], degree)
-    capacity.check("features of the kernel", 2 * len(x) * len(roots), x, FEWER)
     product = x[:, channels[0]] * jnp.asarray(roots, x.dtype)[None]
     for channel in channels[1:]:
         product = product * x[:, channel]

@@ -18,7 +18,7 @@ from ..solvers.bayesian_average import of_average
 from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, predict_along, run_with_cache
-from ..transformer.admission import SMALL_RUN, check_compatible
+from ..transformer.admission import check_compatible
 from ..transformer.degrees import degrees
 
 
@@ -96,7 +96,7 @@ def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
     compiled for both; if they are large, only the slots that `check` reads."""
     states = model.layout.states
     numbers = (model.steps + 1) * num_tokens(task, model.spec.tokens) * task.num_outputs
-    if numbers * model.layout.width * task.x.dtype.itemsize > SMALL_RUN:
+    if numbers * model.layout.width * task.x.dtype.itemsize > 2**26:
         states = [name for name in states if name.startswith(READ)]
     return (*states, "prediction")
 

@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 from jax.typing import DTypeLike
 
-from .. import capacity, checks
+from .. import checks
 from ..constants import xp
 from ..fields import unknown
 from ..numerics import matmul
@@ -115,7 +115,6 @@ class Read:
         block = self.blocks[slot]
         if np.ndim(block):
             return block
-        capacity.check("matrix of a read", 2 * width**2, block, "use fewer features")
         return plain(block) * np.eye(width, dtype=getattr(block, "dtype", None))
 
     def check_width(self, slot: str, width: int) -> None:

@@ -9,12 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import checks
 from ..kernels import Features, Kernel, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
-
-FEWER = "use fewer features"
 
 
 def sketched(kernel: Kernel, sketch: Any) -> Kernel:
@@ -82,7 +80,6 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     """
     checks.key("key", key)
     check_width(width, num_features)
-    capacity.check("rotation of the features", 2 * num_features**2, key, FEWER)
     rotation = one_by_one(partial(jax.random.orthogonal, n=num_features))(key)
     return rotation[:, :width]
 
@@ -100,7 +97,6 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     checks.key("key", key)
     checks.count("num_features", num_features)
     checks.count("width", width)
-    capacity.check("sketch", 2 * num_features * width, key, FEWER)
     return jax.random.normal(key, (num_features, width)) / jnp.sqrt(float(width))
 
 
@@ -114,7 +110,6 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     check_width(width, num_features)
-    capacity.check("sketch", num_features * width, None, FEWER)
     return jnp.eye(num_features, width)
 
 

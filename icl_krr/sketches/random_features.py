@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import checks
 from ..constants import xp
 from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear, Matern, check_kernel, project
 from ..linalg import one_by_one
@@ -173,9 +173,6 @@ def draw(
     sign = 1 if kind == "positive" else -1
     damping = (sign * c + (0 if d is None else d)) / 2
     rank = num_features if kernel.projection is None else jnp.shape(kernel.projection)[0]
-    # the orthogonal blocks together have at least as many rows as a block has columns
-    numbers = 2 * rank * (max(count, rank) if orthogonal else count)
-    capacity.check("random frequencies", numbers, key, "use fewer features or a smaller width")
     frequencies = normals(key, c, count, rank, orthogonal)
     return RandomFeatures(frequencies, damping, kernel.projection, kind)
 

@@ -24,7 +24,7 @@ from ..tasks.task import kept
 from . import accuracy
 from .algebra import like, seen
 from .likelihood import known
-from .prefix import Sees, num_features, sees
+from .prefix import Sees, sees
 from .prefix_posterior import solve as solve_posterior
 from .results import Result
 
@@ -112,8 +112,7 @@ def bayesian_average(
     checks.positive_scalar("sharpness", sharpness)
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
-    width = len(kernels) * max(num_features(kernel, task) for kernel in kernels)
-    sees(kernels[0], task, steps, width, {})
+    sees(kernels[0], task, steps, {})
     found = average(kernels, task, ridges, approximates, sharpness, steps)
     judge = partial(of_average, steps=steps)
     at_queries = found.weights[:, task.num_supports :]

@@ -75,7 +75,7 @@ def learn(kernel, task, numbers, steps, options, erase=None):
         return follow(kernel, task, rule, only_S, numbers, steps, options, own, loss is None)
     check_axes(task)
     steps = task.num_supports if steps is None else steps
-    return run(task, (kernel, sees(kernel, task, steps, 1, options), *numbers), steps)
+    return run(task, (kernel, sees(kernel, task, steps, options), *numbers), steps)
 
 
 PLAIN, NORMALISED, IMPLICIT = (1, 0, 0), (0, 1, 0), (1, 0, 1)

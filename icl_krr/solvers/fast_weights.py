@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .. import capacity, step_sizes
+from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes
-from .prefix import PrefixOptions, in_units_of_y, learned, num_features, of_tokens, sees, tokens_of
+from .prefix import PrefixOptions, in_units_of_y, learned, of_tokens, sees, tokens_of
 from .results import CausalTrajectory, recurrent
 
 
@@ -68,9 +68,7 @@ def follow(
     check_axes(task)
     steps = task.num_supports if steps is None else steps
     step_sizes.no_window(options.get("window"))
-    given = sees(kernel, task, steps, 1, options, gates=True)
-    numbers_of_states = 3 * (steps + 1) * num_features(kernel, task) * task.num_outputs
-    capacity.check("states of the rule", numbers_of_states, task.x)
+    given = sees(kernel, task, steps, options, gates=True)
     return run(task, (kernel, given, numbers, dict(own)), rule, start, steps, scales_with_y)
 
 

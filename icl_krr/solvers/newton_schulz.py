@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, linalg, step_sizes
+from .. import linalg, step_sizes
 from ..fields import suggesting
 from ..kernels import Kernel
 from ..numerics import matmul
@@ -59,7 +59,6 @@ def newton_schulz(
     """
     check_system(kernel, task, ridge, steps, matrices=0)
     task = featured(kernel, task)
-    capacity.check("inverse of every step", (steps + 7) * task.num_features**2, task.x)
     scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
     return solve(task, ridge, scale, steps)
 

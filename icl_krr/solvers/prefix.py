@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float
 
-from .. import capacity, checks
+from .. import checks
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -61,9 +61,9 @@ class Tokens(NamedTuple):
 
 
 def sees(
-    kernel: Kernel, task: Task, steps: int, width: int, options: PrefixOptions, gates: bool = False
+    kernel: Kernel, task: Task, steps: int, options: PrefixOptions, gates: bool = False
 ) -> Sees:
-    """The options of a causal solver that stores `width` numbers of a token for each step, checked.
+    """The options of a causal solver, checked.
 
     Features with different `gates` are for delta rules of features only.
     """
@@ -78,12 +78,8 @@ def sees(
         )
     checks.choice("prefix", given.prefix, PREFIXES)
     checks.count("steps", steps)
-    seen = 0
     if given.window is not None:
         checks.count("window", given.window)
-        seen = min(given.window, task.num_supports)
-    numbers = width * (3 * (steps + 1) * task.num_outputs + seen)
-    capacity.check("causal regression", (task.num_supports + task.num_queries) * numbers, task.x)
     return given
 
 

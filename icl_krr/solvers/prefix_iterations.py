@@ -57,8 +57,8 @@ def prefix_conjugate_gradient(
     >>> prefix_conjugate_gradient(Linear(), task, ridge=1.0, steps=1).along[-1].tolist()
     [0.0, 1.0, 2.0]
     """
-    checks.ridges(ridge, width := num_features(kernel, task))
-    given = sees(kernel, task, steps, width, options)
+    checks.ridges(ridge, num_features(kernel, task))
+    given = sees(kernel, task, steps, options)
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
     return solve(task, iterate, (steps, preconditioner), kernel, given, ridge)
@@ -136,8 +136,8 @@ def prefix_chebyshev(
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0]
     """
-    checks.ridges(ridge, width := num_features(kernel, task))
-    given = sees(kernel, task, steps, width, options)
+    checks.ridges(ridge, num_features(kernel, task))
+    given = sees(kernel, task, steps, options)
     momentum = step_sizes.chebyshev(steps, spectrum)
     return solve(task, momentum_iterates, (), kernel, given, ridge, momentum)
 

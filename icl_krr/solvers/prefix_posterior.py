@@ -15,7 +15,7 @@ from ..kernels import Kernel, check_kernel
 from ..readable import readable
 from ..tasks import Task
 from .algebra import like
-from .prefix import PrefixOptions, in_units_of_y, num_features, prefix_systems, sees, tokens_of
+from .prefix import PrefixOptions, in_units_of_y, prefix_systems, sees, tokens_of
 from .prefix_iterations import conjugate_directions
 from .results import Result
 
@@ -86,7 +86,7 @@ def prefix_posterior(
     checks.one_ridge(ridge)
     if approximates is not None:
         check_kernel(approximates)
-    given = sees(kernel, task, steps, num_features(kernel, task), options)
+    given = sees(kernel, task, steps, options)
     return solve(kernel, task, ridge, approximates, given, steps)
 
 

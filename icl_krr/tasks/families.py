@@ -8,20 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import checks
 from ..numerics import matmul
 from ..pytree import checked, static
 from .columns import standardise
-from .samplers import (
-    INPUTS,
-    InOneProgram,
-    check_memory_of_points,
-    check_noise,
-    check_sizes,
-    draw_inputs,
-    observe,
-    restrict,
-)
+from .samplers import INPUTS, InOneProgram, check_noise, check_sizes, draw_inputs, observe, restrict
 from .tables import Table
 from .task import Task
 
@@ -49,9 +40,6 @@ class Functions(InOneProgram):
             r: number of outputs.
         """
         raise NotImplementedError
-
-    def check_memory(self, key: jax.Array) -> None:
-        check_memory_of_points(key, self)
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)
@@ -82,11 +70,6 @@ class ReLUNetwork(Functions):
     def __post_init__(self):
         super().__post_init__()
         checks.count("hidden", self.hidden)
-
-    def check_memory(self, key: jax.Array) -> None:
-        super().check_memory(key)
-        weights = self.hidden * (self.num_features + (self.num_outputs or 1))
-        capacity.check("weights of the network", weights, key, "use fewer hidden units")
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         first, second = jax.random.split(key)

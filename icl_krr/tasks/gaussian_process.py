@@ -9,21 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import capacity, checks
+from .. import checks
 from ..kernels import Kernel, Linear, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
-from .samplers import (
-    INPUTS,
-    InOneProgram,
-    check_memory_of_points,
-    check_noise,
-    check_sizes,
-    draw_inputs,
-    observe,
-    restrict,
-)
+from .samplers import INPUTS, InOneProgram, check_noise, check_sizes, draw_inputs, observe, restrict
 from .task import Task
 
 
@@ -79,12 +70,6 @@ class GaussianProcess(InOneProgram):
                 "kernel must have a bandwidth if spread > 1, such as Exponential or Gaussian, "
                 f"got {self.kernel!r}"
             )
-
-    def check_memory(self, key: jax.Array) -> None:
-        check_memory_of_points(key, self)
-        entries = (self.num_supports + self.num_queries) ** 2
-        capacity.check("kernel matrix", 2 * entries, key)
-        capacity.check("eigendecomposition", 4 * entries, key)
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)
@@ -173,12 +158,6 @@ class LinearRegression(InOneProgram):
                     f"spectrum must hold num_features = {self.num_features} values, "
                     f"got shape {list(jnp.shape(self.spectrum))}"
                 )
-
-    def check_memory(self, key: jax.Array) -> None:
-        check_memory_of_points(key, self)
-        if self.inputs == "normal":
-            rotation = 2 * self.num_features**2
-            capacity.check("rotation of the features", rotation, key, "use fewer features")
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, rotation, weights, error = jax.random.split(key, 4)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import capacity, checks
+from .. import checks
 from ..catalogue import BATTERIES, find
 from ..pytree import checked, compiled, static
 from .task import Task, check_task
@@ -70,15 +70,11 @@ class InOneProgram:
         Args:
             active: as in `icl_krr.tasks.sample`.
         """
-        self.check_memory(key)
         dtype = jnp.result_type(float)
         floats = jax.tree.map(lambda v: np.asarray(v, dtype) if np.isscalar(v) else v, self)
         task = drawn(floats, key, active)
         check_task(task)
         return task
-
-    def check_memory(self, key: jax.Array) -> None:
-        """Raise MemoryError if tasks do not fit into memory, as many as `jax.vmap` has keys."""
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         """Compute the task that `sample` returns, inside of `jax.jit`.
@@ -95,11 +91,6 @@ def drawn(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
 
 
 INPUTS = ("normal", "sphere", "uniform")
-
-
-def check_memory_of_points(key: jax.Array, config: Any) -> None:
-    rows = config.num_supports + config.num_queries
-    capacity.check("points of a task", 2 * rows * config.num_features, key)
 
 
 def draw_inputs(key: jax.Array, config: Any, active: Any) -> jax.Array:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.sharding import Mesh
 
 from .. import capacity
 from ..devices import Placement
 from ..residual import Stream, num_tokens
+from ..residual.tokens import tokens_of_role
 from ..tasks import Task
 from ..tasks.batches import chunk_of, own_part, placement
 from ..tasks.task import check_axes
 from .divided import evaluate_batch_divided, evaluate_divided
 from .evaluate import PREDICTION, Request, evaluate, evaluate_batch
-from .footprint import how_to_need_less, least_numbers, most_numbers
+from .tiled_attention import uses_tiles
 from .weights import Transformer, check_model
-
-SMALL_RUN = 2**26
-"""Bytes of a run that is never refused. For more, the compiler tells the exact size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,30 +37,12 @@ class Admission:
     chunk: int | None
     stream: Stream | None
 
-    @cached_property
-    def own(self) -> Task:
-        """The shapes of what each device has of the task."""
-        return own_part(self.task, self.place)
-
-    @cached_property
-    def tokens(self) -> int:
-        """The number of tokens of a task on each device."""
-        return num_tokens(self.own, self.model.spec.tokens)
-
     def run(self) -> Any:
-        """Run the program, but raise MemoryError if it is large and does not fit into memory."""
-        most = self.runs * most_numbers(self.model, self.request, self.tokens)
-        small = most * self.task.x.dtype.itemsize <= SMALL_RUN
-        if isinstance(self.task.x, Tracer) or not small:
-            self.check_memory()
-            if not self.tracers:
-                *parts, free = self.sizes()
-                if sum(parts) > free:
-                    raise MemoryError(capacity.refusal("run", sum(parts), free, self.mend))
+        self.check_memory()
         return self.program(self.model, self.task, **self.settings)
 
     @property
-    def program(self) -> Callable[..., Any]:
+    def program(self) -> Any:
         if self.place is None:
             return evaluate if self.chunk is None else evaluate_batch
         return evaluate_divided if self.chunk is None else evaluate_batch_divided
@@ -78,63 +54,40 @@ class Admission:
         given = {"place": self.place, **(single if self.chunk is None else {"chunk": self.chunk})}
         return {name: value for name, value in given.items() if value is not None}
 
-    @property
-    def tracers(self) -> list[Tracer]:
-        leaves = jax.tree.leaves((self.task, self.model))
-        return [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+    def check_memory(self, copies: int = 1) -> None:
+        """Raise MemoryError if so many runs at once cannot fit: what each device holds at least.
 
-    @property
-    def runs(self) -> int:
-        """How many runs of one task a device does at a time."""
-        together = 1 if self.chunk is None else min(self.chunk, len(self.own.x))
-        return together * (self.task.num_outputs // self.model.spec.num_outputs)
-
-    def check_memory(self, copies: float = 1) -> None:
-        """Raise MemoryError if so many runs at once do not fit, by arithmetic on shapes."""
-        like = next(iter(self.tracers), self.task.x)
-        numbers = copies * self.least_numbers(capacity.reach(like).differentiated)
-        capacity.check("run", numbers * self.sharing, like, self.mend)
-
-    def least_numbers(self, gradient: bool = False) -> float:
-        """How many numbers a device holds at least."""
-        divided = self.place is not None and bool(self.place.context)
-        one = least_numbers(self.model, self.own, self.request, self.tokens, divided, gradient)
-        return self.runs * one
-
-    def sizes(self, gradient: bool = False) -> tuple[int, int, int, int]:
-        """Bytes of arguments, results and scratch of the compiled run, and the free bytes."""
-        program, settings = self.program, self.settings
-        if gradient:
-
-            def loss(model: Transformer, task: Task) -> jax.Array:
-                return jnp.sum(jax.tree.leaves(program(model, task, **settings))[0])
-
-            lowered = jax.jit(jax.grad(loss)).lower(self.model, self.task)
-        else:  # the run afterwards uses the same compiled program: nothing is compiled twice
-            lowered = program.lower(self.model, self.task, **settings)  # pyright: ignore[reportFunctionMemberAccess]
-        found: Any = lowered.compile().memory_analysis()
-        return (
-            found.argument_size_in_bytes,
-            found.output_size_in_bytes,
-            found.temp_size_in_bytes,
-            capacity.free(self.devices[0]) // self.sharing,
+        That is the stream, one pattern [T, T] if any is formed, and what is stored of every step.
+        """
+        model, own = self.model, own_part(self.task, self.place)
+        spec, layout = model.spec, model.layout
+        tokens = num_tokens(own, spec.tokens)
+        slots = [layout[name] for name in self.request.names if name != "prediction"]
+        stored = sum(
+            slot.width * len(range(tokens)[tokens_of_role(slot.at, own, spec.tokens)])
+            for slot in slots
         )
+        points = ALL_POINTS if self.request.keep is True else self.request.keep or ()
+        streams = model.blocks_per_step * sum(point.startswith("resid") for point in points)
+        kept = streams * tokens * layout.width
+        kept += tokens**2 * sum(point.endswith("pattern") for point in points)
+        whole = spec.attention == "softmax" and not uses_tiles(tokens, spec.streaming)
+        hooked = any(name.endswith("pattern") for name, _ in self.request.hooks)
+        divided = self.place is not None and self.place.context
+        formed = tokens**2 if (whole or hooked) and not divided else 0
+        together = 1 if self.chunk is None else min(self.chunk, len(own.x))
+        together *= copies * (own.num_outputs // spec.num_outputs)
+        each = tokens * layout.width + formed + (model.steps + 1) * stored + model.steps * kept
+        capacity.check("run", together * each, self.task.x, HELP)
 
-    @property
-    def devices(self) -> list[Any]:
-        """The devices of this process on which the run is."""
-        if self.place is None or not isinstance(self.place.mesh, Mesh):
-            return jax.devices()[:1]
-        return [*self.place.mesh.local_devices]
 
-    @property
-    def sharing(self) -> int:
-        """How many devices share one memory: on a CPU, all of a process."""
-        return len(self.devices) if self.devices[0].platform == "cpu" else 1
+ALL_POINTS = ("resid_pre", "resid_mid", "resid_post", "heads.0.pattern")
+"""What `everything=True` stores in every block, at least."""
 
-    @property
-    def mend(self) -> str:
-        return how_to_need_less(self.model, self.place is not None)
+HELP = (
+    "use fewer tokens, tasks or outputs at once, keep fewer slots (names=) and points, leave "
+    "streaming=None, or divide the supports over devices (mesh=)"
+)
 
 
 def admit(

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from .. import capacity
 from ..numerics import matmul
 from ..residual import Layout, Read
 from ..residual.reads import one_hot
 from .tying import untie
-from .weights import Block, Heads, Transformer, Unit, Weights, Write, check_model, expressions
+from .weights import Block, Heads, Transformer, Unit, Weights, Write, check_model
 
 
 def dense(model: Transformer) -> Transformer:
@@ -33,7 +32,6 @@ def dense(model: Transformer) -> Transformer:
 
     Raises:
         ValueError: the model has LayerNorm, which would act differently on the merged stream.
-        MemoryError: the merged weights do not fit into memory.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=2)
@@ -42,14 +40,8 @@ def dense(model: Transformer) -> Transformer:
     True
     """
     check_model(model)
-    layout = model.layout
     if set(model.weights.embedding) == {"stream"}:
         return model
-    some = jax.tree.leaves(model.weights)[0]
-    first = len(model.weights.prologue)
-    numbers = layout.width * (model.carried + sum(map(channels, model.blocks[:first])))
-    numbers += layout.width * model.steps * sum(map(channels, model.blocks[first:]))
-    capacity.check("merged weights", numbers, some, "use fewer features or steps")
     weights = model.weights
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
         raise ValueError(
@@ -73,13 +65,6 @@ def merge(model: Transformer) -> Weights:
         readouts={name: merger.read(read) for name, read in weights.readouts.items()},
     )
     return jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
-
-
-def channels(block: Block) -> int:
-    """The number of channels that a block reads or writes: columns and rows of its matrices."""
-    reads = [read.width for layer in block.layers for read in expressions(layer)]
-    values = [write.value.width for heads in block.attention for write in heads.writes]
-    return sum(reads) + sum(values)
 
 
 def kind(unit: Unit) -> tuple[bool, bool, str]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import capacity, checks
+from .. import checks
 from ..residual import Layout, Read, Slot
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -85,7 +85,6 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
             not floating.
         ValueError: `dtype` is wider than JAX's default; enable x64.
-        MemoryError: the weights do not fit into memory.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))
@@ -95,11 +94,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
     checks.key("key", key)
-    dtype = checks.dtype(dtype)
-    sizes = jax.eval_shape(lambda key: draw(key, architecture, dtype), key)
-    numbers = sum(leaf.size for leaf in jax.tree.leaves(sizes))
-    capacity.check("weights", numbers, key, "use a smaller width, depth, hidden or max_tokens")
-    return draw(key, architecture, dtype)
+    return draw(key, architecture, checks.dtype(dtype))
 
 
 DATA = ("x", "y", "aggregator", "support", "query")

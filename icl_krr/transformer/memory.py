@@ -1,49 +1,41 @@
-"""Estimates of the memory that a run needs and of the work of a step, before the run starts."""
+"""What the compiler says of a run: its memory and its work, before the run starts."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from .. import checks
+from .. import capacity, checks
 from ..readable import readable
 from ..tasks import Task
 from .admission import admit
-from .cost import step_cost, step_sent
 from .evaluate import Request
 from .weights import Transformer
 
 
 @readable
 class Memory(NamedTuple):
-    """Memory of a run in bytes, and the work of one of its steps.
-
-    If the supports or the tasks are divided over devices, all numbers are those of one device.
+    """Memory and work of a run on one device, as the compiler of JAX states them.
 
     Attributes:
         arguments: bytes of the inputs (weights and task).
         results: bytes of the outputs.
         scratch: bytes of temporary arrays.
-        free: bytes that are free on the device; on a CPU, the available system memory, of which
-            each of several devices of one process has its share.
-        step_flops: additions and multiplications of one step, as
-            `icl_krr.transformer.cost.step_cost` counts them.
-        step_bytes: bytes that one step must move, counted there too.
-        step_sent: bytes that a device hands to the others in one step, as
-            `icl_krr.transformer.cost.step_sent` counts them (a ring sends 2 (D - 1) / D times as
-            much in an all-reduce). Default 0: one device.
-        step_arrays: the number of arrays in which it does so; default 0.
+        free: bytes that are free on the device; on a CPU, the available memory of the system.
+        flops: operations on numbers. The compiler takes each loop once: the start, one step and the
+            read-out; of a batch those of one chunk.
+        moved: bytes that all operations read and write, counted in the same way.
     """
 
     arguments: int
     results: int
     scratch: int
     free: int
-    step_flops: int
-    step_bytes: int
-    step_sent: int = 0
-    step_arrays: int = 0
+    flops: int
+    moved: int
 
     @property
     def peak(self) -> int:
@@ -60,21 +52,15 @@ def memory(
     gradient: bool = False,
     mesh: Mesh | None = None,
 ) -> Memory:
-    """Estimate the memory that a run needs and the work of one step, without running it.
+    """Ask the compiler for the memory and the work of a run, without running it.
 
-    The run is compiled, and the compiler reports the sizes. The work is counted from the shapes of
-    the weights, for all tasks together; a gradient counts as three forward steps, because each
-    product has two products in its derivative. Only shapes and dtypes matter, so
-    `jax.ShapeDtypeStruct` can replace the arrays.
+    Only shapes and dtypes matter, so `jax.ShapeDtypeStruct` can replace the arrays.
 
     Args:
-        model: as in `predict`, which also says what is raised.
         task: one task (measures `run_with_cache`) or a batch of tasks (measures `predict_batch`).
-        names: slots that `run_with_cache` stores; default (): none. Not used for a batch.
+        names: slots that `run_with_cache` stores; none by default. Not used for a batch.
         everything: as in `run_with_cache`. Not used for a batch.
-        gradient: whether to measure the gradient of the prediction with respect to all weights,
-            instead of the prediction; default False.
-        mesh: as in `predict_batch`.
+        gradient: whether to measure the gradient of the prediction with respect to all weights.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -90,7 +76,21 @@ def memory(
     checks.instance("task", task, Task, "an icl_krr.Task")
     request = Request(names=tuple(names), keep=everything)
     admitted = admit(model, task, request, batch=task.x.ndim - 2, mesh=mesh)
-    place, passes = admitted.place, 3 if gradient else 1
-    work, sent = step_cost(model, task, place), step_sent(model, task, place, gradient, names)
-    step = passes * work.flops, passes * work.bytes, *sent
-    return Memory(*admitted.sizes(gradient), *step)
+    run, settings = admitted.program, admitted.settings
+    program = run
+    if gradient:
+
+        def loss(model: Transformer, task: Task) -> jax.Array:
+            return jnp.sum(jax.tree.leaves(run(model, task, **settings))[0])
+
+        program, settings = jax.jit(jax.grad(loss)), {}
+    compiled = program.lower(model, admitted.task, **settings).compile()
+    sizes, work = compiled.memory_analysis(), compiled.cost_analysis()
+    return Memory(
+        sizes.argument_size_in_bytes,
+        sizes.output_size_in_bytes,
+        sizes.temp_size_in_bytes,
+        capacity.free(),
+        int(work.get("flops", 0)),
+        int(work.get("bytes accessed", 0)),
+    )

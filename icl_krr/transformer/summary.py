@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import checks
-
 
 def summary(model: Any, memory: Any) -> str:
     prologue = len(model.weights.prologue)
@@ -19,16 +17,8 @@ def summary(model: Any, memory: Any) -> str:
         f"channels   {model.layout.width} = {model.carried} features + {model.overhead}",
     ]
     if memory is not None:
-        if not hasattr(memory, "step_flops"):
-            raise TypeError(
-                f"memory must be a result of icl_krr.memory, got {checks.shown(memory)}; "
-                "call summary(icl_krr.memory(model, task))"
-            )
-        lines += [
-            f"memory     {memory.peak:,} bytes",
-            f"step       {memory.step_flops:,} FLOPs, {memory.step_bytes:,} bytes"
-            + (f", {memory.step_sent:,} bytes sent" if memory.step_sent else ""),
-        ]
+        work = f"{memory.flops:,} FLOPs, {memory.moved:,} bytes moved"
+        lines += [f"memory     {memory.peak:,} bytes", f"work       {work}, each loop once"]
     for i, block in enumerate(model.blocks):
         heads = [write.to for group in block.attention for write in group.writes]
         units = dict.fromkeys(unit.to for unit in block.mlp)

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import capacity
 from ..residual import Fixed, Stream
 from .weights import (
     Block,
@@ -38,22 +37,6 @@ def lasting_slots(blocks: Iterable[Block]) -> set[str]:
         lasting -= erased
         lasting |= {unit.to for unit in block.mlp if not (erases(unit) and unit.to in erased)}
     return lasting
-
-
-def wanted_slots(model: Transformer, names: Iterable[str] = ()) -> set[str]:
-    """The slots on which the prediction or the slots `names` depend."""
-    wanted, before = {*model.weights.readout.blocks, *names}, set()
-    while wanted != before:
-        before = set(wanted)
-        for block in model.blocks:
-            for heads in block.attention:
-                writes = [write for write in heads.writes if write.to in wanted]
-                reads = [*heads.reads, *(write.value for write in writes)]
-                wanted |= {slot for read in reads for slot in read.blocks if writes}
-            for unit in block.mlp:
-                reads = expressions(unit) if unit.to in wanted else []
-                wanted |= {slot for read in reads for slot in read.blocks}
-    return wanted
 
 
 def erased_slots(block: Block) -> set[str]:
@@ -100,9 +83,6 @@ def untie(model: Transformer) -> Transformer:
     ((1,), (4,))
     """
     check_model(model)
-    each = [leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(model.weights.steps)]
-    some = jax.tree.leaves(model.weights)[0]
-    capacity.check("weights of all steps", model.steps * sum(each), some, "use fewer steps")
 
     def spread(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))

@@ -229,11 +229,7 @@ class Transformer:
         """Summarise depth, heads, channels, blocks and layout in a text table.
 
         Args:
-            memory: the `icl_krr.memory` of this model and a task; the table then also states the
-                memory of that run and the work of one step. Default None: it states neither.
-
-        Raises:
-            TypeError: `memory` is not a result of `icl_krr.memory`.
+            memory: the `icl_krr.memory` of this model and a task, which the table then states.
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.gradient_descent(
@@ -246,10 +242,6 @@ class Transformer:
         MLP width  4 units in a block
         channels   9 = 3 features + 6
         block 0    heads: K_r; units: alpha, prediction, r, K_r
-        >>> x = jax.numpy.ones((5, 3))
-        >>> task = ik.Task(x=x, y=x[:, 0], x_query=x[:2])
-        >>> print(model.summary(ik.memory(model, task)).splitlines()[6])
-        step       240 FLOPs, 416 bytes
         """
         return summary(self, memory)
 

@@ -6,8 +6,8 @@ import pytest
 
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
+from benchmarks.cost import Sent, step_sent
 from icl_krr.tasks.batches import placement
-from icl_krr.transformer.cost import Sent, step_sent
 from icl_krr.transformer.divided import evaluate_batch_divided, evaluate_divided
 
 P, STEPS = 3, 13  # the length of no other loop
@@ -88,9 +88,9 @@ def test_the_memory_of_a_divided_run_is_that_of_one_device():
         ik.memory(model, task, mesh=jax.make_mesh((d,), ("context",), devices=jax.devices()[:d]))
         for d in (1, 8)
     )
-    for field, error in {"arguments": 0.01, "peak": 0.1, "step_flops": 0.01}.items():
+    for field, error in {"arguments": 0.01, "peak": 0.1}.items():
         assert abs(getattr(one, field) / (8 * getattr(eight, field)) - 1) < error
-    assert (one.step_sent, eight.step_sent) == (0, 4 * (P + 5))
+    assert 0.9 < one.flops / (8 * eight.flops) < 1.1
 
 
 def test_a_batch_sends_for_each_task_of_a_device():

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..devices import Placement
-from ..numerics import accumulator
-from ..residual import Read, num_tokens
-from ..tasks import Task
-from ..tasks.batches import chunk_of, own_part
-from .sublayers import known_heads
-from .tying import erases, is_mean, uniform_slots, wanted_slots
-from .weights import (
+from icl_krr.devices import Placement
+from icl_krr.numerics import accumulator
+from icl_krr.residual import Read, num_tokens
+from icl_krr.tasks import Task
+from icl_krr.tasks.batches import chunk_of, own_part
+from icl_krr.transformer.sublayers import known_heads
+from icl_krr.transformer.tying import erases, is_mean, uniform_slots
+from icl_krr.transformer.weights import (
     Block,
     Heads,
     Spec,
@@ -39,16 +39,15 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     """Count the work of one step, for one task or for a batch; with `place`, that of one device.
 
     With T tokens, of which K precede the queries, a matrix of a read, a head or an MLP unit takes
-    2 T for each of its entries, and a scalar takes T for each channel. A softmax head takes 2 T K
-    for each channel of its queries and of its values; patterns that are the same in all steps are
-    not counted. A linear head takes 4 T for each pair of these channels. Products of MLP units and
-    sums take T for each channel, but 1 in a slot that is the same at all tokens, of which there is
-    one row. Erasing a slot takes nothing. Functions of one number, such as exp and LayerNorm, are
-    not counted.
+    2 T for each of its entries, and a scalar T for each channel. A softmax head takes 2 T K for
+    each channel of its queries and of its values, a linear one 4 T for each pair of them; patterns
+    that are the same in all steps are not counted. Products of MLP units and sums take T for each
+    channel, but 1 in a slot that is the same at all tokens. Erasing a slot and functions of one
+    number take nothing.
 
     Bytes are those of a program that keeps nothing else between blocks: a block reads each slot
-    that it uses and writes each slot that it changes, once, and reads its weights and the attention
-    patterns that are the same in all steps. All tasks share one read of the weights.
+    that it uses and writes each slot that it changes, once, and reads its weights, which all tasks
+    share, and the attention patterns that are the same in all steps.
 
     Of D devices along `place.context`, each has n / D supports, an aggregator and all queries. Its
     softmax heads read the keys of all devices, and no pattern is computed before the first step.
@@ -134,11 +133,7 @@ class Sent(NamedTuple):
 
 
 def step_sent(
-    model: Transformer,
-    task: Task,
-    place: Placement | None,
-    gradient: bool = False,
-    names: tuple[str, ...] = (),
+    model: Transformer, task: Task, place: Placement | None, gradient: bool = False
 ) -> Sent:
     r"""Count what each device sends in one step: of its tasks, all outputs included.
 
@@ -156,19 +151,15 @@ def step_sent(
       $K (a H (k + d + 1) + 1)$ bytes each; if it is causal, also of positions, 4 bytes for a token
       (8 with `jax_enable_x64`).
 
-    MLPs, norms and reads send nothing, nor does a device that holds the whole context. Heads that
-    write only what neither the prediction nor the slots `names` depend on are left out.
-
-    A gradient counts linear attention and means three times: forward, once more where the step is
-    computed again, and backward. Of softmax attention it counts the forward part twice, and $D$
-    rounds of keys, values, their gradients, what is visible, and positions. The sum of the
-    gradients at the weights over all devices is sent once, after all steps, and is not counted.
+    Heads on which the prediction does not depend are left out. A gradient counts linear attention
+    and means three times. Of softmax attention it counts the forward part twice, and $D$ rounds of
+    keys, values, their gradients, what is visible, and positions.
     """
     devices = place.parts(place.context) if place else 1
     if devices == 1:
         return Sent(0, 0)
     own = own_part(task, place)
-    wanted = wanted_slots(model, names)
+    wanted = wanted_slots(model)
     steps = model.blocks[len(model.weights.prologue) :]
     groups = [heads for block in steps for heads in block.attention]
     sizes = [
@@ -180,6 +171,22 @@ def step_sent(
     outputs = task.num_outputs // model.spec.num_outputs
     tasks, chunk = (len(own.x), chunk_of(own, None)) if own.x.ndim > 2 else (1, 1)
     return Sent(outputs * tasks * sum(sizes), -(-tasks // chunk) * len(sizes))
+
+
+def wanted_slots(model: Transformer) -> set[str]:
+    """The slots on which the prediction depends."""
+    wanted, before = {*model.weights.readout.blocks}, set()
+    while wanted != before:
+        before = set(wanted)
+        for block in model.blocks:
+            for heads in block.attention:
+                writes = [write for write in heads.writes if write.to in wanted]
+                reads = [*heads.reads, *(write.value for write in writes)]
+                wanted |= {slot for read in reads for slot in read.blocks if writes}
+            for unit in block.mlp:
+                reads = expressions(unit) if unit.to in wanted else []
+                wanted |= {slot for read in reads for slot in read.blocks}
+    return wanted
 
 
 def sent_by_heads(heads: Heads, spec: Spec, task: Task, devices: int, gradient: bool) -> list[int]:
