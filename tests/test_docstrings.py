@@ -171,14 +171,19 @@ def rooms_of(thing):
 def arguments():
     """(name, its parameters, what its docstring says of each) of all that is public and called.
 
-    A method says it itself, or the method that it overrides does.
+    A method says it itself, or the method that it overrides does; a class, or what it inherits.
     """
     for name, thing in PUBLIC.items():
         abstract = inspect.isabstract(thing) or getattr(thing, "_is_protocol", False)
         builtin = inspect.isclass(thing) and issubclass(thing, (Exception, dict))
         if not (abstract or builtin):
-            told = followed(thing.__doc__, rooms_of(thing))
-            yield name, inspect.signature(thing).parameters, told
+            parameters, told = inspect.signature(thing).parameters, {}
+            for base in getattr(thing, "__mro__", ())[:0:-1]:
+                inherited = (
+                    followed(base.__doc__, rooms_of(thing)) if "icl_krr" in base.__module__ else {}
+                )
+                told |= {key: text for key, text in inherited.items() if key in parameters}
+            yield name, parameters, told | followed(thing.__doc__, rooms_of(thing))
     for cls in filter(inspect.isclass, PUBLIC.values()):
         for name, method in methods(cls):
             if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):

@@ -1,17 +1,9 @@
 """Kernels: linear, polynomial, exponential (softmax), Gaussian, Matern, of features, mixtures.
 
-A kernel object computes the values and derivatives of the kernel. It also provides its bandwidth,
-the kernel of sketched inputs, and the softmax attention patterns or features that a transformer
-needs to apply the kernel. To add a positive kernel, subclass `LogBilinear` and implement one
-method.
-
-The methods take these arguments. A method that does not say what it returns returns an array of the
-shape that its signature names, in the dtype of the points. `Kernel` says which methods raise what.
-
-Args:
-    x: points [n, p].
-    z: points [m, p].
-    mask: bool array [n], False for a point that does not count; default None: all count.
+A kernel object computes the values and derivatives of the kernel at points x [n, p] and z [m, p].
+It also provides its bandwidth, the kernel of sketched inputs, and the softmax attention patterns or
+features that a transformer needs to apply the kernel. A `mask` [n] is False for a point that does
+not count. To add a positive kernel, subclass `LogBilinear` and implement one method.
 """
 
 # names imported as `name as name` are used by other packages here and are not public

@@ -23,14 +23,9 @@ class Exponential(LogBilinear):
     `temperature` and `projection`, so a new value causes no recompilation.
 
     Args:
-        temperature: scalar $\tau$ > 0, in units of $\langle Ux, Uz \rangle$; default 1.
-        projection: matrix $U$ [d, p] that maps inputs to the head's queries and keys; default None,
-            the identity.
-
-    Raises:
-        TypeError: `temperature` is not a number, or `projection` is not a floating-point array.
-        ValueError: `temperature` is not a finite scalar > 0, or `projection` is not finite or does
-            not have the shape [d, p]. Shapes are checked when the kernel is called.
+        temperature: scalar $\tau$ > 0, in units of $\langle Ux, Uz \rangle$.
+        projection: matrix $U$ [d, p] that maps inputs to the head's queries and keys; None for the
+            identity.
 
     >>> import numpy as np
     >>> Exponential(temperature=0.5).log(np.ones((1, 2)), np.ones((1, 2))).tolist()
@@ -47,12 +42,10 @@ class Exponential(LogBilinear):
         check_projection(self.projection)
 
     def coefficients(self, dtype: DTypeLike) -> tuple[Any, None]:
-        r"""$c = 1 / \tau$, and None for $d$ because the kernel has no norm term."""
         checks.scalar("temperature", self.temperature)
         return 1 / xp.asarray(self.temperature, dtype), None
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$\log k(x, z) = \langle Ux, Uz \rangle / \tau$."""
         checks.scalar("temperature", self.temperature)
         checks.matrices(x, z)
         return self._log(x, z)

@@ -16,11 +16,11 @@ class Pattern(NamedTuple):
     With a tilt $g$, the term is multiplied by $\exp(\langle g, x \rangle + \langle g, z \rangle)$.
 
     Attributes:
-        weight: factor $w$, a scalar of either sign, which may be traced.
-        inner: coefficient $c$ of the inner product, a scalar, or None if the term is absent.
-        norm: coefficient $d$ of the squared norms, a scalar, or None if the term is absent.
+        weight: factor $w$, of either sign.
+        inner: coefficient $c$ of the inner product, or None if the term is absent.
+        norm: coefficient $d$ of the squared norms, or None if the term is absent.
         projection: matrix $U$ with p columns, or None for the identity.
-        tilt: vector $g$ [p]; default None, zero.
+        tilt: vector $g$ [p], or None for zero.
 
     >>> Pattern(1.0, inner=2.0, norm=None, projection=None).weight
     1.0
@@ -38,11 +38,11 @@ class Diagonal(NamedTuple):
     r"""One term $w g(a |Ux|^2 + \langle t, x \rangle)$ of $k(x, x)$.
 
     Attributes:
-        weight: factor $w$, a scalar, which may be traced.
+        weight: factor $w$.
         function: name of $g$: "identity", "exp", or "one" for the constant 1.
-        factor: coefficient $a$, a scalar, or None for zero.
+        factor: coefficient $a$, or None for zero.
         projection: matrix $U$ [d, p], or None for the identity.
-        tilt: vector $t$ [p], for "exp" only; default None, zero.
+        tilt: vector $t$ [p], for "exp" only, or None for zero.
 
     >>> Diagonal(1.0, "identity", 1.0, None).function
     'identity'
@@ -61,16 +61,16 @@ class FeatureLayer(NamedTuple):
 
     Attributes:
         projection: matrix $U$ [d, p], or None for the identity.
-        function: name of $g$: "identity" (default), "exp" or "cos". With "identity", `damping` and
-            `offsets` must be None.
-        frequencies: matrix $W$ [h, d]; default None, the identity.
-        offsets: vector $b$ [h]; default None, zero.
-        damping: scalar $\delta$; default None, zero.
-        mix: matrix $B$ [h, m]; default None, the identity.
-        tilt: vector $t$ [p], only with `frequencies`; default None, zero.
-        scale: scalar $s$, not with "identity"; default None, 1.
+        function: name of $g$: "identity", "exp" or "cos". With "identity", `damping` and `offsets`
+            must be None.
+        frequencies: matrix $W$ [h, d], or None for the identity.
+        offsets: vector $b$ [h], or None for zero.
+        damping: scalar $\delta$, or None for zero.
+        mix: matrix $B$ [h, m], or None for the identity.
+        tilt: vector $t$ [p], only with `frequencies`, or None for zero.
+        scale: scalar $s$, not with "identity", or None for 1.
         degree: with "identity", $g$ gives all products of so many channels, each times the root of
-            its multinomial coefficient, as in `Polynomial`; default 1: the channels themselves.
+            its multinomial coefficient, as in `Polynomial`.
 
     >>> FeatureLayer(projection=None).is_read
     True
@@ -100,13 +100,10 @@ class FeatureLayer(NamedTuple):
         return self._replace(mix=matrix if self.mix is None else xp.matmul(self.mix, matrix))
 
     def width(self, channels: int) -> int:
-        """The number m of features.
+        """The number m of features for d channels of $Ux$.
 
         Args:
-            channels: number d of channels of $Ux$.
-
-        Raises:
-            MemoryError: the weights of so many products do not fit into memory.
+            channels: number d.
         """
         if self.mix is not None:
             return self.mix.shape[1]

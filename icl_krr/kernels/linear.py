@@ -28,7 +28,7 @@ class Linear(Kernel):
     r"""The linear kernel $k(x, z) = \langle Ux, Uz \rangle$.
 
     Args:
-        projection: as in `Exponential`, which also says what is raised.
+        projection: as in `Exponential`.
 
     >>> import numpy as np
     >>> Linear()(np.ones((2, 3)), np.ones((1, 3))).tolist()
@@ -47,52 +47,34 @@ class Linear(Kernel):
         return products(self.projection, x, z)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> Linear:
-        r"""The linear kernel with the projection $U P^T$."""
         return dataclasses.replace(self, projection=precede(self.projection, sketch))
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        r"""Two patterns that approximate $s = \langle Ux, Uz \rangle$ for a small `epsilon`.
-
-        Their sum is $\sinh(\epsilon s) / \epsilon$ if `symmetric`, else
-        $(e^{\epsilon s} - 1) / \epsilon$.
-
-        Raises:
-            ValueError: `epsilon` is None.
-        """
         if epsilon is None:
             raise ValueError(
                 "attention must be Softmax(epsilon=...) to emulate the linear kernel, got no "
                 "epsilon; use epsilon=icl_krr.theory.best_epsilon(...)"
             )
         epsilon = xp.asarray(epsilon, dtype)
-        if symmetric:
-            half = 1 / (2 * epsilon)
-            return (
-                Pattern(half, epsilon, None, self.projection),
-                Pattern(-half, -epsilon, None, self.projection),
-            )
+        weight, other = (1 / (2 * epsilon), -epsilon) if symmetric else (1 / epsilon, None)
         return (
-            Pattern(1 / epsilon, epsilon, None, self.projection),
-            Pattern(-1 / epsilon, None, None, self.projection),
+            Pattern(weight, epsilon, None, self.projection),
+            Pattern(-weight, other, None, self.projection),
         )
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        r"""One term, $k(x, x) = |Ux|^2$."""
         return (Diagonal(1.0, "identity", 1.0, self.projection),)
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""The feature map $\phi(x) = Ux$."""
         return partial(project, self.projection)
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""The features $Ux$, which a transformer computes without an MLP layer."""
         return FeatureLayer(self.projection)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        r"""A linear layer that computes $\langle Ux, Uz_j \rangle$ for every landmark $z_j$."""
         return FeatureLayer(self.projection, "identity", precede(self.projection, landmarks).T)
 
     def derivative_in_x(
@@ -122,17 +104,13 @@ class Features(Kernel):
     r"""The kernel $k(x, z) = \phi(x)^T \phi(z)$ of a feature map $\phi$ with m features.
 
     The rank of its kernel matrices is at most m. `icl_krr.sketches` makes random features and
-    Nystrom features. You can also write your own feature map. A transformer can compute the map if
-    the map has an attribute `width` (the number m) and a method `layer(dtype)`. The method returns
-    a `FeatureLayer`.
+    Nystrom features. A transformer can compute a map of your own if it has an attribute `width`,
+    the number m, and a method `layer(dtype)` that returns a `FeatureLayer`.
 
     Args:
         map: feature map $\phi$, a callable from points [n, p] to features [n, m]. The arrays of a
             map that is a pytree are leaves of the kernel. A plain function is wrapped in
             `jax.tree_util.Partial`.
-
-    Raises:
-        TypeError: `map` is not callable.
 
     >>> import jax
     >>> import numpy as np
@@ -161,15 +139,9 @@ class Features(Kernel):
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""The feature map $\phi$ that the kernel was made from."""
         return self.map
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""The result of the map's method `layer`.
-
-        Raises:
-            ValueError: the map has no method `layer`.
-        """
         if not hasattr(self.map, "layer"):
             raise ValueError(
                 "map must have a method layer, as RandomFeatures and NystromFeatures have, "

@@ -49,7 +49,6 @@ class PositiveKernel(Kernel):
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
-        """One pair: the weight 1 and the kernel itself."""
         return ((1.0, self),)
 
 
@@ -98,21 +97,10 @@ class LogBilinear(PositiveKernel):
 
         Return None for $d$ if the kernel has no norm term. If $c = d$, return the same Python
         object twice. The terms in $c - d$ are then left out, and $k(x, x)$ is the constant 1.
-
-        Args:
-            dtype: floating dtype of both scalars.
         """
 
     def scalars(self, dtype: DTypeLike) -> tuple[Any, Any]:
-        """The result of `coefficients`, which a subclass may have written wrongly.
-
-        Args:
-            dtype: floating dtype of both scalars.
-
-        Raises:
-            TypeError: the result is not a pair, or a coefficient is not a number.
-            ValueError: a coefficient is not a scalar.
-        """
+        """The result of `coefficients`, which a subclass may have written wrongly."""
         with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
             pair = self.coefficients(dtype)
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -127,10 +115,7 @@ class LogBilinear(PositiveKernel):
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Any:
-        r"""The kernel with $c = 1 / \tau$.
-
-        By default this is the kernel with bandwidth $\tau$. Override the method if the bandwidth
-        of the class is not $1 / c$.
+        r"""The kernel with $c = 1 / \tau$: by default the one with the bandwidth $\tau$.
 
         Args:
             temperature: temperature $\tau$, a scalar > 0.
@@ -152,29 +137,24 @@ class LogBilinear(PositiveKernel):
 
     @property
     def stationary(self) -> bool:
-        """Whether $c = d$."""
         c, d = self.scalars(float)
         return c is d
 
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
-        r"""The same kernel with the projection $U P^T$."""
         return dataclasses.replace(self, projection=precede(self.projection, sketch))  # pyright: ignore[reportArgumentType]
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        """One pattern of weight 1, which equals the kernel exactly."""
         return (Pattern(1.0, *self.scalars(dtype), self.projection),)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        r"""One term, $k(x, x) = \exp((c - d) |Ux|^2)$."""
         c, d = self.scalars(dtype)
         if c is d:
             return (Diagonal(1.0, "one", None, None),)
         return (Diagonal(1.0, "exp", c if d is None else c - d, self.projection),)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        """A layer with one exponential unit per landmark."""
         c, d = self.scalars(landmarks.dtype)
         at = precede(self.projection, landmarks).T
         layer = FeatureLayer(self.projection, "exp", c * at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,26 +11,16 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
-from ..numerics import matmul, power_below
-from ..pytree import checked, compiled
-from .algebra import (
-    check_projection,
-    identity_or,
-    outer,
-    precede,
-    project_near,
-    squared_distances,
-    stationary,
-)
-from .forms import Diagonal, Pattern
-from .gaussian import Gaussian
-from .log_bilinear import PositiveKernel
+from ..numerics import matmul
+from ..pytree import checked
+from .algebra import identity_or, outer, project_near, squared_distances
+from .forms import Pattern
+from .gaussian import Gaussian, Stationary
 from .mixture import Mixture
 
 
 @checked
-class Matern(PositiveKernel):
+class Matern(Stationary):
     r"""A Matern kernel, a function of $d = |Ux - Uz| / \ell$: the base of the three orders $\nu$.
 
     $$k(x, z) = q(a) e^{-a}, \quad a = \sqrt{2 \nu} \, d, \quad
@@ -53,12 +42,10 @@ class Matern(PositiveKernel):
     | `Matern52` | 6 | 1.2e-5 | 1.3e-4 |
 
     Nadaraya-Watson divides by a sum of values, so its errors are larger where all values are small.
-    In float32 more heads do not help `Matern12`: heads with smaller lengthscales round more. The
-    class variables `order` and `nodes` are $\nu$ and the numbers $s_h$ and $w_h$ of `mixture`, and
-    `fine` are those for float64, if they differ.
+    In float32 more heads do not help `Matern12`: heads with smaller lengthscales round more.
 
     Args:
-        projection: as in `Exponential`, which also says what is raised.
+        projection: as in `Exponential`.
         lengthscale: as in `Gaussian`.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 4.14 to 4.17.
@@ -68,60 +55,13 @@ class Matern(PositiveKernel):
     [[-2.0]]
     """
 
-    bandwidth: ClassVar[str | None] = "lengthscale"
-    largest: ClassVar[float | None] = 1.0
     order: ClassVar[float]
-    nodes: ClassVar[tuple[tuple[float, ...], tuple[float, ...]]]
-    fine: ClassVar[tuple[tuple[float, ...], tuple[float, ...]] | None] = None
+    nodes: ClassVar[tuple[tuple[float, ...], tuple[float, ...]]]  # s_h and w_h of `mixture`
+    fine: ClassVar[tuple[tuple[float, ...], tuple[float, ...]] | None] = None  # those for float64
 
-    lengthscale: Any = 1.0
-    projection: Any = None
-
-    def __post_init__(self):
-        checks.positive("lengthscale", self.lengthscale)
-        check_projection(self.projection)
-
-    def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$\log k(x, z) = \log q(a) - a$."""
-        checks.scalar("lengthscale", self.lengthscale)
-        checks.matrices(x, z)
-        return self._log(x, z)
-
-    @compiled
-    def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        # as in `Gaussian`, points are divided by a power of two first
-        lengthscale = jnp.asarray(self.lengthscale, x.dtype)
-        scale = power_below(lengthscale)
-        factor = 2 * self.order / (lengthscale / scale) ** 2
-        most = jnp.finfo(x.dtype).max  # the logarithm of an infinite a would be NaN
-
-        def function(squares: Array) -> Array:
-            return logarithm(self.order, jnp.minimum(factor * squares, most))
-
-        return stationary(function, self.projection, x, z, scale)
-
-    @property
-    def stationary(self) -> bool:
-        """True: the kernel depends on $x - z$ only."""
-        return True
-
-    @classmethod
-    def of_temperature(cls, temperature: Any) -> Matern:
-        r"""The kernel with lengthscale $\ell = \sqrt{\tau}$, as for `Gaussian`.
-
-        Args:
-            temperature: temperature $\tau$, a scalar > 0.
-        """
-        return cls(temperature**0.5)
-
-    @classmethod
-    def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
-        """That of `Gaussian`."""
-        return Gaussian.typical_bandwidth(x, mask)
-
-    def sketched(self, sketch: Float[Array, "p m"]) -> Matern:
-        r"""The same kernel with the projection $U P^T$."""
-        return dataclasses.replace(self, projection=precede(self.projection, sketch))
+    def _of_squares(self, lengthscale: jax.Array, squares: jax.Array) -> jax.Array:
+        most = jnp.finfo(squares.dtype).max  # the logarithm of an infinite a would be NaN
+        return logarithm(self.order, jnp.minimum(2 * self.order / lengthscale**2 * squares, most))
 
     def mixture(self, dtype: DTypeLike) -> Mixture:
         r"""The sum $\sum_h w_h k_h$ that a construction computes, with $\sum_h w_h = 1$.
@@ -129,9 +69,6 @@ class Matern(PositiveKernel):
         $k_h$ is the `Gaussian` kernel of lengthscale $s_h \ell$. $s_h$ and $w_h$ minimise the
         largest error. They exist because $k$ is an average of Gaussian kernels of lengthscales
         $\sqrt{g} \, \ell$, where $g$ has the gamma distribution of shape and rate $\nu$.
-
-        Args:
-            dtype: floating dtype of the construction.
         """
         nodes = self.fine if np.dtype(dtype) == np.float64 else None
         scales, weights = nodes or self.nodes
@@ -141,12 +78,7 @@ class Matern(PositiveKernel):
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        """The patterns of `mixture`, which approximates the kernel."""
         return self.mixture(dtype).patterns(dtype)
-
-    def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        """One term, the constant 1."""
-        return (Diagonal(1.0, "one", None, None),)
 
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
@@ -185,12 +117,7 @@ class Matern(PositiveKernel):
 class Matern12(Matern):
     r"""The Matern kernel of order 1/2, $k(x, z) = e^{-d}$ with $d = |Ux - Uz| / \ell$.
 
-    Its functions are continuous and not differentiable. In a construction it is a sum of 8 Gaussian
-    kernels, one head each, with an error of at most 6.4e-4 (12 and 9.3e-5 in float64; `Matern`).
-
-    Args:
-        projection: as in `Exponential`, which also says what is raised.
-        lengthscale: as in `Gaussian`.
+    Its functions are continuous and not differentiable.
 
     >>> import jax.numpy as jnp
     >>> round(float(Matern12()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
@@ -218,12 +145,7 @@ class Matern12(Matern):
 class Matern32(Matern):
     r"""The Matern kernel of order 3/2, $k(x, z) = (1 + \sqrt{3} d) e^{-\sqrt{3} d}$.
 
-    Here $d = |Ux - Uz| / \ell$. Its functions are differentiable once. In a construction it is a
-    sum of 8 Gaussian kernels, one head each, with an error of at most 1.2e-5 (`Matern`).
-
-    Args:
-        projection: as in `Exponential`, which also says what is raised.
-        lengthscale: as in `Gaussian`.
+    Here $d = |Ux - Uz| / \ell$. Its functions are differentiable once.
 
     >>> import jax.numpy as jnp
     >>> round(float(Matern32()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
@@ -241,12 +163,7 @@ class Matern32(Matern):
 class Matern52(Matern):
     r"""The Matern kernel of order 5/2, $k(x, z) = (1 + a + a^2 / 3) e^{-a}$ with $a = \sqrt{5} d$.
 
-    Here $d = |Ux - Uz| / \ell$. Its functions are differentiable twice. In a construction it is a
-    sum of 6 Gaussian kernels, one head each, with an error of at most 1.2e-5 (`Matern`).
-
-    Args:
-        projection: as in `Exponential`, which also says what is raised.
-        lengthscale: as in `Gaussian`.
+    Here $d = |Ux - Uz| / \ell$. Its functions are differentiable twice.
 
     >>> import jax.numpy as jnp
     >>> round(float(Matern52()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)

@@ -23,13 +23,8 @@ class Mixture(Kernel):
     r"""The weighted sum $k = \sum_h w_h k_h$ of positive kernels; each kernel uses one head.
 
     Args:
-        kernels: tuple of at least one positive kernel $k_h$, such as `Exponential` or `Gaussian`.
-            The kernels may differ in bandwidth and projection.
+        kernels: positive kernels $k_h$, which may differ in bandwidth and projection.
         weights: weights $w_h$ > 0, [h], traced.
-
-    Raises:
-        TypeError: `kernels` is not a tuple of positive kernels, or `weights` are not numbers.
-        ValueError: `weights` are not > 0 and finite, or do not have one entry per kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Gaussian
@@ -68,57 +63,40 @@ class Mixture(Kernel):
         return jnp.sum(weights[:, None, None] * grams, axis=0)
 
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        """The sum over all kernels, multiplied by the weights of the mixture."""
         errors = jnp.stack([kernel.rounding(x, z) for kernel in self.kernels])
         return jnp.sum(jnp.asarray(self.weights, errors.dtype)[:, None, None] * errors, axis=0)
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
-        """Pairs of weight and kernel, one for each kernel of the mixture."""
         return tuple(zip(xp.asarray(self.weights), self.kernels, strict=True))
 
     @property
     def stationary(self) -> bool:
-        """Whether all kernels are."""
         return all(kernel.stationary for kernel in self.kernels)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> Mixture:
-        """The mixture of the sketched kernels, with the same weights."""
         return dataclasses.replace(self, kernels=tuple(k.sketched(sketch) for k in self.kernels))
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        """The patterns of all kernels, multiplied by the weights of the mixture."""
-        weights = xp.asarray(self.weights, dtype)
-        return tuple(
-            pattern._replace(weight=weight * pattern.weight)
-            for weight, kernel in zip(weights, self.kernels, strict=True)
-            for pattern in kernel.patterns(dtype)
-        )
+        return self._scaled([kernel.patterns(dtype) for kernel in self.kernels], dtype)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        """The diagonal terms of all kernels, multiplied by the weights of the mixture."""
-        weights = xp.asarray(self.weights, dtype)
+        return self._scaled([kernel.diagonal_terms(dtype) for kernel in self.kernels], dtype)
+
+    def _scaled(self, terms: list[tuple[Any, ...]], dtype: DTypeLike) -> tuple[Any, ...]:
         return tuple(
             term._replace(weight=weight * term.weight)
-            for weight, kernel in zip(weights, self.kernels, strict=True)
-            for term in kernel.diagonal_terms(dtype)
+            for weight, own in zip(xp.asarray(self.weights, dtype), terms, strict=True)
+            for term in own
         )
 
 
 def check_pairs(
     kernel: Kernel | Sequence[Kernel], ridges: Any, name: str = "kernel"
 ) -> tuple[Kernel, ...]:
-    """Check the kernels and ridges of G models, and return the G kernels.
-
-    Errors call the argument with the kernels `name`.
-
-    >>> import numpy as np
-    >>> from icl_krr import Linear
-    >>> len(check_pairs(Linear(), np.array([0.1, 1.0])))
-    2
-    """
+    """Check the kernels, named `name`, and the ridges of G models, and return the G kernels."""
     checks.floating("ridges", ridges)
     if jnp.ndim(ridges) != 1 or len(ridges) == 0:
         raise ValueError(

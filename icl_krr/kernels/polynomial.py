@@ -34,12 +34,8 @@ class Polynomial(Kernel):
     $(c + \langle x, z \rangle)^g$, add a feature of the constant value $\sqrt{c}$ to x.
 
     Args:
-        degree: degree $g$, an integer from 1 to 32; default 2. It is not traced.
-        projection: as in `Exponential`, which also says what is raised.
-
-    Raises:
-        TypeError: `degree` is not an integer.
-        ValueError: `degree` is not from 1 to 32.
+        degree: degree $g$ from 1 to 32; it is not traced.
+        projection: as in `Exponential`.
 
     The sums of power attention with gates are one step of a causal machine:
 
@@ -82,20 +78,16 @@ class Polynomial(Kernel):
         return self.base(x, z) ** self.degree
 
     def sketched(self, sketch: Float[Array, "p m"]) -> Polynomial:
-        r"""The polynomial kernel with the projection $U P^T$."""
         return dataclasses.replace(self, projection=precede(self.projection, sketch))
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""The monomials of degree $g$ of $Ux$, times the roots of multinomial coefficients."""
         return partial(symmetric_power, self.degree, self.projection)
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""The same features as products of $g$ channels of $Ux$."""
         return FeatureLayer(self.projection, degree=self.degree)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        r"""The same products, multiplied by the features of every landmark $z_j$."""
         features = known(self.feature_map(landmarks))
         return self.feature_layer(landmarks.dtype).times(features.T)
 

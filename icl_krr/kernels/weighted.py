@@ -34,7 +34,6 @@ class Weighted(Kernel):
 
     Args:
         kernel: kernel $k$; traced.
-        num_features: number p of features of $x$.
 
     >>> import numpy as np
     >>> from icl_krr import Linear
@@ -50,7 +49,6 @@ class Weighted(Kernel):
         return values(self.kernel, x, z)
 
     def constant(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
-        """The factors $e^{u_i}$."""
         return factors(x)
 
     @property
@@ -60,7 +58,6 @@ class Weighted(Kernel):
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
-        """The parts of the kernel $k$, each with the factors."""
         return tuple(
             (share, weighted(part, self.num_features)) for share, part in self.kernel.parts
         )
@@ -68,11 +65,9 @@ class Weighted(Kernel):
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        """The patterns of the kernel $k$, each with the factors."""
         return tuple(map(self._with_factors, self.kernel.patterns(dtype, epsilon, symmetric)))
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        """The terms of the kernel $k$, each with the squares of the factors."""
         terms = [self._with_factors(term, 2) for term in self.kernel.diagonal_terms(dtype)]
         if any(term.function == "identity" for term in terms):
             return super().diagonal_terms(dtype)
@@ -80,19 +75,16 @@ class Weighted(Kernel):
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""The feature map $e^u \phi(x)$."""
         phi = self.kernel.feature_map
         return lambda x: self.constant(x)[:, None] * phi(x[:, :-1])
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        """The layer of the kernel $k$, with the factors."""
         layer = self._with_factors(self.kernel.feature_layer(dtype))
         if layer.frequencies is not None:
             return layer
         return layer._replace(frequencies=np.eye(len(layer.projection), dtype=dtype))
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        """The layer of the kernel $k$, with the factors of points and landmarks."""
         layer = self._with_factors(self.kernel.seen_from(landmarks[:, :-1]))
         if layer.function == "identity":
             return layer.times(xp.diag(xp.exp(landmarks[:, -1])))
@@ -112,7 +104,6 @@ class WeightedPositive(Weighted, PositiveKernel):  # pyright: ignore[reportIncom
     """A `Weighted` kernel that is positive."""
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$\log k(x, z) + u + v$."""
         return self.kernel.log(x[:, :-1], z[:, :-1]) + x[:, -1:] + z[:, -1][None]
 
 
