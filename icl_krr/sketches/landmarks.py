@@ -23,17 +23,15 @@ from .matrices import check_at_most, root_inverse, scaled_vectors
 class NystromFeatures:
     r"""Feature map $\phi(x) = B^T k(Z, x)$ from kernel values at landmarks.
 
-    Calling the map on x [n, p] returns features [n, m]. `nystrom_features` computes the $B$ for
-    which $\phi(x)^T \phi(z)$ is the Nystrom approximation of the kernel.
+    `nystrom_features` computes the $B$ for which $\phi(x)^T \phi(z)$ approximates $k(x, z)$.
 
     In a model, an MLP computes the Gaussian kernel at landmarks from inner products and squares. In
     float32, this loses digits if all points are far from 0. So centre such data before you choose
     landmarks.
 
     Args:
-        kernel: kernel $k$; traced.
-        landmarks: landmarks $Z$ [l, p]; traced.
-        mix: matrix $B$ [l, m]; traced.
+        landmarks: landmarks $Z$ [l, p]; traced, as all arguments are.
+        mix: matrix $B$ [l, m].
 
     >>> from icl_krr import Linear
     >>> NystromFeatures(Linear(), jnp.eye(2), jnp.eye(2, 1))(jnp.array([[3.0, 4.0]])).tolist()
@@ -53,11 +51,7 @@ class NystromFeatures:
         return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
 
     def layer(self, dtype: DTypeLike) -> FeatureLayer:
-        """Return the same map as one layer of a network.
-
-        Args:
-            dtype: floating-point dtype of the weights of the layer.
-        """
+        """Return the same map as one layer of a network."""
         seen = self.kernel.seen_from(xp.asarray(self.landmarks, dtype))
         return seen.times(xp.asarray(self.mix, dtype))
 
@@ -76,8 +70,6 @@ def nystrom_features(
     $\varepsilon$ is the machine epsilon of the dtype.
 
     Args:
-        kernel: kernel $k$ to approximate.
-        landmarks: landmarks $Z$ [l, p], float32 or float64.
         width: number m of features, 1 to l; default: l, which gives the full Nystrom approximation.
 
     Source: Williams, Seeger, Using the Nystrom method to speed up kernel machines, 2001.
@@ -106,11 +98,9 @@ class Nystrom:
     `nystrom` computes the preconditioner from the supports of a task.
 
     Args:
-        landmarks: landmarks $Z$ [m, p]; traced.
-        mix: matrix $W^{-1/2}$ [m, m]; traced.
-        core: matrix $C$ [m, m]; traced.
-        kernel: kernel $k$ from which the preconditioner was computed; traced.
-        ridge: ridge $\lambda$ from which the preconditioner was computed, a scalar; traced.
+        landmarks: landmarks $Z$ [m, p]; traced, as all arguments are.
+        mix: matrix $W^{-1/2}$ [m, m].
+        core: matrix $C$ [m, m].
 
     >>> import jax.numpy as jnp
     >>> from icl_krr.kernels import Linear
@@ -131,12 +121,7 @@ class Nystrom:
         return self.core.shape[0]
 
     def check(self, kernel: Kernel | None, ridge: Any) -> None:
-        """Raise an error if the preconditioner was made for another kernel or ridge.
-
-        Args:
-            kernel: kernel of the system, or None, which is not compared.
-            ridge: ridge of the system.
-        """
+        """Raise an error if the preconditioner was made for another kernel (if given) or ridge."""
         for name, given, own in (("kernel", kernel, self.kernel), ("ridge", ridge, self.ridge)):
             if given is not None and not same(given, own):
                 raise ValueError(
@@ -145,11 +130,7 @@ class Nystrom:
                 )
 
     def features(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
-        """Compute the features $F = k(x, Z) W^{-1/2}$, [n, m].
-
-        Args:
-            x: points [n, p].
-        """
+        """Compute the features $F = k(x, Z) W^{-1/2}$."""
         return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
 
 
@@ -157,13 +138,13 @@ def same(a: Any, b: Any) -> bool:
     """Whether two pytrees have the same structure and the same numbers, as far as is known."""
     if jax.tree.structure(a) != jax.tree.structure(b):
         return False
-    for pair in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        one, other = map(checks.concrete, pair)
-        if one is None or other is None:
-            continue
-        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=0):
-            return False
-    return True
+    leaves = [map(checks.concrete, jax.tree.leaves(tree)) for tree in (a, b)]
+    return all(
+        one is None
+        or other is None
+        or (one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=0))
+        for one, other in zip(*leaves, strict=True)
+    )
 
 
 def nystrom(
@@ -177,8 +158,6 @@ def nystrom(
     definite. Supports have no order, so the first points are as good as any others.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        ridge: ridge $\lambda$ > 0 of the system to precondition, in units of $k(x, x)$.
         rank: number m of landmarks, 1 to n.
 
     Source: Frangella, Tropp, Udell, Randomized Nystrom preconditioning, 2023.

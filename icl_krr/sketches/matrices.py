@@ -22,13 +22,8 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     projection, the projection applies to $P^T x$.
 
     Args:
-        kernel: kernel $k$ to sketch. A feature map replaces this kernel.
         sketch: matrix $P$ [p, m], which is traced, or a feature map such as the result of
-            `nystrom_features`.
-
-    Raises:
-        TypeError: `sketch` is neither a floating-point array nor callable.
-        ValueError: `sketch` is not [p, m], or `kernel` does not accept a sketch.
+            `nystrom_features`, which replaces the kernel.
 
     >>> import numpy as np
     >>> from icl_krr import Linear
@@ -52,9 +47,6 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
     Args:
         x: supports of one task [n, p] or of a batch of tasks [b, n, p], float32 or float64.
         width: number m of columns, 1 to p.
-
-    Raises:
-        ValueError: `width` is not in 1 to p, or `x` has another shape.
 
     Source: Eckart, Young, 1936; Mirsky, 1960.
 

@@ -25,15 +25,14 @@ class RandomFeatures:
     r"""Random feature map $\phi(x) = e^{-\delta |Ux|^2} g(W U x)$ with m features.
 
     `positive_features` and `trigonometric_features` draw the frequencies for a given kernel $k$.
-    The mean of $\phi(x)^T \phi(z)$ over the draws is then $k(x, z)$. Calling the map on x
-    [n, p] returns features [n, m].
+    The mean of $\phi(x)^T \phi(z)$ over the draws is then $k(x, z)$.
 
     Args:
         frequencies: frequencies $W$, [m, d] for positive and [m / 2, d] for trigonometric features;
             traced.
         damping: factor $\delta$ of $|Ux|^2$, a scalar; traced.
-        projection: projection $U$ [d, p] of the points; traced. Default: None, the identity.
-        kind: "positive" (default) for $g(h) = e^h / \sqrt{m}$, "trigonometric" for
+        projection: projection $U$ [d, p] of the points, or None for the identity; traced.
+        kind: "positive" for $g(h) = e^h / \sqrt{m}$, "trigonometric" for
             $g(h) = [\cos h, \sin h] / \sqrt{m / 2}$.
 
     >>> RandomFeatures(frequencies=np.zeros((4, 1)), damping=0.0)(np.ones((1, 1))).tolist()
@@ -63,11 +62,7 @@ class RandomFeatures:
         return jnp.exp(exponent) * waves / count
 
     def layer(self, dtype: DTypeLike) -> FeatureLayer:
-        """Return the same map as one layer of a network.
-
-        Args:
-            dtype: floating-point dtype of the weights of the layer.
-        """
+        """Return the same map as one layer of a network."""
         frequencies, damping = (xp.asarray(v, dtype) for v in (self.frequencies, self.damping))
         layer = FeatureLayer(self.projection, "exp", frequencies, None, damping)
         layer = layer._replace(scale=1 / np.sqrt(len(frequencies)).astype(dtype))
@@ -91,12 +86,10 @@ def positive_features(
     damping is $(c + d) / 2$.
 
     Args:
-        kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
-            temperature or lengthscale and its projection may be traced.
         num_features: number p of features of x; not used if the kernel has a projection.
-        width: number m of random features, >= 1.
-        orthogonal: True (default) draws the frequencies in orthogonal blocks with the same
-            distribution of norms, which lowers the variance. False draws them independently.
+        width: number m of random features.
+        orthogonal: whether to draw the frequencies in orthogonal blocks with the same distribution
+            of norms, which lowers the variance, or independently.
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
@@ -125,11 +118,8 @@ def trigonometric_features(
     especially if $k(x, z)$ is small.
 
     Args:
-        kernel: kernel to approximate, as in `positive_features`, or a Matern kernel.
-        width: number m of random features, even and >= 2: one cosine and one sine for each
-            frequency.
-        orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them
-            independently.
+        width: number m of random features, even: one cosine and one sine for each frequency.
+        orthogonal: as in `positive_features`.
 
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.
@@ -140,12 +130,7 @@ def trigonometric_features(
     >>> phi(np.ones((5, 3))).shape
     (5, 8)
     """
-    checks.count("width", width, minimum=2)
-    if width % 2:
-        raise ValueError(
-            "width must be even, because each frequency has a cosine and a sine, "
-            f"got {width}; use {width + 1}"
-        )
+    checks.even("width", width)
     return draw(key, kernel, num_features, width // 2, orthogonal, "trigonometric")
 
 
