@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -78,57 +79,43 @@ def drawn(seed: int) -> dict[str, Any]:
     }
 
 
-def own(normalize_y: bool) -> Callable[..., Interval]:
-    def interval(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
-        fitted = InContextRegressor(normalize_y=normalize_y).fit(x, y)
-        mean, deviation = fitted.predict(new, return_std=True)
-        return mean, WIDTH * deviation
-
-    return interval
-
-
-def scikit_learn(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
-    kernel = sk.ConstantKernel(1.0, (1e-4, 1e4)) * sk.RBF(np.sqrt(x.shape[1]), (0.05, 1e3))
-    kernel = kernel + sk.WhiteKernel(0.1, (1e-6, 10))
-    fitted = GaussianProcessRegressor(kernel, alpha=0.0, normalize_y=True).fit(x, y)
-    mean, deviation = map(np.asarray, fitted.predict(new, return_std=True))
+def gaussian(regressor: Any, x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
+    """The interval of a regressor with a standard deviation."""
+    mean, deviation = map(np.asarray, regressor.fit(x, y).predict(new, return_std=True))
     return mean, WIDTH * deviation
 
 
-def conformal(**options: Any) -> Callable[..., Interval]:
+def peer(x: np.ndarray, *data: np.ndarray) -> Interval:
+    kernel = sk.ConstantKernel(1.0, (1e-4, 1e4)) * sk.RBF(np.sqrt(x.shape[1]), (0.05, 1e3))
+    kernel = kernel + sk.WhiteKernel(0.1, (1e-6, 10))
+    return gaussian(GaussianProcessRegressor(kernel, alpha=0.0, normalize_y=True), x, *data)
+
+
+def conformal(solver: str, x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
     """Split conformal intervals: fit one half, and take a quantile of the errors of the other.
 
     Source: Papadopoulos, Proedrou, Vovk, Gammerman, Inductive confidence machines for regression,
     2002.
     """
-
-    def interval(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
-        half = len(y) // 2
-        fitted = InContextRegressor(normalize_y=True, **options).fit(x[:half], y[:half])
-        errors = np.sort(np.abs(y[half:] - fitted.predict(x[half:])))
-        rank = int(np.ceil(0.95 * (len(errors) + 1)))
-        width = errors[rank - 1] if rank <= len(errors) else np.inf
-        return fitted.predict(new), width
-
-    return interval
+    half = len(y) // 2
+    fitted = InContextRegressor(normalize_y=True, solver=solver).fit(x[:half], y[:half])
+    errors = np.sort(np.abs(y[half:] - fitted.predict(x[half:])))
+    rank = int(np.ceil(0.95 * (len(errors) + 1)))
+    return fitted.predict(new), errors[rank - 1] if rank <= len(errors) else np.inf
 
 
-def around(centre: Callable[[np.ndarray], Any]) -> Callable[..., Interval]:
-    def interval(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
-        mean = centre(y)
-        return np.full(len(new), mean), WIDTH * np.sqrt(np.mean((y - mean) ** 2))
-
-    return interval
+def around(centre: Any, y: np.ndarray, new: np.ndarray) -> Interval:
+    return np.full(len(new), centre), WIDTH * np.sqrt(np.mean((y - centre) ** 2))
 
 
 MODELS: dict[str, Callable[..., Interval]] = {
-    "InContextRegressor()": own(False),
-    "InContextRegressor(normalize_y=True)": own(True),
-    "scikit-learn's Gaussian process": scikit_learn,
-    "split conformal, the same regression": conformal(),
-    "split conformal, Nadaraya-Watson": conformal(solver="nadaraya_watson"),
-    "mean of the supports": around(np.mean),
-    "zero": around(lambda y: 0.0),
+    "InContextRegressor()": partial(gaussian, InContextRegressor()),
+    "InContextRegressor(normalize_y=True)": partial(gaussian, InContextRegressor(normalize_y=True)),
+    "scikit-learn's Gaussian process": peer,
+    "split conformal, the same regression": partial(conformal, "conjugate_gradient"),
+    "split conformal, Nadaraya-Watson": partial(conformal, "nadaraya_watson"),
+    "mean of the supports": lambda x, y, new: around(np.mean(y), y, new),
+    "zero": lambda x, y, new: around(0.0, y, new),
 }
 
 
@@ -215,10 +202,8 @@ def main() -> None:
     meta = records.meta("coverage", "numpy", "scikit-learn", "scipy", **facts)
     caption = CAPTION.format(**facts, versions=records.listed(meta["versions"]))
     text = "\n".join([caption, summary(rows), EACH, by_table(rows)])
-    print(text)
-    if not asked.quick:
-        meta["seconds"] = time.time() - start
-        records.save("coverage", {"meta": meta, "results": rows}, text)
+    meta["seconds"] = time.time() - start
+    records.finish("coverage", {"meta": meta, "results": rows}, text, asked.quick)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`python -m benchmarks.drawings`: draw the README's figures from the records in `results`.
 
-Two figures have no record. This script computes the data of the explorer figure, and contains the
-text of the design figure. It copies the figures of `icl-krr demo` and
+Two figures have no record. That of the explorer has the charts of the page of `icl-krr report`, and
+this script contains the text of the design figure. It copies the figures of `icl-krr demo` and
 `icl-krr identify gp-encoder` from the folders given as arguments.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
+from importlib import resources
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -23,8 +25,8 @@ from icl_krr.catalogue import KERNELS, SOLVERS
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.explorer import ExplorerConfig, explore
 from icl_krr.files import replace
-from icl_krr.plots import explorer_figure
 from icl_krr.plots.style import BLUE, RED, legend
+from icl_krr.report import explorer_section
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"
@@ -158,6 +160,29 @@ def axis_of(row: Row) -> str:
     return row.contest.split(", ")[1].split(" = ")[0]
 
 
+def explorer() -> str:
+    """The charts of the page's explorer where its sliders start, with the colours of paper."""
+    with jax.enable_x64(True):
+        board: Any = explorer_section(explore(ExplorerConfig())).parts[0]
+    parts = []
+    for i, chart in enumerate(board.charts):
+        x, y = ((0, 490, 800), (0, 400, 800))[i // 3][i % 3], 300 * (i // 3)
+        parts.append(f'<g transform="translate({x},{y})"><text y="14">{chart.title}</text>')
+        for j, (name, line) in enumerate(chart.lines.items()):
+            place = f'transform="translate({60 * chart.span * (j % 2)},{30 + 14 * (j // 2)})"'
+            style = f'stroke-width="{line.width}" stroke-dasharray="{line.dashes}"'
+            parts.append(f'<g {place}><path d="M0-4h22" stroke="{line.color}" {style}/>')
+            parts.append(f'<text x="26">{name}</text></g>')
+        drawn = re.sub(r'<path [^>]*[^-]opacity="0"/>', "", board.svg(chart, f"chart-{i}"))
+        drawn = re.sub(r' (aria-[a-z]+|role|class)="[^"]*"', "", drawn)  # it needs no script
+        parts.append(drawn.replace("<svg ", f'<svg y="{75 if chart.lines else 20}" ', 1) + "</g>")
+    css = (resources.files("icl_krr.report") / "page" / "page.css").read_text()
+    colors = dict(reversed(re.findall(r"--(\w+): (#\w+)", css)))  # the light theme comes first
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-5 -5 1215 520" font-size="11" '
+    text = head + 'font-family="sans-serif">' + "".join(parts) + "</svg>\n"
+    return re.sub(r"var\(--(\w+)\)", lambda found: colors[found[1]], text)
+
+
 def rows_of(path: Path) -> list[dict[str, Any]]:
     with path.open(newline="") as file:
         return [
@@ -176,12 +201,9 @@ def main() -> None:
     path = rows_of(RESULTS / "learning-path.csv")
     comparison = finetune.Comparison(read("learning")["losses"], path, [])
     timed = read("bench")
-    with jax.enable_x64(True):
-        found = explore(ExplorerConfig())
-    start = {"temperature": 2, "ridge": 3, "width": 4, "depth": 8}
+    replace(FIGURES / "explorer.svg", explorer().encode())
     drawn = {
         "design": design(),
-        "explorer": explorer_figure(found, start),
         "learning": finetune.depth_figure(comparison),
         "learning-path": finetune.path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),

@@ -66,10 +66,13 @@ def one_query(quick: bool) -> dict[str, float]:
 
 def of_queries(d: int, n: int, queries: int, kind: str) -> Callable[[], jax.Array]:
     model, forward = attention(d, kind), jax.jit(ik.predict)
-    sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
-    keys = jax.random.split(jax.random.key(0), 3)
-    task = ik.Task(*(jax.random.normal(*pair) for pair in zip(keys, sizes, strict=True)))
+    task = ik.Task(*normal((n, d), (n, model.spec.num_outputs), (queries, d)))
     return lambda: forward(model, task)
+
+
+def normal(*shapes: tuple[int, ...]) -> list[jax.Array]:
+    keys = jax.random.split(jax.random.key(0), len(shapes))
+    return [jax.random.normal(*pair) for pair in zip(keys, shapes, strict=True)]
 
 
 def features(m: int) -> ik.sketches.RandomFeatures:
@@ -85,12 +88,7 @@ def run(task: ik.Task, sketch: ik.sketches.RandomFeatures | None) -> Callable[[]
 
 
 def draw(n: int) -> ik.Task:
-    x, queries, y = (
-        jax.random.normal(key, shape)
-        for key, shape in zip(
-            jax.random.split(jax.random.key(0), 3), ((n, P), (16, P), (n,)), strict=True
-        )
-    )
+    x, queries, y = normal((n, P), (16, P), (n,))
     x, queries = (v / jnp.linalg.norm(v, axis=1, keepdims=True) for v in (x, queries))
     # y is a function of x plus noise
     return ik.Task(x=x, y=jnp.sin(3 * x[:, 0]) + x[:, 1] + 0.3 * y, x_query=queries)

@@ -7,7 +7,6 @@ takes about 10 minutes on two cores. `--quick` is a smoke test, and writes no fi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -20,7 +19,7 @@ import numpy as np
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
-from icl_krr.cli.output import to_json
+from icl_krr.cli.output import plain
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
 
@@ -49,13 +48,11 @@ def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
         for G, bins in product((1, 2, 4, 8), (0, EDGES)):
             edges = jnp.linspace(-2.0, 2.0, bins) if bins else None
             ridges = jnp.geomspace(0.1, 1.0, G)
-            one = partial(
-                build.bayesian_average, ik.Linear(), ridges=ridges, edges=edges, **of_form
-            )
+            of_average = {"ridges": ridges, "edges": edges, **of_form}
             channels = 9 * G * m + m + G**2 + (19 + more) * G + 5
             channels += bins * (G + 1) + G + 1 if bins else 0
             name = f"bayesian_average, {form}, G = {G}" + f", {bins} edges" * (bins > 0)
-            found[name] = one, channels
+            found[name] = partial(build.bayesian_average, ik.Linear(), **of_average), channels
     return found
 
 
@@ -66,9 +63,8 @@ def costs(repeats: int) -> list[dict[str, Any]]:
     forward = jax.jit(ik.predict)
     runs = {name: lambda model=model: forward(model, task) for name, (model, _) in built.items()}
     first, *others = runs
-    contest = Contest(
-        "posteriors", "forward", runs[first], {name: runs[name] for name in others}, tolerance=None
-    )
+    rest = {name: runs[name] for name in others}
+    contest = Contest("posteriors", "forward", runs[first], rest, tolerance=None)
     rows = {row.program: row for row in compete(contest, repeats)}
     rows[first] = rows.pop("icl_krr")
     return [
@@ -121,13 +117,9 @@ def errors(
         evidence = ik.solvers.log_marginal_likelihood(linear, exact, ridge=ridge)
         cache = slots(posterior, task, ("prediction", "variance"))
         total = np.asarray(slots(average, task, ("log_evidence",))["log_evidence"])[:, -1]
-        means, variances = (np.asarray(cache[k]) for k in ("prediction", "variance"))
-        variances = variances[:, -QUERIES:]
-        for name, value, truth in (
-            ("mean", means, best.mean),
-            ("variance", variances, best.variance),
-        ):
-            gaps = np.max(np.abs(value - np.asarray(truth)), axis=1) / np.max(np.abs(truth))
+        for name, slot in (("mean", "prediction"), ("variance", "variance")):
+            value, truth = (np.asarray(a) for a in (cache[slot], getattr(best, name)))
+            gaps = np.max(np.abs(value[:, -QUERIES:] - truth), axis=1) / np.max(np.abs(truth))
             found[name].append([float(gaps[t]) for t in steps])
         found["evidence"].append([float(abs(total[t] - evidence)) for t in steps])
         eigenvalues = np.linalg.eigvalsh(np.asarray(exact.x.T @ exact.x))
@@ -153,12 +145,12 @@ def document(record: dict[str, Any]) -> str:
     tables = [(header, lines)]
     names = ("mean", "variance", "evidence")
     header = ["features m", "supports n", "variances", "condition number", "dtype"]
-    times = [*record["errors"][0]["mean"]]
-    header += [f"{name}, {t} steps" for name in names for t in times]
-    lines = [
-        [*told(row), *(number(e) for name in names for e in row[name].values())]
-        for row in record["errors"]
-    ]
+    header += [f"{name}, {t} steps" for name in names for t in record["errors"][0]["mean"]]
+    kinds, lines = {decay: kind for kind, decay in DECAYS.items()}, []
+    for row in record["errors"]:
+        found = [number(e) for name in names for e in row[name].values()]
+        about = [str(row["m"]), str(row["n"]), kinds[row["decay"]], number(row["condition"])]
+        lines.append([*about, row["dtype"], *found])
     tables.append((header, lines))
     header = ["ridge", "supports n", "condition number"]
     header += [f"evidence, {t} steps" for t in record["float32"][0]["evidence"]]
@@ -169,11 +161,6 @@ def document(record: dict[str, Any]) -> str:
     ]
     tables.append((header, lines))
     return "\n".join(map(to_markdown, tables))
-
-
-def told(row: dict[str, Any]) -> list[str]:
-    (kind,) = (name for name, decay in DECAYS.items() if decay == row["decay"])
-    return [str(row["m"]), str(row["n"]), kind, number(row["condition"]), row["dtype"]]
 
 
 def main() -> None:
@@ -191,15 +178,10 @@ def main() -> None:
         record["float32"] = [
             errors(m, n, ridge, DECAYS["decaying"], "float32", times) for ridge, n in grid
         ]
-    print(document(record))
-    if quick:
-        return
     dtype = "times in float32; errors in the dtype of the row, against oracles in float64"
     meta = records.meta("posteriors", seeds=[*range(SEED, SEED + SEEDS)], dtype=dtype)
-    tables = document(
-        json.loads(to_json(record))
-    )  # what is not finite is shown as the record has it
-    records.save("posteriors", {"meta": meta, **record}, tables)
+    tables = document(plain(record))  # what is not finite is shown as the record has it
+    records.finish("posteriors", {"meta": meta, **record}, tables, quick)
 
 
 if __name__ == "__main__":

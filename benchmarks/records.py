@@ -82,6 +82,13 @@ def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
     replace(folder / f"{name}.md", text.encode())
 
 
+def finish(name: str, record: Any, text: str, quick: bool) -> None:
+    """Print the tables of a benchmark, and write its results unless it is only a smoke test."""
+    print(text)
+    if not quick:
+        save(name, record, text)
+
+
 def draw(name: str, figure: Figure) -> None:
     """Write the figure of a benchmark."""
     replace(RESULTS.parent / "figures" / f"{name}.svg", svg(figure, name))

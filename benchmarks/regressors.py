@@ -23,7 +23,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 
 import icl_krr as ik
-from benchmarks import records
+from benchmarks import coverage, records
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
 
@@ -41,17 +41,14 @@ def tables() -> dict[str, Data]:
     """Features and target of tables of scikit-learn, and of functions of uniform features."""
     rng = np.random.default_rng(0)
     made: Any = datasets  # whose types depend on its arguments
-    wine, cancer, iris = (
-        load(return_X_y=True)[0]
-        for load in (datasets.load_wine, datasets.load_breast_cancer, datasets.load_iris)
-    )
+    real, cancer = coverage.real(), made.load_breast_cancer(return_X_y=True)[0]
     two, five = rng.uniform(size=(240, 8)), rng.uniform(size=(400, 5))
     noise = rng.normal(size=640)
     return {
-        "diabetes: progression": made.load_diabetes(return_X_y=True),
-        "wine: alcohol": (wine[:, 1:], wine[:, 0]),
+        "diabetes: progression": real["diabetes: progression"],
+        "wine: alcohol": real["wine: alcohol"],
         "breast cancer: log of the radius": (cancer[:, 1:], np.log(cancer[:, 0])),
-        "iris: petal width": (iris[:, :3], iris[:, 3]),
+        "iris: petal width": real["iris: petal width"],
         "Friedman 1": made.make_friedman1(400, noise=1.0, random_state=0),
         "Friedman 2": made.make_friedman2(400, noise=30.0, random_state=0),
         "Friedman 3": made.make_friedman3(400, noise=0.1, random_state=0),
@@ -63,17 +60,11 @@ def tables() -> dict[str, Data]:
     }
 
 
-def process(num_features: int, each: bool) -> Any:
-    widths: Any = np.ones(num_features) if each else 1.0
-    kernel = sk.ConstantKernel() * sk.RBF(widths) + sk.WhiteKernel()
-    return GaussianProcessRegressor(kernel)
+def process(widths: Any) -> Any:
+    return GaussianProcessRegressor(sk.ConstantKernel() * sk.RBF(widths) + sk.WhiteKernel())
 
 
-def grid() -> Any:
-    choices = {"alpha": 10.0 ** np.arange(-4, 2), "gamma": 10.0 ** np.arange(-4, 2)}
-    return GridSearchCV(KernelRidge(kernel="rbf"), choices, scoring="neg_mean_squared_error")
-
-
+GRID = {name: 10.0 ** np.arange(-4, 2) for name in ("alpha", "gamma")}
 REGRESSORS: dict[str, Callable[[int], Any]] = {
     "one": lambda p: ik.InContextRegressor(normalize_y=True),
     "each": lambda p: ik.InContextRegressor(normalize_y=True, bandwidths="each"),
@@ -81,9 +72,11 @@ REGRESSORS: dict[str, Callable[[int], Any]] = {
         kernel="matern52", normalize_y=True, bandwidths="each"
     ),
     "Nadaraya-Watson": lambda p: ik.InContextRegressor(solver="nadaraya_watson", normalize_y=True),
-    "GP, one": lambda p: process(p, each=False),
-    "GP, each": lambda p: process(p, each=True),
-    "KernelRidge, grid": lambda p: grid(),
+    "GP, one": lambda p: process(1.0),
+    "GP, each": lambda p: process(np.ones(p)),
+    "KernelRidge, grid": lambda p: GridSearchCV(
+        KernelRidge(kernel="rbf"), GRID, scoring="neg_mean_squared_error"
+    ),
     "random forest": lambda p: RandomForestRegressor(random_state=0),
 }
 """The estimator with one lengthscale and with one for each feature, and its peers."""
@@ -115,15 +108,12 @@ def judged(name: str, supports: Data, queries: Data) -> Row:
         else:
             mean, std = regressor.predict(x), None
         seconds = time.perf_counter() - start
-    inside = None if std is None else float(np.mean(np.abs(mean - y) <= WIDTH * std))
-    warned = sum(issubclass(one.category, ConvergenceWarning) for one in told)
-    rmse = float(np.sqrt(np.mean((mean - y) ** 2)))
     return {
         "regressor": name,
-        "rmse": rmse,
-        "coverage": inside,
+        "rmse": float(np.sqrt(np.mean((mean - y) ** 2))),
+        "coverage": None if std is None else float(np.mean(np.abs(mean - y) <= WIDTH * std)),
         "seconds": seconds,
-        "warned": warned,
+        "warned": sum(issubclass(one.category, ConvergenceWarning) for one in told),
     }
 
 
@@ -136,12 +126,9 @@ def compared(quick: bool) -> list[Row]:
         data = chosen[table]
         parts = divided(data, 2 * len(data[1]) // 3, split)
         size = {"table": table, "split": split, "n": len(parts[0][1]), "p": data[0].shape[1]}
-        mean = float(np.sqrt(np.mean(parts[1][1] ** 2)))
-        rows += [size | judged(name, *parts) for name in names]
-        rows.append(
-            size
-            | {"regressor": "mean", "rmse": mean, "coverage": None, "seconds": None, "warned": 0}
-        )
+        rmse = float(np.sqrt(np.mean(parts[1][1] ** 2)))
+        mean = {"regressor": "mean", "rmse": rmse, "coverage": None, "seconds": None, "warned": 0}
+        rows += [size | found for found in (*(judged(name, *parts) for name in names), mean)]
     return rows
 
 
@@ -156,20 +143,17 @@ def timed(sizes: tuple[int, ...]) -> list[Row]:
     return rows
 
 
-def middle(rows: list[Row], key: str, **of: Any) -> float:
-    found = [row[key] for row in rows if all(row[name] == value for name, value in of.items())]
+def middle(rows: list[Row], key: str, table: str, name: str) -> float:
+    found = [row[key] for row in rows if (row["table"], row["regressor"]) == (table, name)]
     return float(np.median(found)) if found and found[0] is not None else np.nan
 
 
 def gap(rows: list[Row], ours: str, theirs: str, table: str) -> tuple[float, float]:
     """The mean over splits of log(RMSE / RMSE of a peer), and twice its standard error."""
-    logs = np.log(
-        [
-            [row["rmse"] for row in rows if (row["table"], row["regressor"]) == (table, name)]
-            for name in (ours, theirs)
-        ]
-    )
-    apart = logs[0] - logs[1]
+    of = {(row["table"], row["regressor"], row["split"]): row["rmse"] for row in rows}
+    apart = np.array([
+        np.log(of[table, ours, split]) - np.log(of[table, theirs, split]) for split in range(SPLITS)
+    ])  # fmt: skip
     return float(apart.mean()), float(2 * apart.std(ddof=1) / np.sqrt(len(apart)))
 
 
@@ -188,16 +172,11 @@ def document(record: Row) -> str:
     chosen = {row["table"]: (row["n"], row["p"]) for row in rows}
     for key, known in (("rmse", names), ("coverage", PROBABILISTIC), ("seconds", names[:-1])):
         header = [f"{key}, median of {SPLITS} splits", "n", "p", *known]
-        tables.append(
-            (
-                header,
-                [
-                    [table, *map(str, size)]
-                    + [number(middle(rows, key, table=table, regressor=name), 3) for name in known]
-                    for table, size in chosen.items()
-                ],
-            )
-        )
+        lines = []
+        for table, size in chosen.items():
+            found = [middle(rows, key, table, name) for name in known]
+            lines.append([table, *map(str, size), *(number(value, 3) for value in found)])
+        tables.append((header, lines))
     pairs = ("one", "GP, one"), ("each", "GP, each"), ("each", "one"), ("each", "random forest")
     header = ["RMSE of the first over RMSE of the second", *(f"{a} / {b}" for a, b in pairs)]
     lines = []
@@ -226,16 +205,9 @@ def main() -> None:
     record: Row = {"rows": compared(quick), "times": timed((60,) if quick else SIZES)}
     if quick:
         return
-    meta = records.meta(
-        "regressors",
-        "scikit-learn",
-        "numpy",
-        splits=SPLITS,
-        dtype="float32, float64 where it has too few digits; scikit-learn in float64",
-    )
-    text = document(record)
-    print(text)
-    records.save("regressors", {"meta": meta, **record}, text)
+    dtype = "float32, float64 where it has too few digits; scikit-learn in float64"
+    meta = records.meta("regressors", "scikit-learn", "numpy", splits=SPLITS, dtype=dtype)
+    records.finish("regressors", {"meta": meta, **record}, document(record), quick)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from rich.progress import track
-from sklearn import datasets
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
 
 import icl_krr as ik
-from benchmarks import records
+from benchmarks import coverage, records
 from icl_krr import constructions, uncertainty
 from icl_krr.files import to_markdown
 from icl_krr.uncertainty import Predictive
@@ -27,18 +26,9 @@ from icl_krr.uncertainty import Predictive
 FOLDS, LANDMARKS = 10, 32
 GRID = (*product((0.5, 1.0, 2.0), (0.05, 0.2, 0.6)),)  # lengthscale / sqrt(features), noise
 
+APART = ", difference from scikit-learn"
+
 Row = dict[str, Any]
-
-
-def tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Features and target: measured columns of three tables."""
-    wine, iris = (load(return_X_y=True)[0] for load in (datasets.load_wine, datasets.load_iris))
-    own = ik.tasks.diabetes()
-    return {
-        "diabetes: progression": (own.x, own.y),
-        "wine: alcohol": (wine[:, 1:], wine[:, 0]),
-        "iris: petal width": (iris[:, :3], iris[:, 3]),
-    }
 
 
 class Fold(NamedTuple):
@@ -82,13 +72,8 @@ def peer(regressor: Any, task: ik.Task) -> Predictive:
     return gaussians(mean, deviation**2)
 
 
-def exact(task: ik.Task, ell: Any, noise: Any, _: Any) -> Predictive:
-    mean, variance = ik.solvers.posterior(ik.Gaussian(ell), task, ridge=noise)
-    return gaussians(mean, variance + noise)
-
-
-def exact_linear(task: ik.Task, _: Any, __: Any, noise: Any) -> Predictive:
-    mean, variance = ik.solvers.posterior(ik.Linear(), task, ridge=noise)
+def exact(kernel: ik.kernels.Kernel, task: ik.Task, noise: Any) -> Predictive:
+    mean, variance = ik.solvers.posterior(kernel, task, ridge=noise)
     return gaussians(mean, variance + noise)
 
 
@@ -113,11 +98,10 @@ def landmarks(task: ik.Task, ell: Any, noise: Any, _: Any) -> Predictive:
     return ik.predictive(model, task)
 
 
-def linear(task: ik.Task, _: Any, __: Any, noise: Any) -> Predictive:
+def linear(task: ik.Task, noise: Any, along: bool = False) -> Predictive:
     p = task.num_features
-    return ik.predictive(
-        constructions.prefix_posterior(ik.Linear(), num_features=p, ridge=noise, steps=2 * p), task
-    )
+    model = constructions.prefix_posterior(ik.Linear(), num_features=p, ridge=noise, steps=2 * p)
+    return ik.predictive(model, task, along=along)
 
 
 def average(task: ik.Task, *_: Any) -> Predictive:
@@ -141,13 +125,13 @@ def spread(task: ik.Task, *_: Any) -> Predictive:
 
 FITTED, COLUMNS = "lengthscale, noise", "lengthscale, noise; k(x, x_q) comes from outside"
 MODELS: dict[str, tuple[str, Callable[..., Predictive]]] = {
-    "exact Gaussian process": (FITTED, exact),
+    "exact Gaussian process": (FITTED, lambda t, ell, s, _: exact(ik.Gaussian(ell), t, s)),
     "conjugate_gradient, 8 steps": (COLUMNS, lambda *a: given_columns(*a, steps=8)),
     "conjugate_gradient, 32 steps": (COLUMNS, lambda *a: given_columns(*a, steps=32)),
     f"prefix_posterior, {LANDMARKS} supports as landmarks": (FITTED, landmarks),
     f"bayesian_average, {LANDMARKS} supports as landmarks": (f"{len(GRID)} pairs of both", average),
-    "exact Bayesian linear regression": ("noise", exact_linear),
-    "prefix_posterior, linear kernel, 2 p steps": ("noise", linear),
+    "exact Bayesian linear regression": ("noise", lambda t, *s: exact(ik.Linear(), t, s[-1])),
+    "prefix_posterior, linear kernel, 2 p steps": ("noise", lambda t, *s: linear(t, s[-1])),
     "mean and variance of the supports": ("nothing", spread),
 }
 
@@ -170,18 +154,6 @@ def scores(given: Predictive, y: np.ndarray) -> Row:
     }
 
 
-def gaps(given: Predictive, peers: Predictive) -> Row:
-    """The largest differences from the process of scikit-learn with the same two numbers."""
-    pairs = {
-        "mean": (given.mean, peers.mean),
-        "deviation": (jnp.sqrt(given.variance), jnp.sqrt(peers.variance)),
-    }
-    return {
-        f"{name}, difference from scikit-learn": float(jnp.max(jnp.abs(a - b)))
-        for name, (a, b) in pairs.items()
-    }
-
-
 def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
     every, records = folds(x, y, seed), []
     asked = np.stack([one.y for one in every])
@@ -198,15 +170,17 @@ def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
         step = jax.jit(run)
         given = joined([step(one.task, *one.numbers) for one in every])
         row = {**about, "model": model, "told": told, **scores(given, asked)}
-        if run not in (average, spread):
-            row |= gaps(given, peers["linear" if "linear" in model else "gaussian"])
+        if run not in (average, spread):  # these have the two numbers of scikit-learn's process
+            same = peers["linear" if "linear" in model else "gaussian"]
+            apart = lambda a, b: float(jnp.max(jnp.abs(a - b)))  # noqa: E731
+            row[f"mean{APART}"] = apart(given.mean, same.mean)
+            row[f"deviation{APART}"] = apart(given.variance**0.5, same.variance**0.5)
         records.append(row)
     first = every[0]
     ell, noise, _ = first.numbers
     evidence = ik.solvers.log_marginal_likelihood(ik.Gaussian(ell), first.task, ridge=noise)
     gap = float(evidence) - first.gaussian.log_marginal_likelihood_value_
-    exact_row = next(row for row in records if row["model"] == "exact Gaussian process")
-    exact_row["log evidence, difference from scikit-learn"] = gap
+    records[len(peers)][f"log evidence{APART}"] = gap  # of the exact Gaussian process
     return records
 
 
@@ -218,18 +192,15 @@ def in_order(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Row:
     """
     order = np.random.default_rng(seed).permutation(len(y))
     one = fold(x, y, order, order[:1])
-    p, noise = x.shape[1], one.numbers[2]
-    model = constructions.prefix_posterior(ik.Linear(), num_features=p, ridge=noise, steps=2 * p)
-    given = Predictive(*(part[:-1] for part in ik.predictive(model, one.task, along=True)))
-    logs = uncertainty.log_density(given, one.task.y)
-    test = uncertainty.uniformity(given, np.asarray(one.task.y))
+    given = Predictive(*(part[:-1] for part in linear(one.task, one.numbers[2], along=True)))
+    y = np.asarray(one.task.y)
+    evidence = float(jnp.sum(uncertainty.log_density(given, one.task.y)))
     return {
         "table": name,
-        "log evidence": float(jnp.sum(logs)),
-        "difference from scikit-learn": float(jnp.sum(logs))
-        - one.linear.log_marginal_likelihood_value_,
-        "coverage": uncertainty.coverage(given, np.asarray(one.task.y))[1:4],
-        "p-value": test.p_value,
+        "log evidence": evidence,
+        "difference from scikit-learn": evidence - one.linear.log_marginal_likelihood_value_,
+        "coverage": uncertainty.coverage(given, y)[1:4],
+        "p-value": uncertainty.uniformity(given, y).p_value,
     }
 
 
@@ -243,10 +214,8 @@ def markdown(records: list[Row]) -> str:
     header += ["difference from scikit-learn: mean", "deviation", "log evidence"]
     lines = []
     for row in records:
-        differences = [
-            f"{row[name]:.1g}" if (name := f"{what}, difference from scikit-learn") in row else ""
-            for what in ("mean", "deviation", "log evidence")
-        ]
+        names = (f"{what}{APART}" for what in ("mean", "deviation", "log evidence"))
+        differences = [f"{row[name]:.1g}" if name in row else "" for name in names]
         lines.append([
             *(row[key] for key in header[:3]),
             *(f"{row[key]:.3f}" for key in (*header[3:6], "coverage")),
@@ -291,17 +260,16 @@ def main() -> None:
     quick = "the smallest table; writes no files"
     asked = records.options(__doc__, quick, seed="seed of the folds").parse_args()
     jax.config.update("jax_enable_x64", True)
-    named = dict([*tables().items()][-1:]) if asked.quick else tables()
+    names = ("diabetes: progression", "wine: alcohol", "iris: petal width")
+    named = {name: coverage.real()[name] for name in names[-1 if asked.quick else 0 :]}
     ordered = [in_order(name, *table, asked.seed) for name, table in named.items()]
     rows = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
     facts = {"seed": asked.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
     meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
     caption = CAPTION.format(seed=asked.seed, versions=records.listed(meta["versions"]))
     text = "\n".join([caption, markdown(rows), IN_ORDER, order_table(ordered)])
-    print(text)
-    if not asked.quick:
-        record = {"meta": meta, "held out": rows, "in order": ordered}
-        records.save("uncertainty", record, text)
+    record = {"meta": meta, "held out": rows, "in order": ordered}
+    records.finish("uncertainty", record, text, asked.quick)
 
 
 if __name__ == "__main__":

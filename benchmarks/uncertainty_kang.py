@@ -31,92 +31,47 @@ from icl_krr.uncertainty import Predictive
 
 SIGMA = 0.2
 BINS, LAYERS, LEVELS = (16, 32, 64, 128, 256), (2, 4, 8, 16, 32), (0.5, 0.9, 0.95)
-PUBLISHED = {  # figure 2: log of the mean total variation distance, {bins: a number for each layer}
-    ("linear", "theory"): {
-        16: (-0.72, -1.15, -1.41, -1.45, -1.46),
-        32: (-0.76, -1.38, -1.94, -2.11, -2.12),
-        64: (-0.77, -1.51, -2.38, -2.78, -2.82),
-        128: (-0.77, -1.56, -2.69, -3.41, -3.51),
-        256: (-0.77, -1.59, -2.88, -3.98, -4.19),
-    },
-    ("linear", "learnable"): {
-        16: (-0.88, -1.42, -1.48, -1.48, -1.48),
-        32: (-0.96, -1.94, -2.15, -2.15, -2.14),
-        64: (-0.98, -2.31, -2.83, -2.82, -2.83),
-        128: (-0.99, -2.50, -3.46, -3.51, -3.48),
-        256: (-0.99, -2.60, -4.09, -4.14, -4.22),
-    },
-    ("gaussian", "theory"): {
-        16: (-0.65, -1.16, -1.47, -1.69, -1.61),
-        32: (-0.66, -1.24, -1.49, -2.18, -1.83),
-        64: (-0.67, -1.31, -1.97, -2.52, -2.68),
-        128: (-0.67, -0.99, -2.00, -2.69, -2.95),
-        256: (-0.67, -1.05, -2.00, -2.71, -2.86),
-    },
-    ("gaussian", "learnable"): {
-        16: (-0.66, -1.24, -1.60, -1.65, -1.74),
-        32: (-0.67, -1.38, -2.00, -2.11, -2.32),
-        64: (-0.68, -1.43, -2.21, -2.34, -2.76),
-        128: (-0.68, -1.45, -2.30, -2.49, -2.92),
-        256: (-0.68, -1.45, -2.32, -2.53, -3.07),
-    },
+PUBLISHED = {  # figure 2: log of the mean total variation distance: BINS x LAYERS
+    ("linear", "theory"): (
+        (-0.72, -1.15, -1.41, -1.45, -1.46),
+        (-0.76, -1.38, -1.94, -2.11, -2.12),
+        (-0.77, -1.51, -2.38, -2.78, -2.82),
+        (-0.77, -1.56, -2.69, -3.41, -3.51),
+        (-0.77, -1.59, -2.88, -3.98, -4.19),
+    ),
+    ("linear", "learnable"): (
+        (-0.88, -1.42, -1.48, -1.48, -1.48),
+        (-0.96, -1.94, -2.15, -2.15, -2.14),
+        (-0.98, -2.31, -2.83, -2.82, -2.83),
+        (-0.99, -2.5, -3.46, -3.51, -3.48),
+        (-0.99, -2.6, -4.09, -4.14, -4.22),
+    ),
+    ("gaussian", "theory"): (
+        (-0.65, -1.16, -1.47, -1.69, -1.61),
+        (-0.66, -1.24, -1.49, -2.18, -1.83),
+        (-0.67, -1.31, -1.97, -2.52, -2.68),
+        (-0.67, -0.99, -2.0, -2.69, -2.95),
+        (-0.67, -1.05, -2.0, -2.71, -2.86),
+    ),
+    ("gaussian", "learnable"): (
+        (-0.66, -1.24, -1.6, -1.65, -1.74),
+        (-0.67, -1.38, -2.0, -2.11, -2.32),
+        (-0.68, -1.43, -2.21, -2.34, -2.76),
+        (-0.68, -1.45, -2.3, -2.49, -2.92),
+        (-0.68, -1.45, -2.32, -2.53, -3.07),
+    ),
 }
 MANY = (0.4, 0.8, 1.2)
-SCORES = {  # tables 2, 3: (lengthscales, n): CRPS and coverage at LEVELS with 8, 16, 32 layers
-    ((0.4,), 256): (
-        (0.538, 0.547, 0.539),
-        (0.504, 0.487, 0.505),
-        (0.904, 0.899, 0.904),
-        (0.953, 0.946, 0.953),
-    ),
-    ((0.4,), 1024): (
-        (0.540, 0.540, 0.538),
-        (0.495, 0.485, 0.499),
-        (0.896, 0.887, 0.894),
-        (0.947, 0.943, 0.947),
-    ),
-    ((0.8,), 256): (
-        (0.318, 0.310, 0.307),
-        (0.488, 0.499, 0.509),
-        (0.890, 0.901, 0.905),
-        (0.942, 0.951, 0.954),
-    ),
-    ((0.8,), 1024): (
-        (0.271, 0.262, 0.258),
-        (0.444, 0.478, 0.505),
-        (0.848, 0.877, 0.897),
-        (0.908, 0.932, 0.950),
-    ),
-    ((1.6,), 256): (
-        (0.157, 0.151, 0.149),
-        (0.500, 0.498, 0.506),
-        (0.901, 0.900, 0.908),
-        (0.950, 0.948, 0.952),
-    ),
-    ((1.6,), 1024): (
-        (0.147, 0.137, 0.135),
-        (0.481, 0.479, 0.503),
-        (0.883, 0.884, 0.908),
-        (0.938, 0.943, 0.952),
-    ),
-    (MANY, 256): (
-        (0.380, 0.378, 0.377),
-        (0.573, 0.575, 0.590),
-        (0.895, 0.897, 0.901),
-        (0.937, 0.937, 0.942),
-    ),
-    (MANY, 512): (
-        (0.374, 0.371, 0.367),
-        (0.570, 0.568, 0.590),
-        (0.889, 0.891, 0.903),
-        (0.926, 0.925, 0.932),
-    ),
-    (MANY, 1024): (
-        (0.358, 0.353, 0.346),
-        (0.560, 0.563, 0.598),
-        (0.887, 0.887, 0.902),
-        (0.930, 0.929, 0.940),
-    ),
+SCORES = {  # tables 2, 3: (lengthscales, n): CRPS; coverage at LEVELS, with 8, 16, 32 layers
+    ((0.4,), 256): ".538 .547 .539; .504 .487 .505; .904 .899 .904; .953 .946 .953",
+    ((0.4,), 1024): ".540 .540 .538; .495 .485 .499; .896 .887 .894; .947 .943 .947",
+    ((0.8,), 256): ".318 .310 .307; .488 .499 .509; .890 .901 .905; .942 .951 .954",
+    ((0.8,), 1024): ".271 .262 .258; .444 .478 .505; .848 .877 .897; .908 .932 .950",
+    ((1.6,), 256): ".157 .151 .149; .500 .498 .506; .901 .900 .908; .950 .948 .952",
+    ((1.6,), 1024): ".147 .137 .135; .481 .479 .503; .883 .884 .908; .938 .943 .952",
+    (MANY, 256): ".380 .378 .377; .573 .575 .590; .895 .897 .901; .937 .937 .942",
+    (MANY, 512): ".374 .371 .367; .570 .568 .590; .889 .891 .903; .926 .925 .932",
+    (MANY, 1024): ".358 .353 .346; .560 .563 .598; .887 .887 .902; .930 .929 .940",
 }
 NOISES = (0.1, 0.2, 0.3)  # standard deviations in table 3
 TASKS = {256: 2048, 512: 1024, 1024: 512}
@@ -180,17 +135,14 @@ def of_model(model: ik.Transformer) -> Callable[[ik.Task], Predictive]:
     return lambda tasks: Predictive(*(part[:, 0] for part in run(tasks)))
 
 
-def of_posterior(
-    model: ik.Transformer, kernel: ik.Kernel, noise: float
-) -> Callable[[ik.Task], Predictive]:
+def of_posterior(model: ik.Transformer, kernel: Kernel) -> Callable[[ik.Task], Predictive]:
     """The distribution of a model that solves for y and for the vectors k(x) of the queries."""
-    run = jax.jit(
-        lambda tasks: ik.map_tasks(lambda task: tuple(ik.posterior(model, kernel, task)), tasks)
-    )
+    solve = lambda task: tuple(ik.posterior(model, kernel, task))  # noqa: E731
+    run = jax.jit(lambda tasks: ik.map_tasks(solve, tasks))
 
     def distribution(tasks: ik.Task) -> Predictive:
         mean, variance = run(tasks)
-        return Predictive(jnp.ones_like(mean), mean, variance + noise)
+        return Predictive(jnp.ones_like(mean), mean, variance + SIGMA**2)
 
     return distribution
 
@@ -239,29 +191,34 @@ def distance(
 
 
 OUTSIDE = "kernel, noise; k(x, x_q) comes from outside"
+BASELINES = "zero", "mean of the supports", "Nadaraya-Watson"
 
 
 def solvers_of(kernel: Kernel, p: int, drawn: Drawn, steps: Sequence[int]) -> list[Row]:
     """Constructions that solve with k(x), for every number of steps."""
-    noise, rows = SIGMA**2, []
-    sizes = {"num_features": p, "ridge": noise}
-    kinds: dict[str, tuple[str, dict[str, Any]]] = {
-        "richardson": (OUTSIDE, {}),
-        "conjugate_gradient": (OUTSIDE, {}),
-    }
+    sizes: dict[str, Any] = {"num_features": p, "ridge": SIGMA**2}
+    names, told, rows = ("richardson", "conjugate_gradient"), OUTSIDE, []
     if isinstance(kernel, ik.Linear):  # softmax needs a positive kernel
-        bounds = lambda task: ik.spectral_bounds(kernel, task, ridge=noise)  # noqa: E731
+        bounds = lambda task: ik.spectral_bounds(kernel, task, ridge=SIGMA**2)  # noqa: E731
         _, high = ik.map_tasks(bounds, jax.tree.map(lambda part: part[:64], drawn.tasks))
-        step = {"step_size": 1 / float(high.max())}
-        kinds = {"gradient_descent": (OUTSIDE + "; largest eigenvalue", step)}
-    for name, (told, options) in kinds.items():
-        for step in steps:
-            model = getattr(constructions, name)(kernel, steps=step, **sizes, **options)
-            run = of_posterior(model, kernel, noise)
-            rows.append(
-                {"model": name, "told": told, "steps": step, "blocks": model.depth, "run": run}
-            )
+        sizes["step_size"] = 1 / float(high.max())
+        names, told = ("gradient_descent",), OUTSIDE + "; largest eigenvalue"
+    for name, step in product(names, steps):
+        model = getattr(constructions, name)(kernel, steps=step, **sizes)
+        about = {"model": name, "told": told, "steps": step, "blocks": model.depth}
+        rows.append({**about, "run": of_posterior(model, kernel)})
     return rows
+
+
+def baselines_of(names: Sequence[str], kernel: Kernel, before: Drawn) -> list[Row]:
+    return [
+        {
+            "model": f"{name}, constant variance",
+            "told": "variance",
+            "run": constant(name, kernel, before),
+        }
+        for name in names
+    ]
 
 
 def figure_2(tasks: int, seed: int) -> list[Row]:
@@ -280,7 +237,7 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
             for count in (2000, tasks)
         )
         low, high = np.quantile(before.y, (0.001, 0.999))
-        noise, told = SIGMA**2, "kernel, noise"
+        told = "kernel, noise"
         own: list[Row] = [{"model": "exact Bayes", "told": told, "run": lambda _, d=drawn: d.exact}]
         if name == "linear":
             features, steps, approximates = kernel, (2, 4, 5), None
@@ -290,16 +247,12 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
             steps, approximates, told = LAYERS, kernel, told + "; 64 points of the family"
         for step in steps:
             model = constructions.prefix_posterior(
-                features, num_features=p, ridge=noise, steps=step, approximates=approximates
+                features, num_features=p, ridge=SIGMA**2, steps=step, approximates=approximates
             )
             about = {"model": "prefix_posterior", "told": told, "steps": step}
             own.append({**about, "blocks": model.depth, "run": of_model(model)})
         own += solvers_of(kernel, p, drawn, LAYERS)
-        baselines = ["zero", "mean of the supports"]
-        baselines += ["Nadaraya-Watson"] * (name == "gaussian")
-        for base in baselines:
-            run = constant(base, kernel, before)
-            own.append({"model": base + ", constant variance", "told": "variance", "run": run})
+        own += baselines_of(BASELINES if name == "gaussian" else BASELINES[:2], kernel, before)
         target = truncated(drawn, low, high)
         for row in track(own, f"figure 2, {name}"):
             given = row.pop("run")(drawn.tasks)
@@ -350,23 +303,18 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
         else:
             at = jnp.argmax(exact.weights, axis=1, keepdims=True)
             best, middle = (
-                Predictive(*(jnp.take_along_axis(part, where, 1) for part in exact))
+                Predictive(
+                    jnp.ones(at.shape), *(jnp.take_along_axis(a, where, 1) for a in exact[1:])
+                )
                 for where in (at, jnp.full_like(at, numbers.index((0.8, SIGMA))))
             )
-            told = "9 pairs of kernel and noise"
-            one = jnp.ones_like(best.weights)
+            told, wrong = "9 pairs of kernel and noise", "1 pair, often wrong"
             own = [
                 {"model": "exact Bayesian average", "told": told, "given": exact},
-                {"model": "largest evidence", "told": told, "given": best._replace(weights=one)},
-                {
-                    "model": "lengthscale 0.8, noise 0.2",
-                    "told": "1 pair, often wrong",
-                    "given": middle._replace(weights=one),
-                },
+                {"model": "largest evidence", "told": told, "given": best},
+                {"model": "lengthscale 0.8, noise 0.2", "told": wrong, "given": middle},
             ]
-        for base in ("zero", "mean of the supports", "Nadaraya-Watson"):
-            run = constant(base, kernel, before)
-            own.append({"model": base + ", constant variance", "told": "variance", "run": run})
+        own += baselines_of(BASELINES, kernel, before)
         target = truncated(drawn, *ENDS)
         for row in track(own, f"lengthscales {lengths}, {n} supports"):
             run, count = row.pop("run", None), len(drawn.y)
@@ -390,8 +338,7 @@ def small_average(seed: int, n: int = 24, tasks: int = 4) -> Row:
     """
     rng = np.random.default_rng(seed)
     pairs = [(ik.Gaussian(ell), sigma) for ell, sigma in product(MANY, NOISES)]
-    drawn, gaps = draw(rng, pairs, 16, np.full(tasks, n)), []
-    model = None
+    drawn, gaps, blocks = draw(rng, pairs, 16, np.full(tasks, n)), [], 0
     for k in track(range(tasks), "bayesian_average"):
         task = jax.tree.map(lambda part, k=k: part[k], drawn.tasks)
         kernels = tuple(
@@ -404,6 +351,7 @@ def small_average(seed: int, n: int = 24, tasks: int = 4) -> Row:
             steps=n + 2,
             approximates=tuple(kernel for kernel, _ in pairs),
         )
+        blocks = model.depth
         given, exact = ik.predictive(model, task), Predictive(*(part[k] for part in drawn.exact))
         grid = jnp.linspace(-3, 3, 61)[:, None]
         cdfs = uncertainty.cdf(given, grid)[:, 0], uncertainty.cdf(exact, grid[:, 0])
@@ -412,7 +360,7 @@ def small_average(seed: int, n: int = 24, tasks: int = 4) -> Row:
             float(jnp.max(jnp.abs(cdfs[0] - cdfs[1]))),
         ])  # fmt: skip
     worst = dict(zip(GAPS, np.max(gaps, axis=0).tolist(), strict=True))
-    return {"supports": n, "tasks": tasks, "blocks": model.depth if model else 0, **worst}
+    return {"supports": n, "tasks": tasks, "blocks": blocks, **worst}
 
 
 def figure_2_table(rows: list[Row]) -> str:
@@ -420,7 +368,7 @@ def figure_2_table(rows: list[Row]) -> str:
     lines = []
     for (family, mode), cells in PUBLISHED.items():
         for k, layers in enumerate(LAYERS):
-            found = [f"{cells[count][k]:.2f}" for count in BINS]
+            found = [f"{row[k]:.2f}" for row in cells]
             about = [family, f"Kang et al., trained, {mode}", "trained on the family"]
             lines.append([*about, str(layers), str(layers), *found])
     for row in rows:
@@ -437,11 +385,12 @@ def scores_table(rows: list[Row]) -> str:
     header += [*names, "log likelihood", "p-value of uniformity"]
     header.append("log of the mean distance from exact, 256 bins")
     lines = []
-    for (lengths, n), cells in SCORES.items():
+    for (lengths, n), text in SCORES.items():
         where = [", ".join(map(str, lengths)), str(n)]
+        cells = [part.split() for part in text.split(";")]
         for k, layers in enumerate((8, 16, 32)):
             about = [*where, "Kang et al., trained, learnable", "trained on the family"]
-            found = [f"{cell[k]:.3f}" for cell in cells]
+            found = [f"0{cell[k]}" for cell in cells]
             lines.append([*about, str(layers), str(layers), "about 5000", *found, "", "", ""])
         for row in rows:
             if (tuple(row["lengthscales"]), row["supports"]) == (lengths, n):
@@ -495,10 +444,7 @@ def main() -> None:
         "figure 2": figure_2(figure, asked.seed),
         "tables 2, 3": tables_2_and_3(sizes, asked.seed),
     }
-    text = markdown(record)
-    print(text)
-    if not asked.quick:
-        records.save("uncertainty-kang", record, text)
+    records.finish("uncertainty-kang", record, markdown(record), asked.quick)
 
 
 if __name__ == "__main__":

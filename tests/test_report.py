@@ -8,7 +8,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from helpers import cut_off, numpy
+from helpers import numpy
 
 import icl_krr as ik
 from icl_krr.cli import main, page_in_parts
@@ -17,7 +17,6 @@ from icl_krr.cli.run_folders import sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.files import from_csv, to_csv
-from icl_krr.plots import explorer_figure
 from icl_krr.report import Section, Table, explorer_section, render, snapshots_section
 from icl_krr.report.chart import shares, three_digits
 from icl_krr.report.marks import log_axis
@@ -43,12 +42,6 @@ def page(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_bytes(render("A page", "In words.", [explorer_section(found)]))
     return path
-
-
-@pytest.mark.slow
-def test_the_figure_of_one_place_is_whole(found):
-    place = {"temperature": 0, "ridge": 1, "width": 1, "depth": 3}
-    assert not cut_off(explorer_figure(found, place))
 
 
 def independently(found, temperature, ridge, width, depth):

@@ -2,7 +2,6 @@
 
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure
-from .explorer import explorer_figure
 from .models import (
     ablation_figure,
     filter_figure,
@@ -18,7 +17,6 @@ __all__ = [
     "claim_figure",
     "curves_figure",
     "depth_figure",
-    "explorer_figure",
     "filter_figure",
     "fitting_figure",
     "heatmaps_figure",
