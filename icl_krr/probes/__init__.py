@@ -85,10 +85,8 @@ solver, the table also shows the expected change.
 icl-krr ablate conjugate-gradient
 ```
 
-`--replace mean` replaces a part by its mean instead of zero.
-
-In Python, these functions select parts of a model by name. They work for constructed and trained
-models, in one compiled program and in bounded memory:
+With `--replace mean`, a part is replaced by its mean instead of zero. In Python, these functions
+select parts of a model by name, in one compiled program and in bounded memory:
 
 - `sites` lists heads, MLP units, slots and token roles. `ablate` removes one of them at a time.
   `patch` replaces its value by the value from other tasks.

@@ -26,14 +26,7 @@ def relative_distances(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarr
 
 
 class Differences(NamedTuple):
-    """Differences of distances from those of the leader, with simultaneous intervals.
-
-    Attributes:
-        leader: position of the leader.
-        mean: differences [c, spaces].
-        low: lower ends of the intervals [c, spaces].
-        high: upper ends of the intervals [c, spaces].
-    """
+    """Differences from the leader's distances [c, spaces], with simultaneous intervals."""
 
     leader: int
     mean: np.ndarray

@@ -44,27 +44,17 @@ def ablate(
     replace: str = "zero",
     chunk: int = CHUNK,
 ) -> Float[Array, "S b ..."]:
-    """Predict a batch of tasks once for each site, with the activations of that site removed.
+    """Predict a batch of tasks once for each of S sites, with its activations removed: [S, b, ...].
 
     One compiled program is used for all sites. Scratch memory is at most `2 * chunk` times that of
     one prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result, for any
     number of sites and tasks.
 
     Args:
-        model: trained or constructed model.
-        tasks: batch of b tasks.
-        sites: sites of this model, as `sites` returns them. Each prediction removes one site.
-        replace: what replaces the activations: "zero" (default), or "mean", their mean over the
-            tasks and over the tokens of the same role.
-        chunk: number of sites that run in parallel, >= 1, 16 by default.
-
-    Returns:
-        Predictions [S, b, q] or [S, b, q, r] for S sites.
-
-    Raises:
-        ValueError: `sites` is empty or has a site of another model, `tasks` is not a batch or does
-            not fit the model, or `replace` is unknown.
-        TypeError: an entry of `sites` is not a `Site`, or the dtype of `tasks` is too wide.
+        sites: sites of this model, as `sites` returns them.
+        replace: what replaces the activations: "zero", or "mean", their mean over the tasks and
+            over the tokens of the same role.
+        chunk: number of sites that run in parallel.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -92,14 +82,9 @@ def patch(
     Memory is as for `ablate`, plus the activations of one run at the sites.
 
     Args:
-        model, tasks, chunk: as in `ablate`.
-        sites: sites of this model, as `sites` returns them. Each prediction patches one site.
+        sites, chunk: as in `ablate`.
         source: batch of b tasks with the shapes of `tasks`. The activations of task i of `source`
             replace the activations of task i of `tasks`.
-
-    Raises:
-        ValueError: `source` has other shapes than `tasks`, or `ablate` would raise a ValueError.
-        TypeError: an entry of `sites` is not a `Site`, or the dtype of the tasks is too wide.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)

@@ -23,11 +23,10 @@ class Site(NamedTuple):
         name: where the site is, such as "step.3.heads.0.rr_next".
         slot: slot that the site writes to or belongs to; "all" for a role.
         points: points of a block, such as "heads.0.mixed" (see `transformer.hook_points`).
-        position: index of the block among the blocks of the prologue and of one step. None
-            (default) means all blocks.
-        step: index of the solver step. None (default) means all steps.
-        channels: channels (low, high), high excluded. None (default) means all channels.
-        roles: roles of the tokens; default: all roles.
+        position: index of the block among the blocks of the prologue and of one step; None: all.
+        step: index of the solver step; None: all.
+        channels: channels (low, high), high excluded; None: all.
+        roles: roles of the tokens.
     """
 
     kind: str
@@ -66,18 +65,9 @@ def sites(
     - "role": the whole stream at the tokens of one role.
 
     Args:
-        model: trained or constructed model.
-        kinds: kinds of sites to list; default: "head" and "slot".
-        each_step: False (default) lists sites that cover all steps. True lists separate sites for
-            each block. The site of a slot or role is then the stream after that block.
-        each_unit: whether to list each MLP unit, False by default.
-
-    Returns:
-        A list of `Site`.
-
-    Raises:
-        ValueError: a kind is unknown.
-        TypeError: `kinds` is a string; pass a tuple.
+        kinds: kinds of sites to list.
+        each_step: False lists sites that cover all steps. True lists separate sites for each
+            block. The site of a slot or role is then the stream after that block.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=2)

@@ -28,8 +28,6 @@ def transplant(
     """Predict with other values in some slots of the stream before a block.
 
     Args:
-        model: constructed or trained model.
-        task: one task.
         block: number of the block, 0 to `model.depth`; `model.depth` means the stream after the
             last block.
         slots: {name: value} with floating-point values, such as those of another task, model or
@@ -40,14 +38,6 @@ def transplant(
             `cache["blocks.3.resid_pre.alpha"]` [T, width]. An axis of width 1 may be left out.
             "prediction" may have values at the queries only. In a model with merged slots, "stream"
             [T, channels] is the whole stream.
-
-    Returns:
-        The prediction [q] or [q, r].
-
-    Raises:
-        ValueError: a slot is unknown or its value has another shape, the block does not exist, or
-            the task does not fit the model.
-        TypeError: a value is not floating point, or the dtype of the task is too wide.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -156,7 +146,7 @@ def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) ->
 
 
 def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hook]:
-    """Return hooks that round slots to a floating-point format after each write.
+    """Return hooks {point: hook} that round slots to a floating-point format after each write.
 
     All other slots, the weights and the arithmetic keep the dtype of the task. So the run shows
     what this format does to these slots alone. Rounding is to the nearest value of the format; a
@@ -166,13 +156,6 @@ def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hoo
     Args:
         model: the model with these slots, whose layout must not be merged (see `icl_krr.dense`).
         formats: {slot: dtype}, such as {"r": "float16"}.
-
-    Returns:
-        {point: hook} for the stream before each block, between its sublayers and after it.
-
-    Raises:
-        ValueError: the model has no such slot, or its slots are merged.
-        TypeError: a dtype is not a floating dtype.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.gradient_descent(

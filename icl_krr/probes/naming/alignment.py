@@ -12,19 +12,13 @@ from ... import checks
 
 
 def align(cost: npt.ArrayLike) -> np.ndarray:
-    r"""Align layers with solver steps in order, at the least total cost.
+    r"""Align L layers with solver steps in order, at the least total cost.
 
     The steps $t_1 \leq t_2 \leq ...$ minimise $\sum_l c_{l, t_l}$. Several layers may share a step.
     If several alignments have the same cost, the earliest steps are chosen.
 
     Args:
-        cost: cost $c$ of every layer at every step [L, T + 1].
-
-    Returns:
-        The step of every layer [L].
-
-    Raises:
-        ValueError: `cost` is not a matrix, or an entry is not finite.
+        cost: cost $c$ of every layer at every step [L, T + 1], finite.
 
     >>> align(np.array([[1.0, 0.0, 2.0], [3.0, 3.0, 1.0]])).tolist()
     [1, 2]

@@ -24,17 +24,10 @@ many times the median over tasks: otherwise this task alone would decide the dis
 class ModelAnswers(NamedTuple):
     """Predictions of a model after every layer, on the tasks to fit and the tasks to score.
 
-    The m = q r answers of a task and the k = n r outputs of its supports are flat.
-
-    Attributes:
-        fitted: tasks to fit.
-        scored: tasks to score.
-        answers: predictions on `fitted` after layers 1 to L [b, L, m].
-        predictions: predictions on `scored` after layers 1 to L [b', L, m].
-        hats: hat matrices on `scored` [b', L, m, k].
-        start: predictions [b', 1, m] and hat matrices [b', 1, m, k] before the first layer.
-        other_hats: hat matrices on `scored` with the outputs of other tasks [b', L, m, k], or None.
-        left_out: number of tasks that were left out.
+    The m = q r answers of a task and the k = n r outputs of its supports are flat: `answers` on
+    `fitted` after layers 1 to L [b, L, m]; on `scored`, `predictions` [b', L, m], `hats` and
+    `other_hats`, with the outputs of other tasks, [b', L, m, k]. `start` has predictions and hat
+    matrices before the first layer.
     """
 
     fitted: Task
@@ -50,11 +43,8 @@ class ModelAnswers(NamedTuple):
 class LayerArrays(NamedTuple):
     """What a model gives before the first layer and after every layer, as it was computed.
 
-    Attributes:
-        answers: predictions on the tasks to fit [b, L + 1, q] or [b, L + 1, q, r].
-        predictions: predictions on the tasks to score.
-        hats: hat matrices on the tasks to score [b, L + 1, q, n] or [b, L + 1, q, r, n, r].
-        other_hats: the same with the outputs of other tasks, or None.
+    Predictions on the tasks to fit and to score are [b, L + 1, q] or [b, L + 1, q, r], and hat
+    matrices on the tasks to score [b, L + 1, q, n] or [b, L + 1, q, r, n, r].
     """
 
     answers: np.ndarray

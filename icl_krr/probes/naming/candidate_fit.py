@@ -69,10 +69,9 @@ def search(candidate, kernel, points, tasks, answers, steps):
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def look(candidate, kernel, steps, logs, tasks, answers, at):
-    """The residuals (step - layer) / |layer| of all layers in one vector, with aligned steps `at`.
-
-    The function also returns the derivative with respect to the logarithms, and the squared
-    distances of all layers to all steps. The whole fit uses one compiled program.
+    """The residuals (step - layer) / |layer| of all layers in one vector, with aligned steps `at`,
+    their derivative with respect to the logarithms, and the squared distances of all layers to all
+    steps.
     """
 
     def of(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -107,21 +106,12 @@ def fit_candidate(
     Args:
         candidate: name of a candidate solver in the catalogue.
         kernel: name of a kernel that the candidate accepts.
-        tasks: batch of b tasks.
-        answers: predictions of the model after layers 1 to L [b, L, m], with m = q, or m = q r for
-            tasks of r outputs.
-        steps: largest number of solver steps, >= 1.
-        points: number of points of the Halton sequence, 128 by default.
-        starts: number of points to refine for each initial alignment, 2 by default.
+        answers: predictions of the model after layers 1 to L, with m = q r.
+        steps: largest number of solver steps.
+        points: number of points of the Halton sequence.
+        starts: number of points to refine for each initial alignment.
         near: fit with fewer steps, whose parameters are the only point to refine. Default: the
             points of the sequence.
-
-    Returns:
-        The `CandidateFit` with the smallest error.
-
-    Raises:
-        ValueError: `candidate` is unknown or does not accept `kernel`, `answers` does not fit
-            `tasks`, or `x` is so small, large or uniform that the kernel has no search range.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)

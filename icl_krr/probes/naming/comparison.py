@@ -100,14 +100,9 @@ class Fitted(NamedTuple):
 class Measured(NamedTuple):
     """The gaps of a model to candidates, baselines, nulls and statements, on the same tasks.
 
-    Attributes:
-        fitted: the candidates.
-        gaps: gaps to each candidate.
-        known: gaps to each baseline and null, by its name.
-        rungs: the statements of the ladder.
-        edges: condition numbers at the edges of the groups of tasks.
-        stratum: group of every task.
-        resample: how often each task is in every bootstrap resample.
+    `known` has those to baselines and nulls by name, `edges` the condition numbers at the edges of
+    the groups of tasks, `stratum` the group of every task, and `resample` how often each task is in
+    every bootstrap resample.
     """
 
     fitted: list[Fitted]

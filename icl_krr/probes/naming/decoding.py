@@ -13,11 +13,8 @@ RIDGES = np.append(0.0, 10.0 ** np.arange(-12.0, 1.0))
 
 
 class Layers(NamedTuple):
-    """Streams before the first layer and after every layer, and their derivatives in y.
-
-    Attributes:
-        streams: streams at the tokens that are read [b, L + 1, q, d].
-        slopes: their derivatives with respect to the outputs y of the supports [b, L + 1, q, d, n].
+    """Streams before the first layer and after every layer [b, L + 1, q, d], and their derivatives
+    in the outputs y of the supports [b, L + 1, q, d, n].
     """
 
     streams: np.ndarray
@@ -25,10 +22,10 @@ class Layers(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Values and derivatives as rows: those that fit maps, and those that score them.
+    """Values and derivatives as rows [b q (1 + n), d]: those to fit maps, and those to score them.
 
     A value at a token of a task is one row, over the size of y. Its derivatives in the n outputs y
-    of the supports are n more rows, and weigh about the same. The shapes are [b q (1 + n), d].
+    of the supports are n more rows, and weigh about the same.
     """
 
     fitted: np.ndarray
@@ -47,10 +44,8 @@ def as_rows(values: Any, slopes: Any, size: Any, xp: Any = jnp) -> Any:
 class Decoder:
     """Linear maps from channels to targets, with a ridge that tasks left out choose.
 
-    Args:
-        channels: rows of the channels.
-        tasks: number of tasks to fit. The last quarter of them chooses the ridge of each target.
-        dtype: dtype of the channels; directions below its precision are rounding errors.
+    The last quarter of the tasks to fit chooses the ridge of each target. Directions below the
+    precision of the channels' dtype are rounding errors.
     """
 
     def __init__(self, channels: Rows, tasks: int, dtype: Any):
@@ -87,7 +82,7 @@ class Decoder:
         return right.T @ np.take_along_axis(own, best[None, None], axis=0)[0]
 
     def directions(self, targets: np.ndarray) -> np.ndarray:
-        r"""The directions [c, d] along which one decoded target changes by 1 and no other.
+        """The directions [c, d] along which one decoded target changes by 1 and no other.
 
         Along these directions, the channels vary with the targets if y varies:
         $(W^T S W)^{-1} W^T S$ for maps W and inner products S of the derivatives of the channels.
@@ -127,11 +122,8 @@ def shrunk(sigma: np.ndarray, turned: np.ndarray, ridge: float) -> np.ndarray:
 
 
 class Decoders(NamedTuple):
-    """Decoders of the streams of all layers.
-
-    Attributes:
-        states: decoders of the stream before the first layer and after every layer, L + 1 of them.
-        innovations: decoders of what each block wrote, the change of the stream, L of them.
+    """Decoders of the streams before the first layer and after every layer [L + 1], and of what
+    each block wrote [L].
     """
 
     states: list[Decoder]

@@ -49,8 +49,7 @@ class Distance(NamedTuple):
         interval: 95 % bootstrap interval of `mean` over tasks (low, high).
         by_layer: distance of every layer [L].
         layer_intervals: 95 % bootstrap interval of every layer [L].
-        by_stratum: distance in every group of tasks, mean over layers. The condition number of a
-            task determines its group.
+        by_stratum: distance in every group of tasks by condition number, mean over layers.
         matrix: distances of all layers to all steps [L, T + 1]. For the states of streams,
             distances of the stream before the first layer and after every layer to the steps 1 to T
             [L + 1, T].

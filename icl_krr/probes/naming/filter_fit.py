@@ -102,8 +102,6 @@ class Family:
     """A family of filters of K; every layer of a model may have a filter of its own.
 
     Args:
-        name: name of the family in tables.
-        filters: the filters.
         own: logarithms of the values of a layer on the grid [m], or, if `linear`, the values of the
             filters that each layer combines.
         linear: whether a layer has a linear combination of filters.

@@ -47,8 +47,8 @@ class Identification(NamedTuple):
         strata: condition numbers at the edges of the groups of tasks [strata + 1].
         as_near: names of the baselines and nulls that are as near to the model as the nearest
             candidate, or nearer; the nearest first.
-        ladder: statements from weak to strong, () by default.
-        left_out: number of tasks left out, with values 100 times those of most tasks; default 0.
+        ladder: statements from weak to strong.
+        left_out: number of tasks left out, with values 100 times those of most tasks.
     """
 
     status: str

@@ -64,22 +64,11 @@ def identify(
         candidates: names of candidate solvers; default: all candidates of the catalogue.
         kernels: names of kernels; default: those of the catalogue that are `usual`. Each candidate
             is fitted with every kernel of this list that it accepts.
-        steps: largest number of solver steps, >= 1, 4 L by default (see 1).
-        strata: number of groups, 2 by default. The tasks are sorted by the condition number of
-            $K + \lambda I$ and split into groups of equal size.
+        steps: largest number of solver steps, 4 L by default (see 1).
+        strata: number of groups of equal size, by the condition number of $K + \lambda I$.
         system: kernel and ridge for this condition number; default: those of the candidate that
             fits best.
-        seed: seed of the bootstrap resamples, 0 by default.
-        progress: function that is called with the name of each candidate before its fit. The
-            default does nothing.
-
-    Returns:
-        An `Identification`.
-
-    Raises:
-        TypeError: `layer_answers` does not return one array of floating-point numbers.
-        ValueError: a candidate or kernel is unknown, no candidate accepts any of the kernels, or
-            `layer_answers` does not return [L + 1, q].
+        progress: function that is called with the name of each candidate before its fit.
 
     Source of the intervals: Westfall, Young, Resampling-based multiple testing, 1993.
 
@@ -118,36 +107,26 @@ def identify_arrays(
 
     Give either the predictions and their derivatives, or the streams and theirs. The first half of
     the tasks fits the candidates, and the second half scores them. All else is as in `identify`, or
-    in `identify_streams`. Choose float64: distances of hat matrices below 1e-3 need it. The
-    bootstrap intervals are too short with fewer than 12 tasks in each half.
+    in `identify_streams`. Choose float64: distances of hat matrices below 1e-3 need it.
 
     Args:
         tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length;
             streams need y [b, n] and no mask.
         answers: predictions before the first layer and after every layer [b, L + 1, q], or
-            [b, L + 1, q, r] for y [b, n, r]. Default: none, and then there must be streams.
+            [b, L + 1, q, r] for y [b, n, r].
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
-            [b, L + 1, q, r, n, r]. Default: none, and then there must be streams.
+            [b, L + 1, q, r, n, r].
         other_hats: the same derivatives where each task has the outputs y of the next task, and the
-            last has those of the first. They tell whether the model is linear in y. Default: none,
-            and then the ladder does not say it.
+            last has those of the first. They tell whether the model is linear in y. Default: the
+            ladder does not say it.
         streams: hidden states of the queries before the first layer and after every layer
-            [b, L + 1, q, d], L >= 2. Default: none, and then there must be answers.
+            [b, L + 1, q, d], L >= 2.
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
-            Default: none, for answers.
         control_streams: the streams of an untrained model of the same shape. Default: those of
             untrained encoders of this package with as many channels and layers.
-        control_jacobians: the derivatives of `control_streams`. Default: those of the encoders.
+        control_jacobians: the derivatives of `control_streams`.
         **options: keyword arguments of `identify` from `candidates` on. With streams, these are
             `candidates`, `kernels`, `steps`, `seed` and `progress`.
-
-    Returns:
-        An `Identification`.
-
-    Raises:
-        TypeError: an array is not floating point, or an option is unknown.
-        ValueError: an array does not fit `tasks` or is not finite, is missing or is one too many,
-            or an option is out of range.
 
     >>> import jax, numpy as np
     >>> import icl_krr as ik
@@ -207,15 +186,7 @@ def agreement(found: Sequence[Identification]) -> Agreement:
     If two identifications name different solvers, the status is "not distinguishable".
 
     Args:
-        found: identifications, at least one. They may differ in the seeds of tasks, probes or
-            training.
-
-    Returns:
-        An `Agreement`.
-
-    Raises:
-        TypeError: an entry is not an `Identification`.
-        ValueError: `found` is empty.
+        found: identifications. They may differ in the seeds of tasks, probes or training.
 
     >>> import jax, icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)

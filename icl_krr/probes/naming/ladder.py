@@ -76,11 +76,7 @@ which are all that t steps of a method that multiplies by K can have; and the nu
 class Rung(NamedTuple):
     """A statement about all layers of a model, and the gaps to what fulfils it in each space.
 
-    Attributes:
-        name: name of the statement.
-        kernel: kernel of a function of K; "" for statements without a kernel.
-        values: fitted parameters that all layers share.
-        gaps: {space: `Aligned`}, in the spaces where the statement says something.
+    `kernel` is "" for statements without one, and all layers share the parameters in `values`.
     """
 
     name: str
@@ -159,11 +155,7 @@ def shown(tasks: Task) -> np.ndarray:
 
 
 def nearest_weights(rows: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    r"""The nearest rows of weights $w \geq 0$, $\sum w = 1$, with weight 0 where not allowed.
-
-    Args:
-        rows: rows [b, L, m, k].
-        allowed: which entries may have weight [b, k].
+    r"""The nearest rows [b, L, m, k] of weights $w \geq 0$, $\sum w = 1$; 0 where not allowed.
 
     Source: Duchi et al., Efficient projections onto the l1-ball, 2008.
 

@@ -38,11 +38,8 @@ DECODED = 1e-4
 
 
 class Bases(NamedTuple):
-    """Orthonormal bases of what is decoded from the streams of the tasks to fit, in columns.
-
-    Attributes:
-        layers: bases of the streams and of what each block wrote [2, L, m, k].
-        start: basis of what needs no layer, which distances do not count [m, k'].
+    """Orthonormal bases in columns of what is decoded on the tasks to fit: of streams and of what
+    each block wrote [2, L, m, k], and of what needs no layer, which does not count [m, k'].
     """
 
     layers: np.ndarray

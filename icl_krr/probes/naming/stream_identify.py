@@ -78,24 +78,18 @@ def identify_streams(
             first layer and after every layer, [L + 1, q, d] with L >= 2. For a function, part 4 is
             left out, and "identified" needs more layers with steps than fitted parameters. Models
             whose answer is known after the last support only (delta rule) or after one layer
-            (Nadaraya-Watson) need a function that repeats the answer. `identify_arrays` takes
-            arrays from a network of any library.
+            (Nadaraya-Watson) need a function that repeats the answer.
         fitted: batch of tasks for the candidates and the maps, y [b, n], without masks. The last
             quarter of them chooses the ridge of each map.
-        scored: batch of other tasks for the distances, of the same shapes except for b. With fewer
-            than 12 tasks, the bootstrap intervals are too short.
-        candidates, kernels, seed, progress: as in `identify`. The seed also draws the controls.
+        scored: as in `identify`.
+        candidates, kernels, progress: as in `identify`.
         steps: largest number of solver steps, >= L, 4 L by default.
         control: untrained model of the same shape, or a reader of its streams; default None: two
-            models with the architecture of `reader`, or encoders with as many channels and layers.
+            models with the architecture of `reader`, or encoders with as many channels and layers,
+            which the seed draws.
 
     Returns:
         An `Identification` with the spaces "state" and "innovation". Its suspects have `evidence`.
-
-    Raises:
-        TypeError: `reader` is neither a model nor a function.
-        ValueError: a candidate or kernel is unknown, tasks have a mask or several outputs, or the
-            streams have another shape or are not finite.
 
     Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
     problems whose variables separate, 1973; Geiger et al., Causal abstractions of neural networks,

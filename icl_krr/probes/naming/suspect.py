@@ -41,9 +41,8 @@ class Suspect(NamedTuple):
         because: why the candidate was ruled out, in words; empty if it remains.
         regular: whether steps at equal intervals are as near as the aligned steps.
         limit: number of steps that were tried, if a layer is aligned with the last of them and the
-            solver has not converged there, else None.
-        evidence: controls and further evidence of a model that is read through its streams, else
-            None.
+            solver has not converged there.
+        evidence: controls and further evidence of a model that is read through its streams.
     """
 
     fit: CandidateFit
@@ -58,11 +57,8 @@ class Suspect(NamedTuple):
 class Statement(NamedTuple):
     """A rung of the ladder: a statement about all layers, and how far the model is from it.
 
-    Attributes:
-        name: name of the statement, such as "any filter".
-        kernel: kernel of a function of K; "" for statements without a kernel.
-        values: fitted parameters that all layers share.
-        distances: {space: `Distance`}, in the spaces where the statement says something.
+    It has its name, such as "any filter", the kernel of a function of K, fitted parameters that all
+    layers share, and {space: `Distance`} in the spaces where it says something.
     """
 
     name: str

@@ -32,18 +32,13 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
     Derivatives in other fields of the task are refused.
 
     Args:
-        function: function of `x` [n, p], `y` [n] and `x_query` [q, p], which are NumPy arrays in
-            the dtype of the task, to the predictions before the first layer and after every layer,
-            [layers + 1, q], as an array or a list.
-        layers: number L of layers, >= 0.
+        function: function of `x` [n, p], `y` [n] and `x_query` [q, p] in the dtype of the task, to
+            the predictions before the first layer and after every layer, [layers + 1, q].
+        layers: number L of layers.
 
     Returns:
         A function of a `Task` with y [n], for `identify`, `hat_matrix` and other probes. JAX can
         jit, vmap and differentiate it. It calls `function` once for each task.
-
-    Raises:
-        TypeError: `function` is not a function, or `layers` is not an integer.
-        ValueError: `layers` < 0, or a derivative in another field than y is taken.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[2.0]])
@@ -120,17 +115,11 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
         function: function of the tensors `x` [n, p], `y` [n] or [n, r], `x_query` [q, p], in the
             dtype of the tasks, to the predictions before the first layer and after every layer,
             [L + 1, q] or [L + 1, q, r], or to the streams at the queries [L + 1, q, d].
-        tasks: a batch of b tasks with n supports and q queries.
 
     Returns:
         The answers [b, L + 1, q] and the hat matrices [b, L + 1, q, n], NumPy arrays in the dtype
         of the tasks. For y [b, n, r] they are [b, L + 1, q, r] and [b, L + 1, q, r, n, r]. Streams
         are [b, L + 1, q, d], and their derivatives [b, L + 1, q, d, n].
-
-    Raises:
-        ImportError: torch is not installed.
-        TypeError: `function` is not a function, or returns something else than a tensor.
-        ValueError: `tasks` is not a batch, or the predictions have another shape.
 
     >>> import torch
     >>> import icl_krr as ik
@@ -215,10 +204,11 @@ def decoder_answers(
     r"""Make the layers' predictions of a Hugging Face decoder that regresses in context.
 
     The tokens are $x_1, y_1, x_2, y_2, \dots, x_{query}$, with y in the first of p channels (Garg
-    et al., 2022), and each query has a sequence of its own. The prediction of a layer is the
-    logit lens: `read_out` of the final norm of the hidden state at the query. The last layer is
-    the model's own prediction. A model that was loaded with `attn_implementation="eager"` is the
-    fastest, because torch does not batch the derivatives of its fused attention.
+    et al., 2022, arXiv:2208.01066), and each query has a sequence of its own. The prediction of a
+    layer is the logit lens (nostalgebraist, 2020): `read_out` of the final norm of the hidden
+    state at the query. The last layer is the model's own prediction. A model that was loaded with
+    `attn_implementation="eager"` is the fastest, because torch does not batch the derivatives of
+    its fused attention.
 
     Args:
         model: a decoder that takes `inputs_embeds` and returns `hidden_states`, the last of which
@@ -231,14 +221,6 @@ def decoder_answers(
 
     Returns:
         A function for `torch_arrays`: tensors x [n, p], y [n], x_query [q, p] to [L + 1, q].
-
-    Raises:
-        ImportError: torch is not installed.
-        TypeError: a module is not callable, or the model has no final norm of these names.
-        ValueError: the model is in training mode, or y has several outputs.
-
-    Source: nostalgebraist, Interpreting GPT: the logit lens, 2020; Garg et al., What can
-    transformers learn in-context?, 2022, arXiv:2208.01066.
 
     >>> import torch, transformers
     >>> import numpy as np

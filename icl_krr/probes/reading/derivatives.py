@@ -19,23 +19,15 @@ LayerAnswers = Callable[[Task], jax.Array]
 
 
 def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q ..."]:
-    """Compute the hat matrix $J = df / dy$ of every layer.
+    """Compute the hat matrix $J = df / dy$ of every layer: [L + 1, q, n], or [L + 1, q, r, n, r].
 
-    If a solver is linear in $y$, its predictions are $f = J y$. The predictions of conjugate
-    gradient are not linear in $y$, but they are homogeneous of degree 1. Thus $J y = f$ still
-    holds. The derivative uses reverse mode if there are fewer predictions than supports, else
-    forward mode.
+    If a solver is linear in $y$, its predictions are $f = J y$. Those of conjugate gradient are
+    not linear but homogeneous of degree 1 in $y$, so $J y = f$ still holds. The derivative uses
+    reverse mode if there are fewer predictions than supports, else forward mode.
 
     Args:
         layer_answers: function from a task with y [n] to predictions [L + 1, q], or with y [n, r]
             to predictions [L + 1, q, r], such as `partial(layerwise, model)`.
-        task: one task.
-
-    Returns:
-        The hat matrices [L + 1, q, n], or [L + 1, q, r, n, r] for r outputs.
-
-    Raises:
-        ValueError: `task` is a batch.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -52,10 +44,8 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
 class Sensitivities(NamedTuple):
     """Derivatives of the predictions at each query, by field of the task.
 
-    Attributes:
-        x_query: derivatives with respect to the features of the same query [L + 1, q, p].
-        x: derivatives with respect to the features of every support [L + 1, q, n, p].
-        y: derivatives with respect to the outputs of the supports [L + 1, q, n]: the hat matrix.
+    The field `x_query` is for the features of the same query, `x` for those of every support, and
+    `y` is the hat matrix.
     """
 
     x_query: Float[Array, "layers q p"]
@@ -71,15 +61,7 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     call in `jax.jit` to compile one program.
 
     Args:
-        layer_answers: function from a task with y [n] to predictions [L + 1, q], such as
-            `partial(layerwise, model)` or `lambda task: predict(model, task)[None]`.
-        task: one task with y [n].
-
-    Returns:
-        `Sensitivities`; its field `y` equals `hat_matrix(layer_answers, task)`.
-
-    Raises:
-        ValueError: `task` has several outputs or is a batch.
+        layer_answers: as in `hat_matrix`, for a task with y [n].
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -103,9 +85,8 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
     Args:
         answers: function from parameters to an array of predictions, such as a function that builds
             a model and predicts.
-        parameters: pytree of numbers and arrays. Examples: the temperature, lengthscale, ridge,
-            step sizes, bounds, projection or sketch of a construction, or a whole `Transformer`
-            with all its weights.
+        parameters: pytree of numbers and arrays, such as temperature, lengthscale, ridge, step
+            sizes, bounds, projection or sketch of a construction, or a whole `Transformer`.
 
     Returns:
         A pytree with the structure of `parameters`. The shape of each leaf is the shape of the

@@ -31,18 +31,10 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
 
     Returns:
         A list of rows, one for each pair of slots where one of the models has a non-zero entry.
-        With the map $M$ of `start` and the map $M'$ of `model`, a row contains:
-
-        - "block": number of the block;
-        - "part": name of the map, as in `linear_maps`;
-        - "from", "to": slots of the layout;
-        - "change": Frobenius norm of the entries of $M' - M$ for this pair, divided by the norm of
-          the whole $M$;
-        - "now": Frobenius norm of the entries of $M'$ for this pair, divided by the same norm.
-
-    Raises:
-        ValueError: the layouts, depths or heads differ, or a model has LayerNorm.
-        TypeError: `model` or `start` is not a `Transformer`.
+        With the map $M$ of `start` and the map $M'$ of `model`, a row contains "block" (its
+        number), "part" (name of the map, as in `linear_maps`), the slots "from" and "to", "change"
+        (Frobenius norm of the entries of $M' - M$ for this pair, divided by the norm of the whole
+        $M$) and "now" (norm of the entries of $M'$ for this pair, divided by the same norm).
 
     >>> import icl_krr as ik
     >>> start, model = (
@@ -81,23 +73,13 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
 
 
 def linear_maps(model: Transformer) -> list[LinearMaps]:
-    """Express every block as linear maps between the slots.
+    """Express every block of a model without LayerNorm as {part: map [d_model, d_model] of slots}.
 
     - "head 0, query-key" is $Q K^T$, scaled to norm 1. "head 0, value-output" is $V O$ times the
       norm of $Q K^T$. Linear attention computes the same output if $Q K^T$ is multiplied
       by a positive factor and $V O$ is divided by it. The two maps do not depend on this factor.
     - "mlp, support", "mlp, query" and "mlp, aggregator" are the derivatives of the MLP at a token
       of that role with zero x and y.
-
-    Args:
-        model: constructed or trained model, without LayerNorm.
-
-    Returns:
-        For every block a dictionary {part: map [d_model, d_model]}.
-
-    Raises:
-        TypeError: `model` is not a `Transformer`.
-        ValueError: the model has LayerNorm.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.gradient_descent(

@@ -61,21 +61,13 @@ def spectral_filter(
     eigenvalues in the bin. Exact kernel ridge regression has $q(\sigma) = 1 / (\sigma + \lambda)$.
 
     Args:
-        kernel: kernel $k$ of the matrix $K$.
-        tasks: batch of b tasks.
-        hats: hat matrices of every layer [b, L, q, n], as `hat_matrix` returns them.
+        hats: hat matrices of every layer, as `hat_matrix` returns them.
         edges: ascending edges of the bins [bins + 1]. The default is logarithmic, from 1e-4 of the
             largest eigenvalue up to the largest; smaller eigenvalues hardly change the predictions.
-        bins: number of bins if `edges` is not given, >= 1, 12 by default.
-        seed: seed of the 1000 bootstrap resamples of the tasks, 0 by default.
+        bins: number of bins if `edges` is not given.
 
     Returns:
-        A `Filter` without the empty bins.
-
-    Raises:
-        TypeError: `kernel` is not a kernel, or `hats` is not a floating-point array.
-        ValueError: `hats` does not fit `tasks` or is not finite, `edges` are not ascending, or
-            `bins` < 1.
+        A `Filter` without the empty bins, with intervals over 1000 resamples of the tasks.
 
     Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
 
@@ -169,20 +161,6 @@ def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> 
     $q(\sigma) = \sum f c / \sum c^2$ over the queries. In contrast to `spectral_filter`, the
     predictions need not be linear in $y$. Conjugate gradient, for example, reads
     $1 / (\sigma + \lambda)$ after one step, because $y$ is an eigenvector.
-
-    Args:
-        kernel: kernel $k$ of the matrix $K$, the same as for `along_eigenvector`.
-        tasks: batch of b tasks of `along_eigenvector`.
-        answers: predictions of every layer [b, L, q].
-
-    Returns:
-        A `Reading`.
-
-    Raises:
-        TypeError: `kernel` is not a kernel, or `answers` is not a floating-point array.
-        ValueError: `answers` does not fit `tasks` or is not finite.
-
-    Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
 
     >>> import icl_krr as ik
     >>> x = np.array([[[2.0], [0.0]]])

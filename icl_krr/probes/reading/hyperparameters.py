@@ -33,16 +33,10 @@ def effective(
             $k(x)^T (K + \lambda I)^{-1}$. "smoother" fits only the bandwidth, in the weights of
             Nadaraya-Watson.
         kernel: name of a kernel in the catalogue.
-        tasks: batch of b tasks.
-        hats: hat matrices of one layer [b, q, n].
 
     Returns:
         The fitted values by name, such as "ridge" and "lengthscale", and "distance": the distance
         from `hats`, relative to the norm of `hats`.
-
-    Raises:
-        ValueError: `kind` or `kernel` is unknown, the kernel of a smoother has no bandwidth, or
-            `hats` is zero or does not fit `tasks`.
 
     >>> import icl_krr as ik
     >>> from icl_krr.probes import hat_matrix

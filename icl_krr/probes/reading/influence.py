@@ -25,9 +25,8 @@ class Influence(NamedTuple):
     """Change of each query's prediction if support j is left out.
 
     Attributes:
-        first_order: minus the derivative of the prediction with respect to the weight of the
-            support [q, n].
-        exact: prediction without the support minus the prediction with it [q, n].
+        first_order: minus the derivative of the prediction in the support's weight (`weighted`).
+        exact: prediction without the support minus the prediction with it.
     """
 
     first_order: Float[Array, "q n"]
@@ -43,18 +42,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     For exact kernel ridge regression, `first_order` is $-\lambda h_j \alpha_j$ and `exact` is
     $-h_j \alpha_j / (A^{-1})_{jj}$, with $A = K + \lambda I$, $\alpha = A^{-1} y$ and
     $h = A^{-1} k(x)$ for the query $x$. They differ by the factor $1 / (1 - H_{jj})$, where
-    $H = K A^{-1}$ and $H_{jj}$ is the leverage of the support.
-
-    Args:
-        model: constructed or trained model.
-        task: one task with y [n].
-
-    Returns:
-        An `Influence`, both fields [q, n].
-
-    Raises:
-        ValueError: `task` has several outputs or does not fit the model.
-        TypeError: the dtype of `task` is too wide for the model.
+    $H = K A^{-1}$ and $H_{jj}$ is the leverage of the support. The task has y [n].
 
     Source: Koh, Liang, Understanding black-box predictions via influence functions, ICML 2017.
 
@@ -86,12 +74,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     weight does not change the positions.
 
     Args:
-        model: constructed or trained model.
-        task: one task.
-        weights: weight of every support [n].
-
-    Returns:
-        The prediction [q] or [q, r].
+        weights: weight of every support.
 
     >>> import numpy as np
     >>> import icl_krr as ik

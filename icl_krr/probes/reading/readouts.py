@@ -51,29 +51,20 @@ class Probe:
     offset: Any
 
     def __call__(self, streams: Float[Array, "layers q d"]) -> Float[Array, "layers q r"]:
-        """Predict from the streams of every layer.
-
-        Args:
-            streams: the queries' streams [L + 1, q, d], as `streams` returns them.
-        """
+        """Predict from the queries' streams of every layer, as `streams` returns them."""
         centred = streams - self.mean[:, None]
         return jnp.einsum("lqd,ldr->lqr", centred, self.weights) + self.offset[:, None]
 
 
 def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax.Array:
-    """Predict before the first step of a model and after every step.
+    """Predict before the first step of a model and after every step: [L + 1, q] or [L + 1, q, r].
 
     A step is one block of a model from `icl_krr.init`, or one solver step of a construction.
 
     Args:
-        model: constructed or trained model.
-        task: one task.
         probe: probe of this model, as `fit_probe` returns it. It predicts at all layers except the
             last, where the model itself predicts. Default: the model's own read-out
             (`cache["prediction"]`) at all layers.
-
-    Returns:
-        Predictions [L + 1, q] or [L + 1, q, r], in the dtype of the task.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -92,14 +83,10 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
 def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array, "layers tokens d"]:
     """Return all channels at the tokens of a role, before the first step and after every step.
 
-    Args:
-        model: trained or constructed model. The slots of a construction are side by side.
-        task: one task.
-        role: "query" (default) or "support". Of interleaved tokens, the token of y counts as the
-            support.
+    The slots of a construction are side by side.
 
-    Returns:
-        The stream [L + 1, q, d] or [L + 1, n, d], in the dtype of the task.
+    Args:
+        role: "query" or "support". Of interleaved tokens, the token of y counts as the support.
 
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
@@ -130,9 +117,6 @@ def streams_at(
 def has_slot(model: Transformer) -> bool:
     """Whether the model has a separate slot for the prediction, as constructions do.
 
-    Args:
-        model: constructed or trained model.
-
     >>> import icl_krr as ik
     >>> has_slot(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
     True
@@ -151,20 +135,13 @@ def fit_probe(
     """Fit a ridge regression from the stream of every layer to targets.
 
     The last quarter of the batch chooses the ridge of each layer from `RIDGES`. The weights are
-    then fitted to the whole batch.
+    then fitted to the whole batch of at least 2 tasks.
 
     Args:
         model: trained or constructed model, or a function of one task, whose fields are NumPy
             arrays, to the streams at the queries [L + 1, q, d], such as the hidden states of a
             network of another library.
-        tasks: batch of b >= 2 tasks.
         targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
-
-    Returns:
-        A `Probe` of L + 1 layers.
-
-    Raises:
-        ValueError: `tasks` has fewer than 2 tasks, or `targets` or the streams have another shape.
 
     Source: Alain, Bengio, Understanding intermediate layers using linear classifier probes, 2016.
 

@@ -25,16 +25,8 @@ def along_eigenvector(kernel: Kernel, tasks: Task, index: int = 0) -> Task:
     filter explains all predictions, and `read_filter` reads it without a derivative.
 
     Args:
-        kernel: kernel $k$ of the matrix $K$.
-        tasks: batch of b tasks, y [b, n], without masks.
-        index: index of the eigenvalue, 0 (default) for the largest, at most n - 1.
-
-    Returns:
-        The batch with the new outputs and without `y_query`.
-
-    Raises:
-        TypeError: `kernel` is not a kernel.
-        ValueError: `index` is out of range, or `tasks` has several outputs or masks.
+        tasks: batch with y [b, n], without masks; `y_query` is dropped.
+        index: index of the eigenvalue, 0 for the largest, at most n - 1.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -69,15 +61,7 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
     are the answers of one batch for `identify_arrays`: first all positions of the first context.
 
     Args:
-        tasks: batch of b tasks; x [b, n, p].
-        positions: tuple of numbers i of supports before the query, from 0 to n - 1.
-
-    Returns:
-        A batch of b * len(positions) tasks with one query each. Masks hide the other supports.
-
-    Raises:
-        TypeError: `tasks` is not a `Task`, or `positions` is not a tuple of integers.
-        ValueError: `tasks` is not a batch, or a position is not from 0 to n - 1.
+        positions: numbers i of supports before the query, from 0 to n - 1. Masks hide the others.
 
     >>> import numpy as np
     >>> import icl_krr as ik
