@@ -14,37 +14,39 @@ Args:
     width: number m of features that are kept, 0 to n; may be traced.
 """
 
-from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
-from .emulation import best_epsilon, emulated_product
-from .filters import chebyshev_filter, exact_filter, gradient_filter
 from .random_features import performer_width, positive_variance, trigonometric_variance
 from .rates import (
+    chebyshev_filter,
     chebyshev_rate,
     conjugate_gradient_rate,
     energy_norm,
+    exact_filter,
     gradient_descent_rate,
+    gradient_filter,
     heavy_ball_rate,
     neumann_factor,
     prediction_bound,
     stationary_factor,
 )
-from .richardson import preconditioned_eigenvalues
 from .smoothing import (
+    best_bandwidth,
     gaussian_from_exponential,
     mean_limit_bound,
     nearest_limit_bound,
     rank_correlation,
+    smoothing_bias,
+    smoothing_variance,
 )
-from .softmax import log_normaliser, log_sink, recovery_error
+from .softmax import best_epsilon, emulated_product, log_normaliser, log_sink, recovery_error
 from .spectra import (
     effective_dimension,
     eigenvalues,
     lost_share_bound,
     opposite_pair_eigenvalue,
+    preconditioned_eigenvalues,
     prefix_bounds,
     spectral_bounds,
 )
-from .subspaces import relative_inverse_error_angle, subspace_sine
 from .tables import Budget, budget, product_table_error, reciprocal_table_error
 from .width import (
     expected_gap,
@@ -54,8 +56,10 @@ from .width import (
     logit_perturbation,
     query_error_dual,
     query_error_features,
+    relative_inverse_error_angle,
     sketch_error_best,
     sketch_error_tail,
+    subspace_sine,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""One softmax head is a smoother, not kernel ridge regression (C1, C2, C6, C7, C11)."""
+"""One softmax head is a smoother (C2, C6, C7), which estimates a function (C31)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Exponential
+
+Number = jax.Array | float
 
 
 def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Array, ""]:
@@ -32,7 +34,7 @@ def correlation_of_ranks(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.sum(a * b) / jnp.sqrt(jnp.sum(a * a) * jnp.sum(b * b))
 
 
-def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
+def mean_limit_bound(spread: Number, values: Float[Array, " n"]) -> Float[Array, ""]:
     r"""Bound the distance between the output of a softmax head and the mean of $y$ (C6).
 
     $$|f_{NW}(x) - \bar y| \leq \tanh(s / 4) (\max y - \min y)$$
@@ -55,7 +57,7 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
     return jnp.tanh(jnp.asarray(spread) / 4) * (jnp.max(values) - jnp.min(values))
 
 
-def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
+def nearest_limit_bound(gap: Number, values: Float[Array, " n"]) -> Float[Array, ""]:
     r"""Bound the distance between the output of a softmax head and $y$ at the largest logit (C6).
 
     $$|f_{NW}(x) - y_1| \leq (\max y - \min y) m / (1 + m), \quad m = (n - 1) e^{-g}$$
@@ -81,7 +83,7 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
 
 
 def gaussian_from_exponential(
-    x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: jax.Array | float
+    x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: Number
 ) -> Float[Array, "n m"]:
     r"""Compute the Gaussian kernel matrix $G = E \tilde K E$ from the exponential one (C7).
 
@@ -107,3 +109,74 @@ def scaled_exponential(x: jax.Array, z: jax.Array, lengthscale: jax.Array) -> ja
     temperature = lengthscale**2
     ex, ez = (jnp.exp(-jnp.sum(points * points, -1) / (2 * temperature)) for points in (x, z))
     return ex[:, None] * Exponential(temperature)(x, z) * ez[None, :]
+
+
+def smoothing_bias(laplacian: Float[Array, "..."], bandwidth: Number) -> Float[Array, "..."]:
+    r"""Return the bias $h^2 \Delta f(x) / 2$ of a softmax head for many supports (C31).
+
+    The head estimates $f$ from noisy outputs $y_j$ with mean $f(x_j)$. Its logits are those of a
+    Gaussian kernel of bandwidth $h$, the lengthscale. The supports are spread uniformly around x.
+    The formula is the leading term for $h \to 0$.
+
+    Args:
+        laplacian: values of $\Delta f$ at the queries, of any shape [...]. On a sphere, this is the
+            Laplacian of the sphere.
+        bandwidth: bandwidth $h$ > 0. For the exponential kernel on a sphere of radius 1, it is the
+            square root of the temperature.
+
+    Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
+
+    >>> float(smoothing_bias(2.0, 0.5))
+    0.25
+    """
+    checks.reals(laplacian=laplacian)
+    checks.positive_scalar("bandwidth", bandwidth)
+    return jnp.asarray(bandwidth) ** 2 * laplacian / 2
+
+
+def smoothing_variance(
+    bandwidth: Number, dimension: int, *, num_supports: int, density: Number, noise: Number
+) -> Float[Array, ""]:
+    r"""Return the variance $s / (n \rho (2 \sqrt{\pi} h)^d)$ of a softmax head (C31).
+
+    The variance is over the noise in the outputs. The number $n \rho (2 \sqrt{\pi} h)^d$ is the
+    number of supports over which the head averages. The formula is the leading term for
+    $h \to 0$ and $n h^d \to \infty$.
+
+    Args:
+        bandwidth: as in `smoothing_bias`.
+        dimension: dimension $d$ of the set of inputs, >= 1; p - 1 on a sphere.
+        density: probability density $\rho$ > 0 of the supports at the query.
+        noise: variance $s$ > 0 of the noise.
+
+    Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
+
+    >>> round(float(smoothing_variance(0.5, 1, num_supports=100, density=1.0, noise=1.0)), 4)
+    0.0056
+    """
+    checks.count("dimension", dimension)
+    checks.count("num_supports", num_supports)
+    checks.positives(bandwidth=bandwidth, density=density, noise=noise)
+    averaged = num_supports * density * (2 * jnp.sqrt(jnp.pi) * bandwidth) ** dimension
+    return jnp.asarray(noise / averaged)
+
+
+def best_bandwidth(bias: Number, variance: Number, dimension: int) -> Float[Array, ""]:
+    r"""Return the bandwidth $(d v / 4 b^2)^{1 / (d + 4)}$ of least mean squared error (C31).
+
+    The mean squared error is $b^2 h^4 + v h^{-d}$. Since $v$ falls as $1 / n$ with the number n of
+    supports, the best bandwidth falls as $n^{-1 / (d + 4)}$, and the error as $n^{-4 / (d + 4)}$.
+
+    Args:
+        bias: root mean square $b$ > 0 of the bias at bandwidth 1 (see `smoothing_bias`).
+        variance: variance $v$ > 0 at bandwidth 1 (see `smoothing_variance`).
+        dimension: as in `smoothing_variance`.
+
+    Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
+
+    >>> float(best_bandwidth(0.5, 1.0, 1))
+    1.0
+    """
+    checks.count("dimension", dimension)
+    checks.positives(bias=bias, variance=variance)
+    return jnp.asarray((dimension * variance / (4 * bias**2)) ** (1 / (dimension + 4)))

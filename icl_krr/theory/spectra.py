@@ -1,4 +1,4 @@
-"""Eigenvalues of the kernel matrix, and quantities that follow from them."""
+"""Eigenvalues of the kernel matrix, plain and preconditioned, and what follows from them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks, linalg
-from ..kernels import Kernel
+from ..kernels import Kernel, PositiveKernel, check_positive
 from ..pytree import compiled
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
+from .softmax import seen
+
+Number = jax.Array | float
 
 
 def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
@@ -36,7 +39,7 @@ def at_least_zero(kernel: Kernel, task: Task) -> jax.Array:
 
 
 @checks.suggesting
-def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
+def spectral_bounds(kernel: Kernel, task: Task, *, ridge: Number) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
     Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
@@ -63,9 +66,7 @@ def ends(kernel: Kernel, task: Task, ridge: Any) -> tuple:
     return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
-def prefix_bounds(
-    kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""] | Float[Array, " m"]
-) -> tuple:
+def prefix_bounds(kernel: Kernel, task: Task, *, ridge: Number | Float[Array, " m"]) -> tuple:
     r"""Bound the eigenvalues of $C_i + \lambda I$ for all prefixes of a context.
 
     $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. It is 0 for an empty prefix,
@@ -87,7 +88,7 @@ def prefix_bounds(
     return jnp.asarray(low, high.dtype), high
 
 
-def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:
+def effective_dimension(sigma: Float[Array, " n"], ridge: Number) -> Float[Array, ""]:
     r"""Return the effective dimension $\sum_i \sigma_i / (\sigma_i + \lambda)$ of the regression.
 
     It equals $\mathrm{tr} K A^{-1}$ for $A = K + \lambda I$.
@@ -104,7 +105,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     return jnp.sum(sigma / (sigma + ridge))
 
 
-def lost_share_bound(dimension: float | jax.Array, width: float | jax.Array) -> jax.Array:
+def lost_share_bound(dimension: Number, width: Number) -> jax.Array:
     r"""Bound the part of y along the first lost eigenvector that regression would predict (C19).
 
     $$\frac{\sigma_{m+1}}{\sigma_{m+1} + \lambda} \leq \frac{d}{m + 1}$$
@@ -130,9 +131,7 @@ def lost_share_bound(dimension: float | jax.Array, width: float | jax.Array) -> 
     return jnp.asarray(dimension) / (jnp.asarray(width) + 1)
 
 
-def opposite_pair_eigenvalue(
-    form: Float[Array, "p p"], temperature: jax.Array | float
-) -> Float[Array, ""]:
+def opposite_pair_eigenvalue(form: Float[Array, "p p"], temperature: Number) -> Float[Array, ""]:
     r"""Return the smallest eigenvalue $2 \sinh(\mu / \tau)$ of the scores of two points (C32).
 
     The scores are $\exp(x^T M z / \tau)$ for a symmetric matrix $M = W_Q^T W_K$ with smallest
@@ -151,3 +150,40 @@ def opposite_pair_eigenvalue(
     checks.shapes(form=(form, "p p"))
     checks.positive_scalar("temperature", temperature)
     return 2 * jnp.sinh(linalg.eigh(form)[0][0] / temperature)
+
+
+def preconditioned_eigenvalues(
+    kernel: PositiveKernel, task: Task, *, ridge: Number, sink: Number
+) -> Float[Array, " n"]:
+    r"""Return the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending (C13).
+
+    $D$ is the diagonal matrix of the row sums of $K$. The eigenvalues are computed from
+    the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with $A = K + \lambda I$. The
+    ratio of the largest to the smallest eigenvalue still grows with n, in spite of the
+    preconditioner. In place of each masked support, the smallest eigenvalue is repeated.
+
+    Args:
+        sink: as in `icl_krr.theory`.
+
+    >>> from icl_krr import Gaussian, Task
+    >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
+    >>> preconditioned_eigenvalues(Gaussian(), task, ridge=1.0, sink=1.0).round(4).tolist()
+    [1.0]
+    """
+    check_matrices(kernel, task)
+    check_positive(kernel, "to have a normaliser")
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("sink", sink)
+    return preconditioned(kernel, task, ridge, sink)
+
+
+@compiled
+def preconditioned(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> jax.Array:
+    gram = system(kernel, task).gram
+    ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))
+    root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
+    A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
+    _, keep = seen(task)
+    sigma = linalg.eigenvalues(jnp.where(keep[:, None], root[:, None] * A * root[None, :], 0))
+    # a masked support adds the eigenvalue 0, and all others are > 0
+    return jnp.maximum(sigma, sigma.at[jnp.sum(~keep)].get(mode="clip"))
