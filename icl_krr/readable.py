@@ -7,7 +7,6 @@ from dataclasses import MISSING
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import wadler_lindig as wl
 from jax.core import Tracer
@@ -19,14 +18,11 @@ LINES, WIDTH, DEPTH = 40, 88, 8
 
 
 def readable(cls: type[T]) -> type[T]:
-    """Give a dataclass or a named tuple a short `repr`.
+    """Give a dataclass or a named tuple a short `repr`; its method `__pdoc__`, if any, draws it.
 
     Arrays show dtype and shape, and scalars their value. Fields that are empty by default, and
     still are, do not show. If the text does not fit on one screen, long parts are folded to
     `Name(1200 numbers)`; print a part to see what is in it.
-
-    Args:
-        cls: class of the objects. Its method `__pdoc__`, if it has one, draws the object.
 
     >>> from icl_krr import Task
     >>> Task(x=np.ones((32, 4)), y=np.ones(32), x_query=np.ones((5, 4)))
@@ -39,25 +35,25 @@ def readable(cls: type[T]) -> type[T]:
 
 
 def on_one_screen(self: Any) -> str:
-    text = drawn(self, 0)
-    for depth in range(1, DEPTH):
-        deeper = drawn(self, depth)
-        if deeper.count("\n") >= LINES:
-            break
-        text = deeper
-    return text
+    texts = (drawn(self, depth) for depth in range(DEPTH, -1, -1))
+    return next((text for text in texts if text.count("\n") < LINES), drawn(self, 0))
 
 
 def drawn(value: Any, depth: int, width: int = WIDTH) -> str:
-    return wl.pformat(value, width=width, custom=of_number, depth=depth)
+    return wl.pformat(value, width=width, custom=of_array, depth=depth)
 
 
 def of_fields(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc:
-    """The fields of an object, or the number of its numbers if `depth` < 0 and it is long."""
-    name = type(self).__name__
-    if depth < 0 and (numbers := long(self)):
-        return wl.TextDoc(f"{name}({numbers} numbers)")
-    shown = {field: value for field, value, default in fields(self) if not empty(value, default)}
+    """The fields of an object; if `depth` < 0 and they need half a line, a count of its numbers."""
+    name, leaves = type(self).__name__, jax.tree.leaves(self)
+    if depth < 0 and (len(leaves) >= 8 or len(drawn(self, DEPTH, width=10**6)) > WIDTH // 2):
+        return wl.TextDoc(f"{name}({sum(map(np.size, leaves))} numbers)")
+    if dataclasses.is_dataclass(self):
+        defaults = {field.name: default(field) for field in dataclasses.fields(self) if field.repr}
+    else:
+        defaults = dict.fromkeys(self._fields, MISSING) | self._field_defaults
+    fields = {field: getattr(self, field) for field in defaults}
+    shown = {field: value for field, value in fields.items() if not empty(value, defaults[field])}
     return wl.bracketed(
         begin=wl.TextDoc(f"{name}("),
         docs=wl.named_objs(shown.items(), depth=depth - 1, **options),
@@ -67,36 +63,19 @@ def of_fields(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc:
     )
 
 
-def fields(self: Any) -> list[tuple[str, Any, Any]]:
-    """(name, value, default) of each field; the default is MISSING if there is none."""
-    if dataclasses.is_dataclass(self):
-        defaults = {field.name: default(field) for field in dataclasses.fields(self) if field.repr}
-    else:
-        defaults = {name: self._field_defaults.get(name, MISSING) for name in self._fields}
-    return [(name, getattr(self, name), default) for name, default in defaults.items()]
-
-
 def default(field: dataclasses.Field) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def long(self: Any) -> int:
-    """The number of numbers of an object that does not fit on half a line, else 0."""
-    leaves = jax.tree.leaves(self)
-    if len(leaves) < 8 and len(drawn(self, DEPTH, width=10**6)) <= WIDTH // 2:
-        return 0
-    return sum(np.size(leaf) for leaf in leaves)
 
 
 def empty(value: Any, default: Any) -> bool:
     """Whether the default is None, False, 0 or empty, and the value is the same."""
     if default is None or default is MISSING or default:
         return value is default is None
-    known = number(value) if isinstance(value, ARRAYS) else value
-    return known is not None and known == default
+    return (number(value) if isinstance(value, ARRAYS) else value) == default
 
 
-def of_number(value: Any) -> wl.AbstractDoc | None:
+def of_array(value: Any) -> wl.AbstractDoc | None:
+    """Dtype and shape of an array, or six digits of a number."""
     known = number(value) if isinstance(value, ARRAYS) else value
     if isinstance(known, float):
         return wl.TextDoc(repr(float(f"{known:.6g}")))
@@ -106,9 +85,8 @@ def of_number(value: Any) -> wl.AbstractDoc | None:
 
 
 def number(value: Any) -> Any:
-    """The value of a scalar, or None if it is an array, traced, a key or deleted."""
-    if value.ndim or isinstance(value, (Tracer, jax.ShapeDtypeStruct)):
+    """The value of a scalar; None if it is an array, traced, a key, deleted or of another host."""
+    try:
+        return None if value.ndim or isinstance(value, Tracer) else value.item()
+    except (AttributeError, TypeError, RuntimeError):
         return None
-    if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):
-        return None
-    return None if jnp.issubdtype(value.dtype, jax.dtypes.extended) else np.asarray(value).item()
