@@ -1,19 +1,15 @@
-"""Check the fields of dataclasses against their annotations, and quote values in messages."""
+"""Sentences of errors: values, known names, and the name that was meant."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from functools import cache, wraps
+from functools import wraps
 from inspect import signature
-from numbers import Integral, Real
 from reprlib import Repr
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 F = TypeVar("F", bound=Callable)
-NUMBERS = {int: Integral, float: Real}
-WORDS = {int: "an integer", float: "a number", bool: "True or False", str: "text", NoneType: "None"}
 SYNONYMS = {
     "ridge": ("lam", "lambda_", "alpha", "reg", "regularization", "l2"),
     "steps": ("iterations", "max_iter", "n_iter"),
@@ -28,58 +24,6 @@ FORMULAS = {("Gaussian", "gamma"): "; did you mean 'lengthscale=(2 * gamma) ** -
 SHORT = Repr()
 SHORT.maxstring = SHORT.maxother = 100
 SHORT.maxlist = SHORT.maxtuple = 16
-
-
-def check(part: Any) -> None:
-    """Raise TypeError unless every field of a dataclass has the type of its annotation.
-
-    >>> from icl_krr.residual import Slot
-    >>> check(Slot("alpha", 1))
-    """
-    for name, hint in hints(type(part)).items():
-        value = getattr(part, name)
-        if not fits(value, hint):
-            raise TypeError(f"{name} must be {words(hint)}, got {shown(value)}")
-
-
-@cache
-def hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value has the annotated type; an int is a float, but a bool is no number.
-
-    >>> fits((1, None), tuple[int | None, ...]), fits(True, int), fits(2, float)
-    (True, False, True)
-    """
-    if hint is Any:
-        return True
-    kind, inner = get_origin(hint), get_args(hint)
-    if kind is Literal:
-        return value in inner
-    if kind in (Union, UnionType):
-        return any(fits(value, one) for one in inner)
-    if kind is tuple:
-        return isinstance(value, tuple) and all(fits(one, inner[0]) for one in value)
-    if kind is dict:
-        return isinstance(value, dict) and all(
-            fits(key, inner[0]) and fits(one, inner[1]) for key, one in value.items()
-        )
-    if hint in NUMBERS:
-        return isinstance(value, NUMBERS[hint]) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def words(hint: Any) -> str:
-    """A type in words."""
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, get_args(hint)))}"
-    if get_origin(hint) in (Union, UnionType):
-        return " or ".join(map(words, get_args(hint)))
-    if get_origin(hint) in (dict, tuple):
-        return "an object" if get_origin(hint) is dict else "a list"
-    return WORDS.get(hint) or (hint.__name__ if isinstance(hint, type) else str(hint))
 
 
 def shown(value: Any) -> str:
@@ -176,5 +120,5 @@ def keywords_of(function: Callable) -> list[str]:
     names = []
     for name, one in signature(function).parameters.items():
         typed = get_args(get_type_hints(function)[name]) if one.kind is one.VAR_KEYWORD else ()
-        names += [*hints(typed[0])] if typed else [name] * (name != "self")
+        names += [*get_type_hints(typed[0])] if typed else [name] * (name != "self")
     return names

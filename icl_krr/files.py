@@ -11,10 +11,9 @@ import re
 from dataclasses import is_dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, get_args, get_origin, is_typeddict
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from .catalogue import spelled
-from .fields import fits, hints, shown, unknown, words
+from .fields import unknown
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -55,14 +54,6 @@ def check_seal(content: bytes) -> None:
         raise ValueError("no checksum; files of earlier versions had none")
     if content != seal(content.replace(found[0], SEAL.encode(), 1)):
         raise ValueError("a checksum of other content; copy or make the file again")
-
-
-def from_json(text: str) -> Any:
-    """The value of a JSON text; ValueError for damaged text, also if it is nested too deeply."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
 
 
 Lines = tuple[list[str], list[list[str]]]
@@ -132,17 +123,13 @@ def read_record(hint: Any, path: Path) -> Any:
 def json_of(path: Path, content: bytes) -> Any:
     """The value of a JSON text; ValueError that names the file of the text if it is none."""
     try:
-        return from_json(content.decode())
+        return json.loads(content)
     except ValueError as error:
         raise ValueError(f"{path} must be a JSON file: {error}") from None
 
 
-def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
-    """A value of a JSON file as a type has it.
-
-    Lists become tuples, objects become dataclasses, texts become paths, and names get the spelling
-    of the catalogue. An object for a `TypedDict` stays a dictionary and may have further keys.
-    Errors name the file and the `place` in it, such as "models[3].tasks".
+def record_of(hint: Any, value: Any, path: Path) -> Any:
+    """A value of a JSON file as a type has it; ValueError that names the file and the place.
 
     >>> from typing import TypedDict
     >>> class Run(TypedDict):
@@ -152,53 +139,25 @@ def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
     {'name': 'a', 'seeds': (1, 2)}
     >>> record_of(Run, {"name": "a", "seeds": [1, "2"]}, Path("runs.json"))
     Traceback (most recent call last):
-    ValueError: runs.json: seeds[1] must be an integer, got '2'
+    ValueError: runs.json: seeds[1]: Expected `int`, got `str`
     """
-    kind, inner = get_origin(hint), get_args(hint)
-    if is_typeddict(hint) or is_dataclass(hint):
-        return object_of(hint, value, path, place)
-    if kind is tuple and isinstance(value, list):
-        return tuple(record_of(inner[0], v, path, f"{place}[{i}]") for i, v in enumerate(value))
-    if kind is dict and isinstance(value, dict):
-        return {k: record_of(inner[1], v, path, inside(place, k)) for k, v in value.items()}
-    if isinstance(value, str) and Path in (hint, *inner):
-        return Path(value)
-    if isinstance(value, str) and spelled(value) in inner:
-        return spelled(value)
-    for one in inner:  # such as a list or None
-        if get_origin(one) is tuple and isinstance(value, list):
-            return record_of(one, value, path, place)
-    if not fits(value, hint):
-        raise ValueError(f"{place_in(path, place)} must be {words(hint)}, got {shown(value)}")
-    return value
+    import msgspec  # `icl-krr --help` does not need it
 
-
-def object_of(hint: Any, value: Any, path: Path, place: str) -> Any:
-    known = hints(hint)
-    if not isinstance(value, dict):
-        raise ValueError(
-            f"{place_in(path, place)} must be an object with {', '.join(known)}, got {shown(value)}"
-        )
-    if is_typeddict(hint):
-        if missing := [n for n in known if n in hint.__required_keys__ and n not in value]:
-            raise ValueError(f"{place_in(path, place)} must have {', '.join(missing)}, got none")
-    else:
-        for name in value:
-            if name not in known:
-                raise ValueError(f"{place_in(path, place)}: {unknown('field', name, known)}")
-    made = {
-        name: record_of(known[name], one, path, inside(place, name)) if name in known else one
-        for name, one in value.items()
-    }
+    refuse_unknown(hint, value, path)
     try:
-        return hint(**made)
-    except ValueError as error:
-        raise ValueError(f"{place_in(path, place)}: {error}") from None
+        return msgspec.convert(value, hint, dec_hook=lambda kind, one: kind(one))
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$")
+        raise ValueError(f"{path}: {': '.join(filter(None, (place.strip('.`'), words)))}") from None
 
 
-def inside(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
-
-
-def place_in(path: Path, place: str) -> str:
-    return f"{path}: {place}" if place else str(path)
+def refuse_unknown(hint: Any, value: Any, path: Path, name: str = "") -> None:
+    """Refuse a field that a dataclass does not have, or a word that is none of its choices."""
+    if is_dataclass(hint) and isinstance(value, dict):
+        known = get_type_hints(hint)
+        for field, one in value.items():
+            if field not in known:
+                raise ValueError(f"{path}: {unknown('field', field, known)}")
+            refuse_unknown(known[field], one, path, field)
+    elif get_origin(hint) is Literal and value not in get_args(hint):
+        raise ValueError(f"{path}: {unknown(name, value, get_args(hint))}")

@@ -39,7 +39,7 @@ def test_layout_refuses():
         LAYOUT.read("z")
     with pytest.raises(ValueError, match="width of x must be >= 1, got 0"):
         Slot("x", 0)
-    with pytest.raises(TypeError, match=r"width must be an integer, got 1\.5"):
+    with pytest.raises(TypeError, match=r"width of x must be an integer, got 1\.5"):
         Slot("x", 1.5)
     with pytest.raises(ValueError, match="role must be one of"):
         Slot("x", 1, at=("nobody",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
 from ..experiments.shared.runs import Run
 from ..experiments.sweep.grid import SweepConfig, cells, is_whole, models_of, rows_of_a_cell
-from ..files import from_csv, from_json, from_markdown
+from ..files import from_csv, from_markdown
 from ..report import Section
 
 
@@ -68,7 +69,7 @@ DAMAGED = (OSError, AttributeError, IndexError, KeyError, RecursionError, TypeEr
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        record = from_json(path.read_text())
+        record = json.loads(path.read_text())
         return dict(record.items())
     except (OSError, AttributeError, ValueError):
         raise ValueError(f"{path} must be a JSON file written by an icl-krr command") from None

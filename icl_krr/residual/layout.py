@@ -49,7 +49,7 @@ class Slot:
     about: str = ""
 
     def __post_init__(self):
-        fields.check(self)
+        checks.instance("name", self.name, str, "text")
         if not self.name or not self.name.replace("_", "").isalnum():
             raise ValueError(
                 "name must consist of letters, digits and underscores, "

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import fields
 from ..fields import cut, shown
 from .cells import NUMBER, TEXT, Cells, Rule, is_missing, number
 
@@ -37,9 +36,6 @@ class Column:
 
     name: str
     texts: tuple[str, ...] | None = None
-
-    def __post_init__(self):
-        fields.check(self)
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import checks, fields
+from .. import checks
 from ..residual import TOKENS
 
 
@@ -54,9 +54,12 @@ class Spec:
     aggregator: bool = True
 
     def __post_init__(self):
-        fields.check(self)
+        for name in ("causal", "centred", "inclusive", "aggregator"):
+            checks.flag(name, getattr(self, name))
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
+        if self.max_supports is not None:
+            checks.count("max_supports", self.max_supports)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
         if self.inclusive and not self.causal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict, dataclass
 from math import isnan
@@ -14,7 +15,7 @@ from ... import fields
 from ...catalogue import AXES
 from ...catalogue.choices import Axis
 from ...experiments.sweep.config import SweepConfig, kernel_for
-from ...files import from_csv, from_json, number_of, to_csv
+from ...files import from_csv, number_of, to_csv
 from ...text_tables import Table
 from .. import output
 from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
@@ -112,7 +113,7 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
     if not (folder / "results.csv").exists():
         return []
     try:
-        before = from_json((folder / "meta.json").read_text())
+        before = json.loads((folder / "meta.json").read_text())
         there = {**before["config"], "dtype": before["dtype"]}
         rows = from_csv(folder / "results.csv")
         by_cell: dict[Any, Rows] = {}
