@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from ...experiments.ablate.ablation import Ablation
 
 
+EXPECTATIONS = """expectation: expected effect of the removal, in words.
+expected change: |g - f| / |f|, where g are the predictions of the algorithm without the operation \
+of the part, computed from K and k(x) without a transformer.
+gap to expectation: |f' - g| / max(|f|, |g|).
+"""
+
+
 @dataclass(frozen=True)
 class Ablate(Command, AblateConfig):
     """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
@@ -78,21 +85,10 @@ def print_table(settings: Ablate, found: Ablation) -> None:
     console = output.wide()
     console.print(Table(title, header, [lines]))
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
+    expects = any("expectation" in row for row in found.rows)
     console.print(
         f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks; f are the predictions "
         f"of the intact model, and f' are the predictions after the replacement.\n"
         f"loss: mean squared error of f'. Losses of other predictors: {known}.\n"
-        f"{explain_columns(found)}Seed {settings.seed}, float64."
+        f"{EXPECTATIONS * expects}Seed {settings.seed}, float64."
     )
-
-
-def explain_columns(found: Ablation) -> str:
-    """Explain the columns and rows that only some tables have."""
-    words = {
-        "expectation": "expectation: expected effect of the removal, in words.\n"
-        "expected change: |g - f| / |f|, where g are the predictions of the algorithm without the "
-        "operation of the part, computed from K and k(x) without a transformer.\n"
-        "gap to expectation: |f' - g| / max(|f|, |g|).\n"
-    }
-    has = {key for row in found.rows for key in (*row, row["kind"])}
-    return "".join(text for key, text in words.items() if key in has)

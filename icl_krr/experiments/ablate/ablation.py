@@ -12,8 +12,7 @@ import numpy as np
 from ...files import Lines
 from ...probes import ablate, sites
 from ...probes.naming.distances import squared_norms
-from ...probes.resampling import INTERVAL_QUANTILES, relative_distances
-from ...tasks import Task
+from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, relative_distances, resamples
 from ...transformer import predict_batch
 from ..shared.rows import Rows
 from .config import AblateConfig
@@ -44,7 +43,7 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
     intact = predict_batch(model, tasks)
     changed = ablate(model, tasks, found, replace=config.replace)
     named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]
-    rows = measure(named, changes(intact, changed, config.seed), changed, tasks)
+    rows = measure(named, intact, changed, tasks.y_query, config.seed)
     for site, row, now in zip(found, rows, changed, strict=True):
         part = f"{site.kind} {site.slot}"
         if alone or config.replace != "zero" or part not in subject.words:
@@ -55,36 +54,22 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
     return Ablation(rows, {"intact": loss, **subject.known})
 
 
-class Changes(NamedTuple):
-    """Changes |f' - f| / |f| by S sites, [S], and on 1000 resamples of the tasks, [1000, S]."""
-
-    each: np.ndarray
-    resampled: np.ndarray
-
-
-def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Rows:
+def measure(named: Rows, intact: jax.Array, changed: jax.Array, y: jax.Array, seed: int) -> Rows:
     """Add change |f' - f| / |f|, its 95 % interval and the loss to the rows of S sites.
 
     `changed` are the predictions [S, b, q]. Rows whose loss is not finite stay as they are.
     """
-    low, high = np.quantile(found.resampled, INTERVAL_QUANTILES, axis=0)
-    losses = np.mean((np.asarray(changed) - np.asarray(tasks.y_query)) ** 2, axis=(1, 2))
-    columns = {"change": found.each, "low": low, "high": high, "loss": losses}
-    return [
-        {**row, **{key: float(column[i]) for key, column in columns.items()}}
-        if np.isfinite(losses[i])
-        else row
-        for i, row in enumerate(named)
-    ]
-
-
-def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
-    count = len(intact)
     squares = squared_norms(changed - intact[None], 2).T
     sizes = np.repeat(squared_norms(intact, 1)[:, None], len(changed), axis=1)
-    resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
-    weights = (np.ones(count), resample)
-    return Changes(*(relative_distances(squares, sizes, by) for by in weights))
+    each = relative_distances(squares, sizes, np.ones(len(intact)))
+    drawn = relative_distances(squares, sizes, resamples(len(intact), RESAMPLES, seed))
+    low, high = np.quantile(drawn, INTERVAL_QUANTILES, axis=0)
+    losses = np.mean((np.asarray(changed) - np.asarray(y)) ** 2, axis=(1, 2))
+    columns = {"change": each, "low": low, "high": high, "loss": losses}
+    return [
+        row | {key: float(column[i]) for key, column in columns.items() if np.isfinite(losses[i])}
+        for i, row in enumerate(named)
+    ]
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, taken
-from ...kernels import Kernel
-from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
+from ...tasks import GaussianProcess, LinearRegression, Task, map_tasks
 from ...theory import spectral_bounds
 from ...training import reference
 from ...transformer import Transformer
@@ -25,10 +24,7 @@ class Subject(NamedTuple):
     """The model to ablate, its tasks, and expectations."""
 
     model: Transformer
-    family: Sampler
     tasks: Task
-    kernel: Kernel  # kernel of the exact predictor of the tasks
-    ridge: float  # ridge of the exact predictor of the tasks
     known: dict[str, float]  # losses of known predictors on the tasks
     words: dict[str, str]  # as in `Expectation`
     expected: dict[str, jax.Array]  # expected predictions without each part [b, q]
@@ -40,11 +36,8 @@ def trained(config: AblateConfig) -> Subject:
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
-    best = reference(family, jax.random.fold_in(key, 1))
-    known = best.losses(tasks)
-    return Subject(
-        in_dtype_of_tasks(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {}
-    )
+    known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
+    return Subject(in_dtype_of_tasks(run.model, tasks), tasks, known, {}, {})
 
 
 def construct(config: AblateConfig) -> Subject:
@@ -66,7 +59,7 @@ def construct(config: AblateConfig) -> Subject:
     if expectation is not None and name == expectation.kernel:
         needs = solver_keywords(row, kernel, task, ridge) | {"steps": steps}
         words, expected = expectation.words, expectation.predictions(kernel, tasks, **needs)
-    return Subject(model, family, tasks, kernel, ridge, known, words, expected)
+    return Subject(model, tasks, known, words, expected)
 
 
 def family_of(kernel: str, num_queries: int) -> Any:

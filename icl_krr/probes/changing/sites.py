@@ -84,15 +84,12 @@ def sites(
         checks.choice("kind", kind, SITES)
     found = []
     for place in block_places(model, each_step):
-        found += [site for site in head_sites(place) if site.kind in kinds]
-        found += [site for site in unit_sites(place, each_unit) if site.kind in kinds]
+        found += [*head_sites(place), *unit_sites(place, each_unit)]
         if each_step:
-            found += [site for site in slot_and_role_sites(model, place) if site.kind in kinds]
-    return (
-        found
-        if each_step
-        else found + [s for s in slot_and_role_sites(model, None) if s.kind in kinds]
-    )
+            found += slot_and_role_sites(model, place)
+    if not each_step:
+        found += slot_and_role_sites(model, None)
+    return [site for site in found if site.kind in kinds]
 
 
 def check_sites(model: Transformer, found: Sequence[Site]) -> None:

@@ -30,14 +30,11 @@ def transplant(
     Args:
         block: number of the block, 0 to `model.depth`; `model.depth` means the stream after the
             last block.
-        slots: {name: value} with floating-point values, such as those of another task, model or
-            solver, or a `Cache`, which means all its slots. A value may have the shape of
-            `cache["alpha"]` [steps + 1, tokens, width] if a step starts with this block: the values
-            before this step are used. It may have the shape of `cache["alpha"][3]` [tokens, width],
-            where the tokens are those of one role if the slot exists at one role only, or those of
-            `cache["blocks.3.resid_pre.alpha"]` [T, width]. An axis of width 1 may be left out.
-            "prediction" may have values at the queries only. In a model with merged slots, "stream"
-            [T, channels] is the whole stream.
+        slots: {name: value} with floating-point values at one step, such as `cache["alpha"][3]`
+            [tokens, width] or those of a solver, or a `Cache`: all its slots before the step that
+            starts with the block. The tokens are those of the roles of the slot, or all T; of
+            "prediction", they may be the queries. An axis of width 1 may be left out. In a model
+            with merged slots, "stream" [T, channels] is the whole stream.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -52,8 +49,8 @@ def transplant(
     check_compatible(model, task)
     check_block(model, block)
     checks.instance("slots", slots, Mapping, "{name: value} or a cache")
-    if isinstance(slots, Cache):  # its prediction is no slot of a trained model
-        slots = {name: slots[name] for name in slots.slots if name in model.layout.names}
+    if isinstance(slots, Cache):
+        slots = before_block(slots, model, block)
     for name, value in slots.items():
         checks.floating(name, value)
     cut = min(block, model.depth - 1)
@@ -61,75 +58,40 @@ def transplant(
     stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
     if {name: jnp.shape(v) for name, v in slots.items()} == {n: v.shape for n, v in stream.items()}:
         return resume(model, task, dict(slots), block)
-    per_step = max(model.blocks_per_step, 1)  # the last part of a cut model has only a prologue
-    step, inside = divmod(block - len(model.weights.prologue), per_step)
     for name, value in slots.items():
         if name in stream and name not in model.layout.names:
-            own, at = stream[name], (slice(None),)
+            own, roles = stream[name], [ROLES]
         else:
-            at = tokens_of(model, task, name)
+            roles = [model.layout[name].at, *[("query",)] * (name == "prediction"), ROLES]
             own = slot_of_stream(stream, model.layout, name)
-        rows, value = placed(name, value, own, at, None if inside else step, model)
+        tokens = (tokens_of_role(role, task, model.spec.tokens) for role in roles)
+        rows = placed(name, value, own, tuple(tokens))
         stream = put_slot(stream, model, name, overwritten(own, value, range(len(own))[rows]))
     return resume(model, task, stream, block)
 
 
-def tokens_of(model: Transformer, task: Task, name: str) -> tuple[slice, ...]:
-    """The tokens that a value of a slot can have, the most usual ones first."""
-    roles = [model.layout[name].at, *([("query",)] if name == "prediction" else []), ROLES]
-    return tuple(tokens_of_role(role, task, model.spec.tokens) for role in roles)
-
-
-def placed(
-    name: str,
-    value: jax.Array,
-    own: jax.Array,
-    at: tuple[slice, ...],
-    step: int | None,
-    model: Transformer,
-) -> tuple[slice, jax.Array]:
-    """The tokens of a value, and the value at one step if it has all steps.
-
-    `step` is the step that starts with the block, None if no step does.
-    """
-    shape = jnp.shape(value)
-    once = [rows for rows in at if shape in forms(own, rows)]
-    along = [rows for rows in at if shape[1:] in forms(own, rows)]
-    if once and along and 1 < shape[0] == model.steps + 1:
+def before_block(cache: Cache, model: Transformer, block: int) -> dict[str, jax.Array]:
+    """The slots of a run before the step that starts with the block."""
+    per_step = max(model.blocks_per_step, 1)  # the last part of a cut model has only a prologue
+    step, inside = divmod(block - len(model.weights.prologue), per_step)
+    found = {name: cache.slots[name] for name in cache.slots if name in model.layout.names}
+    if inside or not 0 <= step < min(map(len, found.values()), default=step + 1):
         raise ValueError(
-            f"slot {name} must have the values of all steps or of all tokens, got shape "
-            f"{list(shape)}, which is both; pass the values of one step, such as "
-            f'cache["{name}"][0]'
+            f"block must be the first of a step, {len(model.weights.prologue)} and every "
+            f"{per_step} blocks more, for a cache that has this step, got {block}"
         )
-    if once:
-        return once[0], value
-    if not along:
-        raise ValueError(
-            f"slot {name} must have shape {list(forms(own, at[0])[0])}, got {list(shape)}"
-        )
-    if step is None or step < 0:
-        raise ValueError(
-            f"block must be one of {starts(model)}, with which steps start, for values of all "
-            f"steps {list(shape)} of slot {name}; use such a block, or pass the values of one step"
-        )
-    if step >= shape[0]:
-        raise ValueError(
-            f"slot {name} must have values before step {step}, got shape {list(shape)}"
-        )
-    return along[0], value[step]
+    return {name: value[step] for name, value in found.items()}
 
 
-def starts(model: Transformer) -> str:
-    first = len(model.weights.prologue)
-    some = [str(block) for block in range(first, model.depth + 1, max(model.blocks_per_step, 1))]
-    return ", ".join(some if len(some) < 6 else [*some[:3], "...", some[-1]])
-
-
-def forms(value: jax.Array, rows: slice) -> tuple[tuple[int, ...], ...]:
-    """The shape [tokens, width, ...] of rows of a value, and that without an axis of width 1."""
-    tokens, (width, *outputs) = len(range(len(value))[rows]), value.shape[1:]
-    whole = (tokens, width, *outputs)
-    return (whole, (tokens, *outputs)) if width == 1 else (whole,)
+def placed(name: str, value: Any, own: jax.Array, at: tuple[slice, ...]) -> slice:
+    """The tokens that a value has, of those it may have."""
+    for rows in at:
+        whole = own[rows].shape
+        if jnp.shape(value) in (whole, whole[:1] + whole[1 + (whole[1] == 1) :]):
+            return rows
+    raise ValueError(
+        f"slot {name} must have shape {list(own[at[0]].shape)}, got {list(jnp.shape(value))}"
+    )
 
 
 @partial(jax.jit, static_argnums=2)
