@@ -1,4 +1,4 @@
-"""`python -m benchmarks.operations COMMIT`: operations of one step, here and at another commit.
+"""`python -m benchmarks.operations`: operations of one step in the compiled program.
 
 XLA compiles the step of a construction to a sequence of operations: fusions, products and copies.
 With few tasks, each takes about half a microsecond, whatever it computes.
@@ -6,13 +6,7 @@ With few tasks, each takes about half a microsecond, whatever it computes.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,6 +14,8 @@ from typing import Any
 import jax
 
 import icl_krr as ik
+from benchmarks import records
+from icl_krr.files import to_markdown
 
 LINEAR, EXPONENTIAL = (ik.Linear(), 8), (ik.Exponential(0.5), 2)
 SPECTRUM = {"spectrum": (0.7, 300.0)}
@@ -40,6 +36,7 @@ CASES["softmax, Richardson"] = ((ik.Gaussian(0.7), 2), "richardson", {})
 CASES["linear, Newton-Schulz"] = (LINEAR, "newton_schulz", SPECTRUM)
 """Kernel and number of features, construction, and further arguments."""
 
+HEADER = ["construction", "operations", "of these: fusions", "products", "copies"]
 TASKS, SUPPORTS = 31, 64
 RESULT = Path(__file__).parent / "results" / "operations.json"
 FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
@@ -65,35 +62,16 @@ def operations(name: str) -> dict[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "commit", nargs="?", help="commit to compare with; without it, print the counts as JSON"
-    )
-    commit = parser.parse_args().commit
-    if commit is None:
-        print(json.dumps({case: operations(case) for case in CASES}))
-        return
-    from benchmarks import records
-    from benchmarks.versus import checkout
-    from icl_krr.files import to_markdown
-
-    with tempfile.TemporaryDirectory() as folder:
-        name = checkout(commit, Path(folder))
-        env = {**os.environ, "PYTHONPATH": folder}
-        told = subprocess.check_output([sys.executable, __file__], env=env, cwd=folder)
-        before = json.loads(told)
     now = {case: operations(case) for case in CASES}
     seed = "no numbers are drawn: the programs are only compiled"
-    facts = {"other": name, "dtype": "float32", "tasks": TASKS, "supports": SUPPORTS}
-    meta = records.meta(f"operations {commit}", seed=seed, **facts)
-    header = ["construction", f"at {name[:7]}", "now", "of these: fusions", "products", "copies"]
+    meta = records.meta("operations", seed=seed, dtype="float32", tasks=TASKS, supports=SUPPORTS)
     lines = [
-        [case, *map(str, (sum(before[case].values()), sum(kinds.values())))]
+        [case, str(sum(kinds.values()))]
         + [str(kinds.get(kind, 0)) for kind in ("fusion", "dot", "copy")]
         for case, kinds in now.items()
     ]
-    table = to_markdown((header, lines))
-    records.save(RESULT.stem, {"meta": meta, "before": before, "now": now}, table)
+    table = to_markdown((HEADER, lines))
+    records.save(RESULT.stem, {"meta": meta, "now": now}, table)
     print(table, end="")
 
 
