@@ -23,13 +23,7 @@ Axes = tuple[str, ...]
 
 
 class Placement(NamedTuple):
-    """The mesh over which a batch of tasks, or the supports of one task, are divided.
-
-    Attributes:
-        mesh: the mesh.
-        tasks: axes over which the tasks of a batch are divided.
-        context: axes over which the supports are divided.
-    """
+    """Over which axes of a mesh the tasks of a batch, and the supports (`context`), are divided."""
 
     mesh: Mesh | AbstractMesh
     tasks: Axes = ()

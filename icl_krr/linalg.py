@@ -1,10 +1,9 @@
 """Matrix factorisations that never run at the same time on the CPU.
 
 Batched LAPACK calls that run at the same time deadlock in jaxlib, because each call waits for the
-threads of the other. This happens with independent parts of one program, with two threads and with
-several host devices. So on the CPU a batch of factorisations is a loop of single factorisations.
-Calls for a single matrix do not deadlock. For small matrices the loop is as fast as the batched
-call. All functions are differentiable in forward and reverse mode, by implicit differentiation.
+threads of the other: in independent parts of one program, in two threads, on several host devices.
+So on the CPU a batch is a loop of single factorisations, which for small matrices is as fast. All
+functions are differentiable in forward and reverse mode, by implicit differentiation.
 """
 
 from __future__ import annotations
@@ -36,9 +35,6 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
 
     A perturbation changes the solution by A^-1 (db - dA x), so the derivative does not
     differentiate the factorisation. The solution is NaN if A is not positive definite.
-
-    >>> solve(4 * jnp.eye(2), jnp.ones((2, 1))).tolist()
-    [[0.25], [0.25]]
     """
     return solution(A, b, *factor_and_solution(A, b))
 
@@ -79,37 +75,26 @@ def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def diagonal_of_inverse(A: Float[Array, "n n"]) -> Float[Array, " n"]:
-    """Return the diagonal of A^-1 by Cholesky for a symmetric positive definite A, else NaN.
-
-    >>> diagonal_of_inverse(4 * jnp.eye(2)).tolist()
-    [0.25, 0.25]
-    """
+    """Return the diagonal of A^-1 by Cholesky for a symmetric positive definite A, else NaN."""
     return jnp.diagonal(solve(A, jnp.eye(len(A), dtype=A.dtype)))
 
 
+@jax.custom_jvp
+@jax.jit
 def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
     """Return log det A by Cholesky for a symmetric positive definite A, else NaN.
 
     A perturbation changes the result by tr(A^-1 dA), so the derivative does not differentiate the
     factorisation.
-
-    >>> float(log_determinant(jnp.eye(3)))
-    0.0
     """
-    return log_of_determinant(A)
-
-
-@jax.custom_jvp
-@jax.jit
-def log_of_determinant(A: jax.Array) -> jax.Array:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(factor(A))))
 
 
-@log_of_determinant.defjvp
+@log_determinant.defjvp
 def _log_determinant_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
     inverse = solve(A, jnp.eye(len(A), dtype=A.dtype))
-    return log_of_determinant(A), jnp.sum(inverse * dA)
+    return log_determinant(A), jnp.sum(inverse * dA)
 
 
 @one_by_one
@@ -122,50 +107,35 @@ def cholesky(A: jax.Array) -> jax.Array:
     return jnp.where(jnp.all(jnp.isfinite(A)), lower, jnp.nan)  # an infinite A has no solution
 
 
+@jax.custom_jvp
 def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """Return the eigenvalues, ascending, and the eigenvectors (columns) of a symmetric A.
 
     If two eigenvalues are equal, the derivatives of their eigenvectors are NaN or infinite.
-
-    >>> eigh(jnp.diag(jnp.array([2.0, 1.0])))[0].tolist()
-    [1.0, 2.0]
     """
-    return eigensystem(A)
-
-
-@jax.custom_jvp
-def eigensystem(A: jax.Array) -> tuple[jax.Array, jax.Array]:
     return eigenpairs(A)
 
 
-@eigensystem.defjvp
+@eigh.defjvp
 def _eigh_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
-    sigma, vectors = eigensystem(A)
+    sigma, vectors = eigh(A)
     turned = matmul(vectors.T, matmul((dA + dA.T) / 2, vectors))
     apart = jnp.eye(len(A), dtype=A.dtype) + sigma[None, :] - sigma[:, None]
     mixing = turned * (1 / apart - jnp.eye(len(A), dtype=A.dtype))
     return (sigma, vectors), (jnp.diagonal(turned), matmul(vectors, mixing))
 
 
-def eigenvalues(A: Float[Array, "n n"]) -> Float[Array, " n"]:
-    """Return the ascending eigenvalues of a symmetric A, several times faster than `eigh`.
-
-    >>> eigenvalues(jnp.diag(jnp.array([2.0, 1.0]))).tolist()
-    [1.0, 2.0]
-    """
-    return spectrum(A)
-
-
 @jax.custom_jvp
-def spectrum(A: jax.Array) -> jax.Array:
+def eigenvalues(A: Float[Array, "n n"]) -> Float[Array, " n"]:
+    """Return the ascending eigenvalues of a symmetric A, several times faster than `eigh`."""
     return values_alone(A)
 
 
-@spectrum.defjvp
-def _spectrum_jvp(primals, tangents):
+@eigenvalues.defjvp
+def _eigenvalues_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
-    sigma, vectors = eigensystem(A)
+    sigma, vectors = eigh(A)
     return sigma, jnp.sum(vectors * matmul((dA + dA.T) / 2, vectors), axis=0)
 
 

@@ -16,10 +16,6 @@ def matmul(a: jax.Array | np.ndarray, b: jax.Array | np.ndarray) -> jax.Array:
 
     On recent GPUs the default precision is TF32. It makes Gram matrices inaccurate without a
     warning.
-
-    >>> import jax.numpy as jnp
-    >>> matmul(jnp.ones((1, 2)), jnp.ones((2, 1))).tolist()
-    [[2.0]]
     """
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
@@ -28,10 +24,6 @@ def times_columns(a: jax.Array, b: jax.Array) -> jax.Array:
     """Compute a @ b at full precision, and column by column where b has few.
 
     XLA on a CPU multiplies a matrix by one column two to three times as fast as by two to four.
-
-    >>> import jax.numpy as jnp
-    >>> times_columns(jnp.ones((1, 2)), jnp.ones((2, 3))).tolist()
-    [[2.0, 2.0, 2.0]]
     """
     if b.shape[1] >= NARROW:
         return matmul(a, b)
@@ -43,10 +35,6 @@ def apart(values: jax.Array) -> jax.Array:
 
     On a CPU, such a fusion takes many times as long as its parts, and XLA drops
     `jax.lax.optimization_barrier` before it fuses.
-
-    >>> import jax.numpy as jnp
-    >>> apart(jnp.ones(1)).tolist()
-    [1.0]
     """
     dtype = jnp.finfo(values.dtype)
     return jax.lax.reduce_precision(values, dtype.nexp, dtype.nmant)
@@ -58,10 +46,6 @@ def sum_of_few(numbers: jax.Array) -> jax.Array:
 
     XLA on a CPU adds slices as vectors, but it sums a row number by number. If the rows of all
     tasks have more than 4096 numbers, it calls a library that fuses sums with what uses them.
-
-    >>> import jax.numpy as jnp
-    >>> sum_of_few(jnp.arange(20.0)).tolist()
-    190.0
     """
     lanes = max(8, len(numbers) // 16)
     numbers = jnp.pad(apart(numbers), (0, -len(numbers) % lanes))
@@ -79,20 +63,12 @@ def as_one(*parts: jax.Array) -> tuple[jax.Array, ...]:
     The gradient of a loop computes before the loop, and stores, whatever is the same in all of its
     steps. For attention in tiles, that may be the whole pattern or the causal mask. It is neither
     if queries and keys are one with the values, which differ from step to step.
-
-    >>> import jax.numpy as jnp
-    >>> [part.tolist() for part in as_one(jnp.ones(1), jnp.zeros(1))]
-    [[1.0], [0.0]]
     """
     return jax.lax.optimization_barrier(parts)
 
 
 def accumulator(dtype: DTypeLike) -> np.dtype:
-    """Return the dtype for sums over many tokens: float32, or `dtype` if it is wider.
-
-    >>> str(accumulator(jnp.bfloat16)), str(accumulator(jnp.float64))
-    ('float32', 'float64')
-    """
+    """Return the dtype for sums over many tokens: float32, or `dtype` if it is wider."""
     return np.promote_types(dtype, np.float32)
 
 
@@ -100,9 +76,6 @@ def power_below(x: jax.Array) -> jax.Array:
     """Return the largest power of two that is at most |x|, or 1/2 if x = 0; its derivative is 0.
 
     A division by it is exact.
-
-    >>> power_below(jnp.array([5.0, 0.25])).tolist()
-    [4.0, 0.25]
     """
     _, exponent = jnp.frexp(jax.lax.stop_gradient(x))
     return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
@@ -116,10 +89,6 @@ def reciprocal(x: jax.Array) -> jax.Array:
     and tiny / eps is 1e-31 in float32 and 1e-292 in float64. A sum of squares below tiny / eps is
     inaccurate because of underflow, so its quotients are not meaningful. An infinite x gives NaN,
     because 0 would look like convergence. Gradients near the threshold are finite.
-
-    >>> import jax.numpy as jnp
-    >>> reciprocal(jnp.array([2.0, 0.0])).tolist()
-    [0.5, 0.0]
     """
     small = jnp.abs(x) < jnp.finfo(x.dtype).tiny / jnp.finfo(x.dtype).eps
     inverse = jnp.where(small, 0, 1 / jnp.where(small, 1, x))

@@ -25,9 +25,6 @@ def cast(tree: Any, dtype: DTypeLike) -> Any:
     """Return the tree with all its floating-point arrays in another dtype.
 
     Other leaves, also Python's numbers, stay as they are.
-
-    >>> [str(leaf.dtype) for leaf in cast((jnp.ones(1), jnp.arange(1)), jnp.bfloat16)]
-    ['bfloat16', 'int32']
     """
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_floating(leaf) else leaf, tree)
 
@@ -40,9 +37,6 @@ def in_float64(function: Callable, *given: Any) -> Any:
     """Call a function in float64, or in the widest dtype that JAX allows if values are traced.
 
     The function casts its arguments itself (`cast`).
-
-    >>> str(in_float64(lambda x: cast(x, float), jnp.ones(1)).dtype)
-    'float64'
     """
     eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
     with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]

@@ -51,38 +51,31 @@ class Status(NamedTuple):
 
     Attributes:
         ok: whether the gap is at most 0.01 and nothing left the range of the dtype.
-        residual: relative residual $|y - A \alpha| / |y|$, the largest of all outputs, and 0 for
-            y = 0. It does not depend on the scale of y. It is infinite if it cannot be computed.
+        residual: relative residual $|y - A \alpha| / |y|$, the largest of all outputs; 0 for y = 0,
+            and infinite if it cannot be computed.
         gap: distance of the predictions from exact kernel ridge regression, divided by the larger
-            of $|f^\ast|$ and $|y|$, where $|.|$ is the largest magnitude. For a posterior it is
-            the larger of the gaps of mean and variance, and the variance is divided by $k(x, x)$.
-            For an average over several regressions, it is the largest of the gap of the prediction
-            and the errors of the weights. `icl_krr.check` measures the gap, and solvers estimate
-            it. It is infinite if it is not known.
+            of $|f^\ast|$ and $|y|$, where $|.|$ is the largest magnitude; infinite if it is not
+            known. For a posterior it is the larger of the gaps of mean and variance, and the
+            variance is divided by $k(x, x)$. For an average over several regressions, it is the
+            largest of the gap of the prediction and the errors of the weights.
         condition_times_eps: upper bound on the condition number of $A$, times the machine epsilon
             of the dtype. Above 1, the solution may have no correct digit.
-        overflow: whether a kernel value is not finite in the dtype of the task; default False.
+        overflow: whether a kernel value is not finite in the dtype of the task.
         range: whether y is so small, or a coefficient or a prediction so large or so small, that
-            it leaves the range of the dtype although all kernel values are finite; default
-            False.
-        sink: whether a weight of the attention sink underflows, so that the softmax normaliser is
-            lost; default False, as for every solver.
-        bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`; default False, as for every
-            solver.
-        negative: whether a variance is negative. If the status is ok, this is a rounding error;
-            default False.
-        falling: whether the residual still decreases, so that more steps help; default False, as
-            for every direct solution.
+            it leaves the range of the dtype although all kernel values are finite.
+        sink: whether a weight of the attention sink underflows: the softmax normaliser is lost.
+        bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`.
+        negative: whether a variance is negative; in an ok status, this is a rounding error.
+        falling: whether the residual still decreases, so that more steps help.
         uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
-            that points on a sphere lower the condition number; default False.
+            that points on a sphere lower the condition number.
         grows: whether a rule that learns the supports one by one diverges, or comes near to it: a
-            prediction at a support is more than 100 times the largest $|y|$; default False, as for
-            every solver of a regression. The gap of such a rule is the unit of rounding times that
-            growth, and infinite above 100, because no regression is there to compare it with.
-        steps: number of steps of the solver; default 0, as for a direct solution and for a model
-            without a solver, such as a trained one.
-        spectrum: whether the solver takes bounds on the eigenvalues of $A$; default False.
-        model: whether `icl_krr.check` measured the gap of a model; default False.
+            prediction at a support is more than 100 times the largest $|y|$. The gap of such a rule
+            is the unit of rounding times that growth, and infinite above 100, because no regression
+            is there to compare it with.
+        steps: number of steps of the solver; 0 for a direct solution or a trained model.
+        spectrum: whether the solver takes bounds on the eigenvalues of $A$.
+        model: whether `icl_krr.check` measured the gap of a model.
     """
 
     ok: Any

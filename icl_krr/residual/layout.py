@@ -27,16 +27,11 @@ class Slot:
 
     Args:
         name: name of the slot, of letters, digits and underscores.
-        width: number of channels, >= 1.
-        kind: "data" if only the embedding writes the slot, "state" (default) if each step passes
-            the value to the next step, "scratch" if the slot is zero after every step.
-        at: roles of the tokens at which the slot may differ from zero; default: all `ROLES`.
-        about: short description of the content, shown in the table of a layout; default: empty.
-
-    Raises:
-        ValueError: `name` is empty or has other characters, `width` < 1, or `kind` or a role in
-            `at` is unknown or missing.
-        TypeError: an argument has another type.
+        width: number of channels.
+        kind: "data" if only the embedding writes the slot, "state" if each step passes the value to
+            the next step, "scratch" if the slot is zero after every step.
+        at: roles of the tokens at which the slot may differ from zero.
+        about: short description of the content, shown in the table of a layout.
 
     >>> Slot("alpha", 1, at=("support",), about="dual coefficients").kind
     'state'
@@ -72,11 +67,7 @@ class Layout:
     table of the slots. `layout[name]` is the slot with this name.
 
     Args:
-        slots: slots with different names, in the order of their channels; default: no slots.
-
-    Raises:
-        ValueError: two slots have the same name, or a requested name is not the name of a slot.
-        TypeError: an entry of `slots` is not a `Slot`.
+        slots: slots with different names, in the order of their channels.
 
     >>> layout = Layout((Slot("x", 3, kind="data"), Slot("alpha", 1, at=("support",))))
     >>> layout.width, layout.channels("alpha")
@@ -135,7 +126,6 @@ class Layout:
 
         Args:
             name: name of the slot.
-            dtype: dtype of the coefficient of the read; default: the default float dtype of JAX.
         """
         one = np.ones((), dtype or jnp.result_type(float))
         return Read({name: one}, self[name].width)

@@ -26,7 +26,7 @@ class Fixed(float):
     Training does not change it, so `forward` can rely on its value.
 
     Args:
-        x: the number; default 0.
+        x: the number.
 
     >>> Read({"p": Fixed(-1)}, 1)({"p": jnp.ones((1, 1))}).tolist(), jax.tree.leaves(Fixed(-1))
     ([[-1.0]], [])
@@ -39,18 +39,14 @@ class Read:
     r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream $h$, summed over its slots $s$.
 
     Reads can be added, subtracted, multiplied by a scalar or by one number for each channel, and
-    multiplied by a matrix on the right.
-    So you can write the expression `Kp + ridge * p` of two reads. Calling a read applies the map to
-    a stream.
+    multiplied by a matrix on the right, as in `Kp + ridge * p`. Calling a read applies the map to a
+    stream.
 
     Args:
         blocks: coefficients {slot: block}. A block $B_s$ is a matrix [width of the slot, width], or
             a scalar, which means this scalar times the identity matrix. The scalar is a weight, or
             a `Fixed` number.
         width: number of output channels.
-
-    Raises:
-        ValueError: the widths do not match in a sum, in a product with a matrix or in a call.
 
     >>> import jax.numpy as jnp
     >>> Kp, p = Read({"Kp": jnp.ones(())}, 2), Read({"p": jnp.ones(())}, 2)
@@ -211,7 +207,7 @@ def join(*reads: Read) -> Read:
     """Place the outputs of several reads side by side.
 
     Args:
-        reads: one or more reads; the width of the result is the sum of their widths.
+        reads: one or more reads, whose widths are added.
 
     >>> import jax.numpy as jnp
     >>> both = join(Read({"x": jnp.ones(())}, 2), Read({"one": jnp.ones(())}, 1))

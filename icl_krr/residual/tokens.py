@@ -33,8 +33,7 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     The x token has the flag `query`, because the model can predict y there from earlier tokens.
 
     Args:
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
+        tokens: token format, "pairs" or "interleaved".
 
     >>> from icl_krr import Task
     >>> task = Task(x=[[1.0], [1.0]], y=[3.0, 4.0], x_query=[[1.0]])
@@ -81,7 +80,7 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
     """Return the number of tokens $T = 1 + n + q$, or $1 + 2n + q$ for "interleaved" tokens.
 
     Args:
-        task, tokens: as in `fields`.
+        tokens: as in `fields`.
 
     >>> from icl_krr import Task
     >>> num_tokens(Task(x=np.ones((5, 1)), y=np.ones(5), x_query=[[1.0], [1.0]]))
@@ -103,16 +102,13 @@ def embed(
     """Compute the initial stream of a task from the `fields` of its tokens.
 
     Args:
-        task, tokens: as in `fields`.
+        tokens: as in `fields`.
         embedding: {slot: read of the fields}; an empty read gives zeros.
         centred: whether to subtract the mean of the unmasked supports' x from the x of all supports
-            and queries first; default False. A kernel of the differences x - z does not change, and
-            inner products lose no digits if all points are far from 0.
+            and queries first. A kernel of the differences x - z does not change, and inner products
+            lose no digits if all points are far from 0.
         axes: axes of a mesh over which `jax.shard_map` divides the supports, such as ("context",);
-            default (): `task` has all supports.
-
-    Raises:
-        ValueError: a read uses a name that is not a field, or the width of a field does not fit.
+            (): `task` has all supports.
 
     >>> from icl_krr import Task
     >>> task = Task(x=[[1.0], [1.0]], y=[3.0, 4.0], x_query=[[1.0]])
@@ -137,14 +133,12 @@ def centre(task: Task, axes: devices.Axes = ()) -> Task:
 
 
 def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
-    """Return which tokens attention may read as keys: the aggregator and the unmasked supports.
+    """Return which tokens [T] attention may read as keys: the aggregator and unmasked supports.
+
+    Without `task.mask` it is a NumPy array, so that JAX knows it while it traces.
 
     Args:
-        task, tokens: as in `fields`.
-
-    Returns:
-        A mask [T] of booleans. Without `task.mask` it is a NumPy array, so that JAX knows it while
-        it traces.
+        tokens: as in `fields`.
 
     >>> from icl_krr import Task
     >>> visible(Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])).tolist()

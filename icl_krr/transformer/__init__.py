@@ -1,7 +1,7 @@
 r"""Transformers: weights as one pytree, the forward pass, caches, hooks and memory estimates.
 
 Axis names: T tokens, H heads, L steps. A task with n supports and q queries has T = 1 + n + q
-tokens, or 1 + 2n + q in the format "interleaved". One `jax.lax.scan` runs over the steps.
+tokens, or 1 + 2n + q in the format "interleaved".
 
 **Several devices.** A mesh whose axis is called `tasks` divides a batch of tasks: every device has
 all weights and runs its own tasks. A mesh whose axis is called `context` divides the supports of
@@ -16,25 +16,22 @@ each task, so that the longest context grows with the number of devices. A mesh 
 >>> bool(abs(ik.predict(model, task, mesh=mesh) - ik.predict(model, task)).max() < 1e-5)
 True
 
-The results and the gradients are those of one device, to rounding. A batch may have any size, and
-so may a context: it is padded by the mask. Arrays that are divided already stay as they are, over
-axes of any name, so a context may be larger than the memory of one device
-(`jax.make_array_from_callback` makes such arrays). Only inside of your own `jax.jit` on a mesh with
-automatic axes, where nothing tells how arrays are divided, you must give `mesh=`; without it the
-compiler chooses, and may copy the context to all devices. `jax.set_mesh` divides all batches over
-the axis `tasks`: of `predict_batch`, of `icl_krr.map_tasks`, and of training and probes, which use
-it. For probes and for your own functions the axes must be automatic
-(`jax.sharding.AxisType.Auto`), because JAX does not divide functions that close over arrays of a
-mesh with explicit axes. A gradient through `icl_krr.map_tasks` needs the model as one of its
-arguments `shared`. Inside of your own `jax.shard_map`, set `check_vma=False`.
+The results and the gradients are those of one device, to rounding. A batch and a context may have
+any size: they are padded. Arrays that are divided already stay as they are, over axes of any name,
+so a context may be larger than the memory of one device (`jax.make_array_from_callback` makes such
+arrays). Only inside of your own `jax.jit` on a mesh with automatic axes, where nothing tells how
+arrays are divided, you must give `mesh=`; without it the compiler may copy the context to all
+devices. `jax.set_mesh` divides all batches over the axis `tasks`: of `predict_batch`, of
+`icl_krr.map_tasks`, and of training and probes. For probes and for your own functions the axes must
+be automatic (`jax.sharding.AxisType.Auto`), because JAX does not divide functions that close over
+arrays of a mesh with explicit axes. A gradient through `icl_krr.map_tasks` needs the model as one
+of its arguments `shared`. Inside of your own `jax.shard_map`, set `check_vma=False`.
 
-A context is divided in one place, the attention of a head. Each device holds its supports, and its
-own copy of the aggregator and of the queries. For linear attention, the devices add up the states
-$\sum_j k_j v_j^T$ of a head. For softmax attention, keys and values go around a ring: in each of as
-many rounds as there are devices, a device adds what it holds to its running sums, and passes it to
-the next device. The backward pass of the ring is a ring, too. Means over the supports are sums over
-the devices. Points inside of blocks and hooks need one device, and forward-mode derivatives
-(`jax.jvp`) need linear attention.
+Each device holds its supports, and its own copy of the aggregator and of the queries. For linear
+attention, the devices add up the states $\sum_j k_j v_j^T$ of a head. For softmax attention, keys
+and values go around a ring: in each of as many rounds as there are devices, a device adds what it
+holds to its running sums, and passes it to the next device. The backward pass is a ring, too.
+Points inside of blocks and hooks need one device; `jax.jvp` needs linear attention.
 
 Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for near-infinite context,
 2023.
@@ -43,7 +40,7 @@ Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for nea
 from .cache import Cache
 from .dense import dense
 from .forward import forward
-from .hook_points import HookPlace, Where
+from .hook_points import Where
 from .init import Architecture, init
 from .memory import Memory, memory
 from .read_outs import operand_bounds, predictive, read_outs
@@ -58,7 +55,6 @@ __all__ = [
     "Block",
     "Cache",
     "Heads",
-    "HookPlace",
     "Memory",
     "Norm",
     "Problem",

@@ -29,11 +29,7 @@ class Cache(Mapping):
         slots: {slot: [steps + 1, ...]}, the values at the start and after each step.
         points: one dict {point: value} for each block of the prologue, then one for each block of a
             step. Values of step blocks have the steps as first axis.
-        prologue: number of blocks in the prologue; default 0.
-        steps: number of steps; default 0.
-
-    Raises:
-        KeyError: `cache[name]` for a name that the run did not store.
+        prologue: number of blocks in the prologue.
 
     >>> Cache({"alpha": jax.numpy.zeros((2, 3))}, [])["alpha"].shape
     (2, 3)
@@ -68,10 +64,8 @@ class Cache(Mapping):
 
         Args:
             point: name of the point without its block, such as "resid_post" or "resid_post.alpha".
-
-        Raises:
-            KeyError: a block does not have the point, or the blocks have different slots there. The
-                points "resid_pre", "resid_mid" and "resid_post" have every slot in every block.
+                All blocks must have it, with the same slots; "resid_pre", "resid_mid" and
+                "resid_post" have every slot in every block.
         """
         blocks = []
         for block in self.points:

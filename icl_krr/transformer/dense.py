@@ -27,11 +27,8 @@ def dense(model: Transformer) -> Transformer:
     kind of MLP unit. Each step has separate weights (see `untie`). The merged model keeps the
     layout, so `run_with_cache` still finds the slots by name.
 
-    Args:
-        model: the model to merge. A model that already has a single slot is returned unchanged.
-
-    Raises:
-        ValueError: the model has LayerNorm, which would act differently on the merged stream.
+    A model that already has a single slot is returned unchanged. One with LayerNorm is refused,
+    because that would act differently on the merged stream.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=2)

@@ -59,21 +59,15 @@ def forward(
     except that a gradient stores these slots for each step. Batch the function by `jax.vmap`.
 
     Args:
-        model: the model to run.
         stream: the embedded task, {slot: [T, width]} (see `icl_krr.residual.embed`; pass
             `model.spec.tokens` and `model.spec.centred`).
         visible: [T] bool, True for the tokens that can be read as keys (see
             `icl_krr.residual.visible`).
-        observe: function of the stream, called after the prologue and after every step. Only its
-            values are stored. Default: it stores nothing.
+        observe: function of the stream, called after the prologue and after every step, whose
+            values are stored.
         keep: names of points, such as "attn.alpha", whose values are stored in every block that has
-            them, or True for all points; default (): none.
-        hooks: {name: function (value, where) -> value} (see `icl_krr.run_with_hooks`); default
-            None: no hooks.
-
-    Raises:
-        ValueError: the model does not have a point of `hooks` or `keep`, a hook changes the shape
-            or dtype of its value, or a block does not fit the stream.
+            them, or True for all points.
+        hooks: {name: function (value, where) -> value} (see `icl_krr.run_with_hooks`).
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)

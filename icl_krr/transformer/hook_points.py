@@ -24,11 +24,11 @@ class Where(NamedTuple):
     For a block of the prologue it is `cache.points[position][point]`.
 
     Attributes:
-        position: index of the block among the blocks of the prologue and of one step, >= 0.
+        position: index of the block among the blocks of the prologue and of one step.
         step: index of the solver step; 0 in the prologue.
-        block: number of the block in the model, as in `blocks.3.attn`; default 0.
-        point: point of the block, such as "attn" or "attn.alpha"; default: empty.
-        name: name under which the hook was given, such as "blocks.*.attn"; default: empty.
+        block: number of the block in the model, as in `blocks.3.attn`.
+        point: point of the block, such as "attn" or "attn.alpha".
+        name: name under which the hook was given, such as "blocks.*.attn".
     """
 
     position: int
@@ -36,10 +36,6 @@ class Where(NamedTuple):
     block: Any = 0
     point: str = ""
     name: str = ""
-
-
-HookPlace = Where
-"""The former name of `Where`."""
 
 
 class PlacedHook(NamedTuple):

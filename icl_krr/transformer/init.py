@@ -21,23 +21,18 @@ class Architecture(Spec):
     """Sizes and settings of a pre-norm transformer, whose random weights `init` draws.
 
     Args:
-        num_features, num_outputs, attention, causal, tokens: as in `Spec`.
-        streaming, centred, inclusive, max_supports, aggregator: as in `Spec`.
-        width: number of channels of the stream, a multiple of `heads`; default 64.
-        depth: number of blocks, >= 1; default 6.
-        heads: number of attention heads in a block, >= 1; default 4.
-        hidden: number of MLP units in a block, >= 0; default None: 4 * width. 0 means no MLP.
-        activation: activation of the MLP, "gelu" (default), "relu" or "identity".
-        layer_norm: whether a LayerNorm precedes each sublayer and the read-out; default True.
-        max_tokens: number of learned positions. The aggregator and each support token have a
-            position of their own; all queries share one. Default None: no positions.
-        tied: whether all blocks share their weights (one block, looped); default False.
+        attention, causal, inclusive, aggregator, tokens: as in `Spec`.
+        streaming, centred, max_supports: as in `Spec`.
+        width: number of channels of the stream, a multiple of `heads`.
+        heads: number of attention heads in a block.
+        hidden: number of MLP units in a block; None means 4 * width, 0 no MLP.
+        activation: activation of the MLP, "gelu", "relu" or "identity".
+        layer_norm: whether a LayerNorm precedes each sublayer and the read-out.
+        max_tokens: number of learned positions; None: no positions. The aggregator and each support
+            token have a position of their own; all queries share one.
+        tied: whether all blocks share their weights (one block, looped).
         variance: whether the model has a further read-out `log_variance` for each output, the
-            logarithm of the variance of its Gaussian (see `icl_krr.predictive`); default False.
-
-    Raises:
-        ValueError: a count is too small, a name is unknown, or `heads` does not divide `width`.
-        TypeError: an argument has another type.
+            logarithm of the variance of its Gaussian (see `icl_krr.predictive`).
 
     >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
     'softmax'
@@ -68,23 +63,15 @@ class Architecture(Spec):
 def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = None) -> Transformer:
     r"""Draw a transformer with random weights, of `depth` steps of one block each.
 
-    The layout has the slot `stream` [T, width] and the slot `one`, which is 1 at every token. The
-    weights on `one` are the biases.
-    Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that write to the stream are smaller
-    by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0,
-    and so are the weights of the read-out `log_variance`: all variances are 1 at first.
-    The random key of a parameter is derived from its name, so additional parameters do not change
-    the others.
+    The layout has the slot `stream` [T, width] and the slot `one`, which is 1 at every token: the
+    weights on it are the biases. Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that
+    write to the stream are smaller by the factor $\sqrt{2 depth}$, and query matrices by
+    $\sqrt{d_k}$. Biases and positions are 0, and so are the weights of the read-out `log_variance`:
+    all variances are 1 at first. The random key of a parameter is derived from its name, so
+    additional parameters do not change the others.
 
     Args:
-        key: random key of `jax.random`.
         architecture: sizes and settings of the transformer.
-        dtype: floating dtype of the weights; default None: JAX's default.
-
-    Raises:
-        TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
-            not floating.
-        ValueError: `dtype` is wider than JAX's default; enable x64.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))

@@ -19,9 +19,8 @@ class Write:
 
     Args:
         value: `Read` that computes the values from the stream, [T, heads * d_v].
-        out: output matrix [heads * d_v, width of `to`]; default None: the mixed values are added to
-            the slot unchanged.
-        to: slot to write to, "stream" by default.
+        out: output matrix [heads * d_v, width of `to`]; None adds the mixed values unchanged.
+        to: slot to write to.
 
     >>> Write(Read({"y": jax.numpy.ones(())}, 1), to="alpha").out is None
     True
@@ -38,21 +37,20 @@ class Heads:
     """A group of attention heads that write to the same slots.
 
     Every `Read` returns the concatenated channels of all heads. Each head computes one attention
-    pattern and applies it to its channels of every value. The results are concatenated before they
-    are written.
+    pattern and applies it to its channels of every value.
 
     Args:
         query: `Read` that returns the queries of all heads, [T, heads * d_k]; None with `pattern`.
         key: `Read` that returns the keys of all heads, [T, heads * d_k]; None with `pattern`.
         writes: values and their target slots, one `Write` for each slot.
-        heads: number of heads H, 1 by default.
+        heads: number of heads H.
         log_gate: `Read` that returns the cumulative log gates G of all heads, [T, heads]. The
             pattern is multiplied by exp(G_i - G_j), so that a gate below 1 forgets earlier tokens.
-            Only causal linear attention takes it; default None: no gate.
+            Only causal linear attention takes it.
         pattern: name of the heads in `Weights.patterns` that have the queries, keys and gates of
-            these heads; default None: they have their own.
+            these heads; None: they have their own.
         window: number w >= 1 of tokens that a token of a causal model reads, beside the aggregator:
-            the last w visible ones of its mask. Default None: all of them.
+            the last w visible ones of its mask; None: all of them.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Heads(query=x, key=x, writes=(Write(x, to="K_x"),)).heads
@@ -81,14 +79,12 @@ class Unit:
     Args:
         up: `Read` that returns $u^T h$, [T, hidden]. None leaves this factor out: the units are
             $g(v^T h)$, as in a plain MLP.
-        gate: `Read` that returns $v^T h$, [T, hidden]; default None: the units are linear, $u^T h$.
-        out: output matrix [hidden, width of `to`]; default None: the hidden units are added to the
-            slot unchanged.
-        to: slot to write to, "stream" by default.
-        activation: function $g$ of the gate, "identity" (default), "relu", "gelu", "exp", "log",
-            "cos", "normal_cdf" (the standard normal distribution function), "inverse" ($1 / x$) or
-            "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to underflow). Not used without a
-            gate.
+        gate: `Read` that returns $v^T h$, [T, hidden]; None: the units are linear, $u^T h$.
+        out: output matrix [hidden, width of `to`]; None adds the hidden units unchanged.
+        to: slot to write to.
+        activation: function $g$ of the gate, "identity", "relu", "gelu", "exp", "log", "cos",
+            "normal_cdf" (the standard normal distribution function), "inverse" ($1 / x$) or
+            "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to underflow).
 
     >>> r = Read({"r": jax.numpy.ones(())}, 1)
     >>> Unit(up=r, gate=r, to="square").activation

@@ -23,19 +23,13 @@ def read_outs(
 ) -> dict[str, Array]:
     """Compute the prediction and all further read-outs of a model.
 
-    A model can hold more than its prediction in its final stream, such as a variance. The function
-    is jitted and pure, as `predict` is, and takes one run for all read-outs.
+    The result is {"prediction": as of `predict`, name: [q, width]} with one entry for each name in
+    `model.weights.readouts`, such as a variance. With `along`, the first axis is n + q, and the
+    values at masked supports mean nothing: a variance can be 0 there. If a model with one output
+    takes a task with r outputs, these are the last axis of each array.
 
     Args:
-        model, task, mesh: as in `predict`, which also says what is raised.
-        along: whether to read out at every support, too, as `predict_along` does; needs a causal
-            model. Default False: at the queries only.
-
-    Returns:
-        {"prediction": as `predict` or `predict_along` returns it, name: [q, width]} with one entry
-        for each name in `model.weights.readouts`. With `along`, the first axis is n + q, and the
-        values at masked supports mean nothing: a variance can be 0 there. If a model
-        with one output takes a task with r outputs, the r outputs are the last axis of each array.
+        along: whether to read out at every support, too, as `predict_along` does.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -65,18 +59,11 @@ def predictive(
     - `log_variance` [r]: logarithm of the variance of each output; the mean is the prediction.
       Trained models have it (`Architecture(variance=True)`).
 
-    The function is jitted and pure, as `predict` is. Variances are as the model computes them: they
-    are not positive if the model has not converged or is not right.
+    Variances are as the model computes them: they are not positive if the model has not converged
+    or is not right. The arrays are [q, G] for y [n] or [q, r, G] for y [n, r].
 
     Args:
-        task, mesh: as in `predict`, which also says what is raised.
-        model: a model with these read-outs.
-        along: whether to give the distribution at every support, too, as `predict_along` does;
-            needs a causal model. Default False: at the queries only.
-
-    Returns:
-        A `Predictive` whose arrays are [q, G] for y [n] or [q, r, G] for y [n, r], in the dtype of
-        the task. With `along`, the first axis is n + q.
+        along: as in `read_outs`.
 
     >>> import jax
     >>> import numpy as np
@@ -145,17 +132,11 @@ def operand_bounds(
     Run a construction with exact arithmetic, then build the same construction with
     `arithmetic=icl_krr.ReLU(width, bound=operand_bounds(model, task))`. For a product, the bound is
     the larger magnitude of its two operands. For a quotient, the bound also covers the reciprocal
-    of the divisor, wherever numerator and divisor are not 0.
+    of the divisor, wherever numerator and divisor are not 0. The result has one bound > 0 for each
+    slot that gated units write to, which is 1 if all operands are 0.
 
     Args:
-        model: a construction with exact arithmetic.
-        task: as in `predict`, which also says what is raised.
-        margin: factor on every bound, for tasks with larger operands than this task; 1.25 by
-            default.
-
-    Returns:
-        {slot: scalar}, one bound > 0 for each slot that gated units write to. The bound is 1 if all
-        operands are 0.
+        margin: factor on every bound, for tasks with larger operands than this task.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])

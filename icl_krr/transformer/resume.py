@@ -23,13 +23,7 @@ def tail(model: Transformer, block: int) -> Transformer:
     a step, the rest of that step becomes the new prologue.
 
     Args:
-        model: the model to cut.
-        block: number of the first block to keep, 0 to `model.depth`. At `model.depth` only the
-            read-out remains.
-
-    Raises:
-        ValueError: `block` is < 0 or > `model.depth`.
-        TypeError: `block` is not an integer.
+        block: number of the first block to keep; at `model.depth` only the read-out remains.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=4)
@@ -79,20 +73,11 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     """Predict from a given stream before a block, and run only the blocks from there on.
 
     Args:
-        model: the whole model.
         task: the task of the stream. Only its shapes, its mask and the size of its y are used.
         stream: the stream before the block, {slot: [T, width]}, such as
             `cache["blocks.3.resid_pre"]` or a modified copy. For a model with one output and a task
             with y [n, r], the stream has r as an additional last axis.
-        block: number of the first block to run, 0 to `model.depth`. At `model.depth` only the
-            read-out runs.
-
-    Returns:
-        The prediction at the queries, [q] for y [n] or [q, r] for y [n, r].
-
-    Raises:
-        ValueError: `block` is out of range, or the stream has other slots or shapes.
-        ValueError, TypeError, MemoryError: as `icl_krr.predict`.
+        block: number of the first block to run; at `model.depth` only the read-out runs.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

@@ -19,27 +19,21 @@ from .weights import Transformer, check_model
 def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
     """Predict the outputs at the queries of a task.
 
-    The function is jitted and pure. You can differentiate it with respect to `model` or `task`, and
-    batch it by `jax.vmap(predict, in_axes=(None, 0))`. The computation runs in the dtype of the
-    task. A model with one output predicts each output of a task separately, in units of its own. A
-    model with several outputs runs in one unit of y, so outputs that are 1e10 times smaller than
-    others can become 0, which `icl_krr.check` reports.
+    The function is jitted and pure: differentiate it with respect to `model` or `task`, and batch
+    it by `jax.vmap(predict, in_axes=(None, 0))`. It runs in the dtype of the task. A model with one
+    output predicts each output of a task separately, in units of its own. A model with several
+    outputs runs in one unit of y, so outputs that are 1e10 times smaller than others can become 0,
+    which `icl_krr.check` reports.
 
     Args:
-        model: the model to run.
-        task: the task, in a dtype that is not wider than the dtype of the weights.
-        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
-            devices on which they are.
+        task: the task, in a dtype that is not wider than that of the weights, and not float16.
+        mesh: mesh whose axis `context` divides the supports; default None: they stay on the devices
+            on which they are.
 
     Returns:
-        The prediction, [q] for y [n] or [q, r] for y [n, r], in the dtype of the task.
+        The prediction, [q] for y [n] or [q, r] for y [n, r].
 
     Raises:
-        ValueError: the task does not fit the model. Of other functions that run a model, also: the
-            model does not have what is asked for, such as a slot, a point, a read-out or a causal
-            mask, or a setting is out of range or excludes another.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import icl_krr as ik
@@ -56,21 +50,14 @@ def predict_batch(
 ) -> jax.Array:
     """Predict the outputs at the queries of a batch of tasks.
 
-    The result is that of `jax.vmap(predict, in_axes=(None, 0))`, computed for `chunk` tasks at a
-    time.
+    The result, [b, q] or [b, q, r], is that of `jax.vmap(predict, in_axes=(None, 0))`.
 
     Args:
-        model: as in `predict`, which also says what is raised.
-        tasks: a batch of b tasks, with a leading axis on every field.
-        chunk: number of tasks to run at a time, >= 1. Default None: on a CPU, the largest power of
-            two that fits its caches; on other devices, the whole batch. In a batch that is divided
-            over devices, each device runs that many.
+        chunk: number of tasks that run at a time (on each device). Default None: on a CPU, the
+            largest power of two that fits its caches; on other devices, the whole batch.
         mesh: mesh whose axis `tasks` divides the tasks, and whose axis `context` divides the
             supports of each; default None: all stay on the devices on which they are, or on those
             of `jax.set_mesh`.
-
-    Returns:
-        The predictions, [b, q] or [b, q, r], in the dtype of the tasks.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -90,14 +77,7 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     Only a causal model can do this. With interleaved tokens, the prediction at a support is read
     out at the token of its x, which precedes its y. With paired tokens, it is read out at the token
     of the support, which also has y. A construction uses this y only if its prefix is "inclusive".
-    A trained model may use it. The function is jitted and pure, as `predict` is.
-
-    Args:
-        task, mesh: as in `predict`, which also says what is raised.
-        model: a causal model.
-
-    Returns:
-        The predictions, [n + q] for y [n] or [n + q, r] for y [n, r], in the dtype of the task.
+    A trained model may use it. The result is [n + q] for y [n] or [n + q, r] for y [n, r].
 
     >>> import jax
     >>> import icl_krr as ik
@@ -124,11 +104,11 @@ def run_with_cache(
 
     A slot has the shape [steps + 1, tokens, width]: its values at the start and after each step.
     The tokens are those of one role (aggregator, support or query) if the slot exists at one role
-    only, otherwise all T tokens.
-    For example, `cache["alpha"]` is [steps + 1, n, r]. `cache["prediction"]` is the read-out at the
-    queries, [steps + 1, q, r]. For a task with y [n], states of width 1 and the prediction have no
-    last axis. If a model with one output takes a task with y [n, r], the r outputs are the last
-    axis of every stored value, after the width. For states of width 1, they replace the width.
+    only, otherwise all T tokens. So `cache["alpha"]` is [steps + 1, n, r], and
+    `cache["prediction"]` is the read-out at the queries, [steps + 1, q, r]. For a task with y [n],
+    states of width 1 and the prediction have no last axis. If a model with one output takes a task
+    with y [n, r], the r outputs are the last axis of every stored value, after the width. For
+    states of width 1, they replace the width.
 
     A model whose slots are all powers of y in its size, as those of constructions with exact
     arithmetic are (averages over models excepted), never meets very large or small numbers: if the
@@ -137,19 +117,12 @@ def run_with_cache(
     overflow or be 0. Points, and the values that hooks get, are those of the run.
 
     Args:
-        model, task: as in `predict`, which also says what is raised.
-        names: slots to store, or "prediction". Default None: all states of the layout, and the
-            prediction.
-        points: points to store in every block that has them, such as "resid_mid" or "attn.alpha"
-            (see `run_with_hooks`); default (): none.
-        everything: whether to store all points of all blocks, including the patterns [T, T],
-            instead of some `points`; default False. Linear attention then forms its pattern, which
-            changes rounding errors.
-        hooks: functions that replace values inside blocks (see `run_with_hooks`); default None.
+        names: slots to store, or "prediction". Default None: all states, and the prediction.
+        points: points to store in every block that has them, such as "resid_mid" or "attn.alpha".
+        everything: whether to store all points, including the patterns [T, T]. Linear attention
+            then forms its pattern, which changes rounding errors.
+        hooks: functions that replace values inside blocks (see `run_with_hooks`).
         mesh: as in `predict`. If the supports are divided, only slots can be stored, no points.
-
-    Returns:
-        The prediction, as `predict` returns it, and a `Cache`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -193,7 +166,6 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     reads them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
 
     Args:
-        model, task: as in `predict`, which also says what is raised.
         hooks: {name of a point: function (value, where) -> value}. A hook must be pure and return a
             value with the same slots, shapes and dtypes. `where` is a `Where`: `where.name` is this
             name, `where.block` the number of the block and `where.step` the number of the step.

@@ -13,30 +13,23 @@ class Spec:
     r"""Static settings of the forward pass: hashable, and part of the structure of the pytree.
 
     Args:
-        num_features: number of features p of a task, >= 1.
-        num_outputs: number of outputs r of a task, >= 1; default 1. A model with one output also
-            takes tasks with more outputs and predicts each output separately.
-        attention: "softmax" (default) or "linear" (no softmax). The logits are not scaled in either
-            case: a factor such as $1 / \sqrt{d_k}$ belongs to the query weights.
+        num_outputs: number of outputs r of a task. A model with one output also takes tasks with
+            more outputs and predicts each output separately.
+        attention: "softmax" or "linear" (no softmax). The logits are not scaled in either case: a
+            factor such as $1 / \sqrt{d_k}$ belongs to the query weights.
         causal: whether a token attends only to the aggregator (the first token) and to earlier
-            tokens; default False.
-        inclusive: whether a causal token also attends to itself; default False.
-        tokens: "pairs" (default) has one token per support; "interleaved" has one token for the x
-            of a support, followed by one token for its y.
+            tokens.
+        inclusive: whether a causal token also attends to itself.
+        tokens: "pairs" has one token per support; "interleaved" has one token for the x of a
+            support, followed by one token for its y.
         streaming: whether softmax attention is computed in tiles: its memory is then linear in the
-            number of tokens, and every block recomputes its patterns. Default None: tiles are used
-            above 2048 tokens.
+            number of tokens, and every block recomputes its patterns. None uses them above 2048
+            tokens.
         centred: whether the embedding subtracts the mean of the unmasked supports' x from every x
-            (see `icl_krr.residual.embed`); default False.
-        max_supports: largest number of supports for which the model has enough steps; default None:
-            no limit.
-        aggregator: whether every token attends to the aggregator; default True. With False, no
-            token attends to it, and a query attends to itself, as in GPT-2.
-
-    Raises:
-        ValueError: `attention` or `tokens` is unknown, a count is < 1 or > 100 000, `inclusive` is
-            True and `causal` is not, or `aggregator` is False and `inclusive` is, too.
-        TypeError: an argument has another type.
+            (see `icl_krr.residual.embed`).
+        max_supports: largest number of supports for which the model has enough steps.
+        aggregator: whether every token attends to the aggregator. With False, no token attends to
+            it, and a query attends to itself, as in GPT-2; `inclusive` must then be True.
 
     >>> Spec(num_features=3, attention="linear").causal
     False

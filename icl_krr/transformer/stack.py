@@ -24,12 +24,7 @@ def stack(below: Transformer, above: Transformer) -> Transformer:
 
     Args:
         below: model of `icl_krr.init`, random or trained, with one token per support.
-        above: construction with `num_features` = d.
-
-    Raises:
-        ValueError: `below` is another model, the models differ in attention, mask or dtype, or
-            `above` does not have d features.
-        TypeError: an argument is not a model.
+        above: construction with `num_features` = d, with the same attention, mask and dtype.
 
     >>> import jax
     >>> import icl_krr as ik

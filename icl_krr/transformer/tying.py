@@ -73,9 +73,6 @@ def untie(model: Transformer) -> Transformer:
     same in every step. A gradient then changes all steps alike, and constant attention patterns are
     computed once. In the untied model, each step can be fine-tuned separately.
 
-    Args:
-        model: the model to untie.
-
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=4)
     >>> query = lambda model: model.weights.steps[0].attention[0].query.blocks["x"]

@@ -39,14 +39,13 @@ class Weights:
         steps: blocks of one solver step. Every leaf has the L steps as its first axis, or a first
             axis of length 1 if all steps share it.
         readout: `Read` that returns the prediction from the final stream at the queries.
-        prologue: blocks that run once, before the first step; default (): none.
-        positions: {slot: [max_tokens, width]}, added to the embedding; default: no positions.
-        final_norm: {slot: `Norm`} applied to the stream before the read-out; default: no norm.
+        prologue: blocks that run once, before the first step.
+        positions: {slot: [max_tokens, width]}, added to the embedding.
+        final_norm: {slot: `Norm`} applied to the stream before the read-out.
         readouts: {name: `Read`} of further numbers that the final stream holds at the same tokens,
-            such as the variance of the prediction (see `icl_krr.read_outs`); default: none. The
-            name "prediction" is that of `readout`.
+            such as the variance of the prediction (see `icl_krr.read_outs`).
         patterns: {name: `Heads` without writes}, whose queries and keys are those of all heads with
-            this `pattern`, in the prologue and in all steps; default: none.
+            this `pattern`, in the prologue and in all steps.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Weights(embedding={"x": x}, steps=(Block(),), readout=x).readout.width
@@ -70,7 +69,7 @@ class Problem(NamedTuple):
     Attributes:
         kernel: kernel of the regression, after sketching, or a tuple of G kernels.
         ridge: ridge > 0, a number or a traced scalar, or G ridges [G].
-        sharpness: exponent of the evidence in the weights of an average; default 1.
+        sharpness: exponent of the evidence in the weights of an average.
     """
 
     kernel: Any
@@ -96,15 +95,10 @@ class Transformer:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
-        steps: number of solver steps, >= 0 and < 2^31; static.
         problem: kernel and ridge of the regression that the model solves, or of those that it
-            averages, for `icl_krr.check`; default None: unknown.
-        made: the construction with its arguments, for `rebuild`; default None: unknown. Lost if
-            weights, spec or layout are replaced.
-
-    Raises:
-        ValueError: `steps` is out of range.
-        TypeError: `steps` is not an integer.
+            averages, for `icl_krr.check`.
+        made: the construction with its arguments, for `rebuild`. Lost if weights, spec or layout
+            are replaced.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -129,9 +123,6 @@ class Transformer:
 
         Args:
             **changes: new values by field name.
-
-        Raises:
-            TypeError: a value has the wrong type.
         """
         for name, wanted in (("weights", Weights), ("spec", Spec), ("layout", Layout)):
             if name in changes:
@@ -144,13 +135,7 @@ class Transformer:
         """Call the construction that made the model again, with other values of some arguments.
 
         Args:
-            **changes: new values of arguments of the construction, such as `kernel`, `ridge`,
-                `steps` or `dtype`.
-
-        Raises:
-            ValueError: the model is not as a construction returned it, or the construction refuses
-                a value.
-            TypeError: the construction does not take an argument, or a value has the wrong type.
+            **changes: new values of arguments of the construction, such as `ridge` or `steps`.
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=4)
@@ -176,7 +161,7 @@ class Transformer:
         """Whether the construction that made the model takes this argument; False if unknown.
 
         Args:
-            name: name of the argument, such as "spectrum".
+            name: the argument, such as "spectrum".
         """
         return self.made is not None and name in signature(self.made.func).parameters
 
