@@ -56,24 +56,20 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     `ConvergenceWarning`, and `status_` says what helps.
 
     f* is also the mean of a Gaussian process with the covariance $s k$ and the noise variance
-    $s \lambda$, for every amplitude $s$. `predict(X, return_std=True)` returns the standard
-    deviation of a new y under this process, noise included, in the units of y. If the amplitude is
-    not given, it is the likeliest one for each target, $s = y^T A^{-1} y / n$ with
-    $A = K + \lambda I$. It is the attribute `amplitude_`. Exact regression in float64 computes
-    amplitude and deviations; `icl_krr.posterior` computes the variance $v(x)$ with the model.
+    $s \lambda$, for every amplitude $s$. If the amplitude is not given, it is the likeliest one for
+    each target, $s = y^T A^{-1} y / n$ with $A = K + \lambda I$. Exact regression in float64
+    computes amplitude and deviations; `icl_krr.posterior` computes the variance with the model.
 
     With `bandwidths="each"`, each feature has a bandwidth of its own, so that the kernel can ignore
     a feature (automatic relevance determination). A gradient method then chooses bandwidths and
     ridge. They maximise the marginal likelihood of the supports at the likeliest amplitude.
 
-    A pipeline and a grid search can contain the estimator like any other of scikit-learn. Like
-    `KernelRidge`, the regression has no intercept. Put a `StandardScaler` before it, and set
-    `normalize_y` if y is not centred. The units of y do not
-    matter, and for kernels of differences such as the Gaussian one the origin of X does not either:
-    means and sizes are taken out in float64. The transformer computes in float32, or in float64
-    with `JAX_ENABLE_X64=1`. The arrays that `predict` returns are float64. JAX compiles one program
-    for each number of rows in `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of
-    the parameters, except `kernel`, `solver` and `steps`, take no new compilation.
+    Like `KernelRidge`, the regression has no intercept. Put a `StandardScaler` before it, and set
+    `normalize_y` if y is not centred. The units of y do not matter, and for kernels of differences
+    such as the Gaussian one the origin of X does not either: means and sizes are taken out in
+    float64. The arrays that `predict` returns are float64. JAX compiles one program for each number
+    of rows in `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of the parameters,
+    except `kernel`, `solver` and `steps`, take no new compilation.
 
     Args:
         kernel: name of a kernel in the catalogue, a `Kernel`, or None for the kernel with the least
@@ -90,12 +86,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             default "one". "each" needs a kernel with a bandwidth, and a `temperature` and a
             `lengthscale` of None.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
-            the regression, and to undo this in predictions; default False.
+            the regression, and to undo this in predictions.
         amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
             likeliest one for each target; default None. Predictions do not depend on it.
 
     Attributes:
-        model_: the transformer.
         task_: the supports as a `Task`, whose queries are the supports too, with y in units of its
             size. With sample weights, they are those of `icl_krr.kernels.Weighted`.
         kernel_: the kernel with its bandwidth; with `bandwidths="each"`, with the bandwidth 1 and
@@ -108,13 +103,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ridge_: the ridge; None for `nadaraya_watson`.
         amplitude_: the amplitude [] or [r] in units of y squared; None for a solver that solves no
             regression. The noise of a new y has the variance `amplitude_ * ridge_`.
-        steps_: number of solver steps of the transformer.
         status_: `Status` of the predictions at the supports, from `icl_krr.check`; None for a
             solver that solves no regression.
-        n_features_in_: number of features p of a row.
-
-    Raises:
-        ImportError: scikit-learn is not installed.
 
     Source: L. Buitinck et al., API Design for Machine Learning Software: Experiences from the
     Scikit-learn Project, ECML PKDD Workshop (2013), for `fit` and `predict`; R. M. Neal, Bayesian
@@ -171,17 +161,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Args:
             X: features of the supports, [n, p].
             y: outputs of the supports, [n] or [n, r].
-            sample_weight: weights $w_i \geq 0$ of the supports, [n]; default None, equal weights.
-                Support i has the ridge $\lambda / w_i$, as in `KernelRidge`. A support of weight
-                0 is dropped.
-
-        Returns:
-            The estimator itself.
-
-        Raises:
-            ValueError: a parameter is out of range, the solver does not take the kernel, or X, y
-                and `sample_weight` do not fit together or are not finite.
-            TypeError: a parameter has the wrong type.
+            sample_weight: weights $w_i \geq 0$ of the supports, [n]. Support i has the ridge
+                $\lambda / w_i$, as for `KernelRidge`. A support of weight 0 is dropped.
         """
         config = parameters.config_of(self)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
@@ -195,8 +176,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             centred=self.normalize_y,
             smooths=not SOLVERS[config.solver].iterates,
         )
+        kernel, self.ridge_ = parameters.choose(self._supports, config, self.kernel)
+        self.kernel_, self.bandwidths_ = relevance.plain(kernel), None
+        if self.kernel_.bandwidth is not None and self.kernel_ is not self.kernel:
+            self.bandwidths_ = relevance.bandwidths_of(self.kernel_, self.n_features_in_)
         few, many = STEPS if config.steps is None else (config.steps, config.steps)
-        self._double, kernel = False, self._choose(config)
+        self._double = False
         self._build(config, kernel, few)
         if not self._precise(given=few == many):
             self._double = True
@@ -204,14 +189,6 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.status_ is not None and not self.status_.ok:
             warn(f"predictions: {self.status_._replace(model=False).advice()}")
         return self
-
-    def _choose(self, config: DepthConfig) -> Kernel:
-        """Choose the hyperparameters that are None, and return the kernel of the supports."""
-        kernel, self.ridge_ = parameters.choose(self._supports, config, self.kernel)
-        self.kernel_, self.bandwidths_ = relevance.plain(kernel), None
-        if self.kernel_.bandwidth is not None and self.kernel_ is not self.kernel:
-            self.bandwidths_ = relevance.bandwidths_of(self.kernel_, self.n_features_in_)
-        return kernel
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -276,23 +253,16 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Args:
             X: features of the queries, [q, p].
-            return_std: whether to return a standard deviation for every prediction, too; default
-                False.
-            noise: whether it is the standard deviation of a new y, $\sqrt{s (v(x) + \lambda)}$
-                (True, the default), or that of the function $f$ without noise,
-                $\sqrt{s v(x)}$. Here $s$ is the amplitude, and
+            return_std: whether to return a standard deviation for every prediction, too. The solver
+                must solve a regression.
+            noise: whether it is the standard deviation of a new y, $\sqrt{s (v(x) + \lambda)}$, or
+                that of the function $f$ without noise, $\sqrt{s v(x)}$, where
                 $v(x) = k(x, x) - k(x)^T (K + \lambda I)^{-1} k(x)$. About 95 % of new y are within
                 1.96 standard deviations of the prediction, if the kernel suits the data.
 
         Returns:
-            The prediction [q] or [q, r] in float64, or the prediction and the standard deviation,
-            which has the same shape. Both are in the units of y. They are tensors of PyTorch,
-            in the dtype of X, if X is one.
-
-        Raises:
-            ValueError: X does not fit the supports, or `return_std` is True and the solver solves
-                no regression.
-            sklearn.exceptions.NotFittedError: `fit` was not called.
+            The prediction [q] or [q, r], or the prediction and the standard deviation, in the units
+            of y. They are tensors of PyTorch, in the dtype of X, if X is one.
         """
         check_is_fitted(self)
         checks.flag("return_std", return_std)

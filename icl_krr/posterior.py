@@ -31,11 +31,9 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     A = K + \lambda I$$
 
     Here $K$ is the kernel matrix of the supports, and the vector $k(x)$ contains the kernel values
-    of $x$ with the supports. The model solves one linear system for $y$ and one for the vector
-    $k(x)$ of each query. The function passes these vectors to the model as q additional outputs of
-    the task. At query $x$, the model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the
-    function subtracts this prediction from $k(x, x)$. You can jit, vmap and differentiate this
-    function like `predict`.
+    of $x$ with the supports. These vectors are q additional outputs of the task. At query $x$, the
+    model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the function subtracts this
+    prediction from $k(x, x)$. You can jit, vmap and differentiate this function like `predict`.
 
     A model that has not converged gives a wrong variance. In exact arithmetic, the variance of
     conjugate gradient and of Richardson iteration is never too small, and more steps never increase
@@ -75,7 +73,15 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
             f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
     mean, variance = moments(kernel, task, predict(model, with_kernel_values(kernel, task)))
-    return Posterior(mean, variance, compare(model, task, mean, variance))
+    tiles = model.spec.attention == "softmax" and uses_tiles(
+        task.num_supports, model.spec.streaming
+    )
+    if model.problem is None or tiles:
+        return Posterior(mean, variance, of_unknown(variance, model.steps))
+    about = {"steps": model.steps, "spectrum": model.takes("spectrum")}
+    measure = partial(status_of, any_size=degrees(model) is not None, **about)
+    status = in_float64(measure, *model.problem[:2], task, mean, variance)
+    return Posterior(mean, variance, status)
 
 
 @compiled
@@ -108,18 +114,6 @@ def differ(kernel: Kernel, other: Kernel) -> bool:
         a is None or b is None or (a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=0))
         for a, b in zip(*known, strict=True)
     )
-
-
-def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array) -> Status:
-    """Compare mean and variance with exact regression, if the model knows its problem."""
-    tiles = model.spec.attention == "softmax" and uses_tiles(
-        task.num_supports, model.spec.streaming
-    )
-    if model.problem is None or tiles:
-        return of_unknown(variance, model.steps)
-    about = {"steps": model.steps, "spectrum": model.takes("spectrum")}
-    measure = partial(status_of, any_size=degrees(model) is not None, **about)
-    return in_float64(measure, *model.problem[:2], task, mean, variance)
 
 
 @partial(jax.jit, static_argnums=1)

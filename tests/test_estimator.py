@@ -163,14 +163,8 @@ def test_a_program_serves_other_values_and_about_as_many_queries(programs):
     ("options", "message"),
     [
         ({"kernel": ik.Gaussian(), "lengthscale": 2.0}, "lengthscale must be None if kernel is an"),
-        (
-            {"kernel": ik.Gaussian(), "solver": "newton_schulz"},
-            "kernel must have a feature map, su",
-        ),
-        (
-            {"solver": "newton_schulz"},
-            "kernel must be 'linear' or 'polynomial' for solver 'newton_schulz', got ",
-        ),
+        ({"kernel": ik.Gaussian(), "solver": "newton_schulz"}, "kernel must have a feature map"),
+        ({"solver": "newton_schulz"}, "kernel must be 'linear' or 'polynomial' for solver 'newton"),
         ({"normalize_y": 1}, "normalize_y must be True or False, got 1"),
         ({"kernel": ik.Gaussian}, r"kernel must be one of .*; write 'gaussian'$"),
         ({"bandwidth": "each"}, r"keyword of InContextRegressor .*; did you mean 'bandwidths'\?$"),

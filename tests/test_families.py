@@ -11,8 +11,6 @@ import icl_krr as ik
 from icl_krr.tasks import DecisionTree, GaussianProcess, ReLUNetwork, Rows, Sinusoids
 
 SIZES = {"num_features": 3, "num_supports": 20, "num_queries": 4}
-
-
 sample_each = jax.jit(jax.vmap(ik.tasks.sample, in_axes=(0, None)))
 
 
@@ -112,17 +110,10 @@ def test_rows_of_a_table_are_scaled_by_their_supports_alone():
         (lambda: ik.tasks.LinearRegression(inputs="sphere"), "inputs must be one of"),
         (lambda: ik.tasks.LinearRegression(sparsity=9), "sparsity must be <= num_features = 8"),
         (lambda: GaussianProcess(ik.Gaussian(), spread=0.5), "spread must be >= 1"),
-        (
-            lambda: Rows.of(ik.tasks.diabetes(), 440, 3),
-            "must be <= 442, the number of rows of the table, got 443",
-        ),
+        (lambda: Rows.of(ik.tasks.diabetes(), 440, 3), "must be <= 442, .* table, got 443"),
+        (lambda: GaussianProcess(ik.Linear(), spread=2.0), "a bandwidth if spread > 1"),
     ],
 )
 def test_families_refuse(make, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         make()
-
-
-def test_a_kernel_without_a_bandwidth_has_none_to_spread():
-    with pytest.raises(TypeError, match="must have a bandwidth if spread > 1"):
-        GaussianProcess(ik.Linear(), spread=2.0)

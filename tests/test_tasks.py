@@ -1,5 +1,7 @@
 """Samplers, tables, and the refusal of bad input."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,14 +24,7 @@ def test_gaussian_process_has_the_kernel_as_covariance(x64):
     assert np.allclose(np.sum(x**2, -1), 1)
     covariance = np.asarray(f @ f.T) / 20000
     assert np.allclose(covariance, kernel_matrix(kernel, x, x), atol=5 * 3 / np.sqrt(20000))
-    noisy = numpy(
-        sample(
-            jax.random.key(0),
-            ik.tasks.GaussianProcess(
-                kernel, noise=0.5, num_supports=3, num_queries=1, inputs="sphere", num_outputs=20000
-            ),
-        )
-    )
+    noisy = numpy(sample(jax.random.key(0), dataclasses.replace(config, noise=0.5)))
     assert np.isclose(np.var(noisy.y - task.y), 0.5, rtol=0.03)
     assert np.array_equal(noisy.y_query, task.y_query)
 
@@ -66,24 +61,6 @@ def test_samplers_are_pure_and_batch():
     assert not np.allclose(tasks.x[0], tasks.x[1])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"noise": -1.0}, "noise must be >= 0 and finite, got -1.0"),
-        ({"condition": 0.5}, "condition must be >= 1 and finite, got 0.5"),
-        ({"num_features": 0}, "num_features must be >= 1, got 0"),
-        ({"num_outputs": 0}, "num_outputs must be >= 1, got 0"),
-        ({"spectrum": np.ones(3)}, "spectrum must hold num_features = 8 values"),
-        ({"spectrum": np.zeros(8)}, "spectrum must be > 0"),
-    ],
-)
-def test_samplers_refuse(options, message):
-    with pytest.raises(ValueError, match=message):
-        ik.tasks.LinearRegression(**options)
-    with pytest.raises(ValueError, match="inputs must be one of"):
-        ik.tasks.GaussianProcess(ik.Linear(), inputs="cube")
-
-
 def test_the_shipped_table():
     table = ik.tasks.diabetes()
     from sklearn.datasets import load_diabetes
@@ -95,34 +72,34 @@ def test_the_shipped_table():
     assert table.target == "progression"
 
 
-def test_split_standardises_on_the_supports_alone(x64, tmp_path):
-    task = split(ik.tasks.diabetes(), num_supports=100, seed=3)
+def test_split_standardises_on_the_supports_alone(x64):
+    table = ik.tasks.diabetes()
+    task = split(table, num_supports=100, seed=3)
     for values in (task.x, task.y):
         assert np.allclose(values.mean(0), 0, atol=1e-12)
         assert np.allclose(values.std(0), 1)
     assert not np.allclose(task.x_query.mean(0), 0, atol=1e-3)
-    again = split(ik.tasks.diabetes(), num_supports=100, seed=3)
-    assert np.array_equal(task.x, again.x)
-    other = split(ik.tasks.diabetes(), num_supports=100, seed=4)
-    assert not np.array_equal(task.x, other.x)
-    # every row is used once
-    table = ik.tasks.diabetes()
-    x = np.concatenate([task.x, task.x_query])[:, 2]
-    undone = x * np.std(table.x[:, 2]) + np.mean(table.x[:, 2])
+    for seed in (3, 4):
+        again = split(table, num_supports=100, seed=seed)
+        assert np.array_equal(task.x, again.x) == (seed == 3)
+    x = np.concatenate([task.x, task.x_query])[:, 2]  # every row is used once
+    assert len(x) == 442
     assert len(np.unique(x.round(9))) == len(np.unique(table.x[:, 2]))
-    assert len(undone) == 442
 
 
-def test_a_constant_column_is_only_centred(tmp_path):
-    path = tmp_path / "t.csv"
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.csv"
+
+
+def test_a_constant_column_is_only_centred(path):
     path.write_text("a,b,y\n" + "".join(f"{i},0.1,{i * i}\n" for i in range(9)))
     task = split(read_table(path, "y"), num_supports=5)
     assert np.allclose(task.x[:, 1], 0, atol=1e-12)
     assert np.all(np.isfinite(task.x_query))
 
 
-def test_tables_as_spreadsheets_write_them(tmp_path):
-    path = tmp_path / "t.csv"
+def test_tables_as_spreadsheets_write_them(path):
     path.write_bytes(b'\xef\xbb\xbf"a", b ,y\r\n1,2,3\r\n\r\n4,5e0, 6\r\n')
     table = read_table(path, "y")
     assert table.features == ("a", "b")
@@ -139,14 +116,8 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
         ("a,b\n1,2\n", r"target must be a column of .* \(a, b\), got 'y'"),
         ("a,a,y\n1,2,3\n", "must name each column once, got 'a' more than once"),
         ("y\n1\n", "must have a feature column besides 'y'$"),
-        (
-            "a;y\n1,5;2,5\n",
-            r"as the header has \(1\), got 3; separate the .* commas instead of ';'",
-        ),
-        (
-            "a;y\n1;2\n",
-            r"target must be .*, got 'y'; separate the cells with commas instead of ';'$",
-        ),
+        ("a;y\n1,5;2,5\n", r"header has \(1\), got 3; separate the .* commas instead of ';'"),
+        ("a;y\n1;2\n", r"got 'y'; separate the cells with commas instead of ';'$"),
         ("a,y\n1,2\n3\n", r"line 3: expected as many cells as the header has \(2\), got 1"),
         ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
         ("a,y\n1," + "x" * 400 + "\n", r"column 'y': expected a .*, got 'x{40,60}\.\.\.x{40,60}'"),
@@ -157,20 +128,18 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
         ("a,y\n1,inf\n", "line 2, column 'y': expected a finite number, got 'inf'"),
     ],
 )
-def test_tables_refuse(tmp_path, text, message):
-    path = tmp_path / "t.csv"
+def test_tables_refuse(path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_table(path, "y")
 
 
-def test_tables_refuse_what_is_not_text(tmp_path):
-    path = tmp_path / "t.csv"
+def test_tables_refuse_what_is_not_text(path):
     path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff\xfe")
     with pytest.raises(ValueError, match="must be comma-separated UTF-8 text"):
         read_table(path, "y")
     with pytest.raises(FileNotFoundError):
-        read_table(tmp_path / "missing.csv", "y")
+        read_table(path.with_name("missing.csv"), "y")
 
 
 @pytest.mark.parametrize("n", [0, 442, 1000])
@@ -219,111 +188,35 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
     assert gradient.temperature == -1.0
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ik.Exponential(temperature=-1.0), "temperature must be > 0, got -1.0"),
-        (lambda: ik.Exponential(temperature=0), "temperature must be > 0, got 0"),
-        (lambda: ik.Exponential(temperature=float("nan")), "temperature must be > 0, got nan"),
-        (lambda: ik.Exponential(temperature=float("inf")), "temperature must be finite, got inf"),
-        (lambda: ik.Gaussian(lengthscale=0.0), "lengthscale must be > 0, got 0.0"),
-        (lambda: cg(draw(0), 0.0, 4), "ridge must be > 0, got 0.0"),
-        (lambda: cg(draw(0), -0.1, 4), "ridge must be > 0, got -0.1"),
-        (lambda: cg(draw(0), 0.1, 0), "steps must be >= 1, got 0"),
-        (lambda: cg(draw(0), 0.1, 4, attention="both"), "attention must be one of 'linear'"),
-        (lambda: cg(draw(0), 0.1, 4, arithmetic="guess"), "arithmetic must be 'exact' or icl_krr"),
-        (
-            lambda: ik.constructions.conjugate_gradient(
-                ik.Gaussian(), num_features=2, ridge=0.1, steps=1, attention="linear"
-            ),
-            r"Polynomial\(\) or Features\(...\) to be applied by linear attention",
-        ),
-        (
-            lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),
-            r"kernel must be Exponential\(\), Gaussian\(\), a Mixture of them or a Matern kernel",
-        ),
-        (lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0), "ridge must be > 0, got 0.0"),
-        (
-            lambda: ik.spectral_bounds(ik.Linear(), draw(0), ridge=-1.0),
-            "ridge must be > 0, got -1.0",
-        ),
-        (
-            lambda: ik.solvers.gradient_descent(
-                ik.Linear(), draw(0), ridge=0.1, steps=1, step_size=-1.0
-            ),
-            "step_size must be > 0, got -1.0",
-        ),
-    ],
-)
-def test_numbers_out_of_range_are_refused_before_anything_compiles(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+BUILD = {"num_features": 2, "ridge": 0.1, "steps": 1}
+REFUSED = {
+    "spectrum must hold num_features = 8 val": lambda: ik.tasks.LinearRegression(spectrum=Y),
+    "spectrum must be > 0": lambda: ik.tasks.LinearRegression(spectrum=np.zeros(8)),
+    "condition must be >= 1": lambda: ik.tasks.LinearRegression(condition=0.5),
+    "num_outputs must be >= 1": lambda: ik.tasks.LinearRegression(num_outputs=0),
+    "temperature must be in the range of float32": lambda: ik.Exponential(1e39),
+    "temperature must be a scalar": lambda: ik.Exponential(jnp.ones(2))(X, X),
+    "attention must be one of 'linear'": lambda: cg(draw(0), 0.1, 4, attention="both"),
+    "dtype must not be wider than float32": lambda: cg(draw(0), 0.1, 4, dtype="float64"),
+    "Features.* to be applied by linear attention": lambda: ik.constructions.conjugate_gradient(
+        ik.Gaussian(), attention="linear", **BUILD
+    ),
+    "kernel must be Exponential.* or a Matern kernel": lambda: ik.constructions.nadaraya_watson(
+        ik.Linear(), num_features=2
+    ),
+    "spectrum must be a pair": lambda: ik.constructions.gradient_descent(
+        ik.Linear(), spectrum=3.0, **BUILD
+    ),
+    "x must be float32 or float64, got float16": lambda: ik.solvers.exact(
+        ik.Linear(), jax.tree.map(lambda a: a.astype(jnp.float16), draw(0)), ridge=0.1
+    ),
+    r"architecture must be an icl_krr\.Archi": lambda: ik.init(jax.random.key(0), ik.Spec(2)),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: cg(draw(0), None, 4), TypeError, "ridge must be a number, got None"),
-        (lambda: cg(draw(0), "a", 4), TypeError, "ridge must be a number, got 'a'"),
-        (lambda: cg(draw(0), jnp.ones(2), 4), ValueError, r"ridge must be a scalar.*\[2\]"),
-        (lambda: cg(draw(0), 1e-60, 4), ValueError, "ridge must be in the range of float32"),
-        (lambda: ik.Exponential(1e39), ValueError, "temperature must be in the range of float32"),
-        (lambda: cg(draw(0), 1j, 4), TypeError, "ridge must be a number, got 1j"),
-        (lambda: cg(draw(0), 0.1, 4.0), TypeError, "steps must be an integer, got 4.0"),
-        (lambda: cg(draw(0), 0.1, 4, dtype=int), TypeError, "dtype must be floating point"),
-        (
-            lambda: cg(draw(0), 0.1, 4, dtype="float64"),
-            ValueError,
-            "must not be wider than float32",
-        ),
-        (lambda: ik.Linear()(X[0], X), ValueError, r"x must be \[n, p\], got shape \[2\]"),
-        (
-            lambda: ik.Linear()(X, X[:, :1]),
-            ValueError,
-            "z must have p = 2 features to match x, got 1",
-        ),
-        (lambda: ik.Gaussian()(X, X[:, :1]), ValueError, "z must have p = 2 features to match"),
-        (
-            lambda: ik.Exponential(jnp.ones(2))(X, X),
-            ValueError,
-            r"temperature must be a scalar, got shape \[2\]",
-        ),
-        (
-            lambda: ik.tasks.LinearRegression(condition=None),
-            TypeError,
-            "condition must be a number",
-        ),
-        (lambda: ik.tasks.LinearRegression(noise="a"), TypeError, "noise must be a number"),
-        (
-            lambda: ik.constructions.gradient_descent(
-                ik.Linear(), num_features=2, ridge=0.1, steps=1, spectrum=3.0
-            ),
-            TypeError,
-            r"spectrum must be a pair \(low, high\), got 3.0",
-        ),
-        (
-            lambda: ik.constructions.gradient_descent(
-                ik.Linear(), num_features=2, ridge=0.1, steps=1, spectrum=(3.0, 1.0)
-            ),
-            ValueError,
-            "spectrum must be .* with low <= high",
-        ),
-        (
-            lambda: ik.solvers.exact(
-                ik.Linear(), jax.tree.map(lambda a: a.astype(jnp.float16), draw(0)), ridge=0.1
-            ),
-            TypeError,
-            "x must be float32 or float64, got float16",
-        ),
-        (
-            lambda: ik.init(jax.random.key(0), ik.Spec(2)),
-            TypeError,
-            r"architecture must be an icl_krr\.Architecture",
-        ),
-    ],
-)
-def test_what_is_no_number_or_of_another_shape_is_refused(make, error, message):
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("message", "make"), REFUSED.items(), ids=str)
+def test_what_does_not_fit_is_refused(message, make):
+    with pytest.raises((TypeError, ValueError), match=message):
         make()
 
 
@@ -333,31 +226,15 @@ def test_kernels_batch_by_vmap():
     assert np.allclose(grams[1], ik.Exponential(2.0)(X, X))
 
 
-def test_solvers_refuse_what_is_not_a_task_or_kernel():
-    with pytest.raises(TypeError, match=r"kernel must be a kernel such as icl_krr\.Linear"):
-        ik.solvers.exact("linear", draw(0), ridge=0.1)
-    with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
-        ik.solvers.exact(ik.Linear(), None, ridge=0.1)
-    batch = jax.tree.map(lambda a: a[None], draw(0))
-    with pytest.raises(ValueError, match="task must be one task"):
-        ik.solvers.exact(ik.Linear(), batch, ridge=0.1)
-
-
-def table(tmp_path, *cells):
-    """A file with a feature and a target, whose first targets are these."""
-    rows = [f"{i},{cells[i] if i < len(cells) else i % 7}" for i in range(20)]
-    path = tmp_path / "table.csv"
-    path.write_text("\n".join(["a,y", *rows]) + "\n")
-    return path
-
-
 @pytest.mark.parametrize("cells", [("1e300",), ("1", "-1e300"), ("1e300", "1e299")])
-def test_a_cell_that_hides_its_column_is_refused(tmp_path, cells):
+def test_a_cell_that_hides_its_column_is_refused(path, cells):
     """Next to it the others are equal, and any prediction would have the error 0."""
+    rows = [f"{i},{cells[i] if i < len(cells) else i % 7}" for i in range(20)]
+    path.write_text("\n".join(["a,y", *rows]) + "\n")
     line = 2 + max(range(len(cells)), key=lambda i: abs(float(cells[i])))
-    message = rf"table.csv, line {line}, column 'y': -?1e\+300 is so large that the other"
+    message = rf"t.csv, line {line}, column 'y': -?1e\+300 is so large that the other"
     with pytest.raises(ValueError, match=message):
-        ik.tasks.read_table(table(tmp_path, *cells), "y")
+        read_table(path, "y")
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200, 1e306])
