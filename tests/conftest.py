@@ -47,29 +47,20 @@ def pytest_configure(config):
 
 
 DAILY = {
-    *("icl_krr.audit.audit", "icl_krr.estimator.InContextRegressor", "icl_krr.probes"),
-    *("icl_krr.export.t5.open_t5", "icl_krr.status"),
-    *("icl_krr.probes.changing.interventions." + name for name in ("ablate", "patch")),
-    "icl_krr.probes.changing.slots.transplant",
-    *("icl_krr.probes.naming.identify." + name for name in ("agreement", "identify_arrays")),
-    "icl_krr.probes.naming.stream_identify.identify_streams",
-    *(
-        "icl_krr.probes.naming.candidate_fit.fit_candidate",
-        "icl_krr.probes.naming.identify.identify",
-    ),
-    *(
-        "icl_krr.probes.reading." + name
-        for name in ("hyperparameters.effective", "influence.influence")
-    ),
-    *("icl_krr.probes.reading.readouts." + name for name in ("fit_probe", "streams")),
-    *(
-        "icl_krr.tasks.batches.map_tasks",
-        "icl_krr.transformer",
-        "icl_krr.transformer.memory.memory",
-    ),
-    *("icl_krr.training", "icl_krr.training.adapt.adapt", "icl_krr.training.loop.train"),
-    *("icl_krr.training.objectives.marginal_likelihood", "icl_krr.training.step.advance"),
-    "icl_krr.transformer.read_outs.predictive",
+    f"icl_krr.{name}"
+    for name in (
+        *("audit.audit", "estimator.InContextRegressor", "export.t5.open_t5", "probes"),
+        *("probes.changing.interventions.ablate", "probes.changing.interventions.patch"),
+        *("probes.changing.slots.transplant", "probes.naming.candidate_fit.fit_candidate"),
+        *("probes.naming.identify.agreement", "probes.naming.identify.identify"),
+        "probes.naming.identify.identify_arrays",
+        "probes.naming.stream_identify.identify_streams",
+        *("probes.reading.hyperparameters.effective", "probes.reading.influence.influence"),
+        *("probes.reading.readouts.fit_probe", "probes.reading.readouts.streams", "status"),
+        *("tasks.batches.map_tasks", "training", "training.adapt.adapt", "training.loop.train"),
+        *("training.objectives.marginal_likelihood", "training.step.advance", "transformer"),
+        *("transformer.memory.memory", "transformer.read_outs.predictive"),
+    )
 }
 """Examples of docstrings that take more than a second, of functions that other tests call."""
 

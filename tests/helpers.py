@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -72,24 +73,15 @@ class Case(NamedTuple):
         return kernel if self.sketch is None else ik.sketched(kernel, self.sketch(kernel, task))
 
     def oracle(self, task, ridge, steps):
-        found = jax.tree.map(np.asarray, self.oracle_of(task, ridge, steps))
-        if self.row.iterates:
-            return found
-        return Smoothed(np.stack([0 * found.prediction, found.prediction]))
-
-    def oracle_of(self, task, ridge, steps):
         kernel, oracle = self.seen(task), load(self.row.oracle)
         if not self.row.iterates:
-            return oracle(kernel, task)
+            smooth = np.asarray(oracle(kernel, task).prediction)
+            return SimpleNamespace(prediction=np.stack([0 * smooth, smooth]))
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
-        return oracle(kernel, task, steps=steps, **options)
+        return numpy(oracle(kernel, task, steps=steps, **options))
 
     def exact(self, task, ridge):
         return ik.solvers.exact(self.seen(task), task, ridge=ridge).prediction
-
-
-class Smoothed(NamedTuple):
-    prediction: np.ndarray
 
 
 def sizes(task):
@@ -290,18 +282,6 @@ def cg(task, ridge, steps, **options):
     return CASES["cg"].build(task, ridge, steps, **options)
 
 
-def cg_oracle(task, ridge, steps):
-    return CASES["cg"].oracle(task, ridge, steps)
-
-
-def gd(task, ridge, steps, **options):
-    return CASES["gd"].build(task, ridge, steps, **options)
-
-
-def nw(task, ridge, steps, **options):
-    return ik.constructions.nadaraya_watson(EXPONENTIAL, **sizes(task), **options)
-
-
 def train(model, loss, rate, steps):
     """Adam on all weights; the losses on the way, and the model at the end."""
     optimiser = optax.adam(rate)
@@ -342,14 +322,12 @@ def numpy(tree):
     return jax.tree.map(np.asarray, tree)
 
 
+apply = jax.jit(lambda kernel, x, z: kernel(x, z))
+
+
 def kernel_matrix(kernel, x, z):
     """k(x, z) by one program for each kind of kernel and shape."""
-    return np.asarray(applied(kernel, x, z))
-
-
-@jax.jit
-def applied(kernel, x, z):
-    return kernel(x, z)
+    return np.asarray(apply(kernel, x, z))
 
 
 def stacked(*tasks):
@@ -384,12 +362,12 @@ def cut_off(figure):
     parts = [*figure.legends, *figure.texts]
     for axis in figure.axes:
         parts += [axis.title, axis.xaxis.label, axis.yaxis.label]
-    boxes = [(part, part.get_window_extent(canvas.get_renderer())) for part in parts]
-    return [part for part, box in boxes if box.width and not within(box, figure.bbox)]
-
-
-def within(box, whole):
-    return np.all(box.min >= whole.min - 1) and np.all(box.max <= whole.max + 1)
+    boxes, whole = [part.get_window_extent(canvas.get_renderer()) for part in parts], figure.bbox
+    return [
+        part
+        for part, box in zip(parts, boxes, strict=True)
+        if box.width and (np.any(box.min < whole.min - 1) or np.any(box.max > whole.max + 1))
+    ]
 
 
 def relative(a, b):

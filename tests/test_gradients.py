@@ -6,20 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import (
-    CASES,
-    EXPONENTIAL,
-    KINDS,
-    cg,
-    dense,
-    draw,
-    gd,
-    numpy,
-    nw,
-    often,
-    relative,
-    train,
-)
+from helpers import CASES, EXPONENTIAL, KINDS, cg, dense, draw, numpy, often, relative, sizes, train
 
 import icl_krr as ik
 
@@ -29,7 +16,9 @@ def slopes_in_y(model, task):
     return jax.jacobian(lambda y: ik.predict(model, task.replace(y=y)))(task.y)
 
 
-@pytest.mark.parametrize("build", [cg, gd], ids=["conjugate_gradient", "gradient_descent"])
+@pytest.mark.parametrize(
+    "build", [cg, CASES["gd"].build], ids=["conjugate_gradient", "gradient_descent"]
+)
 def test_jacobian_in_y_is_the_hat_matrix(x64, build):
     """d f(x) / d y = k(x)^T (K + ridge I)^-1 once the solver has converged."""
     task = draw(0, p=4, n=20)
@@ -42,7 +31,7 @@ def test_jacobian_in_y_is_the_hat_matrix(x64, build):
 
 def test_jacobian_in_y_of_one_head_is_its_attention(x64):
     task = draw(1)
-    model = nw(task, None, None)
+    model = ik.constructions.nadaraya_watson(EXPONENTIAL, **sizes(task))
     jacobian = slopes_in_y(model, task)
     assert relative(jacobian, ik.solvers.nadaraya_watson(EXPONENTIAL, task).weights) < 1e-12
 
@@ -206,7 +195,7 @@ def test_gradients_of_a_dense_construction_are_finite_everywhere(x64):
 def test_optax_improves_a_construction():
     """Two steps of gradient descent, its weights trained for the task at hand."""
     task = draw(6, p=4, n=20, q=30)
-    model = gd(task, 0.5, 2)
+    model = CASES["gd"].build(task, 0.5, 2)
     loss = lambda m: jnp.mean((ik.predict(m, task) - task.y_query) ** 2)  # noqa: E731
     losses, trained = train(model, loss, 1e-2, 50)
     assert losses[-1] < 0.5 * losses[0]

@@ -11,7 +11,6 @@ from helpers import (
     CONSTRUCTIONS,
     KINDS,
     cg,
-    cg_oracle,
     dense,
     draw,
     gaussian,
@@ -181,7 +180,7 @@ def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
     compared = 0
     for seed, ridge in SETTINGS:
         task = draw(seed, p, n, r=r)
-        oracle = cg_oracle(task, ridge, 16)
+        oracle = CASES["cg"].oracle(task, ridge, 16)
         exact = [value.astype(float) for value in extended(task, ridge, 16)]
         _, cache = numpy(ik.run_with_cache(cg(task, ridge, 16), task))
         trusted = [True] * r
@@ -219,7 +218,7 @@ def test_float64_itself_departs_from_exact_arithmetic(x64):
     """The finding behind the tolerance above: the oracle's r is off by > 1e-9 after 16 steps."""
     task = draw(0, 16, 64, r=1)
     exact = extended(task, 0.1, 16)[1]
-    oracle = cg_oracle(task, 0.1, 16)
+    oracle = CASES["cg"].oracle(task, 0.1, 16)
     error = np.linalg.norm(oracle.r[16] - exact[16].astype(float))
     assert error > 1e-9 * np.linalg.norm(exact[16].astype(float))
     assert np.linalg.norm(exact[16].astype(float)) > 1e-8 * np.linalg.norm(exact[0].astype(float))
@@ -268,8 +267,8 @@ def test_float32_underflow_shows_in_the_residual():
 def test_oracle_and_model_know_no_scale(size):
     task = draw(0)
     scaled = task.replace(y=task.y * size, y_query=None)
-    expected = cg_oracle(task, 0.1, 8).prediction[-1]
-    assert relative(cg_oracle(scaled, 0.1, 8).prediction[-1] / size, expected) < 1e-4
+    expected = CASES["cg"].oracle(task, 0.1, 8).prediction[-1]
+    assert relative(CASES["cg"].oracle(scaled, 0.1, 8).prediction[-1] / size, expected) < 1e-4
     assert relative(numpy(ik.predict(cg(task, 0.1, 8), scaled)) / size, expected) < 1e-4
 
 

@@ -49,19 +49,11 @@ def test_c1_normaliser_and_one_softmax_head(x64):
         theory.log_normaliser(ik.Linear(), task)
 
 
-def test_c2_one_head_is_not_kernel_ridge_regression(x64):
-    """The claim that it is, is false: the gap is of the size of the answer, on every draw."""
-    gaps = []
-    for seed in SEEDS:
-        task = draw(seed, n=30, q=20)
-        exact = numpy(ik.solvers.exact(exponential, task, ridge=0.1).prediction)
-        smooth = numpy(ik.solvers.nadaraya_watson(exponential, task).prediction)
-        gaps.append(np.linalg.norm(smooth - exact) / np.linalg.norm(exact))
-        expected = scipy.stats.spearmanr(smooth, exact).statistic
-        assert np.isclose(compiled.rank_correlation(smooth, exact), expected)
-    assert min(gaps) > 0.1
-    tied = np.array([1.0, 2.0, 2.0, 5.0]), np.array([2.0, 2.0, 1.0, 7.0])
-    assert np.isclose(compiled.rank_correlation(*tied), scipy.stats.spearmanr(*tied).statistic)
+def test_c2_rank_correlation(x64):
+    rng = np.random.default_rng(0)
+    for a, b in (rng.normal(size=(2, 20)), ([1.0, 2.0, 2.0, 5.0], [2.0, 2.0, 1.0, 7.0])):
+        expected = scipy.stats.spearmanr(a, b).statistic
+        assert np.isclose(compiled.rank_correlation(np.array(a), np.array(b)), expected)
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.3, 4.0])
@@ -102,7 +94,7 @@ def test_c4_rates_hold_and_are_attained(x64, decades):
     low, high, steps = 1.0, 10.0**decades, 25
     theta = np.pi * (np.arange(2001) + 0.5) / 2001
     sigma = np.concatenate([[low, high], (high + low) / 2 + (high - low) / 2 * np.cos(theta)])
-    t = np.arange(steps + 1.0)
+    t, bounds = np.arange(steps + 1.0), []
     for solve, rate in (
         (step_sizes.chebyshev(steps, (low, high)), compiled.chebyshev_rate),
         (step_sizes.heavy_ball(steps, None, None, (low, high)), compiled.heavy_ball_rate),
@@ -112,19 +104,15 @@ def test_c4_rates_hold_and_are_attained(x64, decades):
             r = r - sigma * p
             p = a * p + b * r
             path.append(np.max(np.abs(r)))
-        bound = np.asarray(rate(low, high, t))
-        assert np.all(path <= bound * (1 + 1e-6))
-        assert np.allclose(path, bound, rtol=1e-6)
+        bounds.append(np.asarray(rate(low, high, t)))
+        assert np.all(path <= bounds[-1] * (1 + 1e-6))
+        assert np.allclose(path, bounds[-1], rtol=1e-6)
     eta = float(step_sizes.gradient_step(None, (low, high)))
     worst = np.max(np.abs(1 - eta * sigma)) ** t
     assert np.allclose(worst, compiled.gradient_descent_rate(low, high, t))
     assert np.allclose(worst[1], compiled.stationary_factor(low, high, eta))
-    cg, sharp = (
-        compiled.conjugate_gradient_rate(low, high, t),
-        compiled.chebyshev_rate(low, high, t),
-    )
-    assert np.all(sharp <= cg)
-    assert np.all(sharp >= cg / 2)
+    cg, sharp = compiled.conjugate_gradient_rate(low, high, t), bounds[0]
+    assert np.all((sharp <= cg) & (sharp >= cg / 2))
 
 
 def test_c4_prediction_bound(x64):
@@ -164,21 +152,12 @@ def test_c5_the_neumann_series_needs_a_large_ridge(x64):
 
 def test_c6_limits_of_the_temperature(x64):
     rng = np.random.default_rng(0)
-    near, far = [], []
     for _ in range(300):
         logits, y = rng.normal(size=6) * rng.choice([0.1, 1.0, 6.0]), rng.normal(size=6)
-        smooth = np.exp(logits) @ y / np.exp(logits).sum()
-        order = np.sort(logits)
-        far.append(
-            abs(smooth - y.mean())
-            / numpy(compiled.mean_limit_bound(order[-1] - order[0], np.array(y)))
-        )
-        near.append(
-            abs(smooth - y[np.argmax(logits)])
-            / numpy(compiled.nearest_limit_bound(order[-1] - order[-2], np.array(y)))
-        )
-    assert max(far) <= 1
-    assert max(near) <= 1
+        smooth, order = np.exp(logits) @ y / np.exp(logits).sum(), np.sort(logits)
+        assert abs(smooth - y.mean()) <= compiled.mean_limit_bound(order[-1] - order[0], y)
+        gap = order[-1] - order[-2]
+        assert abs(smooth - y[np.argmax(logits)]) <= compiled.nearest_limit_bound(gap, y)
     spread, n = np.log(4.0), 3  # one weight of 4 against two of 1: 1 : e^(spread / 2)
     y = np.array([1.0, 0.0, 0.0])
     assert np.isclose(4 / 6 - 1 / n, compiled.mean_limit_bound(spread, y))
@@ -257,20 +236,6 @@ def test_c12_the_preconditioned_spectrum(x64):
             assert np.allclose(np.sort(plain), sigma)
             assert sigma[0] >= ridge / (K.sum(1).max() + sink) * (1 - 1e-9)
             assert (sigma[-1] <= 1 + 1e-9) == (ridge <= sink)
-
-
-@pytest.mark.slow
-def test_c13_the_normaliser_does_not_cure_the_condition_number(x64):
-    """The finding: it grows with n all the same, and is no better than half of K + ridge I's."""
-    conds, plain = [], []
-    for n in (32, 128, 512):
-        task = draw(0, p=2, n=n)
-        sigma = numpy(compiled.preconditioned_eigenvalues(gaussian, task, ridge=0.1, sink=0.1))
-        conds.append(float(sigma[-1] / sigma[0]))
-        low, high = numpy(compiled.spectral_bounds(gaussian, task, ridge=0.1))
-        plain.append(float(high / low))
-    assert all(a > 0.5 * b for a, b in zip(conds, plain, strict=True)), (conds, plain)
-    assert conds[2] > 3 * conds[1] > 9 * conds[0] / 3
 
 
 @pytest.mark.parametrize("width", [2, 16, 128])

@@ -71,9 +71,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @partial(jax.jit, static_argnames="config")
 def twins(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
-    """Return f* and a stack's prediction [context], and the query's stream and prediction of random
-    blocks by context.
-    """
+    """f* and the prediction of a stack, and what random blocks give the two contexts."""
     kernel, both = Exponential(), contexts()
 
     def once(key: jax.Array, task: Task) -> tuple[jax.Array, jax.Array]:
@@ -125,9 +123,9 @@ def contexts() -> Task:
     """Two contexts that one block with one softmax head cannot tell apart, as a batch.
 
     The query is e1, the four supports are (h, c cos t, c sin t) with h = 0.6 and c = 0.8, and y is
-    1. All logits are h / temperature, and for both sets of angles t the sums of cos t and of sin t
-    are 0. So the attention weights, their normaliser and the mean of all values that are linear in
-    (x, y, 1) agree. f* depends on the angles between supports.
+    1. All logits are equal, and the sums of cos t and of sin t are 0. So the weights, their
+    normaliser and the mean of all values linear in (x, y, 1) agree. f* depends on the angles
+    between supports.
     """
     angles = jnp.deg2rad(jnp.asarray(ANGLES))
     radius = jnp.sqrt(1 - HEIGHT**2)

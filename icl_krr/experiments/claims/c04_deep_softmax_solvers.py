@@ -98,14 +98,12 @@ def measure(
 
 @partial(jax.jit, static_argnums=0)
 def hardest_for_conjugate_gradient(degree: int) -> tuple[jax.Array, ...]:
-    """Return the error of CG after t = `degree` steps on the spectrum that is hardest for CG.
+    """The error of CG after t = `degree` steps on its hardest spectrum, and two rates.
 
-    On this spectrum no polynomial of degree t is better than the Chebyshev polynomial T_t. A is
-    diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. Let alpha solve
-    A alpha = y. The weights w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm, for two
-    reasons. The signs of T_t at the sigma_i alternate. The sum over i of
-    w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, so it is 0 for every polynomial q
-    of degree < t.
+    A is diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. The weights
+    w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm: the signs of T_t at the sigma_i
+    alternate, and the sum of w_i sigma_i (-1)^i q(sigma_i) is a divided difference, 0 for degree q
+    < t.
     """
     low, high, ridge = 1.0, 100.0, 0.5
     theta = jnp.pi * jnp.arange(degree + 1.0) / degree

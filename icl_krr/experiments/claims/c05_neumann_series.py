@@ -80,10 +80,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every(1, 1)
 def measure(key: jax.Array, ratio: jax.Array, config: Config) -> dict[str, jax.Array]:
-    """Return errors [draw, ridge, series, step] and the growth of the error in one step.
-
-    The growth is `factor` by theory, and `worst` as measured for the worst y.
-    """
+    """Errors [draw, ridge, series, step]; growth in a step, by theory and for the worst y."""
     kernel = Exponential(config.temperature)
     task = sample(key, GaussianProcess(kernel, **sizes(config), inputs="sphere"))
     sigma, vectors = eigh(system(kernel, task).gram)
@@ -114,11 +111,10 @@ def measure(key: jax.Array, ratio: jax.Array, config: Config) -> dict[str, jax.A
 
 @every(1, 1)
 def inverse_series(key: jax.Array, ratio: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
-    """The series sum_j (-ridge)^j K^-(j+1) of the inverse of K + ridge I, in powers of K^-1.
+    """Errors of the partial sums of sum_j (-ridge)^j K^-(j+1) times y [draw, ridge, step].
 
-    Return the errors of the partial sums times y [draw, ridge, step], and their growth in one step
-    for y = eigenvector of sigma_n, the smallest eigenvalue of K. The ridges are in units of
-    sigma_n. K is well conditioned: its points are in 8 dimensions and its temperature is low.
+    And their growth in one step for y = eigenvector of sigma_n, the smallest eigenvalue of K. The
+    ridges are in units of sigma_n. K is well conditioned: 8 dimensions and a low temperature.
     """
     kernel = Exponential(0.2)
     process = GaussianProcess(kernel, **sizes(config), num_features=8, inputs="sphere")

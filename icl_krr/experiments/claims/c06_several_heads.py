@@ -95,10 +95,9 @@ def gap_in_dimensions(key: jax.Array, p: jax.Array, config: Config) -> jax.Array
 def measure(
     key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: Config
 ) -> dict[str, jax.Array]:
-    """Return the outputs of heads and their theoretical values [draw, inputs, ...].
+    """The outputs of heads and their theoretical values [draw, inputs, ...].
 
-    `spread` and `apart` are the distances of the largest logit from the smallest and from the
-    second largest one.
+    `spread` and `apart` are how far the largest logit is from the smallest and the second largest.
     """
     p = config.num_features
     at, order, weigh, subspace = jax.random.split(key, 4)

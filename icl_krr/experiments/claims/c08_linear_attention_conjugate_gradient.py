@@ -1,13 +1,10 @@
 """C8: linear attention runs conjugate gradient exactly, but a step takes more than one block.
 
-A block is one layer of attention and one layer of gated units. A unit is a product or a quotient of
-two linear functions of the stream. The step size gamma = r.r / p.Ap is a quotient by p.Ap, in which
-every two tokens j and k have a term p_j K_jk p_k. After one layer of attention, each channel is a
-sum of terms that each contain one other token only, so no divisor of a unit is p.Ap. The pipelined
+A block is one layer of attention and one layer of gated units, each a product or a quotient of two
+linear functions of the stream. gamma = r.r / p.Ap is a quotient by a sum of terms of two tokens
+each; after one layer of attention each channel sums terms of one other token only. The pipelined
 form also stores A p: its first block computes the quotients, its second multiplies vectors by them.
-
-The argument is about these states and this layer of units. Four layers of units are enough
-(`rivals.one_attention`), and a wide MLP can approximate them.
+With four layers of units one layer of attention is enough (`rivals.one_attention`).
 """
 
 from functools import partial
@@ -105,10 +102,10 @@ def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
 
 @every(static=("name", "config"))
 def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array]:
-    """Return the errors of the start and every step [draw, step, state], and the gaps to f*.
+    """The errors of the start and every step [draw, step, state], and the gaps to f*.
 
-    The error compares the slots after a step with one step of the solver from the slots before it.
-    So this error accumulates no rounding; over a whole run, late steps amplify rounding to 1e-10.
+    The error compares the slots after a step with one step of the solver from the slots before it,
+    so it accumulates no rounding.
     """
     cache = run_with_cache(build(name, config, task), task)[1]
     path = [cache[state] for state in STATES]

@@ -96,11 +96,7 @@ def product_errors(task: Task) -> jax.Array:
 def measure(
     task: Task, scales: jax.Array, symmetric: bool, dtype: str, config: Config
 ) -> tuple[jax.Array, ...]:
-    """Return the gaps to f* at every step for emulated and exact CG.
-
-    The arrays are emulated CG [draw, scale, step], emulated CG at the e of `theory.best_epsilon`
-    [draw, step] and exact CG [draw, step].
-    """
+    """Gaps to f* of emulated CG [draw, scale, step], and at the best e and of exact CG."""
     options = {"ridge": config.ridge, "steps": config.steps}
     exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
     points, p = jnp.concatenate([task.x, task.x_query]), config.num_features

@@ -59,9 +59,9 @@ def degenerate_tasks(task: Task) -> Task:
 
 @every(2, static=("form", "config"))
 def measure(task: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
-    """Return the gaps to f* by data and step, relative to the largest |y|, and two counts.
+    """The gaps to f* by data and step, relative to the largest |y|, and two counts.
 
-    The counts are the numbers of NaN or infinite values in the run and in its gradients.
+    They count NaN or infinite values in the run and in its gradients.
     """
     options = {"num_features": config.num_features, "steps": config.steps, "form": form}
 

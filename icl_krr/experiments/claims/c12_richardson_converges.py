@@ -68,7 +68,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every(1, 1, static=("num_supports", "config"))
 def measure(key: jax.Array, case: jax.Array, num_supports: int, config: Config) -> tuple:
-    """Return extreme eigenvalues, the factor of every step, errors and gaps of every case.
+    """Extreme eigenvalues, the factor of every step, errors and gaps of every case.
 
     The errors at every step are |sqrt(D + c I) (alpha_t - alpha*)|, relative to step 0, and the
     largest |f_t - f*| over the queries, relative to |(D + c I)^-1/2 k(x)| |sqrt(D + c I) alpha*|.

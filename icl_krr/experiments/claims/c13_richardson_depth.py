@@ -99,11 +99,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(
     key: jax.Array, ridge: jax.Array, lengthscale: jax.Array, p: jax.Array, n: int, config: Config
 ) -> tuple:
-    """Return condition numbers, errors, errors for the worst y, one more error, and a factor.
+    """Condition numbers of (D + c I)^-1 A and A, errors, those for the worst y, one more.
 
-    The condition numbers are those of (D + c I)^-1 A and A. The errors after every step are the
-    largest |f - f*| / largest |y| over the queries, and the error of alpha in the A-norm. The other
-    error is in the norm of D + c I; each step multiplies it by at most the factor.
+    The errors after every step are the largest |f - f*| / largest |y| over the queries, and that of
+    alpha in the A-norm. The other is in the norm of D + c I; a step multiplies it by at most the
+    factor.
     """
     most, kernel = max((BASE["p"], *config.p)), Gaussian(lengthscale)
     process = GaussianProcess(kernel, num_features=most, num_supports=n, num_queries=QUERIES)

@@ -60,10 +60,7 @@ def checks_of(gaps: np.ndarray) -> dict[str, Unnamed]:
 def measure(
     key: jax.Array, tasks: Task, kernel: Kernel, layouts: Sequence[str], config: Any
 ) -> tuple[np.ndarray, ...]:
-    """Return `channel_gaps` [layout, draw, 2], and c [layout] for p and for 2 p features.
-
-    c is the number of channels that do not store features.
-    """
+    """`channel_gaps` [layout, draw, 2], and the c [layout] other channels, for p and for 2 p."""
     keys, p = jax.random.split(key, config.draws), config.num_features
     gaps = [channel_gaps(keys, tasks, kernel, name, config.ridge, config.steps) for name in layouts]
     numbers = {"ridge": config.ridge, "steps": config.steps}
@@ -80,11 +77,10 @@ def build(name: str, kernel: Kernel, num_features: int, **options: Any) -> Trans
 def channel_gaps(
     turn: jax.Array, task: Task, kernel: Kernel, name: str, ridge: float, steps: int
 ) -> jax.Array:
-    """Return the largest gaps |slot - iterate| / |iterate| [draw, 2] for p and p - 1 channels.
+    """The largest gaps |slot - iterate| / |iterate| [draw, 2] for p and p - 1 channels.
 
-    The model stores the features P^T x with a random orthonormal P, the solver has the features x.
-    With p - 1 channels, one channel is 0. The slots are alpha, the prediction at the queries and,
-    if the model keeps it, r. |.| is a maximum over all steps.
+    The model stores P^T x with a random orthonormal P, the solver has x. With p - 1 channels, one
+    is 0. The slots are alpha, the prediction and, if the model keeps it, r.
     """
     p, (solver, needs) = task.num_features, LAYOUTS[name]
     P = sketches.orthonormal(turn, p, p)

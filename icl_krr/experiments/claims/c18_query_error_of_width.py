@@ -64,7 +64,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every(1, 1)
 def measure(key: jax.Array, ridge: jax.Array, config: Config) -> dict[str, jax.Array]:
-    """Return `width_errors` after the last step [draw, ridge, sketch, task, ...].
+    """`width_errors` after the last step [draw, ridge, sketch, task, ...].
 
     In the worst task y is the first eigenvector u of K - K^, for the best sketch the first
     eigenvector of K that it loses, and all queries lie along X^T u.
@@ -91,10 +91,10 @@ def width_errors(
     """Errors of a model that stores P^T x and reads queries and keys R P^T x.
 
     `path` is |f_t - f*| [step, q], `error` its last step, `printed` |k^T (inv(A) - inv(A^)) y|,
-    `dual` a bound on `printed`, and `second` a bound on the error of k^ [q]. `model_gap` [step] is
-    |f_t - f^| / |f^|, and `alpha` |alpha_t - alpha^|_A^ / |alpha^|_A^, where f^ and alpha^ solve
-    ridge regression with K^. `rate` [step] is the rate of conjugate gradient for the `condition` of
-    A^, and |f - f^| <= `factor` |alpha - alpha^|_A^ / |alpha^|_A^ [q].
+    `dual` a bound on it, and `second` a bound on the error of k^. `model_gap` [step] is |f_t - f^|
+    / |f^|, and `alpha` |alpha_t - alpha^|_A^ / |alpha^|_A^, where f^ and alpha^ solve ridge
+    regression with K^. `rate` is that of CG for the `condition` of A^, and |f - f^| <= `factor`
+    `alpha`.
     """
     own, eye = dataclasses.replace(kernel, projection=R), jnp.eye(task.num_supports)
     options = {"num_features": len(P), "ridge": ridge, "steps": steps, "sketch": P}

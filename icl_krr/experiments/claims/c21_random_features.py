@@ -20,12 +20,7 @@ KINDS = ("positive", "positive, orthogonal", "trigonometric")
 
 
 class Config(NamedTuple):
-    """Settings of the experiment.
-
-    `draws` is the number of draws of features, each with a pair of points on the unit sphere.
-    `tasks` is the number of tasks for each floor of CG, and for attention with the
-    `low_temperature`.
-    """
+    """Settings; `draws` are of features with a pair of points, `tasks` of each floor of CG."""
 
     draws: int = 4096
     num_features: int = 8
@@ -90,11 +85,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @partial(jax.jit, static_argnames="config")
 def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
-    """Return relative errors [draw, kind, width], their variance by theory and three more arrays.
+    """Relative errors [draw, kind, width], their variance by theory and three more arrays.
 
-    The third array is True where the estimate of the kernel is negative, and the last one where <x,
-    z> is negative. The fourth is the mean squared relative error [draw, kind] of p positive
-    features. Each width uses the first features of the largest width.
+    They are True where the estimate is negative, the mean squared relative error of p positive
+    features [draw, kind], and True where <x, z> is negative.
     """
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 
@@ -124,10 +118,7 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
 
 @every(together=True)
 def excess(key: jax.Array, task: Task, config: Config) -> jax.Array:
-    """Return how far the outputs of attention with m = 2 p features leave [min y, max y].
-
-    The result [draw, kind] is the largest excess over the queries, divided by the range of y.
-    """
+    """How far outputs with m = 2 p features leave [min y, max y], over its range [draw, kind]."""
     kernel, p = Exponential(config.low_temperature), config.num_features
     options = {"num_features": p, "width": 2 * p, "orthogonal": False}
 

@@ -60,7 +60,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def filters(kernel: Kernel, task: Task, hat_rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the filter [L, n] that is nearest to the hat rows [L, q, n], and the rest [L].
+    """The filter [L, n] that is nearest to the hat rows [L, q, n], and the rest [L].
 
     The rest is the share of the norm of the hat rows that the filter does not explain.
     """

@@ -19,11 +19,7 @@ ERROR = 0.5
 
 
 class Config(NamedTuple):
-    """Settings of the experiment.
-
-    `widths` are numbers m of frequencies. `starts` is the number of pairs of a query and a key
-    from which `steps` steps of gradient ascent look for the largest error in the ball.
-    """
+    """Settings: `widths` are numbers m of frequencies, `starts` and `steps` those of the ascent."""
 
     draws: int = 5
     dimensions: tuple[int, ...] = (4, 8, 16, 32, 64)

@@ -86,10 +86,9 @@ def spectra(gap: float, config: Config) -> jax.Array:
 
 @every(1, 2)
 def measure(key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config) -> dict:
-    """Return sin(angle), its bound, |K - K^|, and what `errors` returns for every ridge.
+    """sin(angle), its bound, |K - K^|, and `errors` of every ridge [draw, gap, spectrum, ...].
 
-    Each has the axes [draw, gap, spectrum, ...]. The sketch holds the m leading eigenvectors of
-    X^T X + E, where E is random with |E| = `config.perturbation`.
+    The sketch holds the m leading eigenvectors of X^T X + E, where E is random.
     """
     n, p, m = config.num_supports, config.num_features, config.width
     eye = jnp.eye(n)

@@ -36,10 +36,10 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """Compare every trained model with the best sketch to as many features as it uses.
 
-    The gains of a model are the matrix M of the least squares fit df/dx = M df*/dx over the tasks,
-    where f* is exact KRR. M is the identity for f*, and close to a projection for a sketch. A model
-    uses as many features as M has singular values above 1/2. The covariance of x is diagonal and
-    its variances decrease, so the best sketch to k features keeps the first k features.
+    The gains of a model are the matrix M of the least squares fit df/dx = M df*/dx over the tasks.
+    M is the identity for exact KRR f*, and close to a projection for a sketch. A model uses as many
+    features as M has singular values above 1/2. The variances of x decrease, so the best sketch to
+    k features keeps the first k.
     """
     family: Any = dataclasses.replace(STUDY.family, num_queries=config.num_queries)  # pyright: ignore[reportArgumentType]
     tasks = draw_tasks(key, config.tasks, family)
@@ -82,10 +82,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def of_model(risk: Any, slopes: Any, rank: Any, risks: Any, steep: Any, ranks: Any) -> dict:
-    """The features that a trained model uses, and a comparison with the best sketch to as many.
-
-    The first three arrays are of the model, as `measure` returns them, the others of all sketches.
-    """
+    """The features that a model uses, and a comparison with the best sketch to as many."""
     matrix = np.linalg.lstsq(steep[p], slopes)[0].T
     _, gains, directions = np.linalg.svd(matrix)
     k = int(np.sum(gains > 0.5))
@@ -103,10 +100,7 @@ def of_model(risk: Any, slopes: Any, rank: Any, risks: Any, steep: Any, ranks: A
 
 
 def sketch(kept: jax.Array, task: Task) -> jax.Array:
-    """Predictions of KRR on the first features, with the ridge of least risk.
-
-    The other features are independent of these. Their part of y is noise.
-    """
+    """Predictions of KRR on the first features, with the others as noise, and the ridge for it."""
     keep = jnp.arange(p) < kept
     # of uniform distributions
     variances = STUDY.task.condition ** -jnp.linspace(0, 1, p) / 3
@@ -126,10 +120,10 @@ def measure_models(model: Transformer, tasks: Task, hats: int) -> tuple[jax.Arra
 
 
 def measure(answer: Callable[[Task], jax.Array], tasks: Task, hats: int) -> tuple[jax.Array, ...]:
-    """Return the risk of a predictor f, df/dx and the rank of df/dy.
+    """The risk of a predictor f, df/dx and the rank of df/dy.
 
-    The risk is the mean squared error to the noiseless function. df/dx is the mean over the queries
-    of a task [tasks, p]. The effective rank (sum s_i^2)^2 / sum s_i^4 is the mean over some tasks.
+    df/dx is the mean over the queries of a task [tasks, p]. The effective rank is
+    (sum s_i^2)^2 / sum s_i^4, the mean over some tasks.
     """
 
     def error_and_slopes(task: Task) -> tuple[jax.Array, jax.Array]:

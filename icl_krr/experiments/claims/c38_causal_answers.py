@@ -56,11 +56,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every(1, 1)
 def measure(key: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
-    """Return gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap.
+    """Gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap.
 
     A gap is the distance from ridge regression on the prefix at one position, over the root mean
-    square of its predictions at all positions. The normalised delta rule has the step size with the
-    smallest median gap on this task.
+    square of its predictions. The normalised delta rule has the step size of smallest median gap.
     """
     n, (few, many) = config.num_supports, config.steps
     task = sample(key, LinearRegression(num_features=FEATURES, num_supports=n, noise=0.1))

@@ -31,7 +31,6 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """Tune fixed kernels and train a head on the same tasks, and compare them on other tasks.
 
-    The fixed kernels have the best bandwidth, or the best bandwidth and factor of the values.
     Intervals of quotients hold for all families together (95 %, Bonferroni), over the tasks.
     """
     keys, rows = jax.random.split(key), []

@@ -29,8 +29,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
     A head is a kernel if the fit explains 90 % of the divergence of its weights from equal ones,
     and if the centre is not further than 3 widths from the query. Intervals of quotients of widths
-    hold for all pairs of heads of a run together (95 %, Bonferroni), over the tasks. The fit is
-    tested on a constructed head.
+    hold for all pairs of heads of a run together (95 %, Bonferroni), over the tasks.
     """
     rows, ends, apart, shares, known = [], [], [], [], []
     for name in config.runs:

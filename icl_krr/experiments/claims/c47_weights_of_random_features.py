@@ -143,7 +143,6 @@ def outputs(key: jax.Array, kind: str, config: Config) -> jax.Array:
 
 @every()
 def literal(key: jax.Array, config: Config) -> jax.Array:
-    """Return the gaps of two models of linear attention to what the features give, by algebra."""
     p = config.p[-1]
     process = family(p, TEMPERATURES[COLD], config)
     task, kernel, ridge = process.sample(key), process.kernel, process.noise

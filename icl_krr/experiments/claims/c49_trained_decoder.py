@@ -80,10 +80,7 @@ def steps_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) -
 
 
 def predicted(protocol: Protocol, answers: jax.Array, rival: Rival) -> float:
-    """The relative distance of predictions after layers and at the steps they are compared with.
-
-    It is the root mean square over tasks, layers and queries, with the parameters of the errors.
-    """
+    """The relative distance of predictions after layers and at the steps of the nearest errors."""
     count = protocol.tuners[rival.kernel].steps_of(rival.name)
     made = steps_of(rival.name, rival.kernel, rival.tuned.logs, protocol.scored.tasks, count)
     theirs, ours = np.asarray(made)[:, list(rival.tuned.steps)], np.asarray(answers)[:, 1:]

@@ -44,12 +44,12 @@ REFERENCES = {
 
 
 def authors(source: str) -> list[str]:
-    """Return the keys of `REFERENCES` in the source of a claim (see `claim.Claim`)."""
+    """The keys of `REFERENCES` in the source of a claim."""
     return [part.partition(",")[0] for part in source.split("; ")]
 
 
 def works(sources: Iterable[str]) -> dict[str, str]:
-    """Return the rows of `REFERENCES` that the sources of some claims name."""
+    """The rows of `REFERENCES` that the sources of some claims name."""
     named = {author for source in sources for author in authors(source)}
     return {name: work for name, work in REFERENCES.items() if name in named}
 
@@ -61,21 +61,16 @@ class Check(NamedTuple):
     """The result of testing measured <= bound on several draws.
 
     Attributes:
-        name: what is compared, in words and symbols.
         stated: whether the source states this bound, as printed. The other checks are claims of
             ours, or test another `reading`.
         reading: another reading of the statement that this check tests, in words. It differs in a
-            constant, a condition, a count or a quantifier. A check of what the statement says both
-            as printed and in this reading is `stated`, too. "" if the check tests no other reading.
-        measured: measured value at the draw of largest tightness.
-        bound: bound at the same draw.
+            constant, a condition, a count or a quantifier; "" if there is none.
+        measured: measured value at the draw of largest tightness, and `bound` there.
         tightness: largest quotient measured / bound over the draws.
-        violations: share of draws that exceed the bound, in [0, 1].
-        vacuous: share of entries where the bound is not below the trivial bound. NaN if there is
-            no trivial bound.
-        draw: first draw that exceeds the bound. None if no draw exceeds it, or if all draws were
-            reduced to one number.
-        seed: seed of the run with these values, if there were several runs (default: None).
+        violations: share of draws that exceed the bound.
+        vacuous: share of entries where the bound is not below the trivial bound, NaN without one.
+        draw: first draw that exceeds the bound, None if there is none or one number alone.
+        seed: seed of the run with these values, if there were several runs.
     """
 
     name: str
@@ -117,27 +112,18 @@ class Claim:
     Attributes:
         title: the claim in a few words, for short tables.
         statement: the claim in the notation of this library.
-        source: key of `REFERENCES`, a comma, and the place, such as "Cawley 2025,
-            paper/sections/theory.md, theorem 2". A semicolon is between two sources.
-            `OURS` if the claim is ours alone (default).
-        quote: the statement as printed at that place, with its quantifiers. "" if it is ours
-            (default).
+        source: key of `REFERENCES`, a comma, and the place; a semicolon is between two sources.
+        quote: the statement as printed at that place, with its quantifiers; "" if it is ours.
         expected: status that this library found for the claim.
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
             of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
             kernel matrix.
         run: experiment, `run(config, key) -> rows, verdict`.
-        quick: settings of a smaller experiment. The full experiment has the defaults of the same
-            class.
+        quick: settings of a smaller experiment. The full one has the defaults of the same class.
         plot: which columns of the rows the figure shows.
-        truth: what holds instead of the statement, or in addition ("" by default).
-        untested: readings of the statement that no check tests (none by default).
-        corrected: who made the statement in `truth`, "theirs" (the source, at another place),
-            "ours" (default) or "both".
-        dtype: "float64" (default) or "float32", the precision of the experiment.
-
-    Raises:
-        ValueError: there is a quote without a source, or a source without a quote.
+        truth: what holds instead of the statement, or in addition.
+        untested: readings of the statement that no check tests.
+        corrected: who made the statement in `truth`: "theirs", at another place, "ours" or "both".
     """
 
     title: str
@@ -160,17 +146,14 @@ class Claim:
 
     @property
     def config(self) -> Any:
-        """Settings of the full experiment."""
         return type(self.quick)()
 
     @property
     def file(self) -> str:
-        """The file with the experiment, in the package."""
         return f"{self.run.__module__.replace('.', '/')}.py"
 
     @property
     def authors(self) -> list[str]:
-        """Keys of the sources in `REFERENCES`, or `OURS`."""
         return authors(self.source)
 
 
@@ -184,18 +167,10 @@ def compare(
     trivial: Any = None,
     slack: float = 1e-9,
 ) -> Check:
-    """Check measured <= bound (1 + slack) in every entry.
+    """Check measured <= bound (1 + slack) in every entry [draws, ...].
 
-    A measured value that is NaN or infinite, or a bound that is NaN, violates the check.
-
-    Args:
-        name: what is compared, in words and symbols.
-        measured: measured values [draws, ...] or a scalar.
-        bound: bounds that broadcast with `measured`.
-        stated: whether the source states this bound (default: False).
-        reading: another reading of the statement that the bound tests (default: none).
-        trivial: bound that holds without any theorem (default: None).
-        slack: tolerance for rounding, relative to the bound (1e-9 by default).
+    A measured value that is NaN or infinite, or a bound that is NaN, violates the check. `trivial`
+    is a bound that holds without any theorem; for `stated` and `reading` see `Check`.
     """
     measured, bound = np.broadcast_arrays(
         *(np.atleast_1d(np.asarray(v, float)) for v in (measured, bound))
@@ -248,9 +223,8 @@ def at_least(measured: Any, bound: Any, **options: Any) -> Unnamed:
 def within(value: Any, low: float, high: float, **options: Any) -> Unnamed:
     """Check low <= value <= high in every entry.
 
-    `measured` is the value with the largest distance from the middle of the interval and `bound`
-    is the end of the interval on that side. The tightness is this distance over half of the
-    length of the interval.
+    `measured` is the value that is farthest from the middle and `bound` the end on that side. The
+    tightness is this distance over half of the length of the interval.
     """
     middle = (low + high) / 2
     distance = np.atleast_1d(np.asarray(value, float)) - middle
@@ -278,11 +252,10 @@ def readings(checks: Iterable[Check]) -> dict[str, bool]:
 def judge(*checks: Check) -> Verdict:
     """Return the verdict that the checks imply.
 
-    - "not confirmed" if a check is violated that tests no reading of the statement,
-    - "holds" if the statement holds as printed,
-    - "holds as corrected" if it does not, but another reading of it, or of a part of it, holds:
-      with another constant, condition, count or quantifier, about the same kind of model,
-    - "false as stated" if no reading holds.
+    It is "not confirmed" if a check is violated that tests no reading of the statement, "holds" if
+    the statement holds as printed, "holds as corrected" if it does not, but another reading of it,
+    or of a part of it, does, about the same kind of model, and "false as stated" if no reading
+    holds.
     """
     found = readings(checks)
     if not all(check.holds for check in checks if not (check.stated or check.reading)):

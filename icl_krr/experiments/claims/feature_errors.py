@@ -28,10 +28,7 @@ def drawn(key: jax.Array, d: int, m: int, kind: str, *, orthogonal: bool = True)
 
 
 def sums(phi: RandomFeatures, **options: Any) -> Transformer:
-    """Linear attention that predicts the sums of phi(x)^T phi(x_j) y_j.
-
-    It is one step of gradient descent of size 1 from alpha = 0, which has alpha = y.
-    """
+    """Linear attention of sums phi(x)^T phi(x_j) y_j: one step of gradient descent from 0."""
     options |= {"ridge": 1.0, "steps": 1, "step_size": 1.0}
     return constructions.gradient_descent(Features(phi), **options)
 
@@ -78,9 +75,9 @@ def score_error(
 def largest(
     keys: jax.Array, frequencies: jax.Array, radii: jax.Array, dims: jax.Array, config: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Look for the largest error in the ball, from below: by gradient ascent.
+    """The largest errors in the ball that gradient ascent finds [scaling, d, draw, width].
 
-    Return errors [scaling, d, draw, width] and pairs [scaling, d, draw, width, 2, largest d].
+    With the pairs [scaling, d, draw, width, 2, largest d].
     """
     counts, norm = (
         np.array(config.widths)[:, None],

@@ -25,10 +25,9 @@ def every(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a function at every combination of values of its first arguments, in one program.
 
-    Its callers give arrays of values for these arguments, and `axes` says how many axes each has
-    (by default, one argument with one axis), and the results have these axes first. The number 0
-    means one axis whose values run at once, by vmap. The values of the first two arguments may go
-    `together`, in pairs.
+    Callers give arrays of values for these arguments, and `axes` says how many axes each has (by
+    default, one argument with one axis); the results have these axes first. The number 0 means one
+    axis whose values run at once, by vmap. The first two arguments may go `together`, in pairs.
     """
 
     def over(run: Callable[..., Any], axes: tuple[int, ...], first: Any, *others: Any) -> Any:
@@ -88,10 +87,7 @@ def largest_gap(found: jax.Array, expected: jax.Array) -> jax.Array:
 
 
 def slot_gaps(cache: Any, path: Any, *names: str) -> jax.Array:
-    """The largest gaps of a model's slots to the iterates of a solver, over the steps of the path.
-
-    Returns one gap for each name, of a slot and of a field of the path.
-    """
+    """The largest gaps of slots to the iterates of a solver, over the steps of the path."""
     paths = [getattr(path, name) for name in names]
     pairs = zip(names, paths, strict=True)
     return jnp.stack([largest_gap(cache[name][: len(own)], own) for name, own in pairs])

@@ -12,26 +12,14 @@ class Result(NamedTuple):
     """The results of a claim over several seeds.
 
     Attributes:
-        id: name of the claim, such as "C16".
-        statement, source, quote, truth, untested, corrected, told, dtype: those of the `Claim`.
-        file: file with the experiment, in the package.
-        settings: settings of the experiment by name, such as draws and numbers of supports.
         status: verdict of this run. If seeds differ, the least favourable verdict.
-        expected: verdict that this library found before with these settings or the default
-            settings. "" if a caller gave other settings.
+        expected: verdict that this library found before; "" if a caller gave other settings.
         check: name of the headline check (see `Verdict.headline`).
-        measured: measured value of the headline check, mean over seeds.
-        interval: 95 % bootstrap interval of `measured`, None for a single seed.
-        bound: bound of the headline check, mean over seeds.
-        tightness: tightness of the headline check, mean over seeds.
-        vacuous: vacuous share of the headline check, mean over seeds.
-        seed: first seed with a counterexample, None if there is no counterexample.
-        draw: first draw of that seed with a counterexample (see `Check.draw`).
-        seeds: number of seeds.
-        seconds: run time in seconds.
-        cpu_seconds: time of all CPU cores in seconds, with compilation.
-        checks: all checks. Each has the values of the seed with the largest tightness, and its
-            shares are means over seeds.
+        measured: mean over seeds, with its 95 % bootstrap `interval`, None for a single seed.
+        seed: first seed with a counterexample, at its first `draw`, None if there is none.
+        cpu_seconds: time of all CPU cores, with compilation.
+        checks: each has the values of the seed with the largest tightness, and shares averaged
+            over seeds.
     """
 
     id: str

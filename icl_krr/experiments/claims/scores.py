@@ -85,7 +85,7 @@ def outputs(
 def opposite_pairs(
     w_query: jax.Array, w_key: jax.Array, smooth: Transformer
 ) -> tuple[jax.Array, jax.Array]:
-    """Return W_Q^T W_K [draw, p, p], and its logits at u and -u [draw, 2, 2].
+    """W_Q^T W_K [draw, p, p], and its logits at u and -u [draw, 2, 2].
 
     The point u is the eigenvector of the smallest eigenvalue.
     """

@@ -11,16 +11,9 @@ KINDS = (int, float, str)
 
 
 def changed(claim: str, config: Any, typed: Iterable[str]) -> Any:
-    """Return the settings of a claim with some of them replaced.
+    """Return the settings of a claim with those replaced that were typed, such as "widths=2,4".
 
-    Args:
-        claim: name of the claim, for messages.
-        config: settings, a NamedTuple. Numbers, names and tuples of them can be replaced.
-        typed: texts such as "ridge=0.01" or "widths=2,4,8".
-
-    Raises:
-        ValueError: a text is not NAME=VALUE, there is no such setting, or a value is not of the
-            type of the value that it replaces.
+    Numbers, names and tuples of them can be replaced.
 
     >>> from .c16_sketch_error import Config
     >>> changed("C16", Config(), ["draws=4", "widths=2,4"]).widths

@@ -21,13 +21,11 @@ RANDOM, FEW, HIDDEN = 0, 1, slice(2, None)
 def losses(
     key: jax.Array, of: Callable, tail: Callable, sharp: Callable, config: Any, *ridge: jax.Array
 ) -> dict[str, jax.Array]:
-    """Return |B - B^| with B = of(K) and B^ = of(K^) for all sketches [sketch] and cases [case].
+    """|B - B^| with B = of(K) and B^ = of(K^) for all sketches [sketch] and cases [case].
 
     A sketch that hides is random, but with h^2 times its part along the first principal direction
     of the features, which have the rank m up to noise of size h, for each h in `config.levels`. The
-    cases have |K| (`size`), the bounds, |B - B^| for the metric I (`plain`) and for the best metric
-    (`metric`), and the least of all metrics (`any_metric`); the sketches have the rank of K^
-    (`rank`), |B - B^| (`error`) and |K - K^| (`lost`).
+    errors are those of the metric I (`plain`), the best metric (`metric`), and the least of all.
     """
     (at, turn), width = jax.random.split(key), config.width
     sizes = config.spectrum, config.num_features, config.num_supports

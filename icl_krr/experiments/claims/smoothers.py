@@ -78,10 +78,9 @@ def smoother(
 def logit_gradients(
     key: jax.Array, d: jax.Array, size: int, most: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return norms [draw, d, scale, query] of gradients and variances [draw, d, scale] of logits.
+    """Norms [draw, d, scale, query] of gradients and variances [draw, d, scale] of logits.
 
-    The gradient of the output f of a head with weights w_j and values y_j with respect to its
-    logits has the entries w_j (y_j - f).
+    The output f with weights w_j and values y_j has the gradient w_j (y_j - f) in its logits.
     """
     x = jax.random.normal(key, (size + QUERIES, most))
     # features after the d-th are zero, so that all d share one program

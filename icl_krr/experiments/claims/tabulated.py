@@ -44,7 +44,7 @@ class Config(NamedTuple):
 
 
 def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
-    """Measure |f - f*|, e, |f*| (`size`) and what the tables do to f and report [draw, n, width].
+    """Measure |f - f*|, e, |f*| (`size`) and what the tables do to f [draw, n, width].
 
     `tables` is the error of f that the tables cause. `overruns` counts the operands outside of
     their tables, and `clipped` counts them if all outputs y are 100 times larger.

@@ -33,11 +33,7 @@ def modules() -> dict[str, ModuleType]:
 
 
 def choose(names: Iterable[str]) -> dict[str, Claim]:
-    """Return the claims with these names, or all claims if there are no names.
-
-    Raises:
-        ValueError: there is no claim with one of the names.
-    """
+    """Return the claims with these names, or all claims if there are no names."""
     known = claims()
     chosen = [name.upper() for name in names]
     for name in chosen:
@@ -89,10 +85,7 @@ def verify_all(
     configs: Mapping[str, Any] = MappingProxyType({}),
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, tuple[Result, Rows]]:
-    """Run several claims; on a CPU, every core runs one claim at a time.
-
-    A claim in `configs` gets its settings from there.
-    """
+    """Run several claims, some with settings in `configs`; on a CPU, one per core at a time."""
     if len(chosen) == 1 or jax.default_backend() != "cpu":
         return {
             name: verify(
@@ -107,12 +100,9 @@ def verify_all(
     flags = quick_flags() if quick else ""
     with ProcessPoolExecutor(cores, context, start_worker, (quick, flags)) as pool:
         try:
-            # workers inherit the mask: Ctrl-C reaches all processes, but this one ends the workers
-            masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             jobs = [
                 pool.submit(verify_named, name, seeds, quick, configs.get(name)) for name in chosen
             ]
-            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             for job in as_completed(jobs):
                 name, *found[name] = job.result()
                 progress(len(seeds))
@@ -127,7 +117,7 @@ def verify_all(
 def quick_flags(flag: str = "xla_cpu_use_fusion_emitters") -> str:
     """Return the flag that halves XLA's time of compilation, or "" if XLA does not know it.
 
-    In the environment, an unknown flag would abort the process. As an option it raises an error.
+    In the environment, an unknown flag would abort the process.
     """
     try:
         jax.jit(lambda x: x).lower(0.0).compile(compiler_options={flag: False})
@@ -137,6 +127,7 @@ def quick_flags(flag: str = "xla_cpu_use_fusion_emitters") -> str:
 
 
 def start_worker(quick: bool, flags: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the workers
     threading.Thread(target=follow_parent, daemon=True).start()
     if flags:
         os.environ["XLA_FLAGS"] = " ".join([*os.environ.get("XLA_FLAGS", "").split(), flags])
