@@ -42,7 +42,7 @@ KINDS = {
         "seed must be an integer": lambda: SweepConfig("depth", seed="a"),
         "noise must be a number": lambda: ik.tasks.GaussianProcess(GAUSSIAN, noise=None),
         "low of spectrum must be a number": lambda: theory.chebyshev_rate("1", 2.0, 2),
-        "tied must be True or False": lambda: ik.Architecture(num_features=2, tied=1),
+        "symmetric must be True or False": lambda: ik.Softmax(symmetric="yes"),
         "level must be a number": lambda: ik.uncertainty.coverage(NORMAL, Y[:3], level=None),
         "parameters must be a number": lambda: ik.training.adapt(len, {"a": "b"}),
     },
