@@ -26,11 +26,11 @@ TOKENS = ("pairs", "interleaved")
 def fields(task: Task, tokens: str = "pairs") -> Stream:
     """Return the input fields of all tokens, in the dtype of the task.
 
-    The field `x` [T, p] is zero at the aggregator. The field `y` [T, r] is zero at the aggregator
-    and at the queries. The flags `aggregator`, `support` and `query` [T, 1] are 1 at tokens of this
-    role, else 0. The field `one` [T, 1] is 1 at all tokens. At a masked support, all fields except
-    `one` are zero. In the format "interleaved", the y token of a support has the flag `support`.
-    The x token has the flag `query`, because the model can predict y there from earlier tokens.
+    The field `x` [T, p] is zero at the aggregator, and `y` [T, r] also at the queries. The flags
+    `aggregator`, `support` and `query` [T, 1] are 1 at tokens of this role, else 0; `one` [T, 1] is
+    1 at all tokens. At a masked support, all fields except `one` are zero. In the format
+    "interleaved", the y token of a support has the flag `support`, and the x token the flag
+    `query`, because the model can predict y there from earlier tokens.
 
     Args:
         tokens: token format, "pairs" or "interleaved".

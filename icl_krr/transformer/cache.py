@@ -41,23 +41,15 @@ class Cache(Mapping):
     steps: int = static(default=0)
 
     def __getitem__(self, name: str) -> Any:
-        try:
-            return self.slots[name] if name in self.slots else self.find(name)
-        except (KeyError, AttributeError):
-            raise KeyError(without(self, name)) from None
-
-    def find(self, name: str) -> Any:
-        """Read a point of a block, or one slot of a point.
-
-        Args:
-            name: name of the point, such as "blocks.3.attn" or "blocks.3.attn.alpha".
-        """
-        at, point = parsed(self, name)
-        if at is None:
-            raise KeyError(name)
-        position, step = place(self, at)
-        value = part(self.points[position], point)
-        return value if step is None else entry(value, step)
+        if name in self.slots:
+            return self.slots[name]
+        at, point = parsed(self, str(name))
+        if at is not None:
+            position, step = place(self, at)
+            with suppress(KeyError):
+                value = part(self.points[position], point)
+                return value if step is None else entry(value, step)
+        raise KeyError(without(self, name))
 
     def stack(self, point: str) -> Any:
         """Stack one point over all blocks: [depth, ...].
@@ -140,17 +132,14 @@ def parsed(cache: Cache, name: str) -> tuple[int | None, str]:
 
 def without(cache: Cache, name: Any) -> str:
     """The sentence about a name that a cache does not have."""
-    at, point = parsed(cache, str(name))
-    if at is not None:
-        points = cache.points[place(cache, at)[0]]
-        has = f"has {', '.join(points) or 'no points'} in blocks.{at}"
-        known = [f"blocks.{at}.{one}" for one in with_slots(points)] if point else []
-    else:
-        known = [*cache.slots]
-        for block in range(len(cache.points) if cache.steps else cache.prologue):
-            known += [f"blocks.{block}.{one}" for one in with_slots(cache.points[block])]
-        has = f"has {', '.join(cache.slots) or 'no slots'}"
-        has += f" and points of {label([*range(depth(cache))])}" if any(cache.points) else ""
+    at, _ = parsed(cache, str(name))
+    points = {} if at is None else cache.points[place(cache, at)[0]]
+    has = f"has {', '.join(points or cache.slots) or 'no slots'}"
+    if points:
+        has += f" in blocks.{at}"
+    elif any(cache.points):
+        has += f" and points of {label([*range(depth(cache))])}"
+    known = [*cache] if depth(cache) < 1000 else [*cache.slots]
     return (
         f"{shown(name)} is not in the cache, which {has}; choose slots with names= and points of "
         f"blocks with points= or everything=True{similar(name, known)}"

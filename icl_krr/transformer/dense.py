@@ -20,12 +20,11 @@ from .weights import Block, Heads, Transformer, Unit, Weights, Write, check_mode
 def dense(model: Transformer) -> Transformer:
     """Merge the slots of a model into one slot `stream` [T, d_model] with ordinary weight matrices.
 
-    The merged model computes the same stream with the same `forward`, and every entry of its
-    matrices can be trained. d_model is `model.layout.width`. A block has one group of heads, or
-    one for each log gate and each window, with matrices [d_model, heads * d_k] and [heads * d_v,
-    d_model]. Zeros pad all heads to a common d_k and d_v. A block has one group of units for each
-    kind of MLP unit. Each step has separate weights (see `untie`). The merged model keeps the
-    layout, so `run_with_cache` still finds the slots by name.
+    The merged model computes the same stream, and every entry of its matrices can be trained.
+    d_model is `model.layout.width`. A block has one group of heads, or one for each log gate and
+    each window, with matrices [d_model, heads * d_k] and [heads * d_v, d_model], and one group of
+    units for each kind of MLP unit. Zeros pad all heads to a common d_k and d_v. Each step has
+    separate weights (see `untie`). `run_with_cache` still finds the slots by name.
 
     A model that already has a single slot is returned unchanged. One with LayerNorm is refused,
     because that would act differently on the merged stream.

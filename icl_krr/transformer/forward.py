@@ -20,7 +20,6 @@ from .sublayers import (
     constant_patterns,
     known_heads,
     normalise,
-    of_one_row,
     project,
     sum_of_slots,
     written_by_heads,
@@ -150,7 +149,7 @@ def run_block(
         written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
     stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
     inputs = normalise(block.mlp_norm, stream)
-    written, rows = {}, of_one_row(inputs)
+    written, rows = {}, {slot: value for slot, value in inputs.items() if len(value) == 1}
     # h - h is zero: a constant, which costs nothing. Points that somebody looks at show the -h
     erased = set() if hook_points.used else erased_slots(block)
     stream = stream | {slot: known_zeros(stream[slot]) for slot in erased}

@@ -18,10 +18,9 @@ Hook = Callable[[Any, Any], Any]
 class Where(NamedTuple):
     """Where a hook is called: the second argument of every hook.
 
-    At a point of one block, such as `blocks.3.attn`, all fields are known. JAX traces all steps at
-    once, so at `blocks.*.POINT` the fields `step` and `block` are traced integers, except in the
-    prologue. In a `Cache`, the value at the same place is `cache.points[position][point][step]`.
-    For a block of the prologue it is `cache.points[position][point]`.
+    JAX traces all steps at once, so at `blocks.*.POINT` the fields `step` and `block` are traced
+    integers, except in the prologue. In a `Cache`, the value at the same place is
+    `cache.points[position][point][step]`, for a block of the prologue without `[step]`.
 
     Attributes:
         position: index of the block among the blocks of the prologue and of one step.

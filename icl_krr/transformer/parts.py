@@ -104,8 +104,8 @@ class Norm:
     """LayerNorm of one slot.
 
     Args:
-        scale: factor of every channel after normalisation, [width].
-        bias: offset of every channel after the scale, [width].
+        scale: factor of every channel [width] after normalisation.
+        bias: offset of every channel [width].
 
     >>> Norm(scale=jax.numpy.ones(8), bias=jax.numpy.zeros(8)).scale.shape
     (8,)

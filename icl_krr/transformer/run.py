@@ -74,10 +74,10 @@ def predict_batch(
 def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
     """Predict at every support from the supports before it, then at the queries.
 
-    Only a causal model can do this. With interleaved tokens, the prediction at a support is read
-    out at the token of its x, which precedes its y. With paired tokens, it is read out at the token
-    of the support, which also has y. A construction uses this y only if its prefix is "inclusive".
-    A trained model may use it. The result is [n + q] for y [n] or [n + q, r] for y [n, r].
+    The result, of a causal model, is [n + q] for y [n] or [n + q, r] for y [n, r]. With interleaved
+    tokens, the prediction at a support is read out at the token of its x, which precedes its y.
+    With paired tokens, that token also has y: a construction uses it only if its prefix is
+    "inclusive", a trained model may.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -110,11 +110,9 @@ def run_with_cache(
     with y [n, r], the r outputs are the last axis of every stored value, after the width. For
     states of width 1, they replace the width.
 
-    A model whose slots are all powers of y in its size, as those of constructions with exact
-    arithmetic are (averages over models excepted), never meets very large or small numbers: if the
-    largest |y| is not between 2^-20 and 2^20, it runs on y divided by a power of two. Predictions
-    and slots are given in the units of y; a slot that is quadratic in y, such as `rr`, may then
-    overflow or be 0. Points, and the values that hooks get, are those of the run.
+    If the largest |y| is not between 2^-20 and 2^20, a model whose slots are all powers of y in its
+    size (`icl_krr.constructions`) runs on y divided by a power of two. Predictions and slots are
+    given in the units of y; points, and the values that hooks get, are those of the run.
 
     Args:
         names: slots to store, or "prediction". Default None: all states, and the prediction.
@@ -162,8 +160,8 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     point, such as `blocks.3.attn.alpha` [T, width]. The name `blocks.*.attn` means the point `attn`
     of every block that has it.
 
-    Every new hook function causes a new compilation. For a sweep over values, write one hook that
-    reads them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
+    Every new hook function is compiled anew. For a sweep over values, write one hook that reads
+    them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
 
     Args:
         hooks: {name of a point: function (value, where) -> value}. A hook must be pure and return a

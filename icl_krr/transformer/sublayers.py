@@ -68,11 +68,6 @@ def sum_of_slots(stream: Stream, written: Stream) -> Stream:
     return {**stream, **added}
 
 
-def of_one_row(stream: Stream) -> Stream:
-    """The slots of which one row stands for all tokens."""
-    return {slot: value for slot, value in stream.items() if len(value) == 1}
-
-
 def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
     """LayerNorm of the slots that have a norm; other slots are unchanged."""
     normed = {}

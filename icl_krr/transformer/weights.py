@@ -86,10 +86,9 @@ class Transformer:
     Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
     weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
 
-    The fields `problem` and `made` belong to the object that a construction returned, not to the
-    weights. JAX drops them whenever it makes the model anew, because the weights may then be
-    others: in `jax.tree.map`, in training, in files, and if the model is an argument of a jitted or
-    vmapped function.
+    The fields `problem` and `made` belong to the object that a construction returned. JAX drops
+    them whenever it makes the model anew, because the weights may then be others: in
+    `jax.tree.map`, in training, in files, and in arguments of a jitted or vmapped function.
 
     Args:
         weights: the trainable parameters.
@@ -97,8 +96,7 @@ class Transformer:
         layout: slots of the residual stream; static.
         problem: kernel and ridge of the regression that the model solves, or of those that it
             averages, for `icl_krr.check`.
-        made: the construction with its arguments, for `rebuild`. Lost if weights, spec or layout
-            are replaced.
+        made: the construction with its arguments, for `rebuild`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -199,8 +197,7 @@ class Transformer:
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of the prologue, followed by the blocks of one step.
 
-        Heads that share a pattern have its queries and keys here. Unlike other weights of a step,
-        these have no axis of steps.
+        Heads that share a pattern have its queries and keys here, without an axis of steps.
         """
         weights = self.weights
         return with_patterns((*weights.prologue, *weights.steps), weights.patterns)
@@ -217,16 +214,10 @@ class Transformer:
             memory: the `icl_krr.memory` of this model and a task, which the table then states.
 
         >>> import icl_krr as ik
-        >>> model = ik.constructions.gradient_descent(
-        ...     ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1
-        ... )
-        >>> print(model.summary().split("layout")[0].rstrip())
-        attention  linear
-        depth      16 blocks: 1 a step for 16 steps
-        heads      1 in a block
-        MLP width  4 units in a block
-        channels   9 = 3 features + 6
-        block 0    heads: K_r; units: alpha, prediction, r, K_r
+        >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=3)
+        >>> print(model.summary().split("heads")[0].rstrip())
+        attention  softmax
+        depth      1 blocks: 1 a step for 1 steps
         """
         return summary(self, memory)
 
