@@ -1,36 +1,50 @@
 """`python -m benchmarks.random_cases`: count wrong numbers that no status reports.
 
-Random tasks in float32 and float64 go through every public function that returns numbers. Every
-result is compared with the exact one, in as many digits as the task needs. About half of the tasks
-are ordinary. The others have some of: points or outputs of extreme scale, points far from the
-origin, queries far from the supports, equal or masked supports, extreme ridges and bandwidths.
+Random tasks in float32 and float64 go through public functions that return numbers. Every result is
+compared with the exact one, in as many digits as the task needs. About half of the tasks are
+ordinary. The others have some of: points or outputs of extreme scale, points far from the origin,
+queries far from the supports, equal or masked supports, extreme ridges and bandwidths.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
-from rich.progress import track
 
 import icl_krr as ik
 from benchmarks import records
-from benchmarks.random_subjects import SUBJECTS, Subject
-from benchmarks.random_truths import KERNELS, Case, truths
 from icl_krr.files import Lines, to_markdown
 
-SUPPORTS, FEATURES, QUERIES = 12, 3, 4
+SUPPORTS, FEATURES, QUERIES, STEPS = 12, 3, 4, 24
 DTYPES = ("float32", "float64")
 TOLERANCE = 1e-2
 """A value is wrong if its error exceeds this. It is right if its error is below a tenth of this."""
-
+LARGEST_SPREAD = 650
+"""Decimal digits that a kernel matrix may span: float64 spans 616, beyond this nothing is right."""
 SHOWN = 200
 """Faults that the record lists one by one."""
+KERNELS: dict[str, Callable[[Any], ik.Kernel]] = {
+    "linear": lambda bandwidth: ik.Linear(),
+    "exponential": ik.Exponential,
+    "gaussian": ik.Gaussian,
+}
+SMOOTH = ("exponential", "gaussian")
+FAULTS = ("right, reported", "wrong, ok", "not finite, ok")
+KINDS = ("right", "between", "wrong", "not finite")
+OUTCOMES = [f"{kind}, {word}" for kind in KINDS for word in ("ok", "reported")]
+
+
+class Case(NamedTuple):
+    task: ik.Task
+    ridge: np.floating
+    bandwidth: np.floating
 
 
 def draw(rng: np.random.Generator, extreme: bool, dtype: str) -> Case:
@@ -49,30 +63,258 @@ def draw(rng: np.random.Generator, extreme: bool, dtype: str) -> Case:
     keep = np.ones(SUPPORTS, bool)
     if extreme and rng.random() < 0.3:
         keep = rng.random(SUPPORTS) < rng.choice([0.0, 0.5, 0.9])
-    task = ik.Task(
-        x=jnp.asarray(x, dtype),
-        y=jnp.asarray(rng.normal(size=SUPPORTS) * some(-25, 25), dtype),
-        x_query=jnp.asarray(x_query, dtype),
-        mask=jnp.asarray(keep),
-    )
-    ridge = 10 ** rng.uniform(-4, 1) * some(-4, 4)
-    bandwidth = 10 ** rng.uniform(-0.5, 0.5) * some(-2, 2)
+    y = rng.normal(size=SUPPORTS) * some(-25, 25)
+    x, y, x_query = (jnp.asarray(part, dtype) for part in (x, y, x_query))
+    task = ik.Task(x=x, y=y, x_query=x_query, mask=jnp.asarray(keep))
     number = np.dtype(dtype).type
-    return Case(task, number(ridge), number(bandwidth))
+    ridge = number(10 ** rng.uniform(-4, 1) * some(-4, 4))
+    return Case(task, ridge, number(10 ** rng.uniform(-0.5, 0.5) * some(-2, 2)))
 
 
-OUTCOMES = (
-    "right, ok",
-    "right, reported",
-    "between, ok",
-    "between, reported",
-    "wrong, ok",
-    "wrong, reported",
-    "not finite, ok",
-    "not finite, reported",
-)
+exp: Callable[[Any], np.ndarray] = np.frompyfunc(mpmath.exp, 1, 1)
+exact: Callable[[Any], np.ndarray] = np.frompyfunc(lambda v: mpmath.mpf(float(v)), 1, 1)
 
-FAULTS = ("right, reported", "wrong, ok", "not finite, ok")
+
+def measured(name: str, a: np.ndarray, b: np.ndarray, width: Any) -> tuple[Any, Any]:
+    """Values [n, m] of a kernel, and their derivatives [n, m, p] by the first point."""
+    a, b = a[:, None], b[None]
+    if name == "gaussian":
+        values = exp(-np.sum((a - b) ** 2, axis=2) / (2 * width**2))
+        return values, values[..., None] * (b - a) / width**2
+    values, scale = np.sum(a * b, axis=2), 1
+    if name == "exponential":
+        values = exp(values / width)
+        scale = values[..., None] / width
+    return values, scale * (b + 0 * a)
+
+
+def truths(name: str, case: Case) -> dict[str, Any]:
+    """The exact results by name: arrays, or tuples of an array and the scale of its errors.
+
+    A lower bound has the least value that is right, too. Nothing is known of a matrix that spans
+    too many digits.
+    """
+    mpmath.mp.dps, task = 60, case.task
+    keep = np.asarray(task.mask)
+    parts = (task.x[keep], task.y[keep], task.x_query, case.ridge, case.bandwidth)
+    x, y, at, ridge, width = (exact(np.asarray(part, object)) for part in parts)
+    of = lambda a, b: measured(name, a, b, width)  # noqa: E731
+    spread = mpmath.log10(max([ridge, *np.diagonal(of(x, x)[0])]) / ridge)
+    if spread > LARGEST_SPREAD:
+        return {}
+    mpmath.mp.dps = 60 + int(2 * spread)
+    (K, gram), cross = of(x, x), of(at, x)[0]
+    A_inverse, log_determinant = inverse(K + ridge * exact(np.eye(len(x)).astype(object)))
+    alpha, hat, diagonal = A_inverse @ y, cross @ A_inverse, np.diagonal(A_inverse)
+    prior = np.diagonal(of(at, at)[0])
+    over_q = np.einsum("qnp,n->qp", of(at, x)[1], alpha)
+    over_x = np.einsum("nqp,n->qnp", of(x, at)[1], alpha)
+    over_x = over_x - np.einsum("qj,jmp,m->qjp", hat, gram, alpha)
+    over_x = over_x - np.einsum("qm,jmp,j->qjp", hat, gram, alpha)
+    evidence = -(y @ alpha + log_determinant + len(y) * mpmath.log(2 * mpmath.pi)) / 2
+    symmetric: Any = mpmath.mp
+    spectrum = symmetric.eigsy(mpmath.matrix(K.tolist()), eigvals_only=True) if len(x) else [0]
+    mean, low = rounded(hat @ y), rounded(min(spectrum) + ridge)
+    size = np.max(np.abs([0, *rounded(y), *mean]))
+
+    def own(values: np.ndarray, axis: int = 0) -> np.ndarray:
+        """Results of the supports that count, with zeros at masked supports."""
+        whole = np.zeros((*values.shape[:axis], len(keep), *values.shape[axis + 1 :]))
+        whole[(slice(None),) * axis + (keep,)] = rounded(values)
+        return whole
+
+    return {
+        "prediction": (mean, size),
+        "mean": mean,
+        "variance": (rounded(prior - np.sum(hat * cross, axis=1)), rounded(prior)),
+        "leave_one_out": own(alpha / diagonal),
+        "evidence": rounded(evidence),
+        "low": (low, low, rounded(ridge)),
+        "high": rounded(max(spectrum) + ridge),
+        "in y": own(hat, 1),
+        "in ridge": rounded(-hat @ alpha),
+        "in queries": rounded(over_q),
+        "in supports": own(over_x, 1),
+        "in weights": own(ridge * hat * alpha[None], 1),
+        "without": own(-hat * (alpha / diagonal)[None], 1),
+        "sum in y": own(np.sum(hat, axis=0)),
+        "sum in supports": own(np.sum(over_x, axis=0)),
+        "sum in ridge": rounded(-np.sum(hat @ alpha)),
+    }
+
+
+def rounded(values: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.frompyfunc(float, 1, 1)(np.asarray(values, object)), np.float64)
+
+
+def inverse(A: np.ndarray) -> tuple[np.ndarray, Any]:
+    """A^-1 and log det A by the elimination of Gauss and Jordan."""
+    n, log = len(A), mpmath.mpf(0)
+    both = np.concatenate([A, exact(np.eye(n).astype(object))], axis=1)
+    for i in range(n):
+        log += mpmath.log(both[i, i])
+        both[i] /= both[i, i]
+        others = both[:, i].copy()
+        others[i] = mpmath.mpf(0)
+        both -= others[:, None] * both[i][None]
+    return both[:, n:], log
+
+
+class Subject(NamedTuple):
+    """A function that returns values and whether the status is ok, and the names of the truths.
+
+    A batched function runs on all tasks in one program, because a construction is built in many
+    small steps; the others run as a user calls them.
+    """
+
+    run: Callable[[ik.Kernel, ik.Task, jax.Array], tuple[Any, jax.Array]]
+    answers: tuple[str, ...] = ("prediction",)
+    kernels: tuple[str, ...] = tuple(KERNELS)
+    batched: bool = False
+
+
+def told(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[str, Any]:
+    """What a solver must be told."""
+    given: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
+    if SOLVERS[name].spectral:
+        given["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
+    if name == "preconditioned_chebyshev":
+        largest = jnp.max(kernel.diagonal(task.x), where=task.mask, initial=0)
+        given |= {"num_supports": task.num_supports, "largest": largest}
+    return given
+
+
+class Solver(NamedTuple):
+    spectral: bool = False
+    kernels: tuple[str, ...] = tuple(KERNELS)
+
+
+SOLVERS = {
+    "conjugate_gradient": Solver(),
+    "preconditioned_conjugate_gradient": Solver(),
+    "chebyshev": Solver(True),
+    "gradient_descent": Solver(True),
+    "heavy_ball": Solver(True),
+    "gradient_descent_in_alpha": Solver(True),
+    "richardson": Solver(kernels=SMOOTH),
+    "preconditioned_chebyshev": Solver(kernels=SMOOTH),
+    "newton_schulz": Solver(True, ("linear",)),
+}
+
+
+def solve(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
+    found = getattr(ik.solvers, name)(kernel, task, **told(name, kernel, task, ridge))
+    return found.prediction[-1], found.status.ok
+
+
+def build(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> ik.Transformer:
+    sizes = {"num_features": task.num_features, "dtype": task.x.dtype}
+    return getattr(ik.constructions, name)(kernel, **sizes, **told(name, kernel, task, ridge))
+
+
+def check(name: str, *problem: Any) -> Any:
+    model = build(name, *problem)
+    return ik.predict(model, problem[1]), ik.check(model, problem[1]).ok
+
+
+def exactly(
+    field: str, names: tuple[str, ...], kernel: ik.Kernel, task: ik.Task, ridge: Any
+) -> Any:
+    found = getattr(ik.solvers, field)(kernel, task, ridge=ridge)
+    return tuple(getattr(found, name) for name in names), found.status.ok
+
+
+def posterior(name: str, *problem: Any) -> Any:
+    found = ik.posterior(build(name, *problem), *problem[:2])
+    return (found.mean, found.variance), found.status.ok
+
+
+def audited(function: Callable, *problem: Any) -> Any:
+    value, status = ik.audit(function, *problem)
+    return value, status.ok
+
+
+@partial(jax.jit, static_argnums=0)
+def converged(name: str, *problem: Any) -> jax.Array:
+    return check(name, *problem)[1]
+
+
+def audited_steps(function: Callable, *problem: Any) -> Any:
+    """An audit sees rounding; `icl_krr.check` sees that too few steps were taken."""
+    value, ok = audited(function, *problem)
+    with jax.enable_x64(True):
+        return value, ok & converged("conjugate_gradient", *problem)
+
+
+def called(name: str) -> Callable:
+    call = lambda kernel, task, ridge: getattr(ik.solvers, name)(kernel, task, ridge=ridge)  # noqa: E731
+    return jax.jit(call)
+
+
+def predicted(*problem: Any) -> jax.Array:
+    return ik.predict(build("conjugate_gradient", *problem), problem[1])
+
+
+def gradients(predict: Callable) -> Callable:
+    """Those of the sum of the predictions in y, supports, queries and the ridge."""
+
+    def value(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
+        def total(y: jax.Array, x: jax.Array, at: jax.Array, ridge: jax.Array) -> jax.Array:
+            return jnp.sum(predict(kernel, task.replace(y=y, x=x, x_query=at), ridge))
+
+        return jax.grad(total, argnums=(0, 1, 2, 3))(task.y, task.x, task.x_query, ridge)
+
+    return jax.jit(value)
+
+
+BOTH = ("prediction", "variance")
+PLAIN = {
+    "leave_one_out": ("leave_one_out",),
+    "log_marginal_likelihood": ("evidence",),
+    **{f"derivative_in_{of}": (f"in {of}",) for of in ("y", "ridge", "queries", "supports")},
+    "derivative_in_weights": ("in weights",),
+    "change_without": ("without",),
+}
+SLOPES = ("sum in y", "sum in supports", "in queries", "sum in ridge")
+SLOPED: dict[str, tuple[Callable, Callable]] = {
+    "`exact`": (audited, lambda *problem: exactly("exact", ("prediction",), *problem)[0][0]),
+    "`solvers.conjugate_gradient`": (
+        audited_steps,
+        lambda *of: solve("conjugate_gradient", *of)[0],
+    ),
+    "`predict`, `conjugate_gradient`": (audited_steps, predicted),
+}
+SUBJECTS: dict[str, Subject] = {
+    "`solvers.exact`": Subject(partial(exactly, "exact", ("prediction",))),
+    "`solvers.posterior`": Subject(partial(exactly, "posterior", ("mean", "variance")), BOTH),
+    **{
+        f"{words}{name}`": Subject(partial(run, name), kernels=row.kernels, batched=batched)
+        for words, run, batched in (("`solvers.", solve, False), ("`check` of `", check, True))
+        for name, row in SOLVERS.items()
+    },
+    **{
+        f"`posterior` of `{name}`": Subject(
+            partial(posterior, name), BOTH, SOLVERS[name].kernels, True
+        )
+        for name in ("conjugate_gradient", "chebyshev", "richardson")
+    },
+    **{
+        f"`audit` of `{name}`": Subject(partial(audited, called(name)), answers)
+        for name, answers in PLAIN.items()
+    },
+    "`audit` of `spectral_bounds`": Subject(
+        partial(audited, jax.jit(lambda *of: ik.spectral_bounds(*of[:2], ridge=of[2]))),
+        ("low", "high"),
+    ),
+    "`audit` of `predict` of `conjugate_gradient`": Subject(
+        partial(audited_steps, jax.jit(predicted)), ("mean",)
+    ),
+    **{
+        f"`audit` of gradients of {name}": Subject(partial(audit, gradients(predict)), SLOPES)
+        for name, (audit, predict) in SLOPED.items()
+    },
+}
 
 
 def outcome(found: float, ok: bool) -> str:
@@ -85,19 +327,20 @@ def outcome(found: float, ok: bool) -> str:
     return f"{kind}, {'ok' if ok else 'reported'}"
 
 
-def scaled_error(value: np.ndarray, truth: Any, floor: float) -> float:
+def scaled_error(value: Any, truth: Any, dtype: str) -> float:
     """The largest error over its scale; infinite if a value is not finite or nothing is known.
 
     The scale is given with the truth, or the largest magnitude. Numbers of the size of the smallest
     normal one are as good as 0.
     """
+    value = np.asarray(value, float)
     if truth is None or not np.all(np.isfinite(value)):
         return np.inf
-    value = np.asarray(value, float)
     truth = truth if isinstance(truth, tuple) else (truth, np.max(np.abs(truth), initial=0))
     true, scale, least = truth if len(truth) == 3 else (*truth, truth[0])
     with np.errstate(all="ignore"):
-        errors = np.maximum(value - true, least - value) / np.maximum(scale, floor)
+        errors = np.maximum(value - true, least - value)
+        errors = errors / np.maximum(scale, 100 * float(np.finfo(dtype).tiny))
     return float(np.max(np.where(np.isnan(errors), np.inf, errors), initial=0))
 
 
@@ -120,18 +363,15 @@ def results(subject: Subject, make: Any, drawn: list[Case], dtype: str) -> Itera
     """Yield values and `ok` for every case; a refusal, as of infinite bounds, is a report."""
     if subject.batched:
         stack = lambda *parts: np.stack([np.asarray(part) for part in parts])  # noqa: E731
-        tasks, ridges, bandwidths = jax.tree.map(
-            stack, *((case.task, case.ridge, case.bandwidth) for case in drawn)
-        )
         with jax.enable_x64(True):  # `icl_krr.check` compares in float64 here, as outside of jit
-            found = jax.device_get(batched(subject.run, make)(tasks, ridges, bandwidths))
+            found = jax.device_get(batched(subject.run, make)(*jax.tree.map(stack, *drawn)))
         yield from (jax.tree.map(lambda part, i=i: part[i], found) for i in range(len(drawn)))
         return
     with jax.enable_x64(dtype == "float64"):
         for case in drawn:
             try:
-                bandwidth, ridge = jnp.asarray(case.bandwidth), jnp.asarray(case.ridge)
-                yield jax.device_get(subject.run(make(bandwidth), case.task, ridge))
+                kernel, ridge = make(jnp.asarray(case.bandwidth)), jnp.asarray(case.ridge)
+                yield jax.device_get(subject.run(kernel, case.task, ridge))
             except ValueError:
                 yield (np.full(QUERIES, np.nan),) * len(subject.answers), False
 
@@ -141,25 +381,18 @@ def run(
 ) -> Iterator[Found]:
     """Yield the error and the status of the subjects on `cases` tasks, per kernel and dtype."""
     for dtype in dtypes:
-        for kernel, (make, _) in KERNELS.items():
+        for kernel, make in KERNELS.items():
             rng = np.random.default_rng([seed, *kernel.encode()])
             with jax.enable_x64(dtype == "float64"):
                 drawn = [draw(rng, bool(i % 2), dtype) for i in range(cases)]
-            exact = [truths(kernel, case) for case in track(drawn, f"truths, {kernel}")]
-            for name in track([*subjects], f"results, {kernel}, {dtype}"):
+            known = [truths(kernel, case) for case in drawn]
+            for name in subjects:
                 subject = SUBJECTS[name]
-                if kernel not in subject.kernels:
-                    continue
-                every = results(subject, make, drawn, dtype)
+                every = results(subject, make, drawn, dtype) if kernel in subject.kernels else ()
                 for i, (values, ok) in enumerate(every):
-                    error = worst(subject, jax.tree.leaves(values), exact[i], dtype)
+                    pairs = zip(jax.tree.leaves(values), subject.answers, strict=True)
+                    error = max(scaled_error(v, known[i].get(answer), dtype) for v, answer in pairs)
                     yield Found(name, dtype, kernel, seed, i, error, bool(ok))
-
-
-def worst(subject: Subject, values: list[Any], exact: dict[str, Any], dtype: str) -> float:
-    floor = 100 * float(np.finfo(dtype).tiny)
-    pairs = zip(values, subject.answers, strict=True)
-    return max(scaled_error(np.asarray(v), exact.get(answer), floor) for v, answer in pairs)
 
 
 def table(found: list[Found]) -> Lines:
@@ -184,24 +417,20 @@ def main() -> None:
         found += run(asked.seed + number, 4 if asked.quick else asked.cases)
         faults = [one for one in found if outcome(one.error, one.ok) in FAULTS]
         faults.sort(key=lambda one: one.ok, reverse=True)
-        print(to_markdown(table(found)))
+        header, lines = table(found)
+        print(to_markdown((header, lines)))
         for one in faults[:SHOWN]:
             print(f"{outcome(one.error, one.ok)}: {one}")
-        if not asked.quick:
-            record(found, faults, asked.seed, number + 1, asked.cases)
-
-
-def record(found: list[Found], faults: list[Found], seed: int, rounds: int, cases: int) -> None:
-    command = f"random_cases --seed {seed} --rounds {rounds} --cases {cases}"
-    facts = {"seed": seed, "rounds": rounds, "cases": cases, "dtypes": DTYPES}
-    header, lines = table(found)
-    content = {
-        "meta": records.meta(command, "mpmath", **facts),
-        "rows": [dict(zip(header, line, strict=True)) for line in lines],
-        "number of faults": len(faults),
-        "faults": [one._asdict() for one in faults[:SHOWN]],
-    }
-    records.save("random_cases", content, to_markdown((header, lines)))
+        if asked.quick:
+            return
+        command = f"random_cases --seed {asked.seed} --rounds {number + 1} --cases {asked.cases}"
+        content = {
+            "meta": records.meta(command, "mpmath", seed=asked.seed, dtypes=DTYPES),
+            "rows": [dict(zip(header, line, strict=True)) for line in lines],
+            "number of faults": len(faults),
+            "faults": [one._asdict() for one in faults[:SHOWN]],
+        }
+        records.save("random_cases", content, to_markdown((header, lines)))
 
 
 if __name__ == "__main__":
