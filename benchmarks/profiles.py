@@ -11,33 +11,63 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from statistics import median
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
-from benchmarks.profiles_tables import FACTOR, OWN, PROBE, confusion_figure, markdown
-from benchmarks.records import draw, kept, meta, options, rounded, save
-from benchmarks.streams import forget_programs, subject_of
-from benchmarks.streams_cases import FIRST, LEVELS, Case, others, setting_of, solvers
+from benchmarks import records
+from benchmarks.streams import FIRST, LEVELS, Case, name_of, others, setting_of, solvers, subject_of
 from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER, randoms, strangers
+from benchmarks.streams_tables import READINGS, group_of, of, said_of
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
-from icl_krr.experiments.identify.profile_tables import record
+from icl_krr.experiments.identify.profile_paths import NULLS
+from icl_krr.experiments.identify.profile_tables import record as whole_record
 from icl_krr.experiments.solverbench.known import KERNELS, exact
 from icl_krr.experiments.solverbench.open_set import functions_of
+from icl_krr.experiments.solverbench.score import Share, outcome
 from icl_krr.experiments.solverbench.settings import LINEAR, QUICK, BenchConfig, Setting
+from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, TIED
+from icl_krr.files import Lines, to_markdown
 from icl_krr.probes import fit_probe, layerwise
 from icl_krr.probes.naming.answers import halves_of
 from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Transformer
 
 Row = dict[str, Any]
+OWN, FACTOR, PROBE = "its own prediction", "one factor per layer", "a linear probe"
+READERS = {
+    OWN: "the prediction that the model itself would make after a layer",
+    FACTOR: "that prediction times a factor per layer, fitted to the targets: an ideal probe",
+    PROBE: "a ridge regression of the targets on all channels, per layer: the published reading",
+}
+KNOWN = (PLAIN, JUNK, NOISE)
+HOWS = ("error, 1:1", "gap, 1:1", "error, monotone", "gap, monotone")
+"""Measures and alignments, in the order of the tables."""
+OUTCOMES = ("right", "among", "wrong", "certain and wrong")
+
+ABOUT = """\
+`python -m benchmarks.profiles` reads models of known solver by their errors alone, as in published
+work: read a prediction from every layer, take its mean squared error ("error") or its relative
+distance to exact kernel ridge regression ("gap") on 16 tasks, and find the solver whose errors,
+step by step, are nearest in log10. Kernel width, ridge and step size of every candidate are tuned
+on 16 other tasks, in the same way for all, for every measure and alignment anew. "1:1": layer l is
+compared with step l. "monotone": a later layer has no earlier step, of 12.
+
+- Candidates: {candidates}. Nulls, which run no solver: {nulls}.
+- right: the nearest solver is the one that runs. among: it is not, but the one that runs is as near
+  beyond chance. certain and wrong: a wrong solver is nearest, and nothing else is as near. a null
+  is as near: the errors do not show that any solver runs.
+- Read from: {readers}
+- Wilson's 95 % intervals of shares. 6 layers, float64. Models are rotated; those with noise have
+  every weight multiplied by 1 + level z.
+"""
 
 
 def cases() -> Iterator[Case]:
@@ -112,6 +142,19 @@ def scaled(own: Callable[[Task], jax.Array], by: jax.Array, task: Task) -> jax.A
     return own(task) * by[:, None]
 
 
+def short(found: Any) -> Row:
+    """The last error of a profile, and for each way to compare: who is nearest, and distances."""
+    record = whole_record(found)
+    return {"error": 10 ** record["log10 after layers"]["error"][-1]} | {
+        f"{one['measure']}, {one['alignment']}": {
+            "nearest": one["nearest"],
+            "as near": one["as near"],
+            "distances": {part["candidate"]: part["distance"] for part in one["candidates"]},
+        }
+        for one in record["readings"]
+    }
+
+
 def examine(case: Case, config: BenchConfig) -> Row:
     """Read one model in all ways."""
     began = time.perf_counter()
@@ -122,76 +165,264 @@ def examine(case: Case, config: BenchConfig) -> Row:
         answer = jax.jit(partial(map_tasks, read))
         answers = [np.asarray(answer(t.tasks)) for t in (protocol.fitted, protocol.scored)]
         if np.all(np.isfinite(np.concatenate(answers))):
-            found[name] = record(protocol.read(answers))
+            found[name] = short(protocol.read(answers))
     return {
         **case._asdict(),
         "right": [name for name in subject.names if name in CANDIDATES],
         "runs": list(subject.names),
-        "label": subject.label,
         "read": found,
         "seconds": time.perf_counter() - began,
     }
 
 
-def shortened(row: Row) -> Row:
-    """A row without the steps and parameters of candidates that are not nearest, for the record."""
-    kept = {}
-    for reader, found in row["read"].items():
-        readings = [
-            one
-            | {
-                "candidates": [
-                    part
-                    if part["candidate"] == one["nearest"]
-                    else {key: part[key] for key in part if key not in ("steps", "values")}
-                    for part in one["candidates"]
-                ]
-            }
-            for one in found["readings"]
-        ]
-        kept[reader] = found | {"readings": readings}
-    return row | {"read": kept}
+def listed(rows: Iterable[Row]) -> list[Row]:
+    """Models that run a candidate of the protocol."""
+    return [row for row in rows if row["right"]]
 
 
-def quick_cases() -> tuple[Case, ...]:
-    return (
-        Case(PLAIN, LINEAR, "gradient_descent", "linear"),
-        Case(STRANGER, LINEAR, "a share of exact KRR", "linear"),
+def read_by(rows: Iterable[Row], reader: str, how: str = HOWS[0]) -> list[tuple[Row, Row]]:
+    """The models that were read so, each with what the reading says."""
+    return [(row, row["read"][reader][how]) for row in rows if reader in row["read"]]
+
+
+def outcome_of(row: Row, said: Row) -> str:
+    if said["nearest"] in row["right"]:
+        return "right"
+    if {*said["as near"]} & {*row["right"]}:
+        return "among"
+    return "wrong" if said["as near"] else "certain and wrong"
+
+
+def with_null(said: Row) -> bool:
+    return bool({*said["as near"]} & {*NULLS})
+
+
+def share(found: Iterable[bool]) -> str:
+    values = list(found)
+    return str(Share.of(sum(values), len(values))) if values else "-"
+
+
+def least(said: Row, names: Iterable[str]) -> float:
+    return min((said["distances"].get(name, np.inf) for name in names), default=np.inf)
+
+
+def summary(rows: list[Row]) -> Lines:
+    header = ["read from", "measure", "alignment", "models", "right", "among", "wrong"]
+    header += ["certain and wrong", "a null is as near", "right one", "next one"]
+    header += ["strangers named for certain", "strangers: a null is as near"]
+    lines = []
+    for reader in READERS:
+        for how in HOWS:
+            each = read_by(listed(of(rows, *KNOWN)), reader, how)
+            if not each:
+                continue
+            found = [outcome_of(row, said) for row, said in each]
+            own = [least(said, row["right"]) for row, said in each]
+            rest = [least(said, {*CANDIDATES} - {*row["right"]}) for row, said in each]
+            other = [said for _, said in read_by(of(rows, STRANGER, RANDOM), reader, how)]
+            lines.append([
+                reader,
+                *how.split(", "),
+                str(len(each)),
+                *(share(one == name for one in found) for name in OUTCOMES),
+                share(with_null(said) for _, said in each),
+                f"{median(own):.2g}",
+                f"{median(rest):.2g}",
+                share(not said["as near"] for said in other),
+                share(map(with_null, other)),
+            ])  # fmt: skip
+    return header, lines
+
+
+def right_from(rows: list[Row], reader: str) -> str:
+    """The share of models whose nearest candidate is right, by the error, 1:1."""
+    return share(said["nearest"] in row["right"] for row, said in read_by(listed(rows), reader))
+
+
+def by_group(rows: list[Row]) -> Lines:
+    """The nearest name by group of models, for the error, 1:1."""
+    header = ["models", "seeds", *(f"right, read from {name}" for name in READERS)]
+    lines, known = [], listed(of(rows, *KNOWN))
+    for group in dict.fromkeys(map(group_of, known)):
+        own = [row for row in known if group_of(row) == group]
+        seeds = ", ".join(map(str, sorted({row["seed"] for row in own})))
+        cells = [right_from(own, name) for name in READERS]
+        lines.append([f"{group} ({len(own)})", seeds, *cells])
+    return header, lines
+
+
+def confusion(rows: list[Row], reader: str, how: str) -> Lines:
+    """Rotated models by the solver that runs and by the nearest candidate or null."""
+    names, counts = counted(rows, reader, how)
+    cells = ([str(count or "") for count in line] for line in counts)
+    lines = [[true, *line] for true, line in zip(CANDIDATES, cells, strict=True) if any(line)]
+    return ["runs", *names], lines
+
+
+def runs(row: Row) -> int:
+    """The place of the candidate that runs."""
+    return next(i for i, name in enumerate(CANDIDATES) if name in row["right"])
+
+
+def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarray]:
+    names = [*CANDIDATES, *NULLS]
+    counts = np.zeros((len(CANDIDATES), len(names)), int)
+    for row, said in read_by(listed(of(rows, PLAIN)), reader, how):
+        counts[runs(row), names.index(next(iter(said["distances"])))] += 1
+    return names, counts
+
+
+@cache
+def through_streams() -> dict[tuple, Row]:
+    """Verdicts of `benchmarks.streams`, by case."""
+    return {name_of(row): row for row in records.read("solverbench-streams")["rows"]}
+
+
+def beside(rows: list[Row]) -> Lines:
+    """The readings through the stream, on the same models."""
+    header = ["reading", "models", "right", "wrong", "no name", "strangers", "named", "close to"]
+    pairs = [(row, other) for row in rows if (other := through_streams().get(name_of(row)))]
+    known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
+    strange, lines = [s for r, s in pairs if r["kind"] in (STRANGER, RANDOM)], []
+    for name in ("state", "innovation", "streams", "use"):
+        found = [outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
+        said = [said_of(s, name).status for s in strange]
+        wrong = ("wrong", "close to another")
+        lines.append([
+            f"{name}: {READINGS[name]}",
+            str(len(known)),
+            share(one == "right" for one in found),
+            share(one in wrong for one in found),
+            share(one not in ("right", *wrong) for one in found),
+            str(len(strange)),
+            share(one in (IDENTIFIED, TIED) for one in said),
+            share(one == NEAR for one in said),
+        ])  # fmt: skip
+    return header, lines
+
+
+def unknown(rows: list[Row]) -> Lines:
+    header = ["tasks", "model", *(f"nearest solver, {name}" for name in READERS)]
+    header += ["nearest of all", "through the stream"]
+    lines = []
+    for row in of(rows, STRANGER):
+        every = [row["read"].get(name, {}).get(HOWS[0]) for name in READERS]
+        cells = []
+        for said in every:
+            sure = ", for certain" if said and not said["as near"] else ""
+            near = said and f"{said['nearest']}, {least(said, [said['nearest']]):.2g}{sure}"
+            cells.append(near or "-")
+        first, far = next(iter(next(said for said in every if said)["distances"].items()))
+        other = through_streams().get(name_of(row))
+        words = said_of(other) if other else None
+        through = "-" if words is None else f"{words.status} {', '.join(words.names)}".strip()
+        lines.append([row["tasks"], row["about"], *cells, f"{first}, {far:.2g}", through])
+    return header, lines
+
+
+def apart(rows: list[Row], reader: str) -> Lines:
+    """How far the tuned candidates are from each known model: the noise-free, rotated ones."""
+    header, lines = ["tasks", "runs", *CANDIDATES, *NULLS], []
+    for row, said in read_by(of(rows, PLAIN), reader):
+        if row["seed"] == 0:
+            far = said["distances"]
+            cells = [f"{far[name]:.2g}" if name in far else "" for name in header[2:]]
+            lines.append([row["tasks"], f"{row['about']}, {row['kernel']}", *cells])
+    return header, lines
+
+
+def markdown(rows: list[Row], left: int) -> str:
+    about = ABOUT.format(
+        candidates=", ".join(CANDIDATES),
+        nulls="; ".join(one.words for one in NULLS.values()),
+        readers="; ".join(f"{name}: {words}" for name, words in READERS.items()) + ".",
     )
+    tables = {
+        "What each reading says of models of known solver, and of models that run no candidate. "
+        '"Right one" and "next one": median distance in log10 of the solver that runs, and of the '
+        "nearest other one": summary(rows),
+        "The error, 1:1, by group of models": by_group(rows),
+        **{
+            f"Rotated models, nearest candidate or null by {how}, read from {reader}": (
+                confusion(rows, reader, how)
+            )
+            for how in HOWS[::2]
+            for reader in (OWN, PROBE)
+        },
+        "The same models through their streams (`python -m benchmarks.streams`, all candidates of "
+        "the catalogue)": beside(rows),
+        "Distance in log10 of every tuned candidate and null, error, 1:1, read from the model's "
+        "own prediction": apart(rows, OWN),
+        "Models that run no candidate, error, 1:1": unknown(rows),
+    }
+    parts = [about, f"{len(rows)} models; {left} were not run.\n"]
+    parts += [f"{title}:\n\n{to_markdown(table)}\n" for title, table in tables.items() if table[1]]
+    return "\n".join(parts)
+
+
+def confusion_figure(rows: list[Row]) -> Figure:
+    """Confusion matrices of the error profile on rotated models, beside that of the stream."""
+    known = listed(of(rows, PLAIN))
+    panels = [
+        ("error, 1:1, own prediction", *counted(rows, OWN, HOWS[0])),
+        ("error, 1:1, linear probe", *counted(rows, PROBE, HOWS[0])),
+        ("error, monotone, linear probe", *counted(rows, PROBE, HOWS[2])),
+    ]
+    names = [*CANDIDATES, "another solver", "no name"]
+    counts = np.zeros((len(CANDIDATES), len(names)), int)
+    for row in known:
+        if other := through_streams().get(name_of(row)):
+            said = said_of(other)
+            own = "no name"
+            if said.status in (IDENTIFIED, TIED):
+                right = {*said.names} <= {*row["runs"]}
+                own = row["right"][0] if right else said.names[0]
+            place = own if own in names else "another solver"
+            counts[runs(row), names.index(place)] += 1
+    panels.append(("through the stream, with use", names, counts))
+    figure = Figure(figsize=(18, 5.4), layout="constrained")
+    for axis, (title, columns, found) in zip(
+        figure.subplots(1, len(panels), sharey=True), panels, strict=True
+    ):
+        share = found / np.maximum(found.sum(axis=1, keepdims=True), 1)
+        axis.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for (i, j), count in np.ndenumerate(found):
+            if count:
+                color = "white" if share[i, j] > 0.5 else "black"
+                axis.text(j, i, str(count), ha="center", va="center", color=color)
+        words = [name.replace("_", " ") for name in columns]
+        axis.set_xticks(range(len(words)), words, rotation=60, ha="right", fontsize=8)
+        axis.set_yticks(range(len(CANDIDATES)), [name.replace("_", " ") for name in CANDIDATES])
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("nearest candidate, or name")
+    figure.axes[0].set_ylabel("solver that runs")
+    seeds = ", ".join(map(str, sorted({row["seed"] for row in known})))
+    title = f"Rotated models of known solver: number of models by name (seeds {seeds}, float64)"
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+QUICK_CASES = (
+    Case(PLAIN, LINEAR, "gradient_descent", "linear"),
+    Case(STRANGER, LINEAR, "a share of exact KRR", "linear"),
+)
 
 
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-profiles")
-    parser.add_argument("--folder", type=Path, default=place, help="rows of an earlier run")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
-    asked = parser.parse_args()
+    asked = records.with_folder(records.options(__doc__))
     jax.config.update("jax_enable_x64", True)
     config, every = BenchConfig(), tuple(dict.fromkeys(cases()))
     if asked.quick:
-        config, every = BenchConfig(**QUICK, quick=True), quick_cases()
-    rows = []
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) if asked.quick else asked.folder
-        folder.mkdir(exist_ok=True)
-        for i, case in enumerate(every, start=1):
-            forget_programs()
-            if asked.finished and not (folder / case.file).exists():
-                continue
-            row = kept(folder / case.file, partial(examine, case, config))
-            rows.append(row)
-            said = [one["nearest"] for one in row["read"][PROBE]["readings"]]
-            print(f"{i} of {len(every)}: {tuple(case)}: {said}, {row['seconds']:.0f} s", flush=True)
-    left = len(every) - len(rows)
-    text = markdown(rows, left)
-    print(text)
-    if asked.quick:
-        return
-    seeds = sorted({row["seed"] for row in rows})
-    facts = {"seeds": seeds, "dtype": "float64", "not run": left}
-    facts |= {"config": dataclasses.asdict(config)}
-    record = {"meta": meta("profiles", **facts), "rows": [*map(shortened, rows)]}
-    save("error-profiles", rounded(record), text)
-    draw("error-profiles", confusion_figure(rows))
+        config, every = BenchConfig(**QUICK, quick=True), QUICK_CASES
+    jobs = {case.file: partial(examine, case, config) for case in every}
+    rows = [*records.kept_rows(jobs, asked).values()]
+    print(text := markdown(rows, left := len(every) - len(rows)))
+    if not asked.quick:
+        facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
+        facts |= {"config": dataclasses.asdict(config), "not run": left}
+        record = {"meta": records.meta("profiles", **facts), "rows": rows}
+        records.save("error-profiles", records.rounded(record), text)
+        records.draw("error-profiles", confusion_figure(rows))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
@@ -92,6 +94,35 @@ def finish(name: str, record: Any, text: str, quick: bool) -> None:
 def draw(name: str, figure: Figure) -> None:
     """Write the figure of a benchmark."""
     replace(RESULTS.parent / "figures" / f"{name}.svg", svg(figure, name))
+
+
+def with_folder(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options, with those of a run that continues after an interruption."""
+    place = Path(f"icl-krr-{Path(sys.argv[0]).stem}")
+    parser.add_argument("--folder", type=Path, default=place, help="rows of an earlier run")
+    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
+    return parser.parse_args()
+
+
+def kept_rows(jobs: Mapping[str, Callable[[], Any]], asked: argparse.Namespace) -> dict[str, Any]:
+    """The rows of all jobs, in the folder of `with_folder`; a job without an answer is left out."""
+    rows, maps = {}, Path("/proc/self/maps")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) if asked.quick else asked.folder
+        folder.mkdir(exist_ok=True)
+        for i, (name, job) in enumerate(jobs.items(), start=1):
+            # programs map memory, and Linux limits the number of maps of a process
+            if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
+                jax.clear_caches()
+            path = folder / f"{name}.json"
+            if asked.finished and not path.exists():
+                continue
+            try:
+                rows[name] = kept(path, job)
+            except ValueError as error:  # one model that cannot be read must not stop the others
+                print(f"{name}: {error}", flush=True)
+            print(f"{i} of {len(jobs)}: {name}", flush=True)
+    return rows
 
 
 def kept(path: Path, make: Callable[[], Any]) -> Any:

@@ -11,22 +11,28 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from benchmarks.records import kept, meta, options, rounded, save
-from benchmarks.streams_cases import ENCODER, QUICK_CASES, Case, cases, setting_of
+from benchmarks.records import kept_rows, meta, options, rounded, save, with_folder
 from benchmarks.streams_models import (
+    JUNK,
+    NOISE,
+    NORMED,
     PLAIN,
     POWERS,
     RANDOM,
     SINGLE,
     STRANGER,
+    SUPERPOSED,
+    TRAINED,
+    Reader,
     Subject,
     in_float32,
     known,
@@ -34,24 +40,147 @@ from benchmarks.streams_models import (
     randoms,
     strangers,
 )
-from benchmarks.streams_readings import halves, other_readings, own_readings
-from benchmarks.streams_tables import markdown
-from icl_krr.catalogue import candidates
+from benchmarks.streams_tables import ENCODER, SPACES, markdown
+from icl_krr.catalogue import candidate, candidates
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import load
-from icl_krr.experiments.solverbench.settings import PROCESS, QUICK, BenchConfig, Setting
-from icl_krr.experiments.solverbench.verdicts import Verdict, verdict_of
+from icl_krr.experiments.solverbench.known import CHANGED, FEWER, KERNELS, kernels_of
+from icl_krr.experiments.solverbench.models import Answers, answers_and_hats
+from icl_krr.experiments.solverbench.settings import (
+    LINEAR,
+    PROCESS,
+    QUICK,
+    BenchConfig,
+    Setting,
+    setting,
+)
+from icl_krr.experiments.solverbench.verdicts import Verdict, identify_answers, verdict_of
+from icl_krr.probes import fit_probe, layerwise
 from icl_krr.probes.naming.answers import halves_of
-from icl_krr.probes.naming.identification import Identification, Suspect
+from icl_krr.probes.naming.identification import (
+    EXACT,
+    IDENTIFIED,
+    NEAR,
+    TIED,
+    Identification,
+    Suspect,
+    status_of,
+)
+from icl_krr.probes.naming.ruling import RESOLUTION
 from icl_krr.probes.naming.stream_identify import identify_streams
+from icl_krr.tasks import Task
+from icl_krr.transformer import Transformer
 
 SLOW = "prefix_conjugate_gradient"
 """A candidate that takes as long as all others together, on the linear kernel. It is offered only
 where it is the truth."""
-
-
+ENCODERS = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")
+FAMILIES = (LINEAR, PROCESS)
+LEVELS = (1e-3, 1e-2, 1e-1)
+FIRST = ("gradient_descent", "chebyshev", "conjugate_gradient", "richardson")
+"""Solvers whose noise is measured with all seeds."""
 QUICK_NAMES = ("gradient_descent", "conjugate_gradient")
+
+
+class Case(NamedTuple):
+    """One model.
+
+    Attributes:
+        kind: disguise, or kind of model that runs no candidate.
+        tasks: family of tasks, or the trained encoder.
+        about: the solver, or what the model runs in words.
+        kernel: kernel that all candidates have.
+        level: noise on the weights, channels of junk, or channels left out.
+        probed: whether this is about the readings of a linear probe of the model, for comparison.
+    """
+
+    kind: str
+    tasks: str
+    about: str
+    kernel: str
+    level: float = 0.0
+    seed: int = 0
+    probed: bool = False
+
+    @property
+    def file(self) -> str:
+        start = f"{'probed-' if self.probed else ''}{self.kind.replace(' ', '-')}"
+        return f"{start}-{crc32(repr(tuple(self)).encode()):08x}"
+
+
+@cache
+def setting_of(family: str, config: BenchConfig) -> Setting:
+    return setting(family, config)
+
+
+def solvers(kind: str, level: float = 0.0, seed: int = 0, **of: Any) -> Iterator[Case]:
+    """Every candidate on its kernels, or on the first of them (`one`), or some (`names`)."""
+    for family in of.get("families", FAMILIES):
+        for solver in of.get("names", candidates()):
+            for kernel in kernels_of(solver, family)[: 1 if of.get("one") else None]:
+                yield Case(kind, family, solver, kernel, level, seed)
+
+
+def others(kind: str, make: Callable[[Setting], Any], seed: int = 0) -> Iterator[Case]:
+    for family in FAMILIES:
+        for name in make(setting_of(family, BenchConfig())):
+            yield Case(kind, family, name, KERNELS[family][0], seed=seed)
+
+
+def cases() -> Iterator[Case]:
+    """All cases, the most important first."""
+    few = partial(solvers, names=FIRST, one=True)
+    plain, open_set = [*solvers(PLAIN)], [*others(STRANGER, strangers)]
+    first = [*solvers(PLAIN, one=True)]
+    noisy = [c for level in LEVELS for c in few(NOISE, level)]
+    yield from first
+    yield from open_set
+    yield from solvers(JUNK, 64, one=True, families=(LINEAR,))
+    yield from noisy
+    for family in FAMILIES:
+        yield Case(POWERS, family, POWERS, KERNELS[family][0])
+    yield from few(SINGLE)
+    yield from (Case(ENCODER, run, run, "gaussian") for run in ENCODERS)
+    random = sorted(others(RANDOM, lambda one: randoms(one, 0)), key=lambda c: "64" in c.about)
+    yield from random
+    yield from (c._replace(probed=True) for c in first)
+    yield from (Case(SUPERPOSED, LINEAR, name, "linear", fewer) for name, fewer in FEWER)
+    yield from solvers(TRAINED, names=CHANGED[:2], one=True)
+    yield from few(NORMED)
+    for seed in (1, 2):
+        yield from few(NOISE, LEVELS[0], seed)
+    yield from few(JUNK, 256, families=(LINEAR,))
+    small = [c for c in random if "width 16" in c.about or c.about.startswith("8 ")]
+    yield from (c._replace(seed=1) for c in small)
+    for seed in (1, 2):
+        yield from solvers(PLAIN, seed=seed, one=True)
+    yield from (c._replace(probed=True) for c in noisy)
+    yield from solvers(JUNK, 16, one=True)
+    yield from solvers(JUNK, 64, one=True, families=(PROCESS,))
+    yield from (c._replace(probed=True) for c in open_set)
+    yield from solvers(SINGLE, one=True)
+    yield from solvers(NORMED, one=True)
+    rest = tuple(name for name in candidates() if name not in FIRST)
+    yield from solvers(NOISE, LEVELS[0], names=rest, one=True)
+    for seed in (1, 2):
+        yield from few(NOISE, LEVELS[1], seed)
+        yield from few(JUNK, 64, seed)
+    yield from (Case(ENCODER, run, run, "gaussian", seed=1) for run in ENCODERS)
+    yield from plain
+    yield from few(JUNK, 256, families=(PROCESS,))
+
+
+QUICK_CASES = (
+    Case(PLAIN, LINEAR, "gradient_descent", "linear"),
+    Case(PLAIN, LINEAR, "gradient_descent", "linear", probed=True),
+    Case(JUNK, LINEAR, "gradient_descent", "linear", 4),
+    Case(NOISE, LINEAR, "conjugate_gradient", "linear", 1e-2),
+    Case(SINGLE, LINEAR, "gradient_descent", "linear"),
+    Case(STRANGER, LINEAR, "the answer 0", "linear"),
+    Case(RANDOM, LINEAR, "8 random functions of the task", "linear"),
+    Case(POWERS, LINEAR, POWERS, "linear"),
+)
 
 
 def subject_of(case: Case, one: Setting) -> Subject:
@@ -75,6 +204,55 @@ def encoder(case: Case) -> Identification:
     return identify_streams(model, *both, kernels=(case.kernel,), seed=case.seed)
 
 
+UNUSED = "the answer does not follow"
+"""Start of the reason why a decoded candidate is ruled out because of its use."""
+SAYS_NOTHING = ("its steps are nearly", "diverges")
+"""Starts of the reasons of candidates whose distances say nothing."""
+
+
+def own_readings(found: Identification) -> dict[str, Verdict]:
+    """The readings that one result of `identify_streams` holds."""
+    every = [one for one in found.suspects if not one.because.startswith(SAYS_NOTHING)]
+    said = {}
+    for space in SPACES:
+        said[space] = nearest({one.fit.candidate: one.distances[space].mean for one in every})
+    remain = [one for one in every if not one.because or one.because.startswith(UNUSED)]
+    remain.sort(key=lambda one: sum(part.mean for part in one.distances.values()))
+    status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
+    names = tuple(one.fit.candidate for one in remain)
+    unused = Verdict(status, names) if status in (IDENTIFIED, TIED, NEAR) else Verdict("none")
+    return said | {"streams": unused, "use": verdict_of(found)}
+
+
+def nearest(distances: dict[str, float]) -> Verdict:
+    """The nearest candidate, or a special case that is as near, if it is at most 0.01 away."""
+    if not distances:
+        return Verdict("none")
+    leader = min(distances, key=lambda name: distances[name])
+    far = distances[leader]
+    for name in candidate(leader).contains:
+        if distances.get(name, np.inf) <= far + RESOLUTION:
+            leader = name
+    return Verdict(IDENTIFIED, (leader,)) if far <= EXACT else Verdict("none")
+
+
+def other_readings(reader: Reader, one: Setting, options: dict[str, Any]) -> dict[str, Verdict]:
+    """The readings of a linear probe."""
+    whole = isinstance(reader, Transformer)
+    probe = fit_probe(reader if whole else jax.jit(reader), one.probing)
+
+    def answers(task: Task) -> jax.Array:
+        if isinstance(reader, Transformer):
+            return layerwise(reader, task, probe)
+        return probe(reader(task))[..., 0]
+
+    tasks = one.tasks.replace(y_query=None)
+    read = Answers(*map(np.asarray, jax.jit(partial(answers_and_hats, answers))(tasks)))
+    found = identify_answers(tasks, read, **options)
+    factor = identify_streams(lambda task: answers(task)[..., None], *halves_of(tasks), **options)
+    return {"probe": verdict_of(found), "factor": verdict_of(factor)}
+
+
 def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
     began, subject, said = time.perf_counter(), Subject(lambda task: task.x), {}
@@ -82,17 +260,17 @@ def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str
         found = encoder(case)
     else:
         one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
-        subject, tasks, single = subject_of(case, one), halves(one), case.kind == SINGLE
-        offered = case.about == SLOW
+        subject, single = subject_of(case, one), case.kind == SINGLE
         given = {
-            "candidates": tuple(name for name in names if name != SLOW or offered),
+            "candidates": tuple(name for name in names if name != SLOW or case.about == SLOW),
             "kernels": (case.kernel,),
             "steps": 2 * config.steps,
             "seed": case.seed,
         }
         if case.probed:
-            read = other_readings(subject.reader, one, case.kernel, given)
-            return {**case._asdict(), **as_json(read), "seconds": time.perf_counter() - began}
+            read = other_readings(subject.reader, one, given)
+            return {**case._asdict(), "readings": as_json(read)}
+        tasks = halves_of(one.tasks.replace(y_query=None))
         if single:
             tasks = jax.tree.map(jnp.float32, tasks)
         with jax.enable_x64(not single):
@@ -106,99 +284,66 @@ def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str
         "distance to oracle": subject.gap,
         "status": verdict.status,
         "names": verdict.names,
-        **as_json(said),
-        "suspects": [row_of(one) for one in found.suspects],
-        "as near": found.as_near,
+        "readings": as_json(said),
+        "suspects": [row_of(one, case.kind == ENCODER) for one in found.suspects],
         "seconds": time.perf_counter() - began,
     }
 
 
 def as_json(said: dict[str, Verdict]) -> dict[str, Any]:
-    return {"readings": {name: one._asdict() for name, one in said.items()}}
+    return {name: one._asdict() for name, one in said.items()}
+
+
+def row_of(one: Suspect, trained: bool) -> dict[str, Any]:
+    """A candidate: its distances, the reason against it, and distances of untrained models."""
+    row: dict[str, Any] = {"candidate": one.fit.candidate, "because": one.because}
+    row |= {space: found.mean for space, found in one.distances.items()}
+    if trained:
+        controls: dict[str, Any] = one.evidence.controls  # pyright: ignore[reportOptionalMemberAccess]
+        other = [spaces for name, spaces in controls.items() if name.startswith("untrained")]
+        row["untrained"] = {space: min(part[space].mean for part in other) for space in SPACES}
+    return row
 
 
 def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of verdicts, with the readings of a linear probe of the same model."""
-    names = [name for name in Case._fields if name != "probed"]
-    probed = {tuple(row[name] for name in names): row for row in rows if row["probed"]}
-    found = []
-    for row in rows:
-        if not row["probed"]:
-            more = probed.get(tuple(row[name] for name in names), {"readings": {}})
-            found.append({**row, "readings": row["readings"] | more["readings"]})
-    return found
+    probed = {name_of(row): row["readings"] for row in rows if row["probed"]}
+    return [
+        {name: part for name, part in row.items() if name != "probed"}
+        | {"readings": row["readings"] | probed.get(name_of(row), {})}
+        for row in rows
+        if not row["probed"]
+    ]
 
 
-def row_of(one: Suspect) -> dict[str, Any]:
-    """What is kept of a candidate: its fit, distances, reason, use, and distances of controls."""
-    known: Any = one.evidence
-    return {
-        "candidate": one.fit.candidate,
-        **{space: found.mean for space, found in one.distances.items()},
-        "because": one.because,
-        "values": one.fit.values,
-        "steps": one.fit.alignment,
-        "controls": {
-            name: {space: found.mean for space, found in spaces.items()}
-            for name, spaces in known.controls.items()
-        },
-        "supports": {name: found["state"].mean for name, found in known.supports.items()},
-        "ranks": known.ranks,
-        "effects": known.effects,
-    }
-
-
-def forget_programs() -> None:
-    """Programs map memory, and Linux limits the number of maps of a process."""
-    maps = Path("/proc/self/maps")
-    if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
-        jax.clear_caches()
+def name_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells the models of cases apart."""
+    return tuple(row[name] for name in Case._fields if name != "probed")
 
 
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-streams")
-    parser.add_argument("--folder", type=Path, default=place, help="rows of an earlier run")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
+    parser = options(__doc__)
     parser.add_argument("--family", help="only the cases of one family of tasks")
-    asked = parser.parse_args()
+    asked = with_folder(parser)
     jax.config.update("jax_enable_x64", True)
     config, names, every = BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
     if asked.quick:
         config, names, every = BenchConfig(**QUICK, quick=True), QUICK_NAMES, QUICK_CASES
-    rows, failed = [], {}
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) if asked.quick else asked.folder
-        folder.mkdir(exist_ok=True)
-        for i, case in enumerate(every, start=1):
-            forget_programs()
-            if asked.family not in (None, PROCESS if case.kind == ENCODER else case.tasks):
-                continue
-            if asked.finished and not (folder / case.file).exists():
-                continue
-            words = f"{i} of {len(every)}: {tuple(case)}"
-            try:
-                row = kept(folder / case.file, partial(examine, case, config, names))
-            except ValueError as error:  # one model that cannot be read must not stop the others
-                failed[repr(tuple(case))] = str(error)
-                print(f"{words}: {error}", flush=True)
-                continue
-            said = [row["status"], *row["names"]] if not case.probed else [str(row["readings"])]
-            print(f"{words}: {' '.join(said)}, {row['seconds']:.0f} s", flush=True)
-            rows.append(row)
-    done = {tuple(row[name] for name in Case._fields) for row in rows}
-    left = [tuple(case) for case in every if tuple(case) not in done]
-    earlier = [row for row in rows if "earlier" in row]  # kept from before a change, and marked
-    text = markdown(joined(rows), left, failed, earlier)
-    print(text)
-    if asked.quick:
-        return
+    jobs = {
+        case.file: partial(examine, case, config, names)
+        for case in every
+        if asked.family in (None, PROCESS if case.kind == ENCODER else case.tasks)
+    }
+    found = kept_rows(jobs, asked)
     facts = {"seeds": [0, 1, 2], "dtype": "float64, float32 in the cases float32"}
-    facts |= {"config": dataclasses.asdict(config), "not run": left, "failed": failed}
-    save(
-        "solverbench-streams",
-        {"meta": meta("streams", **facts), "rows": rounded(joined(rows))},
-        text,
-    )
+    facts |= {
+        "config": dataclasses.asdict(config),
+        "not run": [case for case in every if case.file not in found],
+    }
+    record = {"meta": meta("streams", **facts), "rows": rounded(joined([*found.values()]))}
+    print(text := markdown(record))
+    if not asked.quick:
+        save("solverbench-streams", record, text)
 
 
 if __name__ == "__main__":

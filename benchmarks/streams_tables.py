@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
-from benchmarks.streams_cases import Case
 from benchmarks.streams_models import (
     JUNK,
     NOISE,
@@ -19,15 +18,22 @@ from benchmarks.streams_models import (
     SUPERPOSED,
     TRAINED,
 )
-from benchmarks.streams_readings import READINGS
 from icl_krr.catalogue import candidate
 from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome
 from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, NONE, TIED, Verdict
-from icl_krr.files import to_markdown
+from icl_krr.files import Lines, to_markdown
 
 Row = dict[str, Any]
 KNOWN = (PLAIN, JUNK, SUPERPOSED, TRAINED, NORMED, NOISE, SINGLE)
-SPACES = ("state", "innovation")
+ENCODER, SPACES = "trained encoder", ("state", "innovation")
+READINGS = {
+    "probe": "`identify` on a linear probe that is fitted to y at the queries",
+    "factor": "`identify_streams` on the probe's answer: a factor and an offset for each layer",
+    "state": "nearest candidate by the state, at most 0.01 away",
+    "innovation": "nearest candidate by the innovation, at most 0.01 away",
+    "streams": "`identify_streams` with all its controls, as if use were not measured",
+    "use": "the verdict of `identify_streams`",
+}
 SAME = 0.01
 """A model with noise that is at most this far from the oracle still runs its solver."""
 
@@ -51,16 +57,13 @@ offered only where it is the truth. Streams are rotated at random.
 """
 
 
-def markdown(
-    rows: list[Row], left: list[tuple], failed: Mapping[str, str], earlier: list[Row]
-) -> str:
-    """All tables, which of the cases were not run, and which were run with an earlier version."""
+def markdown(record: dict[str, Any]) -> str:
+    """All tables, and which of the cases were not run."""
+    rows, left = record["rows"], record["meta"]["not run"]
     words = [f"- {name}: {about}." for name, about in READINGS.items()]
-    parts = [ABOUT, f"{len(rows)} verdicts. {not_run(left, failed)}\n"]
-    if earlier:
-        old = counted([tuple(row[name] for name in Case._fields) for row in earlier])
-        parts.append(f"Of an earlier version, {earlier[0]['earlier']} (models): {old}.\n")
-    tables: dict[str, Callable[[list[Row]], tuple[list[str], list[list[str]]]]] = {
+    ends = f"Not run (models): {counted(left)}." if left else "All cases were run."
+    parts = [ABOUT, f"{len(rows)} verdicts. {ends}\n", *record["meta"].get("notes", ())]
+    tables: dict[str, Callable[[list[Row]], Lines]] = {
         "Readings side by side, on models of seed 0 (Wilson's 95 % interval). Readings of a probe "
         "were run on fewer models": readings,
         "Known models in disguises": disguises,
@@ -80,11 +83,6 @@ def markdown(
         title += ":\n\n" + "\n".join(words) if make is readings else ""
         parts.append(f"{title}\n\n{to_markdown((header, lines)) if lines else 'Not run.'}\n")
     return "\n".join(parts)
-
-
-def not_run(left: list[tuple], failed: Mapping[str, str]) -> str:
-    ends = [f"Not run (models): {counted(left)}."] if left else ["All cases were run."]
-    return " ".join(ends + [f"{case} failed: {words}." for case, words in failed.items()])
 
 
 def counted(cases: Iterable[tuple]) -> str:
@@ -114,7 +112,7 @@ def shares(found: list[str], names: Iterable[str]) -> list[str]:
     return [str(Share.of(found.count(name), len(found))) for name in names]
 
 
-def readings(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def readings(rows: list[Row]) -> Lines:
     """What every reading says of rotated models, of models with noise, and of strangers."""
     header = ["reading", "models", "right", "among", "close", "none", "close to another", "wrong"]
     header += ["strangers named", "strangers close to"]
@@ -169,7 +167,7 @@ def next_one(row: Row) -> Row | None:
     return min(wrong, key=far) if wrong else None
 
 
-def disguises(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def disguises(rows: list[Row]) -> Lines:
     header = ["disguise", "models", *OUTCOMES, "right candidate: median, largest", "next: smallest"]
     lines = []
     some = sorted(of(rows, *KNOWN), key=lambda row: (KNOWN.index(row["kind"]), row["level"]))
@@ -184,7 +182,7 @@ def disguises(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return header, lines
 
 
-def noise(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def noise(rows: list[Row]) -> Lines:
     header = ["tasks", "solver", "noise", "seeds", *OUTCOMES, "to the oracle", "right candidate"]
     lines = []
     some = of(rows, NOISE)
@@ -198,7 +196,7 @@ def noise(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return header, lines
 
 
-def single(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def single(rows: list[Row]) -> Lines:
     header = ["tasks", "solver", "kernel", "verdict", "state, float32", "innovation, float32"]
     header += ["state, float64", "innovation, float64"]
     whole = {(r["tasks"], r["about"], r["kernel"]): r for r in of(rows, PLAIN) if r["seed"] == 0}
@@ -216,7 +214,7 @@ def words_of(row: Row) -> str:
     return NONE if said.status == NONE else f"{said.status}: {', '.join(said.names)}"
 
 
-def strangers(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def strangers(rows: list[Row]) -> Lines:
     header = ["tasks", "model", "the stream holds", "verdict", "as if use were not measured"]
     header += ["nearest", *SPACES, "because"]
     lines = []
@@ -228,7 +226,7 @@ def strangers(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return header, lines
 
 
-def randoms(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def randoms(rows: list[Row]) -> Lines:
     header = ["tasks", "models", "named", "close to", "none"]
     lines = []
     for kind in ("untrained encoder", "random functions"):
@@ -246,22 +244,20 @@ def randoms(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return header, lines
 
 
-def encoders(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def encoders(rows: list[Row]) -> Lines:
     header = ["encoder", "seed", "verdict", "candidate", *SPACES]
     header += [f"{space}, ratio" for space in SPACES] + ["because"]
     lines = []
-    for row in of(rows, "trained encoder"):
+    for row in of(rows, ENCODER):
         for one in row["suspects"]:
-            base = [part for name, part in one["controls"].items() if name.startswith("untrained")]
-            least = {space: min(part[space] for part in base) for space in SPACES}
-            cells = [f"{one[space]:.2g}" for space in SPACES]
+            least, cells = one["untrained"], [f"{one[space]:.2g}" for space in SPACES]
             cells += [f"{one[s] / least[s]:.2g}" if least[s] else "-" for s in SPACES]
             first = [row["about"], str(row["seed"]), words_of(row)]
             lines.append([*first, one["candidate"], *cells, one["because"]])
     return header, lines
 
 
-def missed(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def missed(rows: list[Row]) -> Lines:
     header = [
         "disguise",
         "tasks",
@@ -281,7 +277,7 @@ def missed(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return header, lines
 
 
-def seconds(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def seconds(rows: list[Row]) -> Lines:
     """Medians by family; the first model of each includes the time to compile."""
     header, lines = ["tasks", "models", "median", "largest", "first"], []
     for tasks in dict.fromkeys(row["tasks"] for row in rows):

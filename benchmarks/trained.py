@@ -11,18 +11,19 @@ for each model. Rows are kept in `--folder`, so the same command continues after
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from statistics import median
 from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
 
-from benchmarks.records import draw, kept, meta, options, rounded, save
-from benchmarks.streams import forget_programs
-from benchmarks.trained_tables import IN_STREAMS, distances_figure, markdown
+from benchmarks import records
+from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr.catalogue import name_of
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
 from icl_krr.experiments.identify.probe_controls import (
@@ -32,10 +33,12 @@ from icl_krr.experiments.identify.probe_controls import (
     tasks_of,
     untrained,
 )
-from icl_krr.experiments.identify.profile_tables import record
+from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.experiments.shared.runs import Run, load
+from icl_krr.files import Lines, to_markdown
+from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes import (
     Identification,
     effective,
@@ -45,7 +48,8 @@ from icl_krr.probes import (
     layerwise,
 )
 from icl_krr.probes.naming.answers import run_model
-from icl_krr.tasks import Task, map_tasks
+from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
+from icl_krr.tasks import map_tasks
 from icl_krr.training import reference
 from icl_krr.transformer import Transformer
 
@@ -58,84 +62,337 @@ QUICK: dict[str, Any] = {"tasks": 4, "probe_tasks": 16, "num_queries": 2, "seed"
 QUICK_NAMES = ("gradient_descent",)
 
 Row = dict[str, Any]
+NAMED = (IDENTIFIED, NEAR, TIED)
+IN_STREAMS = ("gradient_descent", "richardson", "preconditioned_chebyshev", "conjugate_gradient")
+"""Solvers whose steps are decoded from the streams. Heavy ball's and Chebyshev's differ from those
+of gradient descent by a factor after the first step, and take several times as long to fit."""
+PRECONDITIONED = {
+    "richardson (preconditioned)": ("richardson",),
+    "richardson or preconditioned_chebyshev": ("richardson", "preconditioned_chebyshev"),
+}
+DECODERS, PROCESSES, FUNCTIONS = (
+    "GPT-2-style decoders",
+    "second grid, Gaussian processes",
+    "second grid, linear functions",
+)
+NAMES_OF_GROUPS = (DECODERS, PROCESSES, FUNCTIONS)
+ABOUT = f"""\
+`python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
+{", ".join(CANDIDATES)} (of the streams: {", ".join(IN_STREAMS)}). Kernel width, ridge and step size
+of each are fitted anew for every reading.
+
+- profile: the nearest solver by its errors, layer by layer (`icl-krr identify --protocol
+  error-profile`), for two measures and two alignments. A linear probe reads each layer.
+- probe: the nearest solver by predictions and hat matrices of these probes (`identify`).
+- state, innovation: the nearest solver whose steps, or changes of steps, linear maps decode from
+  the stream (`identify_streams`); a distance of 1 says nothing, 0.01 is close.
+- use: the verdict of `identify_streams` with all its controls and, if a solver is left, the test
+  whether the model's answer follows its decoded steps.
+- filter: ridge and kernel width of the exact regression whose hat matrix is nearest to that of the
+  model's own prediction, over those of the tasks, and its distance.
+- Controls: nulls that run no solver, and a model of the same shape with random weights.
+- A probe reads every layer but the last, where the model itself predicts. A model with random
+  weights is read by a probe of its last layer, too.
+- Preconditioned Chebyshev is no candidate on linear functions, where Richardson has the
+  exponential kernel and the streams are compared with two solvers. Newton-Schulz is none on
+  Gaussian processes. "error / exact" is that of the 16 tasks that are scored.
+"""
 
 
 def names_and_distances(found: Identification) -> Row:
-    """The verdict, and every candidate with its distances, the nearest first."""
+    """The verdict, every candidate with its distances, the nearest first, and the controls."""
+    mean = lambda spaces: {space: part.mean for space, part in spaces.items()}  # noqa: E731
     return {
         "status": found.status,
         "remain": found.remain,
-        "as near": found.as_near,
-        "candidates": [
-            {
-                "candidate": one.fit.candidate,
-                "because": one.because,
-                "steps": one.fit.alignment,
-                **{
-                    space: {"mean": part.mean, "interval": part.interval}
-                    for space, part in one.distances.items()
-                },
-            }
-            for one in found.suspects
-        ],
-        "controls": {
-            name: {space: part.mean for space, part in spaces.items()}
-            for name, spaces in found.baselines.items()
-        },
-        "effects": found.best.evidence.effects if found.best.evidence else {},
+        "candidates": {one.fit.candidate: mean(one.distances) for one in found.suspects},
+        "controls": {name: mean(spaces) for name, spaces in found.baselines.items()},
     }
 
 
-def filters(name: str, hats: np.ndarray, tasks: Task) -> list[dict[str, float]]:
-    """Ridge and bandwidth of the exact regression that is nearest to each layer, and how near."""
-    layers = (hats[:, layer] for layer in range(1, hats.shape[1]))
-    return [effective("regression", name, tasks, own) if np.any(own) else {} for own in layers]
-
-
-def examine(
-    where: Path, sizes: dict[str, Any], names: tuple[str, ...], show: Callable[[str], None]
-) -> Row:
+def examine(where: Path, sizes: dict[str, Any], names: tuple[str, ...]) -> Row:
     """Read one model in all ways."""
     began, run = time.perf_counter(), load(where)
-    config = IdentifyConfig(**sizes)
     with jax.enable_x64(True):
-        row = read(run, config, names, show)
-    facts = {"tasks": run.recipe.task.family, "style": run.recipe.model.style}
-    return {**facts, **row, "seconds": time.perf_counter() - began}
+        row = read(run, IdentifyConfig(**sizes), names)
+    return {**row, "seconds": time.perf_counter() - began}
 
 
-def read(
-    run: Run, config: IdentifyConfig, names: tuple[str, ...], show: Callable[[str], None]
-) -> Row:
+def read(run: Run, config: IdentifyConfig, names: tuple[str, ...]) -> Row:
     family, key = family_of(run, config), jax.random.key(config.seed)
     probing, scored, fitted = tasks_of(run, config)
     best = reference(family, jax.random.fold_in(key, 4))
-    name = name_of(best.kernel)
+    name, system = name_of(best.kernel), (best.kernel, float(best.ridge))
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
-    both = [targets_of(tasks, best.kernel, float(best.ridge)) for tasks in (fitted, scored)]
-    known = known_of(best.kernel, float(best.ridge))
-    protocol = Protocol(both, kernels, steps, known, config.seed, names)
+    both = [targets_of(tasks, *system) for tasks in (fitted, scored)]
+    protocol = Protocol(both, kernels, steps, known_of(*system), config.seed, names)
     model = in_dtype_of_tasks(run.model, fitted)
     other = untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
-    found: Row = {"errors": best.losses(scored), "depth": run.model.steps}
-    given: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
+    found: Row = {"exact": best.losses(scored)["exact"]}
     for words, answers in (("model", layers), ("untrained", read_by_probe(other, probing))):
-        show(f"{words}, error profile")
         run_on = jax.jit(partial(map_tasks, answers))
-        own = record(protocol.read([run_on(part.tasks) for part in both]))
-        show(f"{words}, filters")
-        hats = run_model(answers, fitted, scored).hats
-        found[words] = {"profile": own, "filters": filters(name, hats, scored)}
-    show("distances of a probe")
-    system = (best.kernel, float(best.ridge))
+        last = run_model(answers, fitted, scored).hats[:, -1]
+        near = effective("regression", name, scored, last)["distance"] if np.any(last) else None
+        found[words] = short(protocol.read([run_on(part.tasks) for part in both]))
+        found[words]["filter"] = near
+    given: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
     found["probe"] = names_and_distances(identify(layers, fitted, scored, system=system, **given))
-    show("streams")
     few = (jax.tree.map(lambda leaf: leaf[:FEW], part.tasks) for part in both)
     given |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}
     found["streams"] = names_and_distances(identify_streams(model, *few, **given))
     return found
+
+
+def group_of(name: str) -> str:
+    if "-depth" in name:
+        return DECODERS
+    return PROCESSES if name.startswith("gp-") else FUNCTIONS
+
+
+def nearest_far(said: Row) -> float:
+    return said["distances"][said["nearest"]]
+
+
+def least_null(said: Row) -> float:
+    return least(said, NULLS)
+
+
+def nearest(found: Row, *spaces: str) -> tuple[str, float]:
+    """The candidate with the least distance in these spaces, and the mean of its distances."""
+    sizes = {
+        name: sum(far[space] for space in spaces) / len(spaces)
+        for name, far in found["candidates"].items()
+    }
+    best = min(sizes, key=lambda name: sizes[name])
+    return best, sizes[best]
+
+
+SPACES = {
+    "predictions of a probe": ("probe", "prediction"),
+    "hat matrices of a probe": ("probe", "hat"),
+    "state": ("streams", "state"),
+    "innovation": ("streams", "innovation"),
+}
+READINGS: dict[str, Callable[[Row], str]] = {
+    **{f"profile: {how}": lambda row, how=how: row["model"][how]["nearest"] for how in HOWS},
+    "probe": lambda row: nearest(row["probe"], "prediction", "hat")[0],
+    "state": lambda row: nearest(row["streams"], "state")[0],
+    "innovation": lambda row: nearest(row["streams"], "innovation")[0],
+}
+"""The nearest solver by each reading, whatever its distance."""
+
+
+def agree(row: Row) -> bool:
+    """Whether all readings have the same nearest solver of those that all of them compare."""
+    common, found = [*row["streams"]["candidates"]], set()
+    for how in HOWS:
+        found.add(min(common, key=lambda name: row["model"][how]["distances"][name]))
+    for part, *spaces in (("probe", "prediction", "hat"), SPACES["state"], SPACES["innovation"]):
+        here = {name: far for name, far in row[part]["candidates"].items() if name in common}
+        found.add(nearest({"candidates": here}, *spaces)[0])
+    return len(found) == 1
+
+
+def null_is_nearer(row: Row, how: str) -> bool:
+    """Whether a null is nearer than every solver."""
+    return least_null(row["model"][how]) < nearest_far(row["model"][how])
+
+
+def nearest_control(row: Row, part: str, space: str) -> float:
+    return min(one[space] for one in row[part]["controls"].values() if space in one)
+
+
+def nearer_than_controls(row: Row, part: str, space: str) -> bool:
+    """Whether the nearest solver is nearer than every control."""
+    return nearest(row[part], space)[1] < nearest_control(row, part, space)
+
+
+def grouped(rows: dict[str, Row]) -> dict[str, list[Row]]:
+    found = {group: [] for group in NAMES_OF_GROUPS}
+    for name, row in rows.items():
+        found[group_of(name)].append(row)
+    return {group: own for group, own in found.items() if own}
+
+
+def by_group(
+    rows: dict[str, Row], first: str, statements: dict[str, Callable[[list[Row]], str]]
+) -> Lines:
+    """A line for every statement, a column for every group of models."""
+    groups = grouped(rows)
+    header = [first, *(f"{group} ({len(own)})" for group, own in groups.items())]
+    return header, [[words, *map(of, groups.values())] for words, of in statements.items()]
+
+
+def names_table(rows: dict[str, Row]) -> Lines:
+    """The nearest solver by each reading: number of models, by group."""
+
+    def counts(own: list[Row], of: Callable[[Row], str]) -> str:
+        return ", ".join(f"{name} {count}" for name, count in Counter(map(of, own)).most_common())
+
+    return by_group(rows, "reading", {n: partial(counts, of=of) for n, of in READINGS.items()})
+
+
+def agreement_table(rows: dict[str, Row]) -> Lines:
+    """What can be said of the models of each group, with counts."""
+    first = HOWS[0]
+
+    def near(row: Row) -> list[str]:
+        return row["model"][first]["as near"]
+
+    statements: dict[str, Callable[[Row], bool]] = {
+        "all four profiles have the same nearest solver": lambda row: (
+            len({row["model"][how]["nearest"] for how in HOWS}) == 1
+        ),
+        "all seven readings have the same nearest solver, of the solvers that all compare": agree,
+        **{
+            f"{how}: the nearest is {words}{whose}": (
+                lambda row, how=how, names=names, of=of: row[of][how]["nearest"] in names
+            )
+            for how in HOWS[::2]
+            for words, names in PRECONDITIONED.items()
+            for whose, of in (("", "model"), (", of the untrained model", "untrained"))
+        },
+        "error, 1:1: richardson is the nearest or as near": lambda row: (
+            "richardson" in (row["model"][first]["nearest"], *near(row))
+        ),
+        "error, 1:1: one solver for certain, no other and no null as near": lambda row: (
+            not near(row)
+        ),
+        "error, 1:1: a null, which runs no solver, is as near": lambda row: with_null(
+            row["model"][first]
+        ),
+        **{
+            f"{how}: a null is nearer than every solver": partial(null_is_nearer, how=how)
+            for how in HOWS
+        },
+        **{
+            f"{words}: the nearest solver is nearer than every control": (
+                partial(nearer_than_controls, part=part, space=space)
+            )
+            for words, (part, space) in SPACES.items()
+        },
+        "the untrained model has the same nearest solver (error, 1:1)": lambda row: (
+            row["model"][first]["nearest"] == row["untrained"][first]["nearest"]
+        ),
+        "probe: a solver is close (0.1 in predictions and hat matrices)": lambda row: (
+            row["probe"]["status"] in NAMED
+        ),
+        "streams: a solver is named or close": lambda row: row["streams"]["status"] in NAMED,
+    }
+    shares = {
+        words: lambda own, true=true: share(map(true, own)) for words, true in statements.items()
+    }
+    return by_group(rows, "statement", shares)
+
+
+def distances_table(rows: dict[str, Row]) -> Lines:
+    """Median distance of the nearest solver, of the nearest null, and of untrained models."""
+
+    def middle(own: list[Row], of: Callable[[Row], float]) -> str:
+        return f"{median(map(of, own)):.2g}"
+
+    def of_profile(own: list[Row], how: str) -> str:
+        solver = middle(own, lambda row: nearest_far(row["model"][how]))
+        null = middle(own, lambda row: least_null(row["model"][how]))
+        other = middle(own, lambda row: nearest_far(row["untrained"][how]))
+        return f"{solver}; null {null}; untrained {other}"
+
+    def of_space(own: list[Row], part: str, space: str) -> str:
+        solver = middle(own, lambda row: nearest(row[part], space)[1])
+        control = middle(own, lambda row: nearest_control(row, part, space))
+        return f"{solver}; nearest control {control}"
+
+    def of_filter(own: list[Row]) -> str:
+        trained, other = (
+            middle(own, lambda row, of=of: row[of]["filter"]) for of in ("model", "untrained")
+        )
+        return f"{trained}; untrained {other}"
+
+    names = ("probe: predictions", "probe: hat matrices", "state", "innovation")
+    return by_group(
+        rows,
+        "reading",
+        {f"profile: {how} (log10)": partial(of_profile, how=how) for how in HOWS}
+        | {
+            words: partial(of_space, part=part, space=space)
+            for words, (part, space) in zip(names, SPACES.values(), strict=True)
+        }
+        | {"filter: exact regression, last layer": of_filter},
+    )
+
+
+def models_table(rows: dict[str, Row]) -> Lines:
+    """Every model: its error, the nearest solver by each reading, and the verdicts."""
+    header = ["model", "error / exact", "profile: error, 1:1", "as near", "error, monotone"]
+    header += ["probe", "state", "innovation", "streams, with use", "filter: distance"]
+    lines = []
+    for name, row in rows.items():
+        own, verdict = row["model"], row["streams"]["status"]
+        said, others = own[HOWS[0]], own[HOWS[2]]
+        near = [nearest(row["probe"], "prediction", "hat")]
+        near += [nearest(row["streams"], space) for space in ("state", "innovation")]
+        if verdict in NAMED:
+            verdict += f": {', '.join(row['streams']['remain'])}"
+        lines.append([
+            name,
+            f"{own['error'] / row['exact']:.3g}",
+            f"{said['nearest']}, {nearest_far(said):.2g}",
+            ", ".join(said["as near"]) or "-",
+            f"{others['nearest']}, {nearest_far(others):.2g}",
+            *(f"{who}, {size:.2g}" for who, size in near),
+            verdict,
+            f"{own['filter']:.2g}",
+        ])  # fmt: skip
+    return header, lines
+
+
+def distances_figure(rows: dict[str, Row]) -> Figure:
+    """Every model: the distance of its nearest solver, and that of the nearest control."""
+    figure = Figure(figsize=(12, 4.4), layout="constrained")
+    axes = figure.subplots(1, 3)
+
+    panels: dict[str, Callable[[Row], tuple[float, float]]] = {
+        "error profile, 1:1 (log10)": lambda row: (
+            nearest_far(row["model"][HOWS[0]]),
+            least_null(row["model"][HOWS[0]]),
+        ),
+        "hat matrices of a linear probe": lambda row: (
+            nearest(row["probe"], "hat")[1],
+            nearest_control(row, "probe", "hat"),
+        ),
+        "states decoded from the stream": lambda row: (
+            nearest(row["streams"], "state")[1],
+            nearest_control(row, "streams", "state"),
+        ),
+    }
+    for axis, (title, of) in zip(axes, panels.items(), strict=True):
+        for (group, own), color in zip(grouped(rows).items(), COLORS, strict=False):
+            x, y = zip(*map(of, own), strict=True)
+            axis.plot(x, y, "o", color=color, markersize=4, alpha=0.8, label=group)
+        axis.axline((1, 1), slope=1, color="black", linewidth=0.8, label="equal")
+        axis.set(xscale="log", yscale="log", xlabel="distance of the nearest solver")
+        axis.set_title(title, fontsize=10)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("distance of the nearest control")
+    figure.suptitle("Trained models (tasks with seed 0, float64)", fontsize=11)
+    legend(figure, *axes)
+    return figure
+
+
+def markdown(rows: dict[str, Row]) -> str:
+    tables = {
+        "The nearest solver by each reading, whatever its distance (number of models)": names_table,
+        "Statements, and of how many models they are true (Wilson's 95 % interval)": (
+            agreement_table
+        ),
+        "Median distances: the nearest solver; its control": distances_table,
+        "Models, one by one": models_table,
+    }
+    parts = [ABOUT, f"{len(rows)} models.\n"]
+    parts += [f"{title}:\n\n{to_markdown(make(rows))}\n" for title, make in tables.items()]
+    return "\n".join(parts)
 
 
 def models_in(tops: list[Path]) -> list[Path]:
@@ -145,34 +402,19 @@ def models_in(tops: list[Path]) -> list[Path]:
 
 
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-trained")
-    parser.add_argument("--folder", type=Path, default=place, help="rows of an earlier run")
+    parser = records.options(__doc__)
     parser.add_argument("--models", type=Path, nargs="*", default=[], help="folders of runs")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
-    parser.add_argument("--part", default="0/1", help="read only part I of N, as I/N")
-    asked = parser.parse_args()
-    part, parts = map(int, asked.part.split("/"))
+    asked = records.with_folder(parser)
     every, sizes, names = models_in(asked.models), SIZES, CANDIDATES
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [RUNS / "gp-decoder-2d"]
-    rows = {}
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) if asked.quick else asked.folder
-        folder.mkdir(exist_ok=True)
-        for i, where in enumerate(every[part::parts], start=1):
-            forget_programs()
-            file = folder / f"{where.name}.json"
-            if asked.finished and not file.exists():
-                continue
-            show = lambda words, name=where.name: print(f"{name}: {words}", flush=True)  # noqa: E731
-            rows[where.name] = kept(file, partial(examine, where, sizes, names, show))
-            print(f"{i}: {where.name}, {rows[where.name]['seconds']:.0f} s", flush=True)
-    print(text := markdown(rows))
-    if asked.quick or parts > 1:
-        return
-    facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
-    save("trained", {"meta": meta("trained", **facts), "models": rounded(rows)}, text)
-    draw("trained", distances_figure(rows))
+    jobs = {where.name: partial(examine, where, sizes, names) for where in every}
+    print(text := markdown(rows := records.kept_rows(jobs, asked)))
+    if not asked.quick:
+        facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
+        record = {"meta": records.meta("trained", **facts), "models": records.rounded(rows)}
+        records.save("trained", record, text)
+        records.draw("trained", distances_figure(rows))
 
 
 if __name__ == "__main__":

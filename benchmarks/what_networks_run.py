@@ -6,18 +6,18 @@ The page is made from the records of other benchmarks. It measures nothing itsel
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import profiles_tables as control, trained_tables as trained
-from benchmarks.profiles_tables import FACTOR, HOWS, OWN, PROBE, READERS, share
-from benchmarks.records import RESULTS
+from benchmarks import profiles, trained
+from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, READERS, listed, read_by, share
+from benchmarks.records import RESULTS, read
 from benchmarks.streams_models import RANDOM, STRANGER
+from benchmarks.streams_tables import of
 from icl_krr.experiments.scaling import in_words
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.files import Lines, replace, to_markdown
@@ -26,13 +26,9 @@ Row = dict[str, Any]
 PAGE = RESULTS / "what-networks-run.md"
 TEXT = Path(__file__).with_name("what_networks_run.txt")
 """The sentences of the page, with a place for every number."""
-FIRST, CLAIMS = HOWS[0], ("C48", "C49")
+CLAIMS = ("C48", "C49")
 SOLVERS = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
 """Solvers whose equivalent steps the page shows; the table of scaling has all."""
-
-
-def read(name: str) -> Row:
-    return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def hours(rows: Iterable[Row]) -> str:
@@ -50,39 +46,22 @@ def left(rows: list[Row], count: int) -> dict[str, str]:
     return {"left": str(count), "hours_left": f"{hours:.1f}"}
 
 
-def is_decoder(name: str) -> bool:
-    return trained.group_of(name) == trained.DECODERS
-
-
-def readings_of(rows: list[Row], reader: str) -> list[tuple[Row, Row]]:
-    return [(row, said) for row in rows if (said := control.reading(row, reader, FIRST))]
-
-
-def known_models(rows: list[Row]) -> list[Row]:
-    return control.listed(control.of(rows, *control.KNOWN))
-
-
-def right_from(rows: list[Row], reader: str, kinds: Iterable[str] = control.KNOWN) -> str:
-    each = readings_of(control.listed(control.of(rows, *kinds)), reader)
-    return share(said["nearest"] in row["right"] for row, said in each)
-
-
 def control_table(rows: list[Row]) -> Lines:
     """A line for each way to read a layer: the names of known models, and those of strangers."""
     header = ["layers are read from", "right", "wrong, the right one as near", "certain and wrong"]
     header += ["a null is as near", "strangers named for certain", "strangers: a null is as near"]
     lines = []
     for reader in READERS:
-        each = readings_of(known_models(rows), reader)
-        other = [said for _, said in readings_of(control.of(rows, STRANGER, RANDOM), reader)]
-        found = [control.outcome_of(row, said) for row, said in each]
+        each = read_by(listed(of(rows, *KNOWN)), reader)
+        other = [said for _, said in read_by(of(rows, STRANGER, RANDOM), reader)]
+        found = [profiles.outcome_of(row, said) for row, said in each]
         lines.append([
             reader,
             *(share(one == name for one in found) for name in ("right", "among")),
             share(one == "certain and wrong" for one in found),
-            share(control.with_null(said) for _, said in each),
+            share(profiles.with_null(said) for _, said in each),
             share(not said["as near"] for said in other),
-            share(control.with_null(said) for said in other),
+            share(map(profiles.with_null, other)),
         ])  # fmt: skip
     return header, lines
 
@@ -122,64 +101,59 @@ def ablation_facts(record: Row) -> dict[str, str]:
 
 def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
-    known, strange = known_models(rows), control.of(rows, STRANGER, RANDOM)
-    probed = [said for _, said in readings_of(known, PROBE)]
-    by_probe = [said for _, said in readings_of(strange, PROBE)]
-    plain = control.listed(control.of(rows, control.KNOWN[0]))
-    sound, noisy = (
-        control.listed(control.of(rows, *kinds)) for kinds in (control.KNOWN[:2], control.KNOWN[2:])
-    )
-    far = [control.least(said, row["right"]) for row, said in readings_of(plain, OWN)]
+    known, strange = listed(of(rows, *KNOWN)), of(rows, STRANGER, RANDOM)
+    by_probe = [said for _, said in read_by(strange, PROBE)]
+    plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
+    far = [profiles.least(said, row["right"]) for row, said in read_by(plain, OWN)]
+    called = Counter(said["nearest"] for said in by_probe).most_common()
     return {
-        "streams": control.beside(sound)[1][-1][2],
-        "noisy": control.beside(noisy)[1][-1][2],
+        "streams": profiles.beside(sound)[1][-1][2],
+        "noisy": profiles.beside(noisy)[1][-1][2],
         "far": f"{median(far):.0e}",
         "farthest": f"{max(far):.2g}",
         "known": str(len(known)),
         "plain": str(len(plain)),
         "strangers": str(len(strange)),
         "table": to_markdown(control_table(rows)),
-        "beside": to_markdown(control.beside(rows)),
-        "own": right_from(rows, OWN, control.KNOWN[:1]),
-        "factor": right_from(rows, FACTOR, control.KNOWN[:1]),
-        "probe": right_from(rows, PROBE, control.KNOWN[:1]),
-        "null_probe": share(map(control.with_null, probed)),
-        "null_strange": share(map(control.with_null, by_probe)),
-        "called": ", ".join(
-            f"{name} {count}"
-            for name, count in Counter(said["nearest"] for said in by_probe).most_common()
-        ),
+        "beside": to_markdown(profiles.beside(rows)),
+        "own": profiles.right_from(plain, OWN),
+        "factor": profiles.right_from(plain, FACTOR),
+        "probe": profiles.right_from(plain, PROBE),
+        "null_probe": share(profiles.with_null(said) for _, said in read_by(known, PROBE)),
+        "null_strange": share(map(profiles.with_null, by_probe)),
+        "called": ", ".join(f"{name} {count}" for name, count in called),
     }
 
 
 def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
     """What the paragraphs on trained models say: counts over all of them, or over decoders."""
-    every, groups = [*rows.values()], trained.grouped(rows)
-    decoders = [*groups[trained.DECODERS].values()]
+    every, decoders = [*rows.values()], trained.grouped(rows)[trained.DECODERS]
     first, last = HOWS[0], HOWS[2]
 
-    def named(of: list[Row], how: tuple[str, str], whose: str = "model") -> str:
+    def named(how: str, whose: str = "model") -> str:
         *_, names = trained.PRECONDITIONED.values()
-        return share(trained.profile(row, how, whose)["nearest"] in names for row in of)
+        return share(row[whose][how]["nearest"] in names for row in decoders)
 
-    state, innovation = (trained.READINGS[name] for name in ("state", "innovation"))
+    def richardson(reading: str) -> str:
+        return share(trained.READINGS[reading](row) == "richardson" for row in decoders)
+
     return {
         "decoders": str(len(decoders)),
         "others": str(len(every) - len(decoders)),
         "names": to_markdown(trained.names_table(rows)),
         "statements": to_markdown(trained.agreement_table(rows)),
         "distances": to_markdown(trained.distances_table(rows)),
-        "model": named(decoders, first),
-        "model_monotone": named(decoders, last),
-        "random": named(decoders, first, "untrained"),
-        "random_monotone": named(decoders, last, "untrained"),
+        "model": named(first),
+        "model_monotone": named(last),
+        "random": named(first, "untrained"),
+        "random_monotone": named(last, "untrained"),
         "null": share(trained.null_is_nearer(row, first) for row in decoders),
         "null_last": share(trained.null_is_nearer(row, HOWS[3]) for row in decoders),
         "hat": share(trained.nearer_than_controls(row, "probe", "hat") for row in every),
-        "as_near": share(control.with_null(trained.profile(row, first)) for row in every),
-        "alone": share(not trained.profile(row, first)["as near"] for row in every),
-        "state": share(state(row) == "richardson" for row in decoders),
-        "innovation": share(innovation(row) == "richardson" for row in decoders),
+        "as_near": share(profiles.with_null(row["model"][first]) for row in every),
+        "alone": share(not row["model"][first]["as near"] for row in every),
+        "state": richardson("state"),
+        "innovation": richardson("innovation"),
         "agree": share(map(trained.agree, every)),
         "streams": share(row["streams"]["status"] in trained.NAMED for row in every),
         "probe": share(row["probe"]["status"] in trained.NAMED for row in every),
@@ -187,7 +161,9 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
 
 
 def scaling_facts(models: list[Row]) -> dict[str, str]:
-    said: Callable[[Row, str], str] = lambda row, name: in_words(row["equivalents"][name])  # noqa: E731
+    def said(row: Row, name: str) -> str:
+        return in_words(row["equivalents"][name])
+
     deep = [row for row in models if row["seed"] == 0 and row["width"] == 32]
     five = next(row for row in deep if row["num_features"] == 5)
     base = next(row for row in deep if row["depth"] == 4)
@@ -214,20 +190,21 @@ SAME = ("num_features", "num_supports", "lengthscale", "style")
 
 
 def page() -> str:
-    profiles, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
+    known, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
     subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
-    others = [row for name, row in models["models"].items() if not is_decoder(name)]
+    others = [
+        row for name, row in models["models"].items() if trained.group_of(name) != trained.DECODERS
+    ]
     unread = len(subjects["rows"]) - len(others)
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
-        "control": control_facts(profiles["rows"])
-        | left(profiles["rows"], profiles["meta"]["not run"]),
+        "control": control_facts(known["rows"]) | left(known["rows"], known["meta"]["not run"]),
         "trained": trained_facts(models["models"]) | left(others, unread),
         "ablations": ablation_facts(ablations),
         "scaling": scaling_facts(scaling["models"]) | slopes(scaling["slopes"]),
         "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},
         "hours": {
-            "profiles": hours(profiles["rows"]),
+            "profiles": hours(known["rows"]),
             "decoders": hours(decoders["models"].values()),
             "trained": hours(models["models"].values()),
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",

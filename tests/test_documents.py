@@ -18,17 +18,19 @@ from benchmarks import (
     ablations_tables,
     devices,
     posteriors,
-    profiles_tables,
+    profiles,
     regressors,
     retraining,
     scale,
     scaling,
+    streams_tables,
     subjects,
-    trained_tables,
+    trained,
     what_networks_run,
 )
 from benchmarks.contests import Row, markdown
 from benchmarks.power import PROBE, power_table
+from benchmarks.records import read
 from benchmarks.refresh import claim_result
 from benchmarks.solvers import solver_table
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
@@ -473,11 +475,11 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
 
 def test_the_page_on_what_networks_run_is_written_from_the_records():
     """And so are the tables of what it compares."""
-    read = what_networks_run.read
-    known, models = read("error-profiles"), read("trained")
+    known, models, streams = map(read, ("error-profiles", "trained", "solverbench-streams"))
     tables = {
-        "error-profiles": profiles_tables.markdown(known["rows"], known["meta"]["not run"]),
-        "trained": trained_tables.markdown(models["models"]),
+        "error-profiles": profiles.markdown(known["rows"], known["meta"]["not run"]),
+        "trained": trained.markdown(models["models"]),
+        "solverbench-streams": streams_tables.markdown(streams),
         "what-networks-run": what_networks_run.page(),
     }
     for name, text in tables.items():
