@@ -491,10 +491,8 @@ def without_a_line(text):
     ("which", "name", "harm"),
     [
         (0, "claims.json", lambda text: "[]"),
-        (0, "claims.json", lambda text: "[" * 10**5),
         (0, "claims.md", without_a_line),
         (1, "meta.json", lambda text: "5"),
-        (1, "meta.json", lambda text: '{"config": ' * 10**5),
         (1, "meta.json", lambda text: text.replace('"axis"', '"other"')),
         (1, "results.csv", lambda text: text.replace(",gap,", ",hap,")),
         (1, "results.csv", without_a_line),

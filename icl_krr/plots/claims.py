@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import COLORS, label_ticks, legend, sheet
+from .style import COLORS, finish, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,16 +28,13 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     xscale, yscale = ("log" if log else "linear" for log in (plot.logx, plot.logy))
     axis.set(xscale=xscale, yscale=yscale, xlabel=plot.x)
     axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
-    label_ticks(axis, whole="x" if whole(rows, plot.x) else "")
-    axis.grid(alpha=0.25)
-    legend(figure, axis, title=", ".join(plot.by))
     seeds = [row["seed"] for row in rows]
-    axis.set_title(
+    title = (
         f"{name}: {fill(claim.title, 80)}\n"
-        f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians over draws and seeds",
-        fontsize=8,
+        f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians over draws and seeds"
     )
-    return figure
+    ticks = "x" if whole(rows, plot.x) else ""
+    return finish(figure, axis, title, ticks, heading=", ".join(plot.by))
 
 
 PLACES = {

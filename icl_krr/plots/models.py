@@ -10,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from .style import BLUE, RED, STYLES, label_ticks, legend, sheet
+from .style import BLUE, RED, STYLES, finish, label_ticks, sheet
 
 if TYPE_CHECKING:
     from ..experiments.ablate.ablation import Ablation
@@ -45,11 +45,7 @@ def training_figure(rows: Rows, title: str) -> Figure:
         units = "minus log density of an output (nats)"
     axis.set(yscale="linear" if unsure else "log", xlabel="training step", ylabel=units)
     axis.set_xlim(left=0)
-    label_ticks(axis, whole="x")
-    axis.set_title(title, fontsize=9)
-    axis.grid(alpha=0.25)
-    legend(figure, axis)
-    return figure
+    return finish(figure, axis, title)
 
 
 def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
@@ -58,11 +54,8 @@ def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
     axis.plot(range(len(losses)), losses, "o-", color=BLUE, markersize=3)
     if 0 < 10 * min(losses) < max(losses):
         axis.set_yscale("log")
-    label_ticks(axis, whole="x")
     axis.set(xlabel="iteration", ylabel=f"loss: {units}")
-    axis.set_title(title, fontsize=9)
-    axis.grid(alpha=0.25)
-    return figure
+    return finish(figure, axis, title)
 
 
 def identification_figure(found: Identification, title: str) -> Figure:
@@ -103,10 +96,10 @@ def identification_figure(found: Identification, title: str) -> Figure:
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
-    what = "|step - decoded| / |step beyond the start|" if found.best.evidence else "|layer - step|"
-    bar.set_label(
-        what if found.best.evidence else f"{what} / |layer| of the predictions", fontsize=7
-    )
+    what = "|layer - step| / |layer| of the predictions"
+    if found.best.evidence:
+        what = "|step - decoded| / |step beyond the start|"
+    bar.set_label(what, fontsize=7)
     remain = f" (not ruled out: {', '.join(found.remain)})" if found.remain else ""
     figure.suptitle(f"{title}: {found.status}{remain}", fontsize=9)
     return figure
@@ -138,11 +131,8 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     words = "filter q(sigma) > 0; points <= 0 are not shown\nd prediction / d y = k(x)^T q(K)"
     axis.set(xscale="log", yscale="log", xlabel="eigenvalue sigma of K", ylabel=words)
     axis.set_ylim(least, float(exact.max()) * 4)
-    label_ticks(axis)
-    axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
-    axis.grid(alpha=0.25)
-    legend(figure, axis, title="after layer", ncols=len(found.q))
-    return figure
+    about = f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}"
+    return finish(figure, axis, about, "", heading="after layer", ncols=len(found.q))
 
 
 LEAST = 1e-6
@@ -168,8 +158,4 @@ def ablation_figure(found: Ablation, title: str) -> Figure:
     axis.invert_yaxis()
     words = f"change of the predictions |f' - f| / |f| (smaller values are drawn at {LEAST:g})"
     axis.set(xscale="log", xlabel=words)
-    label_ticks(axis)
-    axis.set_title(title, fontsize=9)
-    axis.grid(alpha=0.25)
-    legend(figure, axis)
-    return figure
+    return finish(figure, axis, title, "")

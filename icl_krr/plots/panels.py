@@ -39,17 +39,10 @@ def curves_figure(
     Args:
         panels: {label of the horizontal axis: {name: curve}}.
         y: label of the vertical axis, which all panels share.
-        title: title of the figure.
         log: axes with a log scale, "x", "y" or "xy"; default: none.
         lines: {name: height} of the horizontal lines; default: none.
         dots: names of the curves that are shown as black marks without a line; default: none.
         limits: lowest and highest value on the vertical axis; default: as the data need.
-
-    Returns:
-        The figure, with one legend below the panels.
-
-    Raises:
-        ValueError: `dots` has a name that no panel has.
 
     >>> gaps = {"transformer": [1.0, 0.2, 0.01]}
     >>> figure = curves_figure({"step": gaps}, "gap", "seed 0", log="y", lines={"zero": 1.0})
@@ -121,11 +114,7 @@ def heatmaps_figure(
         panels: {title of the panel, with the unit of its colours: matrix [rows, columns]}.
         x: label of the horizontal axis, the number of the column.
         y: label of the vertical axis, which all panels share.
-        title: title of the figure.
         names: names of the rows; default: their numbers.
-
-    Returns:
-        The figure.
 
     >>> figure = heatmaps_figure({"alpha": [[0.0, -1.0]], "size": [[0.0, 1.0]]}, "step", "i", "")
     >>> [axis.get_title() for axis in figure.axes[:2]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -40,7 +41,17 @@ def label_ticks(axis: Axes, whole: str = "") -> None:
             part.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def legend(figure: Figure, *axes: Axes, title: str = "", ncols: int = 3) -> None:
+def finish(figure: Figure, axis: Axes, title: str, whole: str = "x", **options: Any) -> Figure:
+    """Ticks, title, grid and legend, with its `options`, of a figure with one panel."""
+    label_ticks(axis, whole=whole)
+    axis.set_title(title, fontsize=8)
+    axis.grid(alpha=0.25)
+    if axis.get_legend_handles_labels()[1]:
+        legend(figure, axis, **options)
+    return figure
+
+
+def legend(figure: Figure, *axes: Axes, heading: str = "", ncols: int = 3) -> None:
     """One legend for all axes, below them, so that it hides no curve."""
     found = {}
     for axis in axes:
@@ -52,7 +63,7 @@ def legend(figure: Figure, *axes: Axes, title: str = "", ncols: int = 3) -> None
         ncols=ncols,
         fontsize=7,
         handlelength=3,  # a dashed line with a marker would look solid
-        title=title or None,
+        title=heading or None,
         title_fontsize=7,
     )
 

@@ -138,8 +138,3 @@ class Scaling(NamedTuple):
     def undo_width(self, values: np.ndarray) -> np.ndarray:
         """The width of an interval, such as a standard deviation, in the units of the column."""
         return np.ldexp(np.asarray(values, float) * self.deviation, self.exponent)
-
-
-def standardise(column: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Subtract the mean of the values that are seen, and divide by their standard deviation."""
-    return Scaling.of(seen).apply(column)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..numerics import matmul
 from ..pytree import checked, static
-from .columns import standardise
+from .columns import Scaling
 from .samplers import INPUTS, InOneProgram, check_noise, check_sizes, draw_inputs, observe, restrict
 from .tables import Table
 from .task import Task
@@ -194,7 +194,7 @@ class Rows(InOneProgram):
     def of(cls, table: Table, num_supports: int = 64, num_queries: int = 1) -> Rows:
         """Make the sampler from a `Table`, whose columns are first standardised over all rows."""
         checks.instance("table", table, Table, "an icl_krr.tasks.Table")
-        x, y = (jnp.asarray(standardise(part, part)) for part in (table.x, table.y))
+        x, y = (jnp.asarray(Scaling.of(part).apply(part)) for part in (table.x, table.y))
         return cls(x, y, num_supports, num_queries)
 
     @property

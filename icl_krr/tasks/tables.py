@@ -15,7 +15,7 @@ from .. import checks
 from ..fields import cut, shown, similar
 from ..readable import readable
 from .cells import DROP, MEDIAN, METHODS, Cells, check_cells, read_cells, separator
-from .columns import Column, check_dates, columns_of, present, standardise
+from .columns import Column, Scaling, check_dates, columns_of, present
 
 
 @readable
@@ -110,7 +110,8 @@ def read_table(
     """
     checks.instance("target", target, str, "the name of a column")
     checks.flag("encode", encode)
-    check_method(missing)
+    if missing is not None:
+        checks.choice("missing", missing, METHODS)
     cells, target = read_cells(path), target.strip()
     if target not in cells.columns:
         raise ValueError(
@@ -128,7 +129,7 @@ def read_table(
     columns = columns_of(cells, names, encode)
     check_cells(cells, {c.name: c.rule for c in (*columns, Column(target))}, missing)
     y = Column(target).numbers(cells)[:, 0]
-    x, filled = filled_in(features_of(cells, columns), cells, columns)
+    x, filled = filled_in(cells, columns)
     features = tuple(feature for column in columns for feature in column.features)
     for name, values in (*zip(features, x.T, strict=True), (target, y)):
         if (row := outlier(values)) is not None:
@@ -152,12 +153,13 @@ def rows_with_values(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[i
 
 
 def filled_in(
-    x: np.ndarray, cells: Cells, columns: Sequence[Column], medians: np.ndarray | None = None
+    cells: Cells, columns: Sequence[Column], medians: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Features with the medians, or by default those of x, for NaN; and how many cells that were.
+    """Features with medians, by default their own, for missing numbers, and how many cells lack.
 
-    What is NaN here was allowed to be missing. A missing text has no feature of its own.
+    A missing text has no feature of its own.
     """
+    x = np.concatenate([column.numbers(cells) for column in columns], axis=1, dtype=float)
     lacks = np.isnan(x)
     if medians is None:
         for j in np.flatnonzero(lacks.all(axis=0)):
@@ -168,10 +170,6 @@ def filled_in(
             )
         medians = np.nanmedian(x, axis=0)
     return np.where(lacks, medians, x), int(cells.missing(c.name for c in columns).sum())
-
-
-def features_of(cells: Cells, columns: Sequence[Column]) -> np.ndarray:
-    return np.concatenate([column.numbers(cells) for column in columns], axis=1, dtype=float)
 
 
 def read_queries(path: str | Path, table: Table, missing: str | None = None) -> Queries:
@@ -190,7 +188,8 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     ((442, 10), True)
     """
     checks.instance("table", table, Table, "an icl_krr.tasks.Table")
-    check_method(missing)
+    if missing is not None:
+        checks.choice("missing", missing, METHODS)
     cells = read_cells(path)
     columns = table.columns or tuple(map(Column, table.features))
     names = [column.name for column in columns]
@@ -210,7 +209,7 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     if y is not None and np.isnan(y).any():
         y = None
     medians = np.median(table.x, axis=0)  # those that the table was filled with, if it was
-    x, filled = filled_in(features_of(cells, columns), cells, columns, medians)
+    x, filled = filled_in(cells, columns, medians)
     unseen = {
         f"{column.name}={text}"
         for column in columns
@@ -221,11 +220,6 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     return Queries(x, y, tuple(sorted(unseen)), dropped, filled)
 
 
-def check_method(missing: str | None) -> None:
-    if missing is not None:
-        checks.choice("missing", missing, METHODS)
-
-
 def outlier(column: np.ndarray) -> int | None:
     """The row of a value next to which most different values of a column become equal.
 
@@ -234,7 +228,7 @@ def outlier(column: np.ndarray) -> int | None:
     digits = jnp.finfo(jnp.result_type(float)).nmant + 1
     fraction, exponent = np.frexp(column)
     before = len(set(zip(np.round(np.ldexp(fraction, digits)), exponent, strict=True)))
-    after = len(np.unique(standardise(column, column).astype(jnp.result_type(float))))
+    after = len(np.unique(Scaling.of(column).apply(column).astype(jnp.result_type(float))))
     if after == before or after > max(2, before // 2):
         return None
     return int(np.argmax(np.abs(column / 2 - np.median(column) / 2)))
