@@ -43,7 +43,7 @@ from benchmarks.ablations_patterns import (
     strangers,
 )
 from benchmarks.ablations_tables import ablations_figure, markdown
-from benchmarks.records import RESULTS, draw, kept, meta, options, save
+from benchmarks.records import RESULTS, draw, folder_of, kept, meta, options, save
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
@@ -98,7 +98,7 @@ class Work:
                         rows.append({"family": family, "variant": label, "solver": name, **found})
         return rows
 
-    def trained(self, models: list[str]) -> list[Record]:
+    def trained(self, models: list[str | Path]) -> list[Record]:
         """Trained runs, each with all constructions on its tasks and of its depth."""
         rows = []
         for where in models:
@@ -266,7 +266,7 @@ def main() -> None:
     asked = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_disable_most_optimizations", True)  # compilation takes most of the time
-    models = [*(SHIPPED[1:2] if asked.quick else SHIPPED), *asked.models]
+    models = [*map(folder_of, SHIPPED[1:2] if asked.quick else SHIPPED), *asked.models]
     with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
         folder = Path(temporary) if asked.quick else asked.folder
         folder.mkdir(parents=True, exist_ok=True)

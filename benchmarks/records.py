@@ -17,10 +17,14 @@ import jax
 from matplotlib.figure import Figure
 
 from icl_krr.cli.output import plain
+from icl_krr.experiments.shared import recipe
 from icl_krr.files import replace
 from icl_krr.plots import svg
+from icl_krr.training import checkpoint
 
 RESULTS = Path(__file__).parent / "results"
+RUNS = Path(__file__).parent / "runs"
+"""Reference runs that are not in the package."""
 
 
 def options(
@@ -123,6 +127,17 @@ def kept_rows(jobs: Mapping[str, Callable[[], Any]], asked: argparse.Namespace) 
                 print(f"{name}: {error}", flush=True)
             print(f"{i} of {len(jobs)}: {name}", flush=True)
     return rows
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a reference run: in the package, or here."""
+    return RUNS / name if (RUNS / name).is_dir() else recipe.RUNS / name
+
+
+def ship(source: Path, target: Path) -> None:
+    """Copy weights in half precision; they are read in single precision."""
+    weights = checkpoint.read(source, "model")["model"]
+    checkpoint.write(target, {"model": jax.tree.map(lambda leaf: leaf.astype("f2"), weights)})
 
 
 def kept(path: Path, make: Callable[[], Any]) -> Any:

@@ -17,10 +17,9 @@ import jax
 from rich.console import Console
 
 from benchmarks.cost import step_cost
-from benchmarks.records import kept, meta, options, save
+from benchmarks.records import kept, meta, options, save, ship
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import (
-    FOLDER,
     LEARNING_RATES,
     STUDIES,
     Study,
@@ -29,7 +28,7 @@ from icl_krr.experiments.shared.retrained import (
     weights_file,
 )
 from icl_krr.experiments.shared.runs import blank, family
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights, train
 
@@ -160,11 +159,10 @@ def main() -> None:
     facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
     record = {"meta": meta("retraining", "optax", **facts), "runs": records}
     save("retraining", record, markdown(records))
-    FOLDER.mkdir(exist_ok=True)
     for name, study in STUDIES.items():
         for variant in study.variants if study.shipped else ():
             file = weights_file(name, variant)
-            replace(file, (folder / file.name).read_bytes())
+            ship(folder / file.name, file)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from rich.progress import track
 
 import icl_krr as ik
 from benchmarks.cost import step_cost
-from icl_krr.experiments.shared.recipe import RUNS, names
+from benchmarks.records import RUNS, folder_of
+from icl_krr.experiments.shared import recipe
 from icl_krr.experiments.shared.runs import load
 from icl_krr.files import to_markdown
 from icl_krr.tasks import Task
@@ -26,6 +27,12 @@ CHUNK = 2048
 ROW = ("step", "steps_per_second")
 
 
+def trained() -> list[str]:
+    """The names of the reference runs with weights, of the package and of `benchmarks/runs`."""
+    folders = (path.parent for top in (RUNS, recipe.RUNS) for path in top.glob("*/model.msgpack"))
+    return sorted(folder.name for folder in folders)
+
+
 def reached(name: str, count: int, seed: int) -> dict[str, float]:
     """Mean squared errors of a run and of exact KRR against the noiseless outputs.
 
@@ -33,7 +40,7 @@ def reached(name: str, count: int, seed: int) -> dict[str, float]:
     interval over bootstrap resamples of the tasks. "noisy" is the same ratio if the outputs at the
     queries have the noise of the supports.
     """
-    run, key = load(name), jax.random.key(seed)
+    run, key = load(folder_of(name)), jax.random.key(seed)
     best = reference(run.family, jax.random.fold_in(key, 0))
 
     def exact(task: Task) -> jax.Array:
@@ -67,7 +74,8 @@ def compute(name: str) -> list[str]:
 
     The time is that of the training steps. A gradient counts as two forward passes.
     """
-    run, folder = load(name), RUNS / name
+    folder = folder_of(name)
+    run = load(folder)
     meta = json.loads((folder / "meta.json").read_text())
     training = run.recipe.training
     with (folder / "metrics.csv").open() as file:
@@ -85,8 +93,7 @@ def compute(name: str) -> list[str]:
 def compute_table() -> str:
     """A table with one line for every reference run that has weights."""
     header = ["reference run", "device", "CPU cores", "steps", "minutes", "FLOPs", "seed"]
-    trained = [name for name in names() if (RUNS / name / "model.msgpack").exists()]
-    return to_markdown((header, [compute(name) for name in trained]))
+    return to_markdown((header, [compute(name) for name in trained()]))
 
 
 def markdown(count: int, seed: int) -> str:
@@ -95,12 +102,8 @@ def markdown(count: int, seed: int) -> str:
         "| reference run | exact loss | loss | ratio (95 %) | ratio, noisy outputs |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name in track(names(), description="reference runs"):
-        try:
-            known = optimal(load(name).family) is not None
-        except ValueError:  # the run has a recipe but no weights
-            continue
-        if known:
+    for name in track(trained(), description="reference runs"):
+        if optimal(load(folder_of(name)).family) is not None:
             r = reached(name, count, seed)
             lines.append(
                 f"| `{name}` | {r['exact']:.3g} | {r['loss']:.3g} | {r['ratio']:.3f} "

@@ -17,8 +17,17 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.records import RESULTS as RESULTS, kept, meta, options, save, write
-from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
+from benchmarks.records import (
+    RESULTS as RESULTS,
+    folder_of,
+    kept,
+    meta,
+    options,
+    save,
+    ship as ship_weights,
+    write,
+)
+from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family
 from icl_krr.files import replace, to_markdown
 from icl_krr.training import save_weights, train
@@ -105,11 +114,11 @@ def ship(top: Path) -> None:
     for name, configuration in SHIPPED.items():
         source, recipe = top / f"{configuration}-{SEEDS[0]}", recipes()[configuration]
         facts = {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
-        (RUNS / name).mkdir(exist_ok=True)
-        replace(RUNS / name / "recipe.json", recipe.to_json().encode())
-        write(RUNS / name / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
-        for file in ("metrics.csv", "model.msgpack"):
-            replace(RUNS / name / file, (source / file).read_bytes())
+        target = folder_of(name)
+        replace(target / "recipe.json", recipe.to_json().encode())
+        write(target / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
+        replace(target / "metrics.csv", (source / "metrics.csv").read_bytes())
+        ship_weights(source / "model.msgpack", target / "model.msgpack")
 
 
 def markdown(rows: list[Record]) -> str:

@@ -35,7 +35,6 @@ from icl_krr.experiments.identify.probe_controls import (
 )
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.settings import IdentifyConfig
-from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.experiments.shared.runs import Run, load
 from icl_krr.files import Lines, to_markdown
 from icl_krr.plots.style import COLORS, legend
@@ -407,7 +406,7 @@ def main() -> None:
     asked = records.with_folder(parser)
     every, sizes, names = models_in(asked.models), SIZES, CANDIDATES
     if asked.quick:
-        sizes, names, every = QUICK, QUICK_NAMES, [RUNS / "gp-decoder-2d"]
+        sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
     jobs = {where.name: partial(examine, where, sizes, names) for where in every}
     print(text := markdown(rows := records.kept_rows(jobs, asked)))
     if not asked.quick:

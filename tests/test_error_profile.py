@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
+from benchmarks.records import RUNS
 from icl_krr.experiments.identify import (
     error_profile,
     profile_fit,
@@ -135,7 +136,7 @@ def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
     small = partial(Protocol, candidates=NAMES, search=Search(32, 2))
     monkeypatch.setattr(profile_of_run, "Protocol", small)
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
-    argv = ["identify", "linear-encoder", "--protocol", "error-profile", *sizes]
+    argv = ["identify", str(RUNS / "linear-encoder"), "--protocol", "error-profile", *sizes]
     assert main([*argv, "--out", str(tmp_path)]) == 0
     wanted = {"identify.json", "identify.md", "layers.csv", "profile.png", "profile.svg"}
     assert {path.name for path in tmp_path.iterdir()} == wanted

@@ -75,7 +75,7 @@ def test_a_construction_comes_back_to_the_bit(case, tmp_path, x64):
 def test_other_forms_of_a_construction_come_back_to_the_bit(tmp_path):
     model = cg()
     for form in (ik.untie(model), jax.jit(ik.dense)(model), model.replace(steps=5)):
-        save(form, tmp_path / "form.safetensors")  # in either order
+        save(tmp_path / "form.safetensors", form)
         assert_same(load(tmp_path / "form.safetensors"), form)
 
 
@@ -223,23 +223,6 @@ def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(tmp_path):
             count += 1
         place[name] = right
     assert count > 150
-
-
-def test_a_record_that_is_nested_deeply_is_refused(tmp_path):
-    path = tmp_path / "model.safetensors"
-    save(path, decoder(np.float32))
-    for depth in (300, 900, 10**5):
-        write(
-            path,
-            {},
-            {
-                "icl_krr": f'{{"checksum": "{SEAL}", "format": {"[" * depth + "]" * depth}'
-                ', "version": 1, "model": 1}'
-            },
-        )
-        with pytest.raises(ValueError, match=r"must (be a complete file|have format 2)") as refusal:
-            load(path)
-        assert len(str(refusal.value)) < 500
 
 
 def test_what_is_no_model_is_refused(tmp_path):
@@ -462,7 +445,7 @@ def test_a_trained_transformer_of_relu_units(run, tmp_path, x64, monkeypatch):
     with monkeypatch.context() as without:
         for name in ("torch", "transformers"):
             without.setitem(sys.modules, name, None)
-        t5 = to_t5(jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, model), tmp_path)
+        t5 = to_t5(tmp_path, jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, model))
     again = open_t5(tmp_path)
     hidden = run(tmp_path, again.embed(task))
     prediction = again.read_out(hidden[-1], task)
@@ -497,14 +480,14 @@ def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
         with pytest.raises(ValueError, match=message):
             to_t5(tmp_path / "t5", model)
     with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got int"):
-        to_t5(3, tmp_path / "t5")
+        to_t5(tmp_path / "t5", 3)
     with jax.enable_x64(True):
         wide = drawn()
     spoilt = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), drawn())
     with pytest.raises(ValueError, match="model must have finite weights"):
-        to_t5(spoilt, tmp_path / "t5")
+        to_t5(tmp_path / "t5", spoilt)
     with pytest.raises(ValueError, match="model must be float32 if x64 is not enabled"):
-        to_t5(wide, tmp_path / "t5")
+        to_t5(tmp_path / "t5", wide)
     assert not (tmp_path / "t5").exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 from helpers import cut_off, draw as one_task, numpy, often, one
 
 import icl_krr as ik
+from benchmarks.records import RUNS
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
 from icl_krr.cli import main
 from icl_krr.experiments.identify import trained_model
@@ -365,7 +366,7 @@ def test_a_run_is_examined_layer_by_layer(x64):
 
 def test_a_decoder_answers_at_a_support_as_at_a_query_after_the_supports_before():
     """So identification on shorter tasks is identification at a position."""
-    run = load("linear-decoder")
+    run = load(RUNS / "linear-decoder")
     task = numpy(ik.tasks.sample(jax.random.key(0), run.family))
     along = np.asarray(ik.predict_along(run.model, task))
     cut = task.replace(x=task.x[:5], y=task.y[:5], x_query=task.x[5:6], y_query=None)
@@ -378,7 +379,7 @@ def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch)
         return run.family.num_supports, run.family.num_features
 
     monkeypatch.setattr(trained_model, "examine", lengths)
-    run, said = load("linear-decoder"), []
+    run, said = load(RUNS / "linear-decoder"), []
     found = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), said.append)
     assert found == {2: (2, 3), 8: (8, 3), 12: (12, 3)}
     assert said == [f"{count} of 12 supports: fitting" for count in (2, 8, 12)]

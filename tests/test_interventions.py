@@ -326,7 +326,7 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     ("options", "message"),
     [
         (["nowhere"], "model must be a run's folder or one of"),
-        (["EMPTY"], "model must be a run's folder or one of gp-decoder, "),
+        (["EMPTY"], "model must be a run's folder or one of gp-decoder-12, "),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
         (["gp-encoder", "--kernel", "linear"], "kernel must be None for a run"),
         (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),

@@ -22,6 +22,7 @@ from flax import serialization
 from helpers import numpy, relative
 
 import icl_krr as ik
+from benchmarks import records
 from icl_krr.cli import main
 from icl_krr.cli.program import subcommands
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
@@ -403,9 +404,6 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"lengthscale": [1, 2]}}', "task.lengthscale: Expected `float`, got `array`"),
         ('{"task": {"table": 5}}', "task.table: expected str, bytes or os.PathLike"),
         ('{"model": {"layer_norm": "no"}}', "model.layer_norm: Expected `bool`, got `str`"),
-        ('{"task": {"num_supports": 1000000000}}', "num_supports must be from 0 to 100000, got 10"),
-        ('{"task": {"noise": NaN}}', "noise must be from 0 to 1e[+]30, got nan"),
-        ('{"training": {"steps": -1}}', "steps must be from 0 to 2147483647, got -1"),
         ('{"model": {"start": "../../../etc/passwd"}}', "start must be the name of a solver or"),
         ('{"checksum": 5}', "must be as icl-krr train wrote it, but has no checksum"),
     ):
@@ -563,7 +561,8 @@ REACHED = {
 @pytest.mark.parametrize("name", REACHED)
 def test_reference_runs_reach_what_is_said_of_them(name):
     """By their log, and on tasks that neither training nor its validation has seen."""
-    run, folder = load(name), folder_of(name)
+    folder = records.folder_of(name)
+    run = load(folder)
     *_, last = csv.DictReader((folder / "metrics.csv").read_text().splitlines())
     assert int(last["step"]) == run.recipe.training.steps
     assert float(last["ratio"]) < REACHED[name]

@@ -55,7 +55,6 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
         A `Transformer` in the dtype of the weights. Tasks have at most `n_positions` tokens.
 
     Raises:
-        TypeError: an argument is another object, or its weights are not all float32 or all float64.
         ValueError: the GPT-2 has cross attention, an activation other than `gelu_new` and `relu`,
             or another epsilon than 1e-5; the maps do not fit; or the weights are float64 and x64 is
             not enabled.

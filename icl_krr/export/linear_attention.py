@@ -46,13 +46,10 @@ class LayerInputs:
     scale: float
 
     def outputs(self, along: Float[Array, "n V"]) -> np.ndarray:
-        """Take the outputs of the layer from predictions along the supports.
+        """Take the outputs o [T, V] of the layer from predictions along the supports.
 
         Args:
             along: what `icl_krr.predict_along` returns, or `along[-1]` of an oracle.
-
-        Returns:
-            The outputs o [T, V], in the dtype of `along`.
         """
         return self.scale * np.asarray(along)[self.reads]
 
@@ -100,10 +97,6 @@ def from_linear_attention(
         A `LayerInputs`. Give its `keywords` and the parameters of the rule to a construction, with
         at least `task.num_supports` steps for a delta rule, and give what
         `icl_krr.predict_along` returns to `outputs`.
-
-    Raises:
-        ValueError: the shapes do not fit each other.
-        TypeError: an array is not one of numbers.
 
     Source: Yang et al., Gated delta networks: improving Mamba2 with delta rule, 2024, for q, k, v,
     beta and g; Siems et al., DeltaProduct: improving state-tracking in linear RNNs via Householder

@@ -64,15 +64,9 @@ def save(path: str | Path, model: Transformer) -> None:
     versions of this format and of `icl_krr`. Any safetensors reader can open the file, and `load`
     rebuilds the model. An existing file is replaced only when the new file is complete.
 
-    Args:
-        path: file to write; its folder must exist.
-        model: the model, with float32 or float64 weights. `save(model, path)` works, too.
-
     Raises:
-        TypeError: `model` is not a `Transformer`, the class of one of its parts is not from
-            `icl_krr`, its weights are not float32 or float64, or `path` is no path.
-        ValueError: the model has 0 steps.
-        OSError: the file cannot be written.
+        TypeError: `model` is not a `Transformer` with float32 or float64 weights, or the class of
+            one of its parts is not from `icl_krr`.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -83,7 +77,6 @@ def save(path: str | Path, model: Transformer) -> None:
     >>> jax.tree.structure(again) == jax.tree.structure(model), again.layout == model.layout
     (True, True)
     """
-    path, model = in_order(path, model)
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     checks.count("steps", model.steps)
@@ -99,30 +92,15 @@ def save(path: str | Path, model: Transformer) -> None:
     write(path, tensors, {"icl_krr": json.dumps(record)})
 
 
-def in_order(path: Any, model: Any) -> tuple[Any, Any]:
-    """Path and model, whichever was given first."""
-    swapped = not isinstance(path, (str, Path)) and not isinstance(model, Transformer)
-    return (model, path) if swapped else (path, model)
-
-
 def load(path: str | Path) -> Transformer:
     """Read a model from a file that `save` wrote.
 
-    The function needs no other input than the file, and neither torch nor optax. Weights and
-    structure equal those of the saved model. A file of which any bit has changed is refused, and so
-    is a file that does not hold a model that runs.
-
-    Args:
-        path: file to read.
-
-    Returns:
-        The `Transformer`.
+    Weights and structure equal those of the saved model.
 
     Raises:
-        OSError: the file does not exist or cannot be read.
-        ValueError: `save` did not write the file, the file is damaged or has another format
-            version, or it has float64 weights and x64 is not enabled.
-        TypeError: `path` is no path.
+        ValueError: `save` did not write the file, any bit of it has changed, it has another format
+            version, it does not hold a model that runs, or it has float64 weights and x64 is not
+            enabled.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory

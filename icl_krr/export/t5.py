@@ -20,7 +20,7 @@ from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer
 from ..transformer.admission import check_compatible
-from .native import in_order, load, save, write
+from .native import load, save, write
 from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
 LARGEST = 2.0**27
@@ -33,11 +33,8 @@ class T5:
     """Convert tasks to inputs of an exported T5 encoder, and its hidden states to predictions.
 
     `to_t5` and `open_t5` return an object of this class. Hidden states are arrays [b, T, d_model]
-    with $T = 1 + n + q$. They are NumPy arrays, or torch tensors on the CPU that do not require a
-    gradient.
-
-    Args:
-        model: the exported transformer.
+    with $T = 1 + n + q$ (b = 1 for one task). They are NumPy arrays, or torch tensors on the CPU
+    that do not require a gradient.
 
     >>> import icl_krr as ik
     >>> t5 = T5(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
@@ -51,19 +48,12 @@ class T5:
     def embed(self, task: Task) -> np.ndarray:
         """Embed a task as `inputs_embeds` of the T5 encoder.
 
-        No attention mask is needed, because a channel of the tokens stores the mask.
-
-        Args:
-            task: one task, or a batch of b tasks.
-
-        Returns:
-            An array [1, T, d_model] for one task, [b, T, d_model] for a batch, in the dtype of the
-            model.
+        No attention mask is needed, because a channel of the tokens stores the mask. The tokens
+        [b, T, d_model] have the dtype of the model.
 
         Raises:
             ValueError: the task does not fit the model, or a token has a norm above $2^{27}$.
-            TypeError: `task` is not a `Task`, or its dtype is float16 or wider than the dtype of
-                the model.
+            TypeError: the dtype of the task is float16 or wider than the dtype of the model.
         """
         batched = np.ndim(getattr(task, "x", 0)) == 3
         check_compatible(self.model, task, batch=int(batched))
@@ -76,17 +66,11 @@ class T5:
         return within_range("task", np.asarray(lay_out_tokens(self.model, tasks)))
 
     def slot(self, hidden: Any, name: str) -> Any:
-        """Take the channels of one slot from hidden states.
+        """Take the channels [..., T, width] of a slot from hidden states of any layer.
 
         Args:
-            hidden: hidden states [..., T, d_model] of any layer.
-            name: name of a slot of `model.layout`.
-
-        Returns:
-            The channels [..., T, width], an array of the same library as `hidden`.
-
-        Raises:
-            ValueError: the layout has no slot `name`.
+            hidden: array or tensor [..., T, d_model].
+            name: a slot of `model.layout`.
         """
         return hidden[..., self.model.layout.channels(name)]
 
@@ -94,17 +78,17 @@ class T5:
         """Read the prediction, or a further read-out, from the last hidden state.
 
         Args:
-            hidden: last hidden state [b, T, d_model] of the T5 encoder (b = 1 for one task).
+            hidden: last hidden state [b, T, d_model] of the T5 encoder.
             task: the task, or the batch of tasks, that was embedded.
-            name: name of the read-out (see `icl_krr.read_outs`), "prediction" by default.
+            name: name of the read-out (see `icl_krr.read_outs`).
 
         Returns:
             The prediction at the queries, [q] or [q, r] for one task, [b, q] or [b, q, r] for a
             batch. A further read-out is [q, width] or [b, q, width].
 
         Raises:
-            ValueError: `hidden` does not have the shape that `embed` gives for the task, a token
-                has a norm above $2^{27}$, or the model has no read-out `name`.
+            ValueError: `hidden` does not have the shape that `embed` gives for the task, or a token
+                has a norm above $2^{27}$.
         """
         layout, weights = self.model.layout, self.model.weights
         reads = {"prediction": weights.readout, **weights.readouts}
@@ -171,32 +155,21 @@ def to_t5(folder: str | Path, model: Transformer) -> T5:
 
     The rounding error of a ReLU table is proportional to its bound. In float32, choose the
     attention sink from the data, with
-    `icl_krr.Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))`. For example, eight Chebyshev
-    steps at ridge 0.3 on the default task then have bounds of at most 8, and predictions of
-    magnitude 1.4 differ from `icl_krr.predict` by 1e-5. Without this sink, the bounds reach 220 and
-    the difference is 0.2. `to_t5` does not check whether operands exceed the bounds of their
-    tables. Operands are too large, for example, if conjugate gradient continues after convergence.
+    `icl_krr.Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))`: without it, bounds may be 30
+    times as large. `to_t5` does not check whether operands exceed the bounds of their tables.
+    Operands are too large, for example, if conjugate gradient continues after convergence.
 
     The network has the dtype of the model. In transformers 4, load a float64 network with
-    `torch_dtype=torch.float64`. transformers 4.44 computes the softmax in float32, which gives
-    the float64 stream a relative error of 2e-7 in one layer. transformers 5.23 has no such error.
+    `torch_dtype=torch.float64`; its softmax is in float32.
 
     Args:
-        folder: folder to write to. It is created if it does not exist.
-        model: the model to export, float32 or float64. It must have softmax attention in both
-            directions, one token per support, and only linear and ReLU units without gates (build a
-            construction with `arithmetic=icl_krr.ReLU(...)`). It must not have LayerNorm or
-            positions. `to_t5(model, folder)` works, too.
-
-    Returns:
-        A `T5`, which embeds tasks for the network and reads its hidden states.
+        model: it must have softmax attention in both directions, one token per support, and only
+            linear and ReLU units without gates (build a construction with
+            `arithmetic=icl_krr.ReLU(...)`). It must not have LayerNorm or positions.
 
     Raises:
         ValueError: a T5 encoder cannot represent the model, a weight is NaN or infinite, or the
             model is float64 and x64 is not enabled. No file is written.
-        TypeError: `model` is not a `Transformer` with float32 or float64 weights, or `folder` is no
-            path. No file is written.
-        OSError: a file cannot be written.
 
     Source: Raffel et al., 2020, arXiv:1910.10683, sections 2.1 and 3.1.1.
 
@@ -208,7 +181,6 @@ def to_t5(folder: str | Path, model: Transformer) -> T5:
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']
     """
-    folder, model = in_order(folder, model)
     check_stock(model)
     folder = checks.path("folder", folder)
     config, tensors = t5_config_and_tensors(model)
@@ -222,19 +194,7 @@ def to_t5(folder: str | Path, model: Transformer) -> T5:
 
 
 def open_t5(folder: str | Path) -> T5:
-    """Open a folder that `to_t5` wrote.
-
-    Args:
-        folder: folder with the file `icl_krr.safetensors`.
-
-    Returns:
-        A `T5`, equal to the one that `to_t5` returned.
-
-    Raises:
-        OSError: the file does not exist or cannot be read.
-        ValueError: `to_t5` did not write the file, the file is incomplete or has another format
-            version, or it has float64 weights and x64 is not enabled.
-        TypeError: `folder` is no path.
+    """Open a folder that `to_t5` wrote, by its file `icl_krr.safetensors` (see `load`).
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory

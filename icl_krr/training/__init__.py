@@ -48,7 +48,7 @@ SLURM, Kubernetes, Open MPI or Cloud TPU starts one per machine or GPU. Elsewher
 process yourself, with the address of process 0, the number of processes and its own id:
 
 ```sh
-icl-krr train gp-decoder --hosts 10.0.0.1:1234,2,0
+icl-krr train gp-decoder-gpu --hosts 10.0.0.1:1234,2,0
 ```
 
 The commands `train`, `sweep`, `identify`, `fit` and `ablate` take both options. Results are those

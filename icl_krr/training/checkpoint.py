@@ -114,7 +114,8 @@ def load_weights(path: str | Path, like: Any) -> Any:
         like: model with the structure and the shapes of the saved weights. Its values are not used.
 
     Returns:
-        A model with the structure of `like`, and the weights and dtypes of the file.
+        A model with the structure of `like`, and the weights and dtypes of the file, but for half
+        precision, which becomes single precision.
 
     Raises:
         Mismatch: names or shapes of the weights differ.
@@ -130,7 +131,9 @@ def load_weights(path: str | Path, like: Any) -> Any:
     True
     """
     path = checks.path("path", path)
-    return jax.device_put(fill(path, like, read(path, "model")["model"], dtypes=False))
+    widened = lambda leaf: leaf.astype("f4") if getattr(leaf, "dtype", None) == "f2" else leaf  # noqa: E731
+    weights = jax.tree.map(widened, read(path, "model")["model"])
+    return jax.device_put(fill(path, like, weights, dtypes=False))
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
