@@ -115,6 +115,9 @@ REGRESSIONS = {
     "conjugate_gradient": lambda kernel, ridge, task: ik.solvers.conjugate_gradient(
         kernel, task, ridge=ridge, steps=4
     ).prediction[-1],
+    "chebyshev": lambda kernel, ridge, task: ik.solvers.chebyshev(
+        kernel, task, ridge=ridge, steps=4, spectrum=(0.1, 7.1)
+    ).prediction[-1],
     "exact": lambda kernel, ridge, task: ik.solvers.exact(kernel, task, ridge=ridge).prediction,
 }
 

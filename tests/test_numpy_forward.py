@@ -8,10 +8,10 @@ goes to, which activation a unit has) is read off as strings and integers.
 import flax.serialization
 import jax
 import numpy as np
-from helpers import CASES, dense, draw, numpy, often
+from helpers import CASES, dense, draw, numpy, often, relative
 
 import icl_krr as ik
-from icl_krr.residual import visible
+from icl_krr.residual import ROLES, visible
 from icl_krr.transformer import forward
 from icl_krr.transformer.evaluate import embed_task
 
@@ -20,6 +20,7 @@ ACTIVATIONS = {
     "exp": np.exp,
     "cos": np.cos,
     "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: np.asarray(jax.nn.gelu(x)),
     "inverse": lambda x: 1 / x,
     "reciprocal": lambda x: np.divide(1, x, out=np.zeros_like(x), where=np.abs(x) > 1e-290),
 }
@@ -41,6 +42,14 @@ def apply(read, stream, tokens):
     for slot, block in read["blocks"].items():
         total = total + (stream[slot] @ block if np.ndim(block) else stream[slot] * block)
     return total
+
+
+def normalised(norms, stream):
+    for slot, norm in norms.items():
+        h = stream[slot] - stream[slot].mean(-1, keepdims=True)
+        h = h / np.sqrt(np.mean(h * h, axis=-1, keepdims=True) + 1e-5)
+        stream = {**stream, slot: h * norm["scale"] + norm["bias"]}
+    return stream
 
 
 def softmax(logits, seen):
@@ -73,19 +82,19 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
         block = arrays["prologue"][str(b)] if b < prologue else arrays["steps"][str(b - prologue)]
         if b >= prologue:
             block = jax.tree.map(lambda leaf: leaf[min(step, len(leaf) - 1)], block)  # noqa: B023
-        written = []
+        read, written = normalised(block["attention_norm"], stream), []
         for j, (heads, targets, pattern) in enumerate(structure[b]["heads"]):
             group = block["attention"][str(j)]
             shared = arrays["patterns"][pattern] if pattern else group
             q, k = (
-                apply(shared[name], stream, tokens) * np.ones((tokens, heads))
+                apply(shared[name], read, tokens) * np.ones((tokens, heads))
                 if not shared[name]["blocks"]
-                else apply(shared[name], stream, tokens)
+                else apply(shared[name], read, tokens)
                 for name in ("query", "key")
             )
             for t, slot in enumerate(targets):
                 write = group["writes"][str(t)]
-                v = apply(write["value"], stream, tokens)
+                v = apply(write["value"], read, tokens)
                 parts = []
                 for qh, kh, vh in zip(
                     *(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True
@@ -95,11 +104,12 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
                 mixed = np.concatenate(parts, axis=1)
                 written.append((slot, mixed if write["out"] is None else mixed @ write["out"]))
         stream, written = add(stream, written), []
+        read = normalised(block["mlp_norm"], stream)
         for j, (slot, activation) in enumerate(structure[b]["units"]):
             unit = block["mlp"][str(j)]
-            hidden = 1.0 if unit["up"] is None else apply(unit["up"], stream, tokens)
+            hidden = 1.0 if unit["up"] is None else apply(unit["up"], read, tokens)
             if unit["gate"] is not None:
-                hidden = hidden * ACTIVATIONS[activation](apply(unit["gate"], stream, tokens))
+                hidden = hidden * ACTIVATIONS[activation](apply(unit["gate"], read, tokens))
             written.append((slot, hidden if unit["out"] is None else hidden @ unit["out"]))
         stream = add(stream, written)
         path.append(stream)
@@ -135,3 +145,49 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge, ki
             assert np.max(np.abs(ours - value)) < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
     final = jax.jit(forward)(model, start, visible(task)).stream
     assert all(np.allclose(final[slot], path[-1][slot], atol=1e-10) for slot in final)
+
+
+def embedded(arrays, task, interleaved):
+    """The stream of a trained model before its first block, from one line for each token."""
+    p, outputs = task.num_features, np.asarray(task.y).reshape(task.num_supports, -1)
+    nothing, silent = np.zeros(p), np.zeros(outputs.shape[1])
+    lines = [(nothing, silent, 0)]
+    for x, y in zip(np.asarray(task.x), outputs, strict=True):
+        lines += [(x, silent, 2), (nothing, y, 1)] if interleaved else [(x, y, 1)]
+    keys = len(lines)
+    lines += [(x, silent, 2) for x in np.asarray(task.x_query)]
+    x, y, roles = (np.stack(part) for part in zip(*lines, strict=True))
+    role, e = np.eye(3)[roles], arrays["embedding"]["stream"]["blocks"]
+    h = x @ e["x"] + y @ e["y"] + role @ np.concatenate([e[r] for r in ROLES])
+    for table in arrays["positions"].values():
+        h = h + table[np.minimum(np.arange(len(h)), keys)]  # all queries share one
+    one = np.ones((len(h), 1)) * arrays["embedding"]["one"]["blocks"]["one"]
+    return {"stream": h, "one": one}, keys
+
+
+TRAINED = {
+    "encoder": {},
+    "gpt2": {"causal": True, "tokens": "interleaved", "max_tokens": 16},
+    "causal": {"causal": True, "max_tokens": 9},
+    "looped": {"tied": True},
+    "attention-only": {"hidden": 0},
+    "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
+    "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
+}
+
+
+@often("name", ("encoder", "gpt2", "linear", "bilinear"), TRAINED)
+def test_numpy_runs_a_model_of_random_weights(x64, name):
+    given = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **TRAINED[name]}
+    leaves, tree = jax.tree.flatten(ik.init(jax.random.key(1), ik.Architecture(**given)))
+    rng = np.random.default_rng(0)  # biases, norms and positions start at 0 or 1
+    model = tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])
+    task, spec = draw(1, r=given.get("num_outputs")), model.spec
+    arrays = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
+    start, keys = embedded(arrays, task, spec.tokens == "interleaved")
+    seen = np.tile(np.arange(len(start["one"])) < keys, (len(start["one"]), 1))
+    if spec.causal:
+        seen &= np.tri(len(seen), k=-1, dtype=bool) | (np.arange(len(seen)) == 0)
+    end = run(arrays, describe(model), start, seen, spec.attention, 0, model.steps)[-1]
+    found = apply(arrays["readout"], normalised(arrays["final_norm"], end), len(seen))[keys:]
+    assert relative(ik.predict(model, task), found if task.y.ndim == 2 else found[:, 0]) < 1e-10

@@ -1,21 +1,18 @@
-"""y -> c y gives c times the prediction and the same Jacobian, for c from 1e-30 to 1e30."""
+"""How y of any size is computed in other units; test_equivariance has what comes out."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, often, sample
+from helpers import numpy, sample
 
 import icl_krr as ik
 from icl_krr.transformer.degrees import degrees
 from icl_krr.units import in_units, unit_of
 
-SIZES = np.append(2.0 ** np.linspace(-100, 100, 41), 0)  # powers of 2: nothing is rounded anew
-ONE = 20
 CONFIG = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
-LINEAR, SOFT = ik.Linear(), ik.Exponential(2.0)
+LINEAR = ik.Linear()
 REGRESSION = {"ridge": 0.5, "steps": 4}
-BOUNDS = {**REGRESSION, "spectrum": (0.5, 20.0)}
 
 
 @pytest.fixture(scope="module")
@@ -30,74 +27,6 @@ def built(name, kernel, **options):
 def close(found, known, rtol=1e-3):
     """Whether the largest error is small beside the largest number."""
     return np.max(np.abs(found - known)) <= rtol * np.max(np.abs(known))
-
-
-MODELS = {
-    "textbook": ("conjugate_gradient", LINEAR, REGRESSION),
-    "softmax": ("conjugate_gradient", SOFT, {**REGRESSION, "form": "fused"}),
-    "chebyshev": ("chebyshev", LINEAR, BOUNDS),
-    "richardson": ("richardson", SOFT, REGRESSION),
-    "nadaraya_watson": ("nadaraya_watson", SOFT, {}),
-    "delta_rule": ("delta_rule", LINEAR, {"step_size": 0.1}),
-    "prefix": ("prefix_conjugate_gradient", LINEAR, REGRESSION),
-    "posterior": ("prefix_posterior", LINEAR, REGRESSION),
-}
-
-
-@often("name", ("textbook", "softmax", "prefix"), MODELS)
-def test_the_prediction_of_a_model_follows_y_and_its_jacobian_stays(task, name):
-    """Conjugate gradient lost the Jacobian below 1e-11 and above 1e12, the prediction later."""
-    solver, kernel, options = MODELS[name]
-    model = built(solver, kernel, **options)
-
-    def run(size):
-        f = lambda y: ik.predict(model, task.replace(y=y))[0]  # noqa: E731
-        return jax.value_and_grad(f)(size * task.y)
-
-    values, jacobians = jax.jit(jax.vmap(run))(SIZES)
-    for size, value, jacobian in zip(SIZES[:-1], values, jacobians, strict=False):
-        assert close(value / size, values[ONE]), size
-        assert close(jacobian, jacobians[ONE]), size
-    assert not np.any(values[-1])
-    if name in ("textbook", "softmax", "prefix"):  # not linear in y: y = 0 has no Jacobian
-        assert not np.any(jacobians[-1])
-    else:
-        assert close(jacobians[-1], jacobians[ONE])
-
-
-SOLVERS = {
-    "exact": (ik.Gaussian, {"ridge": 0.5}),
-    "conjugate_gradient": (ik.Exponential, REGRESSION),
-    "chebyshev": (ik.Gaussian, BOUNDS),
-    "newton_schulz": (lambda bandwidth: LINEAR, BOUNDS),
-    "prefix_conjugate_gradient": (lambda bandwidth: LINEAR, REGRESSION),
-}
-
-
-@often("name", ("exact", "conjugate_gradient"), SOLVERS)
-def test_the_answer_of_a_solver_and_all_its_gradients_follow_y(task, name):
-    """The gradient of conjugate gradient was NaN for y of 1e24."""
-    make, options = SOLVERS[name]
-
-    def run(size):
-        def total(y, x, x_query, ridge, bandwidth):
-            given = {**options, "ridge": ridge}
-            one = task.replace(x=x, y=y, x_query=x_query)
-            found = getattr(ik.solvers, name)(make(bandwidth), one, **given)
-            return jnp.sum(found.prediction)
-
-        given = size * task.y, task.x, task.x_query, jnp.array(0.5), jnp.array(1.0)
-        return jax.value_and_grad(total, argnums=range(5))(*given)
-
-    value, (of_y, *others) = jax.jit(jax.vmap(run))(SIZES)
-    for i, size in enumerate(SIZES[:-1]):
-        assert close(value[i] / size, value[ONE]), size
-        assert close(of_y[i], of_y[ONE]), size
-        for slope in others:
-            assert close(slope[i] / size, slope[ONE]), size
-    for slope in (value, of_y, *others):
-        assert np.all(np.isfinite(slope[-1]))
-    assert value[-1] == 0
 
 
 def test_slots_are_told_in_the_units_of_y(task):

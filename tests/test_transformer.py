@@ -120,81 +120,11 @@ def test_random_models_run_through_the_same_forward(x64, name):
     assert all("'one'" in name for name in silent), silent
 
 
-@often("name", ("encoder", "gpt2", "linear", "bilinear"), SPECS)
-def test_random_models_equal_an_independent_numpy_transformer(x64, name):
-    """Pre-norm transformer, written once more with loops over heads and blocks."""
-    options = SPECS[name]
-    spec = architecture(**options)
-    model = ik.init(jax.random.key(1), spec)
-    model = moved(model)
-    task = draw(1, r=options.get("num_outputs"))
-    assert relative(ik.predict(model, task), numpy_transformer(model, task)) < 1e-10
-
-
 def moved(model):
     """Biases, norms and positions start at 0 or 1: move them, so that they matter."""
     leaves, tree = jax.tree.flatten(model)
     rng = np.random.default_rng(0)
     return tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])
-
-
-def numpy_transformer(model, task):
-    w, spec = jax.tree.map(np.asarray, model.weights), model.spec
-    n, q = task.num_supports, task.num_queries
-    nothing, outputs = np.zeros(4), np.asarray(task.y).reshape(n, -1)
-    silent = np.zeros(spec.num_outputs)
-    lines = [(nothing, silent, 0)]
-    for x, y in zip(np.asarray(task.x), outputs, strict=True):
-        pair = [(x, silent, 2), (nothing, y, 1)]
-        lines += pair if spec.tokens == "interleaved" else [(x, y, 1)]
-    n = len(lines) - 1
-    lines += [(x, silent, 2) for x in np.asarray(task.x_query)]
-    x, y, roles = (np.stack(part) for part in zip(*lines, strict=True))
-    role = np.eye(3)[roles]
-    e = w.embedding["stream"].blocks
-    h = x @ e["x"] + y @ e["y"]
-    h += role[:, :1] @ e["aggregator"] + role[:, 1:2] @ e["support"] + role[:, 2:] @ e["query"]
-    one = np.ones((len(h), 1)) * w.embedding["one"].blocks["one"]
-    if "stream" in w.positions:
-        h = h + w.positions["stream"][[*range(1 + n), *[1 + n] * q]]
-
-    def norm(h, norms):
-        if "stream" not in norms:
-            return h
-        z = (h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 1e-5)
-        return z * norms["stream"].scale + norms["stream"].bias
-
-    def affine(read, h):
-        return h @ read.blocks["stream"] + one @ read.blocks["one"]
-
-    seen = np.tile(np.arange(len(h)) < 1 + n, (len(h), 1))
-    if spec.causal:
-        seen &= np.tri(len(h), k=-1, dtype=bool) | (np.arange(len(h)) == 0)
-    for layer in range(spec.depth):
-        block = jax.tree.map(lambda a: a[layer % len(a)], w.steps[0])  # noqa: B023
-        (heads,), z = block.attention, norm(h, block.attention_norm)
-        qs, ks, vs = affine(heads.query, z), affine(heads.key, z), affine(heads.writes[0].value, z)
-        d, parts = spec.width // spec.heads, []
-        for i in range(spec.heads):
-            cut = slice(i * d, (i + 1) * d)
-            scores = qs[:, cut] @ ks[:, cut].T
-            if spec.attention == "softmax":
-                scores = np.where(seen, scores, -np.inf)
-                scores = np.exp(scores - scores.max(-1, keepdims=True))
-                scores /= scores.sum(-1, keepdims=True)
-            parts.append(np.where(seen, scores, 0) @ vs[:, cut])
-        h = h + np.concatenate(parts, -1) @ heads.writes[0].out
-        if not block.mlp:
-            continue
-        mlp, bias = block.mlp
-        hidden = affine(mlp.gate, norm(h, block.mlp_norm))
-        if spec.activation == "gelu":
-            hidden = np.asarray(jax.nn.gelu(hidden))
-        elif spec.activation == "relu":
-            hidden = np.maximum(hidden, 0)
-        h = h + hidden @ mlp.out + one @ bias.up.blocks["one"]
-    out = affine(w.readout, norm(h, w.final_norm))[1 + n :]
-    return out if task.y.ndim == 2 else out[:, 0]
 
 
 def test_a_causal_model_does_not_look_ahead(x64):
