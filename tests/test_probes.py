@@ -24,7 +24,7 @@ from icl_krr.probes import (
     spectral_filter,
     streams,
 )
-from icl_krr.probes.naming.alignment import bounded, squares
+from icl_krr.probes.naming.candidate_fit import bounded, squares
 from icl_krr.probes.naming.candidates import absolute
 from icl_krr.training.batches import draw
 

@@ -18,8 +18,15 @@ from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
 from icl_krr.probes.naming.distances import Aligned, distance
 from icl_krr.probes.naming.ladder import NULLS
 from icl_krr.probes.naming.stream_fit import alignments
-from icl_krr.probes.naming.stream_rules import Read as ReadCandidate, Seen, as_near, refused, rule
-from icl_krr.probes.naming.stream_targets import Target, gaps_of
+from icl_krr.probes.naming.stream_rules import (
+    Read as ReadCandidate,
+    Seen,
+    Target,
+    as_near,
+    gaps_of,
+    refused,
+    rule,
+)
 from icl_krr.probes.resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
 from icl_krr.training.batches import draw

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import qmc
 
-from ...probes.naming.alignment import align
+from ...probes.naming.candidate_fit import align
 from ...probes.naming.candidates import absolute, limits, parameters
 from ...probes.reading.hyperparameters import minimise
 from .profile_paths import MEASURES, NULLS, VALUES, Targets, curves_of, row_of

@@ -26,7 +26,7 @@ from ...probes import (
 )
 from ...probes.naming.answers import flat_answers, run_model
 from ...probes.naming.comparison import Options, compare
-from ...probes.naming.identification_tables import distance_cell
+from ...probes.naming.identification import distance_cell
 from ...training import reference
 from ..shared.rows import Rows
 from ..shared.runs import Run

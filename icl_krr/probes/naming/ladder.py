@@ -1,18 +1,255 @@
-"""What a model can be said to do, from weak to strong statements, each with its distance."""
+"""Statements on a model from weak to strong, and the filters of K that are fitted to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import least_squares
 
-from ...tasks import Task
+from ...catalogue import kernel_class, make_kernel
+from ...linalg import eigh
+from ...numerics import matmul
+from ...tasks import Task, map_tasks, system
 from ...tasks.task import outputs_of
+from ..reading.hyperparameters import typical_bandwidth
 from ..resampling import relative_distances
 from .answers import ModelAnswers
+from .candidates import BANDWIDTH
 from .distances import Aligned, aligned_once
-from .filter_fit import Family, Spectrum, fit_family
+
+Filters = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
+"""Function of eigenvalues [b, n] over the scale, a ridge over the scale and m values of layers that
+returns the values of m filters times the scale, [m, b, n]."""
+
+BANDWIDTHS = 13
+"""Number of bandwidths of the grid."""
+PENALTIES = (0.0, *10.0 ** np.arange(-14.0, 0.0, 2))
+"""Ridges of a linear combination, over the largest squared singular value. The last quarter of the
+tasks chooses one of them, as for a probe; without a ridge, the number of leading filters."""
+
+
+class Spectra(NamedTuple):
+    r"""Eigensystems of the kernel matrices $K = \sum_i \sigma_i u_i u_i^T$ of a batch of tasks.
+
+    Attributes:
+        sigma: eigenvalues [b, n].
+        vectors: eigenvectors in columns [b, n, n].
+        at_queries: coefficients $k(x)^T u_i$ of the queries [b, q, n].
+        of_y: coefficients $u_i^T y$ of the outputs [b, n, r].
+    """
+
+    sigma: np.ndarray
+    vectors: np.ndarray
+    at_queries: np.ndarray
+    of_y: np.ndarray
+
+    @property
+    def scale(self) -> float:
+        """The largest eigenvalue of all tasks."""
+        return float(self.sigma.max())
+
+    def predictions(self, q: np.ndarray) -> np.ndarray:
+        """Predictions [b, L, m] of filters with values [L, b, n] at the eigenvalues."""
+        found = np.einsum("bqi,lbi,bir->blqr", self.at_queries, q, self.of_y, optimize=True)
+        return found.reshape(*found.shape[:2], -1)
+
+    def hats(self, q: np.ndarray) -> np.ndarray:
+        """Hat matrices [b, L, m, k] of the same filters."""
+        rows = np.einsum("bqi,lbi,bji->blqj", self.at_queries, q, self.vectors, optimize=True)
+        outputs = np.eye(self.of_y.shape[-1])
+        found = np.einsum("blqj,rs->blqrjs", rows, outputs)
+        return found.reshape(*rows.shape[:2], rows.shape[2] * len(outputs), -1)
+
+
+@partial(jax.jit, static_argnums=0)
+def eigensystems(kernel: str, bandwidth: jax.Array, tasks: Task):
+    made = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": bandwidth})
+
+    def of_task(task: Task):
+        gram, cross, y = system(made, task)
+        sigma, vectors = eigh(gram)
+        return sigma, vectors, matmul(cross, vectors), matmul(vectors.T, y)
+
+    return map_tasks(of_task, tasks)
+
+
+class Spectrum:
+    """The `Spectra` of one batch of tasks for any kernel and bandwidth, in float64."""
+
+    def __init__(self, tasks: Task):
+        self.tasks = tasks
+        self.at = lru_cache(maxsize=64)(self.compute)
+
+    def compute(self, kernel: str, log_bandwidth: float) -> Spectra:
+        bandwidth = jnp.asarray(np.exp(log_bandwidth), self.tasks.x.dtype)
+        found = eigensystems(kernel, bandwidth, self.tasks)
+        sigma, *rest = (np.asarray(part, float) for part in found)
+        return Spectra(np.maximum(sigma, 0), *rest)
+
+
+def bandwidths(kernel: str, tasks: Task, count: int) -> np.ndarray:
+    """Logarithms of bandwidths over the search range of candidates; [0] without a bandwidth."""
+    if kernel_class(kernel).bandwidth is None:
+        return np.zeros(1)
+    centre = float(np.log(typical_bandwidth(kernel, tasks)))
+    return centre + np.log(10) * np.linspace(BANDWIDTH.low, BANDWIDTH.high, count)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of filters of K; every layer of a model may have a filter of its own.
+
+    Args:
+        own: logarithms of the values of a layer on the grid [m], or, if `linear`, the values of the
+            filters that each layer combines.
+        linear: whether a layer has a linear combination of filters.
+        ridges: logarithms of the ridges on the grid that all layers share; empty: no ridge.
+    """
+
+    name: str
+    filters: Filters
+    own: np.ndarray
+    linear: bool = False
+    ridges: tuple[float, ...] = ()
+
+
+class FilterFit(NamedTuple):
+    """A family that was fitted to a model: its kernel, the shared logarithms, and those of layers.
+
+    `own` has the logarithm of the value of each layer [L], or its coefficients [L, m]. `error` is
+    the root mean square over layers of the relative distances of predictions.
+    """
+
+    family: Family
+    kernel: str
+    log_bandwidth: float
+    log_ridge: float
+    own: np.ndarray
+    scale: float
+    error: float
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The parameters that all layers share, by name."""
+        bandwidth = kernel_class(self.kernel).bandwidth
+        found = {} if bandwidth is None else {bandwidth: float(np.exp(self.log_bandwidth))}
+        ridge = {"ridge": self.scale * float(np.exp(self.log_ridge))} if self.family.ridges else {}
+        return found | ridge
+
+    def made(self, spectra: Spectra) -> np.ndarray:
+        """The filter of every layer, or the filters that every layer combines."""
+        ridge, family = float(np.exp(self.log_ridge)), self.family
+        values = family.own if family.linear else np.exp(self.own)
+        return family.filters(spectra.sigma / self.scale, ridge, values) / self.scale
+
+    def filters(self, spectrum: Spectrum) -> tuple[Spectra, np.ndarray]:
+        """The eigensystems of tasks, and the filter of every layer at their eigenvalues."""
+        spectra = spectrum.at(self.kernel, self.log_bandwidth)
+        made = self.made(spectra)
+        return spectra, np.tensordot(self.own, made, axes=1) if self.family.linear else made
+
+
+def fit_family(
+    family: Family, kernels: Sequence[str], spectrum: Spectrum, answers: np.ndarray
+) -> FilterFit:
+    """Fit a family to predictions [b, L, m]: kernel, bandwidth, ridge and values of the layers.
+
+    The best point of a grid is refined by least squares in the logarithms. Coefficients of a linear
+    combination are the best ones at every point.
+    """
+    norms = np.linalg.norm(np.moveaxis(answers, 1, 0).reshape(answers.shape[1], -1), axis=1)
+    norms = np.where(norms > 0, norms, 1)
+    layers = np.moveaxis(answers, 1, 0) / norms[:, None, None]
+
+    def combined(made: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gaps [L, ...] of the best combinations of predictions [b, m, q], and coefficients."""
+        rows, wanted = (part.reshape(len(part), -1).T for part in (np.moveaxis(made, 1, 0), layers))
+        cut = max(1, 3 * len(made) // 4) * made.shape[2]
+        tried = [solve() for solve in combinations(rows[:cut], wanted[:cut])]
+        best = np.argmin([np.sum((rows[cut:] @ own - wanted[cut:]) ** 2) for own in tried])
+        own = combinations(rows, wanted)[best]().T
+        return own @ rows.T - wanted.T, own * norms[:, None]
+
+    def at_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
+        spectra = spectrum.at(kernel, log_bandwidth)
+        point = (kernel, log_bandwidth, log_ridge)
+        found = FilterFit(family, *point, family.own, spectra.scale, np.inf)
+        made = spectra.predictions(found.made(spectra))
+        if not np.all(np.isfinite(made)):
+            return found
+        if family.linear:
+            gaps, own = combined(made)
+            return found._replace(own=own, error=rms(gaps))
+        scaled = np.moveaxis(made, 1, 0)[None] / norms[:, None, None, None]
+        each = np.linalg.norm(scaled - layers[:, None], axis=(2, 3))
+        nearest = np.argmin(each, axis=1)
+        return found._replace(own=family.own[nearest], error=rms(each.min(axis=1)))
+
+    def refined(best: FilterFit) -> FilterFit:
+        free = [kernel_class(best.kernel).bandwidth is not None, bool(family.ridges)]
+        shared = np.array([best.log_bandwidth, best.log_ridge])
+
+        def unpack(x: np.ndarray) -> FilterFit:
+            both = shared.copy()
+            both[free] = x[: sum(free)]
+            own = best.own if family.linear else x[sum(free) :]
+            return best._replace(log_bandwidth=both[0], log_ridge=both[1], own=own)
+
+        def gaps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            one = unpack(x)
+            spectra = spectrum.at(one.kernel, one.log_bandwidth)
+            made = spectra.predictions(one.made(spectra))
+            made = np.nan_to_num(np.clip(made, -1e6, 1e6), nan=1e6)
+            if family.linear:
+                return combined(made)
+            scaled = np.moveaxis(made, 1, 0) / norms[:, None, None]
+            return (scaled - layers).reshape(len(layers), -1), one.own
+
+        start = np.concatenate([shared[free], [] if family.linear else best.own])
+        if not len(start):
+            return best
+        low, high = start - 12, start + 12
+        if family.ridges:
+            high[sum(free) - 1] = family.ridges[-1] + 1e-3  # SciPy starts inside of the bounds
+        solved = least_squares(lambda x: gaps(x)[0].ravel(), start, bounds=(low, high), max_nfev=40)
+        last, own = gaps(solved.x)
+        found = unpack(solved.x)._replace(own=own, error=rms(last))
+        return min(best, found, key=lambda one: one.error)
+
+    def rms(gaps: np.ndarray) -> float:
+        return float(np.sqrt(np.sum(gaps**2) / len(layers)))
+
+    grid = [
+        at_grid(kernel, float(at), ridge)
+        for kernel in kernels
+        for at in bandwidths(kernel, spectrum.tasks, BANDWIDTHS)
+        for ridge in family.ridges or (0.0,)
+    ]
+    return refined(min(grid, key=lambda one: one.error))
+
+
+def combinations(rows: np.ndarray, wanted: np.ndarray) -> list[Callable[[], np.ndarray]]:
+    """Ways to solve for coefficients [m, L] of rows [e, m]: each penalty, each filter count."""
+    left, values, right = np.linalg.svd(rows, full_matrices=False)
+    values = np.maximum(values, 1e-10 * max(values[0], np.finfo(float).tiny))
+    turned, top = left.T @ wanted, values[0] ** 2
+
+    def penalised(penalty: float) -> np.ndarray:
+        return right.T @ (turned / (values + penalty * top / values)[:, None])
+
+    def leading(count: int) -> np.ndarray:
+        own = np.linalg.lstsq(rows[:, :count], wanted, rcond=1e-10)[0]
+        return np.pad(own, ((0, rows.shape[1] - count), (0, 0)))
+
+    shorter = (partial(leading, count) for count in range(1, rows.shape[1]))
+    return [*(partial(penalised, penalty) for penalty in PENALTIES), *shorter]
+
 
 WORDS = {
     "homogeneous": "the prediction is its derivative in y times y",

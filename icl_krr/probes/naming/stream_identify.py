@@ -18,11 +18,10 @@ from ..resampling import RESAMPLES, resamples
 from .answers import check_outputs, outlined
 from .comparison import Options
 from .decoding import Layers, beyond, decoders
-from .filter_fit import Spectrum
 from .identification import EXACT, IDENTIFIED, NEAR, TIED, Identification, status_of
+from .ladder import Spectrum
 from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
-from .stream_rules import Seen, far, read_candidate, rule, suspect_of
-from .stream_targets import takes_steps
+from .stream_rules import Seen, far, read_candidate, rule, suspect_of, takes_steps
 from .stream_use import ROLES, read_roles, together, with_effects, with_supports
 from .suspect import Suspect
 

@@ -1,37 +1,182 @@
-"""The rules of `identify_streams`: controls at a candidate's own parameters, and what remains."""
+"""The rules of `identify_streams`: targets and controls of a candidate's maps, and what remains."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...catalogue import candidate, load, make_kernel
+from ...catalogue import candidate, kernel_class, load, make_kernel
 from ...tasks import Task
 from ...transformer import Transformer, dense
 from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
 from .candidates import keywords
-from .decoding import Decoder, Decoders, Rows
-from .distances import Distance, distance
+from .decoding import Decoder, Decoders, Rows, as_rows
+from .distances import Aligned, Distance, distance
+from .ladder import Spectrum, exact_regression, gradient_flow, ridge_path
 from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, mean, rule_out
-from .stream_targets import (
-    EARLIER,
-    MIXED,
-    MIXTURES,
-    OWN,
-    UNTRAINED,
-    Target,
-    gaps_of,
-    independent,
-    mixed,
-    nulls,
-    own_rows,
-    own_target,
-    staircase,
-    takes_steps,
-)
+from .stream_fit import MOVES, step_rows, targets
 from .suspect import Evidence, Suspect
+
+OWN = "own steps"
+EARLIER, MIXED, UNTRAINED = "one layer earlier", "mixed steps", "untrained model"
+TIMES = np.exp(np.log(10) * np.linspace(-2, 5, 29))
+RIDGES = np.exp(np.log(10) * np.linspace(-6, 3, 37))
+"""Times of gradient flow and ridges that each layer may have, over the largest eigenvalue."""
+KNOWN = 1e-6
+"""The start decodes a target if it leaves at most this share of the target."""
+MIXTURES = 4
+"""Number of draws of the mixed steps."""
+
+
+class Target(NamedTuple):
+    """The states and the innovations of layers with steps, of fitted and scored tasks [2, L, m]."""
+
+    fitted: np.ndarray
+    scored: np.ndarray
+
+
+def own_rows(
+    fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
+) -> Rows:
+    """A state of a candidate, from step 0 to that of the last layer, at most 1e50 in size."""
+    made = partial(
+        step_rows, fit.candidate, fit.kernel, fit.logs, size=size, steps=steps, state=state
+    )
+    rows = Rows(*(np.asarray(made(half), float)[:, : max(fit.alignment) + 1] for half in halves))
+    return rows.each(lambda part: np.clip(np.nan_to_num(part, nan=1e50), -1e50, 1e50))
+
+
+def takes_steps(fit: CandidateFit) -> bool:
+    row = candidate(fit.candidate)
+    return row.iterates and not row.sequential
+
+
+def mixed(own: Target, seed: int) -> Target:
+    """Steps with the same span: each innovation with shares of all earlier ones, at random."""
+    layers = own.fitted.shape[1]
+    sizes = np.linalg.norm(own.fitted[1], axis=-1)
+    shares = np.random.default_rng(seed).normal(size=(layers, layers))
+    shares = np.tril(shares, -1) / np.sqrt(np.maximum(np.arange(layers), 1))[:, None]
+    mix = np.eye(layers) + shares * sizes[:, None] / np.where(sizes > 0, sizes, 1)
+    return Target(*(np.stack([np.cumsum(mix @ part[1], axis=0), mix @ part[1]]) for part in own))
+
+
+def nulls(
+    fit: CandidateFit,
+    spectra: tuple[Spectrum, Spectrum],
+    model: Decoders,
+    start: Decoder,
+    size: float,
+) -> dict[str, Target]:
+    """Targets without steps on the candidate's kernel: each layer has the value it decodes best."""
+    bandwidth = fit.values.get(kernel_class(fit.kernel).bandwidth or "", 1.0)
+    both = [spectrum.at(fit.kernel, float(np.log(bandwidth))) for spectrum in spectra]
+    scale = both[0].scale
+    ridge = fit.values.get("ridge", 1e-3 * scale) / scale
+    grids = {
+        "interpolation": (exact_regression, np.ones(1)),
+        "ridge path": (ridge_path, RIDGES),
+        "gradient flow": (gradient_flow, TIMES),
+    }
+    at = np.array(fit.alignment)
+    kept = [one for one, step in zip(model.states[1:], at, strict=True) if step]
+    found = {}
+    for name, (filters, grid) in grids.items():
+        rows = Rows(
+            *(filter_rows(part, filters(part.sigma / scale, ridge, grid), size) for part in both)
+        )
+        more = np.linalg.norm(rest(start, rows.fitted), axis=0)
+        lost = [np.linalg.norm(rest(one, rows.fitted), axis=0) for one in kept]
+        best = [int(np.argmin(one / np.where(more > 0, more, np.inf))) for one in lost]
+        states = [part.T[best] for part in rows]
+        before = [np.concatenate([0 * part[:1], part[:-1]]) for part in states]
+        if name == "interpolation":  # shares of one function: so are their differences
+            before = [0 * part for part in before]
+        found[name] = Target(*(np.stack([s, s - b]) for s, b in zip(states, before, strict=True)))
+    return found
+
+
+def filter_rows(spectra, q: np.ndarray, size: float) -> np.ndarray:
+    values, slopes = spectra.predictions(q), spectra.hats(q)
+    return as_rows(np.moveaxis(values, 1, 2), np.moveaxis(slopes, 1, 2), size, np)
+
+
+def rest(decoder: Decoder, rows: np.ndarray) -> np.ndarray:
+    basis = decoder.basis()
+    return rows - basis @ (basis.T @ rows)
+
+
+def own_target(fit: CandidateFit, rows: Rows) -> Target:
+    kept = np.array(fit.alignment) > 0
+    return Target(*(targets(part, fit.alignment)[:, kept] for part in rows))
+
+
+def gaps_of(
+    wanted: Mapping[str, Target], model: Decoders, start: Decoder, tasks: int, kept: np.ndarray
+) -> dict[str, Gaps]:
+    """How far the maps of every layer are from each target, beyond what the start decodes.
+
+    Layers in which the first target hardly moves have no innovation, and do not count. If another
+    target does not move, it is decoded if the block writes nothing, and not at all otherwise. A
+    target that the start decodes, such as the first alpha, has distance 0 to any model.
+    """
+    found: dict[str, Gaps] = {name: {} for name in wanted}
+    first = next(iter(wanted.values())).fitted
+    for s, (space, every) in enumerate(model.spaces.items()):
+        layers = [one for one, keep in zip(every, kept, strict=True) if keep]
+        squares, sizes = [], []
+        for layer, decoder in enumerate(layers):
+            extent = np.linalg.norm(first[:, layer], axis=-1)
+            if layer and extent[s] <= MOVES * extent[0]:
+                continue
+            rows = Rows(
+                *(np.stack([t[h][s, layer] for t in wanted.values()], axis=1) for h in (0, 1))
+            )
+            each = [per_task(one.rest(rows), tasks) for one in (decoder, start)]
+            silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
+            known = np.sum(each[1], axis=0) <= KNOWN**2 * np.sum(rows.scored**2, axis=0)
+            for one, part in zip((squares, sizes), each, strict=True):
+                one.append(np.where(silent, float(writes), np.where(known, 0, part)))
+        squares, sizes = np.stack(squares, axis=1), np.stack(sizes, axis=1)
+        for i, name in enumerate(wanted):
+            found[name][space] = aligned_at(squares[..., i], sizes[..., i])
+    return found
+
+
+def per_task(rows: np.ndarray, tasks: int) -> np.ndarray:
+    """Sums of squares of rows [b q (1 + n), c] over the rows of each task [b, c]."""
+    return np.sum(rows.reshape(tasks, -1, rows.shape[-1]) ** 2, axis=1)
+
+
+def aligned_at(squares: np.ndarray, sizes: np.ndarray) -> Aligned:
+    finite = np.nan_to_num(np.minimum(squares, 1e12), nan=1e12)  # of rows in units of y
+    return Aligned(finite, sizes, np.zeros((squares.shape[1], 0)))
+
+
+def staircase(rows: Rows, every: list[Decoder], start: Decoder) -> np.ndarray:
+    """Relative distances of the streams of all layers, with the start, to all steps [L + 1, T]."""
+    steps = rows.each(lambda part: part[:, 1:])
+    more = np.linalg.norm(start.rest(steps), axis=0)
+    far = np.stack([np.linalg.norm(one.rest(steps), axis=0) for one in every])
+    return far / np.where(more > 0, more, 1)
+
+
+def independent(own: Target, model: Decoders, fit: CandidateFit) -> tuple[int, ...]:
+    """How many independent combinations of a candidate's steps so far each layer decodes.
+
+    If it is as many as there are steps, every method with the same span is decoded.
+    """
+    kept = [one for one, step in zip(model.states[1:], fit.alignment, strict=True) if step]
+    found = []
+    for count, decoder in enumerate(kept, start=1):
+        left, sigma, _ = np.linalg.svd(own.fitted[1, :count].T, full_matrices=False)
+        span = left[:, sigma > 1e-6 * sigma[0]]
+        found.append(int(np.sum(np.linalg.svd(rest(decoder, span), compute_uv=False) < CLOSE)))
+    return tuple(found)
 
 
 class Seen(NamedTuple):

@@ -21,8 +21,17 @@ from .candidate_fit import CandidateFit
 from .candidates import run
 from .decoding import Layers, Rows, decoders
 from .ruling import CLOSE
-from .stream_rules import Read, Seen, construction_of, measured
-from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target
+from .stream_rules import (
+    OWN,
+    UNTRAINED,
+    Read,
+    Seen,
+    construction_of,
+    gaps_of,
+    measured,
+    own_rows,
+    own_target,
+)
 from .suspect import Suspect
 
 ROLES = ("query", "support")

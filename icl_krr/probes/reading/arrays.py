@@ -13,7 +13,7 @@ from jax.custom_derivatives import SymbolicZero
 from ... import checks
 from ...tasks import Task
 from ...tasks.batches import each_task
-from ...tasks.task import check_axes
+from ...tasks.task import check_axes, kept
 from .derivatives import LayerAnswers
 
 STEP = 1e-3
@@ -267,3 +267,45 @@ def import_torch() -> Any:
             'run pip install torch, or pip install "icl_krr[t5]"'
         ) from None
     return torch
+
+
+def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
+    """Make a task of each position of each context, with the earlier supports and one query.
+
+    The query is the input at the position. A causal model answers at position i as it answers the
+    same query after i supports. So its answers at several positions of b contexts, in this order,
+    are the answers of one batch for `identify_arrays`: first all positions of the first context.
+
+    Args:
+        positions: numbers i of supports before the query, from 0 to n - 1. Masks hide the others.
+
+    >>> import numpy as np
+    >>> import icl_krr as ik
+    >>> x = np.arange(3.0).reshape(1, 3, 1)
+    >>> found = prefixes(ik.Task(x=x, y=x[..., 0], x_query=x), (1, 2))
+    >>> found.mask.tolist(), found.x_query[:, 0, 0].tolist()
+    ([[True, False, False], [True, True, False]], [1.0, 2.0])
+    """
+    check_axes(tasks, 1, "tasks")
+    checks.instance("positions", positions, (tuple, list), "a tuple of integers")
+    count = tasks.num_supports
+    for position in positions:
+        checks.count("positions", position, 0)
+        if position >= count:
+            raise ValueError(f"positions must be < n = {count}, got {position}")
+    if not positions:
+        raise ValueError("positions must have at least one number, got none")
+    return cut_before(tasks, jax.device_put(np.asarray(positions)))
+
+
+@jax.jit
+def cut_before(tasks: Task, at: jax.Array) -> Task:
+    def of_position(task: Task, position: jax.Array) -> Task:
+        return task.replace(
+            mask=kept(task) & (jnp.arange(task.num_supports) < position),
+            x_query=task.x[position][None],
+            y_query=task.y[position][None],
+        )
+
+    each = jax.vmap(lambda task: jax.vmap(lambda i: of_position(task, i))(at))(tasks)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each)

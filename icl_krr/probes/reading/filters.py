@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from ...kernels import Kernel, check_kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...readable import readable
-from ...tasks import Task, system
+from ...tasks import Task, map_tasks, system
 from ...tasks.task import check_axes, check_plain
 from ..resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
 
@@ -199,3 +200,40 @@ def read(kernel: Kernel, tasks: Task, answers: jax.Array) -> tuple[jax.Array, ..
         return sigma, q, rest / jnp.where(norm > 0, norm, 1)
 
     return jax.lax.map(of_task, (tasks, answers))
+
+
+def along_eigenvector(kernel: Kernel, tasks: Task, index: int = 0) -> Task:
+    r"""Replace the outputs of every task by an eigenvector of its kernel matrix.
+
+    With $K = \sum_i \sigma_i u_i u_i^T$, the new outputs are $y = |y_0| u_i$, where $y_0$ are the
+    outputs of the given task. The sign of $u_i$ is that with $u_i^T y_0 \geq 0$. A solver that
+    applies a function $q$ of $K$ to $y$ then predicts $q(\sigma_i) k(x)^T y$. So one number of the
+    filter explains all predictions, and `read_filter` reads it without a derivative.
+
+    Args:
+        tasks: batch with y [b, n], without masks; `y_query` is dropped.
+        index: index of the eigenvalue, 0 for the largest, at most n - 1.
+
+    >>> import numpy as np
+    >>> import icl_krr as ik
+    >>> x = np.array([[[2.0], [0.0]]])
+    >>> tasks = ik.Task(x=x, y=[[3.0, 4.0]], x_query=x)
+    >>> along_eigenvector(ik.Linear(), tasks).y.tolist()
+    [[5.0, 0.0]]
+    """
+    check_kernel(kernel)
+    check_plain(tasks)
+    checks.count("index", index, minimum=0)
+    if index >= tasks.num_supports:
+        raise ValueError(f"index must be < n = {tasks.num_supports}, got {index}")
+    return tasks.replace(y=eigenvectors(kernel, tasks, index), y_query=None)
+
+
+@partial(jax.jit, static_argnums=2)
+def eigenvectors(kernel: Kernel, tasks: Task, index: int) -> Float[Array, "b n"]:
+    def of_task(task: Task) -> jax.Array:
+        u = eigh(system(kernel, task).gram)[1][:, -1 - index]
+        size = jnp.linalg.norm(task.y)
+        return jnp.where(jnp.sum(u * task.y) < 0, -size, size) * u
+
+    return map_tasks(of_task, tasks)
