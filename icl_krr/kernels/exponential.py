@@ -27,8 +27,7 @@ class Exponential(LogBilinear):
         projection: matrix $U$ [d, p] that maps inputs to the head's queries and keys; None for the
             identity.
 
-    >>> import numpy as np
-    >>> Exponential(temperature=0.5).log(np.ones((1, 2)), np.ones((1, 2))).tolist()
+    >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
     [[4.0]]
     """
 

@@ -91,7 +91,6 @@ class Gaussian(Stationary, LogBilinear):
         projection: as in `Exponential`.
         lengthscale: scalar $\ell$ > 0, in units of $Ux$; traced.
 
-    >>> import jax.numpy as jnp
     >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
     [[-2.0]]
     """

@@ -30,8 +30,7 @@ class Linear(Kernel):
     Args:
         projection: as in `Exponential`.
 
-    >>> import numpy as np
-    >>> Linear()(np.ones((2, 3)), np.ones((1, 3))).tolist()
+    >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
     [[3.0], [3.0]]
     """
 
@@ -112,12 +111,10 @@ class Features(Kernel):
             map that is a pytree are leaves of the kernel. A plain function is wrapped in
             `jax.tree_util.Partial`.
 
-    >>> import jax
-    >>> import numpy as np
     >>> from icl_krr import Exponential
     >>> from icl_krr.sketches import positive_features
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=64)
-    >>> Features(phi)(np.ones((2, 3)), np.ones((1, 3))).shape
+    >>> Features(phi)(jnp.ones((2, 3)), jnp.ones((1, 3))).shape
     (2, 1)
     """
 

@@ -74,7 +74,6 @@ class LogBilinear(PositiveKernel):
     the class variable `bandwidth` to the name of a field and implement the class method
     `typical_bandwidth`, as `Gaussian` does.
 
-    >>> import jax.numpy as jnp
     >>> from typing import Any
     >>> from icl_krr.pytree import checked
     >>> @checked

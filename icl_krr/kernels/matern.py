@@ -50,7 +50,6 @@ class Matern(Stationary):
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 4.14 to 4.17.
 
-    >>> import jax.numpy as jnp
     >>> Matern12(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
     [[-2.0]]
     """
@@ -119,7 +118,6 @@ class Matern12(Matern):
 
     Its functions are continuous and not differentiable.
 
-    >>> import jax.numpy as jnp
     >>> round(float(Matern12()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
     0.3679
     """
@@ -147,7 +145,6 @@ class Matern32(Matern):
 
     Here $d = |Ux - Uz| / \ell$. Its functions are differentiable once.
 
-    >>> import jax.numpy as jnp
     >>> round(float(Matern32()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
     0.4834
     """
@@ -165,7 +162,6 @@ class Matern52(Matern):
 
     Here $d = |Ux - Uz| / \ell$. Its functions are differentiable twice.
 
-    >>> import jax.numpy as jnp
     >>> round(float(Matern52()(jnp.zeros((1, 1)), jnp.ones((1, 1)))[0, 0]), 4)
     0.524
     """

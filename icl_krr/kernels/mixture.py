@@ -26,7 +26,6 @@ class Mixture(Kernel):
         kernels: positive kernels $k_h$, which may differ in bandwidth and projection.
         weights: weights $w_h$ > 0, [h], traced.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Gaussian
     >>> mixture = Mixture((Exponential(1.0), Gaussian(1.0)), weights=jnp.array([1.0, 0.5]))
     >>> mixture(jnp.zeros((1, 2)), jnp.zeros((1, 2))).tolist()

@@ -35,7 +35,6 @@ class Weighted(Kernel):
     Args:
         kernel: kernel $k$; traced.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear
     >>> x = np.array([[3.0, np.log(2.0)]])
     >>> weighted(Linear(), num_features=1)(x, x).round(4).tolist()

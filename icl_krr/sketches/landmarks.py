@@ -74,7 +74,6 @@ def nystrom_features(
 
     Source: Williams, Seeger, Using the Nystrom method to speed up kernel machines, 2001.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential
     >>> phi = nystrom_features(Exponential(), jnp.eye(3), width=2)
     >>> phi(jnp.ones((5, 3))).shape
@@ -102,7 +101,6 @@ class Nystrom:
         mix: matrix $W^{-1/2}$ [m, m].
         core: matrix $C$ [m, m].
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr.kernels import Linear
     >>> x = jnp.array([[2.0, 0.0], [0.0, 1.0]])
     >>> nystrom(Linear(), x, ridge=1.0, rank=1).features(x).round(3).tolist()
@@ -162,7 +160,6 @@ def nystrom(
 
     Source: Frangella, Tropp, Udell, Randomized Nystrom preconditioning, 2023.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr.kernels import Linear
     >>> nystrom(Linear(), jnp.eye(3), ridge=1.0, rank=2).core.round(6).tolist()
     [[0.5, 0.0], [0.0, 0.5]]

@@ -25,9 +25,8 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
         sketch: matrix $P$ [p, m], which is traced, or a feature map such as the result of
             `nystrom_features`, which replaces the kernel.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear
-    >>> sketched(Linear(), np.eye(3, 2))(np.ones((1, 3)), np.ones((1, 3))).tolist()
+    >>> sketched(Linear(), jnp.eye(3, 2))(jnp.ones((1, 3)), jnp.ones((1, 3))).tolist()
     [[2.0]]
     """
     check_kernel(kernel)
@@ -50,8 +49,7 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
 
     Source: Eckart, Young, 1936; Mirsky, 1960.
 
-    >>> import numpy as np
-    >>> abs(best(np.diag(np.array([1.0, 3.0])), 1)).tolist()
+    >>> abs(best(jnp.diag(jnp.array([1.0, 3.0])), 1)).tolist()
     [[0.0], [1.0]]
     """
     check_points(x, 2, 3)
@@ -66,7 +64,6 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     Args:
         width: number m of columns, 1 to p.
 
-    >>> import jax
     >>> orthonormal(jax.random.key(0), 4, 2).shape
     (4, 2)
     """
@@ -82,7 +79,6 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     Args:
         width: number m of columns, >= 1; may exceed p.
 
-    >>> import jax
     >>> gaussian(jax.random.key(0), 4, 2).shape
     (4, 2)
     """
@@ -114,8 +110,7 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     Args:
         width: number m of landmarks, 1 to n.
 
-    >>> import numpy as np
-    >>> landmarks(np.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()
+    >>> landmarks(jnp.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()
     [[1.0], [0.0]]
     """
     check_points(x, 2)

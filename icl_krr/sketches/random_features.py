@@ -93,7 +93,6 @@ def positive_features(
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
-    >>> import jax
     >>> from icl_krr import Exponential
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=8)
     >>> phi(np.ones((5, 3))).shape
@@ -124,7 +123,6 @@ def trigonometric_features(
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.
 
-    >>> import jax
     >>> from icl_krr import Gaussian
     >>> phi = trigonometric_features(jax.random.key(0), Gaussian(2.0), num_features=3, width=8)
     >>> phi(np.ones((5, 3))).shape

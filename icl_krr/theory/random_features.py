@@ -27,8 +27,7 @@ def positive_variance(
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
-    >>> import numpy as np
-    >>> float(positive_variance(np.zeros(2), np.zeros(2), 1.0, 8))
+    >>> float(positive_variance(jnp.zeros(2), jnp.zeros(2), 1.0, 8))
     0.0
     """
     check(x, z, temperature, width)
@@ -51,8 +50,7 @@ def trigonometric_variance(
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
-    >>> import numpy as np
-    >>> float(trigonometric_variance(np.ones(2), np.ones(2), 1.0, 8))
+    >>> float(trigonometric_variance(jnp.ones(2), jnp.ones(2), 1.0, 8))
     0.0
     """
     check(x, z, temperature, width)

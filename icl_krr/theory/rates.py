@@ -141,8 +141,7 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
     Args:
         error: vectors $e$ [..., n].
 
-    >>> import numpy as np
-    >>> float(energy_norm(4 * np.eye(2), np.array([1.0, 0.0])))
+    >>> float(energy_norm(4 * jnp.eye(2), jnp.array([1.0, 0.0])))
     2.0
     """
     checks.shapes(matrix=(matrix, "n n"), error=(error, "... n"))
@@ -161,10 +160,9 @@ def prediction_bound(
 
     `alpha` is any approximate solution; its entries of masked supports do not matter.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
-    >>> prediction_bound(Linear(), task, np.zeros(1), ridge=1.0).round(6).tolist()
+    >>> prediction_bound(Linear(), task, jnp.zeros(1), ridge=1.0).round(6).tolist()
     [1.5]
     """
     check_matrices(kernel, task)

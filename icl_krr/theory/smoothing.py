@@ -17,8 +17,7 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
 
     A smoother can have a small error and still order the queries wrongly.
 
-    >>> import numpy as np
-    >>> float(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0])).round(6))
+    >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
     1.0
     """
     checks.shapes(a=(a, "q"), b=(b, "q"))
@@ -48,8 +47,7 @@ def mean_limit_bound(spread: Number, values: Float[Array, " n"]) -> Float[Array,
         spread: difference $s$ >= 0 between the largest and the smallest logit of the query x.
         values: outputs $y$ of the supports [n].
 
-    >>> import numpy as np
-    >>> float(mean_limit_bound(0.0, np.array([1.0, 2.0])))
+    >>> float(mean_limit_bound(0.0, jnp.array([1.0, 2.0])))
     0.0
     """
     checks.nonnegatives(spread=spread)
@@ -72,8 +70,7 @@ def nearest_limit_bound(gap: Number, values: Float[Array, " n"]) -> Float[Array,
         gap: difference $g$ >= 0 between the two largest logits of the query x.
         values: as in `mean_limit_bound`.
 
-    >>> import numpy as np
-    >>> float(nearest_limit_bound(100.0, np.array([1.0, 2.0])))
+    >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
     0.0
     """
     checks.nonnegatives(gap=gap)
@@ -94,8 +91,7 @@ def gaussian_from_exponential(
     Args:
         lengthscale: lengthscale $\ell$ > 0 of $G$.
 
-    >>> import numpy as np
-    >>> float(gaussian_from_exponential(np.ones((1, 1)), np.ones((1, 1)), 1.0)[0, 0])
+    >>> float(gaussian_from_exponential(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0)[0, 0])
     1.0
     """
     checks.shapes(x=(x, "n p"), z=(z, "m p"))

@@ -25,10 +25,9 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     not overflow. Masked supports do not count in the sum, and their own entries are $-\infty$.
     Without unmasked supports all entries are $-\infty$.
 
-    >>> import numpy as np
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0], [1.0], [1.0], [1.0]], y=[1.0, 1.0, 1.0, 1.0], x_query=[[1.0]])
-    >>> np.exp(log_normaliser(Gaussian(), task)).round(4).tolist()
+    >>> jnp.exp(log_normaliser(Gaussian(), task)).round(4).tolist()
     [4.0, 4.0, 4.0, 4.0, 4.0]
     """
     check_matrices(kernel, task)
@@ -89,9 +88,7 @@ def recovery_error(
         logit_bound: bound $L$ on the absolute logits.
         log_sink: logit $\log c$ of the sink.
 
-    >>> import jax.numpy as jnp
-    >>> import numpy as np
-    >>> float(recovery_error(8.0, 2.0, 2, np.float32) / jnp.finfo(np.float32).eps)
+    >>> float(recovery_error(8.0, 2.0, 2, jnp.float32) / jnp.finfo(jnp.float32).eps)
     34.0
     """
     checks.nonnegatives(logit_bound=logit_bound)
@@ -119,8 +116,7 @@ def emulated_product(
         symmetric: True uses two heads, with $\epsilon$ and $-\epsilon$. False uses one head and
             the constant weights 1 / n, as in the first form.
 
-    >>> import numpy as np
-    >>> S, v = np.array([[1.0, 2.0]]), np.array([[1.0], [-1.0]])
+    >>> S, v = jnp.array([[1.0, 2.0]]), jnp.array([[1.0], [-1.0]])
     >>> float(emulated_product(S, v, 1e-2, symmetric=True)[0, 0].round(3))
     -1.0
     """
@@ -146,8 +142,7 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     Args:
         logit_bound: bound $L$ on $|x^T z|$ over all pairs of tokens.
 
-    >>> import numpy as np
-    >>> round(float(best_epsilon(10.0, symmetric=True, dtype=np.float32)), 4)
+    >>> round(float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32)), 4)
     0.0009
     """
     checks.positives(logit_bound=logit_bound)

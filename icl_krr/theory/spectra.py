@@ -96,8 +96,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: Number) -> Float[Array
     Args:
         sigma: eigenvalues $\sigma_i$ of $K$ [n], in any order.
 
-    >>> import numpy as np
-    >>> float(effective_dimension(np.array([1.0, 3.0]), 1.0))
+    >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
     checks.shapes(sigma=(sigma, "n"))
@@ -143,8 +142,7 @@ def opposite_pair_eigenvalue(form: Float[Array, "p p"], temperature: Number) -> 
         form: symmetric matrix $M$ [p, p].
         temperature: temperature $\tau$ > 0.
 
-    >>> import numpy as np
-    >>> round(float(opposite_pair_eigenvalue(-np.eye(2), 1.0)), 2)
+    >>> round(float(opposite_pair_eigenvalue(-jnp.eye(2), 1.0)), 2)
     -2.35
     """
     checks.shapes(form=(form, "p p"))

@@ -26,8 +26,7 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     Args:
         sigma, width: as in `icl_krr.theory`.
 
-    >>> import numpy as np
-    >>> float(sketch_error_tail(np.array([1.0, 2.0, 4.0]), 1))
+    >>> float(sketch_error_tail(jnp.array([1.0, 2.0, 4.0]), 1))
     3.0
     """
     return jnp.sum(jnp.where(beyond(sigma, width), sigma, 0))
@@ -41,8 +40,7 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     Args:
         sigma, width: as in `icl_krr.theory`.
 
-    >>> import numpy as np
-    >>> float(sketch_error_best(np.array([1.0, 2.0, 4.0]), 1))
+    >>> float(sketch_error_best(jnp.array([1.0, 2.0, 4.0]), 1))
     2.0
     """
     return jnp.max(jnp.where(beyond(sigma, width), sigma, 0))
@@ -57,8 +55,7 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     Args:
         sigma, width: as in `icl_krr.theory`.
 
-    >>> import numpy as np
-    >>> float(inverse_error_tail(np.array([1.0, 2.0, 4.0]), 1, 0.5))
+    >>> float(inverse_error_tail(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
     12.0
     """
     checks.positives(ridge=ridge)
@@ -73,8 +70,7 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     Args:
         sigma, width: as in `icl_krr.theory`.
 
-    >>> import numpy as np
-    >>> float(inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 2.0))
+    >>> float(inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 2.0))
     0.25
     """
     checks.positives(ridge=ridge)
@@ -110,8 +106,7 @@ def query_error_dual(
         cross: kernel values $k = k(x)$ between queries and supports [..., n].
         inverse_error: error $|A^{-1} - \hat A^{-1}|_2$ of the inverse.
 
-    >>> import numpy as np
-    >>> float(query_error_dual(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
+    >>> float(query_error_dual(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
     2.5
     """
     checks.shapes(cross=(cross, "... n"), y=(y, "n"))
@@ -129,8 +124,7 @@ def query_error_features(
     Args:
         cross_gap: change $k - \hat k$ of the kernel values of the queries [..., n].
 
-    >>> import numpy as np
-    >>> float(query_error_features(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
+    >>> float(query_error_features(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
     10.0
     """
     checks.shapes(cross_gap=(cross_gap, "... n"), y=(y, "n"))
@@ -156,8 +150,7 @@ def expected_gap(
         signal: scale $s$ of the covariance of the function.
         noise: variance $\nu$ of the noise.
 
-    >>> import numpy as np
-    >>> round(float(expected_gap(np.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
+    >>> round(float(expected_gap(jnp.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
     checks.nonnegative_scalar("signal", signal)
@@ -175,8 +168,7 @@ def logit_perturbation(
 
     $$|e^s - e^{\hat s}| \leq e^{\max(s, \hat s)} |s - \hat s|$$
 
-    >>> import numpy as np
-    >>> logit_perturbation(np.zeros((1, 1)), np.zeros((1, 1))).tolist()
+    >>> logit_perturbation(jnp.zeros((1, 1)), jnp.zeros((1, 1))).tolist()
     [[0.0]]
     """
     checks.shapes(logits=(logits, "m n"), sketched=(sketched, "m n"))
@@ -213,10 +205,9 @@ def relative_inverse_error_angle(
         sigma, width: as in `icl_krr.theory`.
         sine: $\sin \theta$ in [0, 1]; larger values count as 1.
 
-    >>> import numpy as np
-    >>> float(relative_inverse_error_angle(np.array([1.0, 2.0, 4.0]), 1, 0.5, 0.0))
+    >>> float(relative_inverse_error_angle(jnp.array([1.0, 2.0, 4.0]), 1, 0.5, 0.0))
     4.0
-    >>> float(relative_inverse_error_angle(np.array([1.0, 2.0, 4.0]), 1, 0.5, 1.0))
+    >>> float(relative_inverse_error_angle(jnp.array([1.0, 2.0, 4.0]), 1, 0.5, 1.0))
     8.0
     """
     checks.shapes(sigma=(sigma, "n"))
