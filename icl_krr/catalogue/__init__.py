@@ -120,17 +120,11 @@ TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
 def register(row: Kernel | Solver | Axis | Family) -> None:
     """Add a row to the table of its type.
 
-    The command line can use rows from other packages. Such a package must call `register` when it
-    is imported, and must declare itself as an entry point of the group "icl_krr". Importing the
-    catalogue then imports the package.
+    The `name` of the row consists of letters, digits and underscores. A package with rows of its
+    own calls this when it is imported, which its entry point of the group "icl_krr" causes.
 
     Args:
-        row: new row; its `name` consists of letters, digits and underscores.
-
-    Raises:
-        TypeError: `row` is not a Kernel, Solver, Axis or Family.
-        ValueError: the name is already in the table or is not a valid identifier, or a short name
-            of the row is taken.
+        row: new row.
 
     >>> register(Kernel("linear", "icl_krr.kernels:Linear", "featured"))
     Traceback (most recent call last):
@@ -155,13 +149,7 @@ def register(row: Kernel | Solver | Axis | Family) -> None:
 
 
 def load(path: str) -> Any:
-    """Import and return an object.
-
-    Args:
-        path: path of the object in the form "module:object", which the rows also use.
-
-    Raises:
-        ValueError: the module cannot be imported or has no such object.
+    """Import and return an object from its path "module:object", which the rows also use.
 
     >>> load("math:pi") > 3
     True
@@ -193,8 +181,7 @@ def spelled(name: str) -> str:
     """Return a name as the tables spell it: in full, with underscores and without capitals.
 
     Args:
-        name: name of a row, with dashes or underscores, or one of its short names. Any other text
-            is returned with underscores for dashes.
+        name: name or short name of a row; other text is returned with underscores for dashes.
 
     >>> spelled("gradient-descent"), spelled("CG")
     ('gradient_descent', 'conjugate_gradient')
@@ -208,15 +195,12 @@ def spelled(name: str) -> str:
 
 
 def find(what: str, table: Mapping[str, Any], name: str) -> Any:
-    """Find a row by its name.
+    """Find a row by its name or short name; the error lists all names.
 
     Args:
         what: word for a row in the error message, such as "kernel".
         table: rows to search, {name: row}.
         name: name or short name of the row, with dashes or underscores.
-
-    Raises:
-        ValueError: the table has no row with this name; the message lists all names.
 
     >>> find("kernel", KERNELS, "rbf").name
     'gaussian'
@@ -231,10 +215,7 @@ def kernel_class(name: str) -> Any:
     """Return the class of a kernel.
 
     Args:
-        name: name of a row of `KERNELS`, with dashes or underscores.
-
-    Raises:
-        ValueError: no kernel has this name.
+        name: as in `find`.
 
     >>> kernel_class("gaussian").bandwidth
     'lengthscale'
@@ -246,12 +227,9 @@ def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
     """Make a kernel with the bandwidth from a dictionary of values.
 
     Args:
-        name: name of a row of `KERNELS`, with dashes or underscores.
-        values: values {name: value}. The function uses only the bandwidth, such as "temperature".
-            If the bandwidth is missing or None, the kernel has the default bandwidth of its class.
-
-    Raises:
-        ValueError: no kernel has this name, or the bandwidth is not > 0.
+        name: as in `find`.
+        values: values {name: value}, of which only the bandwidth, such as "temperature", is used;
+            without it, the kernel has its default bandwidth.
 
     >>> make_kernel("exponential", {"temperature": 2.0}).temperature
     2.0
@@ -266,9 +244,6 @@ def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
 def name_of(kernel: Any) -> str:
     """Return the name of a kernel's row, or the name of its class if it has no row.
 
-    Args:
-        kernel: kernel object; its type must be exactly the class of the row.
-
     >>> name_of(kernel_class("linear")())
     'linear'
     """
@@ -280,11 +255,8 @@ def taken(solver: str, usual: bool = False) -> tuple[str, ...]:
     """Return the names of the kernels that a solver accepts.
 
     Args:
-        solver: name of a row of `SOLVERS`, with dashes or underscores.
-        usual: True leaves out kernels that are tried only if a user names them; default False.
-
-    Raises:
-        ValueError: no solver has this name.
+        solver: name of a row of `SOLVERS`.
+        usual: True leaves out kernels that are tried only if a user names them.
 
     >>> taken("richardson", usual=True)
     ('exponential', 'gaussian')
@@ -308,13 +280,10 @@ def candidates() -> tuple[str, ...]:
 
 
 def candidate(name: str) -> Solver:
-    """Return the row of a solver that `identify` can fit to a model.
+    """Return the row of a solver that `identify` can fit to a model, one of the `candidates`.
 
     Args:
-        name: name of one of the `candidates`, with dashes or underscores.
-
-    Raises:
-        ValueError: no candidate has this name; the message lists all candidates.
+        name: as in `find`.
 
     >>> candidate("gradient-descent").label
     'GD'

@@ -14,18 +14,16 @@ ridge; or what only the supports of this task determine, such as the spectrum of
 
 
 class Box(NamedTuple):
-    r"""Search range of a fitted parameter, from $10^a |K|_F^s$ to $10^b |K|_F^s$.
+    """Search range of a fitted parameter, from $10^a |K|_F^s$ to $10^b |K|_F^s$.
 
-    The fit starts from several points of this range. Later, the fit may leave the range, but it
-    never exceeds the upper end if `closed` is True.
+    The fit starts from several points of this range. Later, it may leave the range, except above
+    the upper end of a `closed` one, which must have `power` 0.
 
     Args:
-        low: $a$, logarithm to base 10 of the lower end.
-        high: $b$, logarithm to base 10 of the upper end.
+        low, high: $a$ and $b$, logarithms to base 10 of the ends.
         power: $s$, power of the Frobenius norm of the kernel matrix $K$, which adapts the range to
-            the scale of the data; default 0: the range does not depend on the data.
-        closed: whether the upper end is an upper bound on the fitted parameter; default False. A
-            closed range must have `power` 0.
+            the scale of the data.
+        closed: whether the upper end is an upper bound on the fitted parameter.
 
     >>> Box(-5, 0.5, power=1).closed
     False
@@ -45,15 +43,10 @@ class Kernel:
         name: name of the kernel, with underscores.
         made_by: path of the kernel's class as "module:object".
         kind: "positive" if softmax attention can use the kernel values as attention weights, or
-            "featured" if the feature map of the kernel is known, so that linear attention can apply
-            the kernel.
-        short_names: other names that are accepted wherever a user gives the name; default: none.
-        bounded: whether no value of the kernel exceeds 1; default False.
-        usual: whether the kernel is tried where a user names none; default True. Each kernel that
-            is tried takes time.
-
-    Raises:
-        ValueError: `kind` is unknown or `made_by` is not a path "module:object".
+            "featured" if linear attention can apply the kernel, as its feature map is known.
+        short_names: other names that are accepted wherever a user gives the name.
+        bounded: whether no value of the kernel exceeds 1.
+        usual: whether the kernel is tried where a user names none, which takes time.
 
     >>> Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive").kind
     'positive'
@@ -73,53 +66,45 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Solver:
-    r"""A row for a solver: its functions, their keyword arguments, and its properties.
+    """A row for a solver: its functions, their keyword arguments, and its properties.
 
     The construction builds a transformer. The oracle is a plain function that computes the same
     iterates. Both take the same keywords.
 
     Args:
         name: name of the solver, with underscores.
-        label: short label of a few letters, the column heading in a confusion matrix. It is also
-            accepted wherever a user gives the name.
-        construction: path of the construction as "module:function".
-        oracle: path of the oracle as "module:function".
+        label: short label of a few letters, the column heading in a confusion matrix, accepted
+            wherever a user gives the name.
+        construction, oracle: paths of these functions as "module:function"; default: those of this
+            library with the name of the row.
         kernels: kind of the kernels that the solver accepts, "positive", "featured", "bounded" (a
             positive kernel with values <= 1) or "any" (default).
         told: names of the keyword arguments whose values an experiment computes from the kernel,
-            the task and the ridge, such as "ridge" and "spectrum"; default: ("ridge",). The module
-            `icl_krr.experiments.shared.build` has one function of (kernel, task, ridge)
-            for each of these names, and the function returns the value. For a new keyword, give the
-            path of your own function as "module:function". This function must have the name of the
-            keyword.
-        options: keyword arguments with fixed values, such as {"form": "fused"}; default: none.
+            the task and the ridge; default: ("ridge",). `icl_krr.experiments.shared.build` has one
+            function of (kernel, task, ridge) for each name. For a new keyword, give
+            "module:function" of your own function with the name of the keyword.
+        options: keyword arguments with fixed values, such as {"form": "fused"}.
         states: names of slots. After every step, each slot equals the field of the oracle with the
-            same name. Default: alpha, r, p and prediction.
-        blocks: blocks per step, {kind of attention: number}, for each kind of attention that can
-            run the solver; default: none.
+            same name.
+        blocks: blocks per step, {kind of attention: number}, for each kind that can run the solver.
         sums: whether the solver computes inner products, whose rounding errors grow from step to
-            step; default False.
-        iterates: whether the solver has steps; default True. Nadaraya-Watson has none.
-        causal: whether each token sees only the supports before it; default False.
+            step.
+        iterates: whether the solver has steps. Nadaraya-Watson has none.
+        causal: whether each token sees only the supports before it.
         sequential: whether a step takes in one support, so that the answer is known after the last
-            support only; default False.
-        one_task: whether the weights are computed for one task and work only for it; default False.
-        fitted: {parameter: `Box`} for the parameters that `identify` fits besides the bandwidth.
-            These must be all parameters of the oracle except its number of steps. Default None:
-            `identify` does not use the solver as a candidate.
+            support only.
+        one_task: whether the weights are computed for one task and work only for it.
+        fitted: {parameter: `Box`} for the parameters that `identify` fits besides the bandwidth,
+            all parameters of the oracle except its number of steps. Default None: it is no
+            candidate.
         arguments: path of the function that turns the fitted values into keywords of the oracle,
-            such as `spectrum`; default None: the oracle takes the fitted values as keywords.
-        contains: names of the solvers that are special cases of this solver; default: none.
+            such as `spectrum`; default None: they are its keywords.
+        contains: names of the solvers that are special cases of this solver.
         rate: path of a function of (low, high, t) that bounds the A-norm of the error after t
-            steps, relative to the initial error, for eigenvalues in [low, high]; default None: no
-            bound is known.
+            steps, relative to the initial error, for eigenvalues in [low, high].
         expected: path of an object that predicts what the model computes after the ablation of each
-            of its parts (`icl_krr.experiments.ablate`); default None: no prediction.
-        aliases: names that are accepted besides name and label; default: none.
-
-    Raises:
-        ValueError: `kernels` or an attention in `blocks` is unknown, `told` is not a tuple, or a
-            path is not "module:object".
+            of its parts (`icl_krr.experiments.ablate`).
+        aliases: names that are accepted besides name and label.
 
     >>> Solver("mine", "M", "me:build", "me:solve", states=("alpha",)).kernels
     'any'
@@ -127,8 +112,8 @@ class Solver:
 
     name: str
     label: str
-    construction: str
-    oracle: str
+    construction: str = ""
+    oracle: str = ""
     kernels: str = "any"
     told: tuple[str, ...] = ("ridge",)
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -170,6 +155,9 @@ class Solver:
         return TASK if of_task else FAMILY if self.told else NOTHING
 
     def __post_init__(self):
+        for room in ("construction", "oracle"):
+            path = getattr(self, room) or f"icl_krr.{room.replace('oracle', 'solver')}s:{self.name}"
+            object.__setattr__(self, room, path)
         check_kind("kernels", self.kernels, KINDS)
         named = (self.arguments, self.rate, self.expected)
         check_paths(self.construction, self.oracle, *(path for path in named if path is not None))
@@ -189,14 +177,13 @@ class Axis:
         lines: names of the lines to compare by default, such as solvers; each line is one curve.
         values: default values of the quantity.
         value: name of a rule in `icl_krr.experiments.sweep.values` that every value must satisfy.
-        solvers: whether the lines are solvers, so that a user may choose any solver; default False.
-        kernel: name of the sweep's default kernel; default "exponential". A user may choose another
-            kernel of the same kind.
-        kernels: names of other kernels that a user may choose; default: none.
-        num_features: default number of features p of the sweep's tasks; default 2.
+        solvers: whether the lines are solvers, so that a user may choose any solver.
+        kernel: name of the default kernel. A user may choose another one of the same kind.
+        kernels: names of other kernels that a user may choose.
+        num_features: default number of features p of the sweep's tasks.
         made_by: path of the object that builds and plots the sweep, as "module:object"; default:
             that with the name of the axis in `icl_krr.experiments.sweep.axes`.
-        unused: names of the settings of a sweep that have no effect along this axis; default: none.
+        unused: names of the settings of a sweep that have no effect along this axis.
 
     >>> Axis("ridge", ("chebyshev",), (0.1, 1.0), "positive").made_by
     'icl_krr.experiments.sweep.axes:ridge'
@@ -227,10 +214,10 @@ class Family:
         name: name of the family, with underscores.
         made_by: path of the sampler's class as "module:object". The class takes the keywords
             num_supports, num_queries, num_features, inputs and noise, and the keywords in `fields`.
-            If `fields` is empty, `made_by` is a function that takes the training recipe and these
-            keywords and returns a sampler.
-        fields: {field of the training recipe: keyword of the sampler}; default: none.
-        read: fields of the training recipe that the function `made_by` reads; default: none.
+            If `fields` is empty, it is a function that takes the training recipe and these keywords
+            and returns a sampler.
+        fields: {field of the training recipe: keyword of the sampler}.
+        read: fields of the training recipe that the function `made_by` reads.
 
     >>> Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}).name
     'sinusoids'
@@ -264,13 +251,12 @@ class Battery:
 
     Args:
         name: name of the battery, with underscores.
-        supports: factor of the number of supports; default 1.
-        noise: factor of the variance of the noise; default 1.
-        condition: ratio of the factors of the first and the last feature. The factors fall
-            geometrically from 1; default 1.
-        x: factor of all inputs, while outputs stay; default 1.
-        y: factor of all outputs; default 1.
-        repeated: whether the last half of the supports copies the first half; default False.
+        supports: factor of the number of supports.
+        noise: factor of the variance of the noise.
+        condition: ratio of the factors of the first and the last feature, which fall geometrically
+            from 1.
+        x, y: factors of all inputs and of all outputs.
+        repeated: whether the last half of the supports copies the first half.
 
     >>> Battery("more_supports", supports=2).noise
     1

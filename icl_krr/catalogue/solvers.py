@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from .causal_solvers import CAUSAL, RIDGE, own
+from .causal_solvers import CAUSAL, RIDGE
 from .rows import Box, Solver
 
 STEP = Box(-1.5, 0.7, -1)
-CG, PCG = own("conjugate_gradient"), own("preconditioned_conjugate_gradient")
+CG, PCG = (
+    (f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}")
+    for name in ("conjugate_gradient", "preconditioned_conjugate_gradient")
+)
 SPECTRAL = ("ridge", "spectrum")
 FIELDS = ("alpha", "r", "prediction")
 EXPECTED = "icl_krr.experiments.ablate.expected"
@@ -17,7 +20,6 @@ SOLVERS = {
         Solver(
             "nadaraya_watson",
             "NW",
-            *own("nadaraya_watson"),
             kernels="positive",
             told=(),
             states=("prediction",),
@@ -28,7 +30,6 @@ SOLVERS = {
         Solver(
             "gradient_descent",
             "GD",
-            *own("gradient_descent"),
             told=SPECTRAL,
             states=FIELDS,
             blocks={"linear": 1, "softmax": 1},
@@ -38,7 +39,6 @@ SOLVERS = {
         Solver(
             "gradient_descent_in_alpha",
             "GDIA",
-            *own("gradient_descent_in_alpha"),
             told=SPECTRAL,
             states=FIELDS,
             blocks={"linear": 2, "softmax": 2},
@@ -47,7 +47,6 @@ SOLVERS = {
         Solver(
             "richardson",
             "RIC",
-            *own("richardson"),
             kernels="positive",
             states=("alpha", "prediction"),
             blocks={"softmax": 1},
@@ -57,7 +56,6 @@ SOLVERS = {
         Solver(
             "heavy_ball",
             "HB",
-            *own("heavy_ball"),
             told=SPECTRAL,
             blocks={"linear": 1, "softmax": 1},
             fitted={"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, 0, True)},
@@ -67,7 +65,6 @@ SOLVERS = {
         Solver(
             "chebyshev",
             "CHE",
-            *own("chebyshev"),
             told=SPECTRAL,
             blocks={"linear": 1, "softmax": 1},
             fitted={"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)},
@@ -79,7 +76,6 @@ SOLVERS = {
         Solver(
             "preconditioned_chebyshev",
             "NCHE",
-            *own("preconditioned_chebyshev"),
             kernels="bounded",
             told=("ridge", "num_supports"),
             states=("alpha", "prediction"),
@@ -89,7 +85,6 @@ SOLVERS = {
         Solver(
             "conjugate_gradient",
             "CG",
-            *CG,
             blocks={"linear": 5, "softmax": 7},
             sums=True,
             fitted={"ridge": RIDGE},
@@ -144,7 +139,6 @@ SOLVERS = {
         Solver(
             "newton_schulz",
             "NS",
-            *own("newton_schulz"),
             kernels="featured",
             told=SPECTRAL,
             states=("alpha", "prediction"),
@@ -155,7 +149,6 @@ SOLVERS = {
         Solver(
             "gradient_descent_plus_plus",
             "GD++",
-            *own("gradient_descent_plus_plus"),
             kernels="featured",
             told=("step_size", "curvature"),
             states=("r", "prediction"),
