@@ -448,6 +448,72 @@ def divergences(longest: int, seed: int) -> list[Given]:
     return rows
 
 
+P, N, OUTPUTS = 6, 24, 3
+PREFIX: Given = {"ridge": 0.3, "steps": 4 * P}
+RULES: dict[str, tuple[str, Given]] = {
+    "delta rule": ("delta_rule", {"step_size": 0.2}),
+    "delta rule, Huber": ("delta_rule", {"step_size": 0.2, "loss": ik.losses.Huber(0.5)}),
+    "delta rule, L3": ("delta_rule", {"step_size": 0.05, "loss": ik.losses.Power(3.0)}),
+    "implicit": ("implicit_delta_rule", {"step_size": 2.0}),
+    "momentum": ("momentum_delta_rule", {"step_size": 0.1, "momentum": 0.6, "decay": 0.95}),
+    "preconditioned": ("preconditioned_delta_rule", {"step_size": 0.2}),
+    "preconditioned, squashed": ("preconditioned_delta_rule", {"step_size": 0.1, "squash": 1.5}),
+    "Kalman, diagonal": ("kalman_delta_rule", {"ridge": 0.3, "process_noise": 0.05}),
+    "Kalman, isotropic": (
+        "kalman_delta_rule", {"ridge": 0.3, "process_noise": 0.05, "covariance": "isotropic"},
+    ),
+    "Mesa": ("prefix_conjugate_gradient", PREFIX),
+}  # fmt: skip
+GATES = {"none": None, "one a token": np.full(P, -0.05), "one a channel": -0.1 * np.eye(P)}
+"""No gate, <w, x> for w < 0 and W x for a diagonal W: at most 1, because x is made positive."""
+
+
+def task_of(seed: int, mask: bool, dtype: Any) -> ik.Task:
+    rng = np.random.default_rng(seed)
+    x, x_query = (np.abs(rng.normal(size=(size, P))) / P**0.5 for size in (N, 4))
+    y = rng.normal(size=(N, OUTPUTS))
+    kept = np.arange(N) % 4 != 1 if mask else np.ones(N, bool)
+    return ik.Task(x=x.astype(dtype), y=y.astype(dtype), x_query=x_query.astype(dtype), mask=kept)
+
+
+def differences(name: str, parameters: Given, dtype: str) -> dict[str, float]:
+    """The largest difference between the model in a dtype and its oracle in float64, by gate."""
+    found = {}
+    for gate, log_gate in GATES.items():
+        if name.startswith("prefix") and gate == "one a channel":
+            continue
+        worst = 0.0
+        for prefix in ("exclusive", "inclusive"):
+            options = {**parameters, "log_gate": log_gate, "prefix": prefix}
+            sizes = {"num_features": P, "num_outputs": OUTPUTS, "dtype": dtype}
+            steps = {} if "steps" in parameters else {"steps": N}
+            build, solve = getattr(ik.constructions, name), getattr(ik.solvers, name)
+            model = build(ik.Linear(), **sizes, **steps, **options)
+            for seed, mask in product((0, 1, 2), (False, True)):
+                exact = np.asarray(solve(ik.Linear(), task_of(seed, mask, float), **options).along)
+                along = np.asarray(ik.predict_along(model, task_of(seed, mask, dtype)), float)
+                worst = max(worst, np.max(np.abs(along - exact[-1])) / np.max(np.abs(exact[-1])))
+        found[gate] = float(worst)
+    return found
+
+
+def costs(label: str) -> Given:
+    """What a rule costs, and how far its models are from its oracle."""
+    name, parameters = RULES[label]
+    steps = {} if "steps" in parameters else {"steps": N}
+    model = getattr(ik.constructions, name)(ik.Linear(), num_features=P, **steps, **parameters)
+    wide, narrow = (differences(name, parameters, dtype) for dtype in ("float64", "float32"))
+    return {
+        "rule": label,
+        **{f"float64, gates: {gate}": f"{value:.1e}" for gate, value in wide.items()},
+        "float32": f"{max(narrow.values()):.1e}",
+        "blocks a step": model.blocks_per_step,
+        "blocks before": model.depth - model.steps * model.blocks_per_step,
+        "channels": model.layout.width,
+        "states": ", ".join(model.layout.states),
+    }
+
+
 def main() -> None:
     asked = records.options(__doc__, seed="first seed of the tasks").parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -460,6 +526,7 @@ def main() -> None:
         "fixed points": fixed_points(3 if asked.quick else CYCLES, asked.seed),
         "rounding": halves(LENGTHS[:1] if asked.quick else LENGTHS, asked.seed),
         "divergence": divergences(4 if asked.quick else LONGEST, asked.seed),
+        "rules": [costs(label) for label in [*RULES][: 1 if asked.quick else None]],
     }
     record = json.loads(to_json(record))  # what is not finite is shown as the record has it
     print(text := document(record))

@@ -22,7 +22,7 @@ from zlib import crc32
 import jax
 import jax.numpy as jnp
 
-from benchmarks.fast_weights_naming_tables import markdown
+from benchmarks.fast_weights_tables import markdown
 from benchmarks.records import kept, meta, options, save
 from benchmarks.streams import SLOW
 from benchmarks.streams_models import changed
@@ -78,16 +78,7 @@ Record = dict[str, Any]
 
 
 class Case(NamedTuple):
-    """A model of known rule.
-
-    Attributes:
-        rule: name of the rule.
-        gated: whether it has a log gate of -GATE.
-        noise: variance of the noise of the tasks.
-        seed: seed of tasks and rotation.
-        reading: one of `READINGS`.
-        edge: name of one of `EDGES`, or "".
-    """
+    """A model of known rule: with a log gate of -GATE, one of `READINGS`, and of `EDGES` or ""."""
 
     rule: str
     gated: bool = False
@@ -215,19 +206,13 @@ def row_of(found: Identification) -> Record:
         "remain": found.remain,
         "as near": found.as_near,
         "candidates": [
-            {
-                "name": one.fit.candidate,
-                "values": one.fit.values,
-                "because": one.because,
-                **{space: part.mean for space, part in one.distances.items()},
-            }
-            for one in found.suspects
+            {"name": one.fit.candidate, **means(one.distances)} for one in found.suspects
         ],
-        "baselines": {
-            name: {space: part.mean for space, part in spaces.items()}
-            for name, spaces in found.baselines.items()
-        },
     }
+
+
+def means(spaces: Any) -> Record:
+    return {space: part.mean for space, part in spaces.items()}
 
 
 def decoders(quick: bool) -> dict[str, Recipe]:
@@ -264,6 +249,7 @@ def asked(folder: Path, seed: int, count: int) -> Record:
         names = candidate_names()
         found = identify(answers, fitted, scored, candidates=names, steps=2 * LAYERS, **given)
         row = row_of(found)
+        row["baselines"] = {name: means(spaces) for name, spaces in found.baselines.items()}
         own = map_tasks(partial(predict_along, model), scored)
         for one, suspect in zip(row["candidates"], found.suspects, strict=True):
             one["along"] = along_distance(suspect.fit, scored, own)
@@ -304,10 +290,9 @@ def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
 def main() -> None:
     parser, place = options(__doc__), Path("icl-krr-fast-weights-naming")
     parser.add_argument("--folder", type=Path, default=place, help="what an earlier run has kept")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
     given = parser.parse_args()
     register_gated()
-    every, recipes_of, seeds, count = cases(), decoders(given.quick), (0,), TASKS
+    every, recipes_of, count = cases(), decoders(given.quick), TASKS
     if given.quick:
         every, count = every[:1], 8
     rows, trained_rows = [], []
@@ -315,24 +300,17 @@ def main() -> None:
         top = Path(temporary) if given.quick else given.folder
         top.mkdir(parents=True, exist_ok=True)
         for i, case in enumerate(every, start=1):
-            if given.finished and not (top / case.file).exists():
-                continue
             row = kept(top / case.file, partial(identified, case, count))
             words = f"{row['status']} {' '.join(row['remain'])}, {row['seconds']:.0f} s"
             print(f"{i} of {len(every)}: {tuple(case)}: {words}", flush=True)
             rows.append(row)
-        for seed in seeds:
-            for name, recipe in recipes_of.items():
-                folder = top / f"{name.replace(' ', '-')}-{seed}"
-                if given.finished and not (folder / "asked.json").exists():
-                    continue
-                folder.mkdir(exist_ok=True)
-                errors = kept(
-                    folder / "errors.json", partial(trained, with_seed(recipe, seed), folder)
-                )
-                found = kept(folder / "asked.json", partial(asked, folder, 7, count))
-                print(f"{name}, seed {seed}: {found['status']}", flush=True)
-                trained_rows.append({"model": name, "seed": seed, **errors, **found})
+        for name, recipe in recipes_of.items():
+            folder = top / f"{name.replace(' ', '-')}-0"
+            folder.mkdir(exist_ok=True)
+            errors = kept(folder / "errors.json", partial(trained, with_seed(recipe, 0), folder))
+            found = kept(folder / "asked.json", partial(asked, folder, 7, count))
+            print(f"{name}: {found['status']}", flush=True)
+            trained_rows.append({"model": name, "seed": 0, **errors, **found})
     text = markdown(rows, trained_rows)
     print(text)
     if given.quick:
