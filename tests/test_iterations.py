@@ -38,6 +38,11 @@ def problem(kernel, task, ridge):
     return K + ridge * np.eye(len(x)), kernel_matrix(kernel, task.x_query, x), y
 
 
+def solve(name, kernel, task, **options):
+    """The path of an oracle, in NumPy."""
+    return numpy(getattr(ik.solvers, name)(kernel, task, **({"ridge": 0.7} | options)))
+
+
 def check(path, alphas, A, cross, y, tolerance=1e-10):
     """All fields of a trajectory that follow from alpha."""
     alphas = np.stack(alphas)
@@ -53,18 +58,14 @@ def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
     task = masked(0, r)
     A, cross, y = problem(kernel, task, 0.7)
     spectrum = numpy(ik.spectral_bounds(kernel, task, ridge=0.7))
-    path = numpy(
-        ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, spectrum=spectrum)
-    )
+    path = solve("gradient_descent_in_alpha", kernel, task, steps=5, spectrum=spectrum)
     low, high = np.linalg.eigvalsh(A)[[0, -1]]
     eta = 2 / (low * (low - 0.7) + high * (high - 0.7))
     if isinstance(kernel, ik.Linear):  # K is singular
         eta = 1 / (high * (high - 0.7))
     step, exact = np.eye(11) - eta * (A - 0.7 * np.eye(11)) @ A, np.linalg.solve(A, y)
     check(path, [exact - np.linalg.matrix_power(step, t) @ exact for t in range(6)], A, cross, y)
-    again = numpy(
-        ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, step_size=eta)
-    )
+    again = solve("gradient_descent_in_alpha", kernel, task, steps=5, step_size=eta)
     assert relative(again.alpha, path.alpha) < 1e-12
 
 
@@ -72,10 +73,8 @@ def test_gradient_descent_in_alpha_converges_where_k_is_singular(x64):
     """At 2 / (largest eigenvalue) of K A its top mode would flip its sign for ever."""
     task = draw(0, p=2, n=20)
     spectrum = numpy(ik.spectral_bounds(ik.Linear(), task, ridge=0.5))
-    path = numpy(
-        ik.solvers.gradient_descent_in_alpha(
-            ik.Linear(), task, ridge=0.5, steps=3000, spectrum=spectrum
-        )
+    path = solve(
+        "gradient_descent_in_alpha", ik.Linear(), task, ridge=0.5, steps=3000, spectrum=spectrum
     )
     exact = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     assert relative(path.prediction[-1], exact) < 1e-9
@@ -87,7 +86,7 @@ def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
     task = masked(1, r)
     A, cross, y = problem(kernel, task, 0.7)
     low, high = 0.5, float(np.linalg.eigvalsh(A)[-1]) * 1.1
-    path = numpy(ik.solvers.chebyshev(kernel, task, ridge=0.7, steps=9, spectrum=(low, high)))
+    path = solve("chebyshev", kernel, task, steps=9, spectrum=(low, high))
     sigma, vectors = np.linalg.eigh(A)
     theta, delta, exact = (high + low) / 2, (high - low) / 2, np.linalg.solve(A, y)
     alphas = []
@@ -96,8 +95,8 @@ def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
         factors = polynomial((theta - sigma) / delta) / polynomial(theta / delta)
         alphas.append(exact - (vectors * factors) @ vectors.T @ exact)
     check(path, alphas, A, cross, y, 1e-9)
-    flat = numpy(ik.solvers.chebyshev(kernel, task, ridge=0.7, steps=3, spectrum=(high, high)))
-    plain = numpy(ik.solvers.gradient_descent(kernel, task, ridge=0.7, steps=3, step_size=1 / high))
+    flat = solve("chebyshev", kernel, task, steps=3, spectrum=(high, high))
+    plain = solve("gradient_descent", kernel, task, steps=3, step_size=1 / high)
     assert relative(flat.alpha, plain.alpha) < 1e-12
 
 
@@ -112,9 +111,9 @@ def test_heavy_ball_is_polyaks_two_term_recurrence(x64, kernel, r):
     for _ in range(8):
         last, before = alphas[-1], alphas[-2]
         alphas.append(last + eta * (y - A @ last) + mu * (last - before))
-    solve = ik.solvers.heavy_ball
-    check(solve(kernel, task, ridge=0.7, steps=9, spectrum=(low, high)), alphas, A, cross, y)
-    check(solve(kernel, task, ridge=0.7, steps=9, step_size=eta, momentum=mu), alphas, A, cross, y)
+    for numbers in ({"spectrum": (low, high)}, {"step_size": eta, "momentum": mu}):
+        path = solve("heavy_ball", kernel, task, steps=9, **numbers)
+        check(path, alphas, A, cross, y)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_richardson_equals_numpy(x64, kernel, sink, r):
     alphas = [0 * y]
     for _ in range(6):
         alphas.append(alphas[-1] + scale @ (y - A @ alphas[-1]))
-    path = numpy(ik.solvers.richardson(kernel, task, ridge=0.7, steps=6, step_size=1.5, sink=sink))
+    path = solve("richardson", kernel, task, steps=6, step_size=1.5, sink=sink)
     check(path, alphas, A, cross, y)
 
 
@@ -148,14 +147,12 @@ def test_newton_schulz_squares_its_error(x64, r):
     for t in range(7):
         V = np.linalg.solve(C, np.eye(3) - np.linalg.matrix_power(np.eye(3) - s * C, 2**t))
         alphas.append((y - x @ V @ x.T @ y) / 0.7)
-    path = numpy(ik.solvers.newton_schulz(ik.Linear(), task, ridge=0.7, steps=6, spectrum=spectrum))
-    weights = [x.T @ alpha for alpha in alphas]
+    path = solve("newton_schulz", ik.Linear(), task, steps=6, spectrum=spectrum)
     assert relative(path.alpha[:, KEEP], np.stack(alphas)) < 1e-10
     residuals = y - np.einsum("ij,tj...->ti...", A, np.stack(alphas))
     assert relative(path.r[:, KEEP], residuals) < 1e-9
-    V_last = V @ x.T @ y
-    assert relative(path.prediction[-1], np.asarray(task.x_query) @ V_last) < 1e-10
-    assert len(weights) == len(path.prediction)
+    assert relative(path.prediction[-1], np.asarray(task.x_query) @ V @ x.T @ y) < 1e-10
+    assert len(path.prediction) == 7
 
 
 @pytest.mark.parametrize("r", [None, 2])
@@ -169,10 +166,8 @@ def test_gd_plus_plus_equals_numpy(x64, r):
         f, res, x, q = f + 0.02 * q @ x.T @ res, res - 0.02 * x @ x.T @ res, x @ flat, q @ flat
         rs.append(res)
         fs.append(f)
-    path = numpy(
-        ik.solvers.gradient_descent_plus_plus(
-            ik.Linear(), task, steps=5, step_size=0.02, curvature=0.01
-        )
+    path = solve(
+        "gradient_descent_plus_plus", ik.Linear(), task, steps=5, step_size=0.02, curvature=0.01
     )
     assert relative(path.r[:, KEEP], np.stack(rs)) < 1e-12
     assert relative(path.prediction, np.stack(fs)) < 1e-12
@@ -201,10 +196,8 @@ def test_preconditioned_conjugate_gradient_equals_scipy(x64, kernel, kind):
     scipy.sparse.linalg.cg(
         A, y, M=np.linalg.inv(M), maxiter=4, rtol=0, callback=lambda a: alphas.append(a.copy())
     )
-    path = numpy(
-        ik.solvers.preconditioned_conjugate_gradient(
-            kernel, task, ridge=0.7, steps=4, preconditioner=preconditioner
-        )
+    path = solve(
+        "preconditioned_conjugate_gradient", kernel, task, steps=4, preconditioner=preconditioner
     )
     check(path, alphas, A, cross, y, 1e-9)
     assert relative(path.p[0, KEEP], np.linalg.solve(M, y)) < 1e-10
@@ -213,10 +206,8 @@ def test_preconditioned_conjugate_gradient_equals_scipy(x64, kernel, kind):
 def test_nystrom_of_full_rank_solves_in_one_step(x64):
     task, kernel = draw(7, n=6), ik.Gaussian(2.0)
     full = numpy(nystrom(kernel, task.x, ridge=0.5, rank=6))
-    path = numpy(
-        ik.solvers.preconditioned_conjugate_gradient(
-            kernel, task, ridge=0.5, steps=1, preconditioner=full
-        )
+    path = solve(
+        "preconditioned_conjugate_gradient", kernel, task, ridge=0.5, steps=1, preconditioner=full
     )
     assert relative(path.alpha[1], ik.solvers.exact(kernel, task, ridge=0.5).alpha) < 1e-9
     twice = np.concatenate([task.x[:2], task.x])  # a singular matrix of landmarks
@@ -234,11 +225,11 @@ def test_nystrom_of_full_rank_solves_in_one_step(x64):
 def test_forms_of_conjugate_gradient_agree(x64, kernel, form):
     task = masked(8)
     options = {"ridge": 2.0, "steps": 80}
-    plain = numpy(ik.solvers.conjugate_gradient(kernel, task, **options))
-    other = numpy(ik.solvers.conjugate_gradient(kernel, task, form=form, **options))
+    plain = solve("conjugate_gradient", kernel, task, **options)
+    other = solve("conjugate_gradient", kernel, task, form=form, **options)
     for state in ("alpha", "r", "p", "prediction"):
         assert relative(getattr(other, state)[:4], getattr(plain, state)[:4]) < 1e-10
-    exact = numpy(ik.solvers.exact(kernel, task, ridge=2.0))
+    exact = solve("exact", kernel, task, ridge=2.0)
     assert relative(other.prediction[-1], exact.prediction) < 1e-11
 
 
@@ -248,7 +239,7 @@ def test_posterior_equals_numpy(x64, kernel, r):
     A, cross, y = problem(kernel, task, 0.7)
     prior = np.diag(kernel_matrix(kernel, task.x_query, task.x_query))
     variance = prior - np.sum(cross * np.linalg.solve(A, cross.T).T, axis=1)
-    oracle = numpy(ik.solvers.posterior(kernel, task, ridge=0.7))
+    oracle = solve("posterior", kernel, task)
     model = ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=0.7, steps=24)
     for mean, spread in (oracle, ik.posterior(model, kernel, task)):
         assert relative(mean, cross @ np.linalg.solve(A, y)) < 1e-9
@@ -277,56 +268,55 @@ def test_a_projection_is_a_change_of_features(x64):
         ik.Exponential(projection=np.where(np.arange(4) == 1, np.nan, U))
 
 
-def test_missing_and_wrong_arguments_are_one_sentence():
-    task, kernel = draw(0), ik.Gaussian()
-    common = {"ridge": 1.0, "steps": 2}
-    for room, first in ((ik.solvers, (task,)), (ik.constructions, ())):
-        options = common if first else {**common, "num_features": 4}
-        for name in ("chebyshev", "newton_schulz"):
-            with pytest.raises(ValueError, match=r"spectrum must be given; .*spectral_bounds"):
-                getattr(room, name)(ik.Linear(), *first, **options)
-        for given, message in (
-            ({}, "exactly one of step_size and spectrum must be given, got neither"),
-            ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
-            ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
-            ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),
-            (
-                {"spectrum": (1.0, 2.0), "momentum": 0.5},
-                "momentum must be None if spectrum is given, got 0.5",
-            ),
-            ({"spectrum": (2.0, 1.0)}, "with low <= high"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                room.heavy_ball(kernel, *first, **options, **given)
-        for given, message in (
-            ({"step_size": 2.0}, "step_size must be < 2 to converge, got 2.0"),
-            ({"sink": 0.0}, "sink must be > 0, got 0.0"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                room.richardson(kernel, *first, **options, **given)
-        with pytest.raises(ValueError, match="form must be one of 'textbook', 'fused'"):
-            room.conjugate_gradient(kernel, *first, **options, form="fast")
-        with pytest.raises(ValueError, match="preconditioner must be one of 'jacobi'"):
-            room.preconditioned_conjugate_gradient(kernel, *first, **options, preconditioner="ilu")
-        for name, wrong, needs in (
-            ("newton_schulz", kernel, {"spectrum": (1.0, 2.0)}),
-            ("richardson", ik.Linear(), {}),
-        ):
-            with pytest.raises((ValueError, TypeError), match="kernel must be"):
-                getattr(room, name)(wrong, *first, **options, **needs)
-    build = {"num_features": 4, **common}
-    with pytest.raises(ValueError, match="to be applied by linear attention"):
-        ik.constructions.conjugate_gradient(kernel, attention="linear", **build)
-    with pytest.raises(ValueError, match=r"Softmax\(epsilon=...\) to emulate the linear kernel"):
-        ik.constructions.conjugate_gradient(ik.Linear(), attention="softmax", **build)
-    with pytest.raises(ValueError, match="attention must be one of 'linear', 'softmax'"):
-        ik.constructions.conjugate_gradient(ik.Linear(), attention="sparse", **build)
-    with pytest.raises(ValueError, match="attention must be 'softmax' for richardson"):
-        ik.constructions.richardson(kernel, attention="linear", **build)
-    with pytest.raises(ValueError, match="attention must be 'linear' for a Nystrom"):
-        ik.constructions.preconditioned_conjugate_gradient(
-            kernel, preconditioner=nystrom(kernel, task.x, ridge=1.0, rank=2), **build
-        )
+WRONG = [
+    *((name, ik.Linear(), {}, r"spectrum must be given; .*spectral_bounds")
+      for name in ("chebyshev", "newton_schulz")),
+    *(("heavy_ball", ik.Gaussian(), given, message) for given, message in (
+        ({}, "exactly one of step_size and spectrum must be given, got neither"),
+        ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
+        ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
+        ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),
+        ({"spectrum": (1.0, 2.0), "momentum": 0.5},
+         "momentum must be None if spectrum is given, got 0.5"),
+        ({"spectrum": (2.0, 1.0)}, "with low <= high"),
+    )),
+    ("richardson", ik.Gaussian(), {"step_size": 2.0}, "step_size must be < 2 to converge, got 2.0"),
+    ("richardson", ik.Gaussian(), {"sink": 0.0}, "sink must be > 0, got 0.0"),
+    ("conjugate_gradient", ik.Gaussian(), {"form": "fast"},
+     "form must be one of 'textbook', 'fused'"),
+    ("preconditioned_conjugate_gradient", ik.Gaussian(), {"preconditioner": "ilu"},
+     "preconditioner must be one of 'jacobi'"),
+    ("newton_schulz", ik.Gaussian(), {"spectrum": (1.0, 2.0)}, "kernel must be"),
+    ("richardson", ik.Linear(), {}, "kernel must be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kernel", "given", "message"), WRONG)
+def test_missing_and_wrong_arguments_are_one_sentence(name, kernel, given, message):
+    common = {"ridge": 1.0, "steps": 2, **given}
+    for call in (
+        lambda: getattr(ik.solvers, name)(kernel, draw(0), **common),
+        lambda: getattr(ik.constructions, name)(kernel, num_features=4, **common),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+
+
+def test_attention_must_be_able_to_apply_the_kernel():
+    preconditioner = nystrom(ik.Gaussian(), draw(0).x, ridge=1.0, rank=2)
+    for name, kernel, options, message in (
+        ("conjugate_gradient", ik.Gaussian(), {"attention": "linear"}, "to be applied by linear"),
+        ("conjugate_gradient", ik.Linear(), {"attention": "softmax"},
+         r"Softmax\(epsilon=...\) to emulate the linear kernel"),
+        ("conjugate_gradient", ik.Linear(), {"attention": "sparse"},
+         "attention must be one of 'linear', 'softmax'"),
+        ("richardson", ik.Gaussian(), {"attention": "linear"},
+         "attention must be 'softmax' for richardson"),
+        ("preconditioned_conjugate_gradient", ik.Gaussian(), {"preconditioner": preconditioner},
+         "attention must be 'linear' for a Nystrom"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            getattr(ik.constructions, name)(kernel, num_features=4, ridge=1.0, steps=2, **options)
     for wrong, message in (
         ({"log_sink": float("inf")}, "log_sink must be finite"),
         ({"epsilon": 0.0}, "epsilon must be > 0"),

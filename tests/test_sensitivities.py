@@ -59,14 +59,8 @@ def richardson():
         return ik.Gaussian(told["lengthscale"], projection=told["projection"])
 
     def build(told):
-        return ik.constructions.richardson(
-            kernel(told),
-            num_features=3,
-            ridge=told["ridge"],
-            steps=400,
-            step_size=told["step_size"],
-            sink=told["sink"],
-        )
+        numbers = {name: told[name] for name in ("ridge", "step_size", "sink")}
+        return ik.constructions.richardson(kernel(told), num_features=3, steps=400, **numbers)
 
     told = {"lengthscale": 1.0, "projection": jnp.asarray(U), "ridge": RIDGE}
     return kernel, build, told | {"step_size": 1.9, "sink": RIDGE}
@@ -245,13 +239,9 @@ def test_a_sink_of_the_logits_matters_to_no_prediction(task):
     """It shifts all logits, and what is divided by it is multiplied again."""
 
     def answers(log_sink):
+        options = {"spectrum": (RIDGE, 40.0), "attention": ik.Softmax(log_sink=log_sink)}
         model = ik.constructions.chebyshev(
-            ik.Exponential(2.0),
-            num_features=3,
-            ridge=RIDGE,
-            steps=6,
-            spectrum=(RIDGE, 40.0),
-            attention=ik.Softmax(log_sink=log_sink),
+            ik.Exponential(2.0), num_features=3, ridge=RIDGE, steps=6, **options
         )
         return ik.predict(model, task)
 
@@ -323,10 +313,8 @@ def test_sensitivities_of_a_trained_model_are_its_differences(task, encoder):
 
 def test_several_outputs_are_refused(x64):
     one = ik.Task(x=np.ones((2, 1)), y=np.ones(2), x_query=np.ones((1, 1)))
-    task, model = (
-        one.replace(y=np.ones((2, 2))),
-        ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1),
-    )
+    task = one.replace(y=np.ones((2, 2)))
+    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
     for refused in (
         lambda: solvers.derivative_in_y(ik.Linear(), task, ridge=RIDGE),
         lambda: sensitivities(lambda task: task.y.T, task),

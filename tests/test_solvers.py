@@ -139,13 +139,12 @@ def test_gradient_descent_equals_numpy(x64, r):
 
 def test_gradient_descent_needs_exactly_one_step():
     task = draw(0)
-    for options in ({}, {"step_size": 0.1, "spectrum": (1.0, 2.0)}):
+    common = {"ridge": 0.1, "steps": 2}
+    for options in (common, {**common, "step_size": 0.1, "spectrum": (1.0, 2.0)}):
         with pytest.raises(ValueError, match=r"one of step_size and spectrum.*spectral_bounds"):
-            ik.solvers.gradient_descent(ik.Linear(), task, ridge=0.1, steps=2, **options)
+            ik.solvers.gradient_descent(ik.Linear(), task, **options)
         with pytest.raises(ValueError, match=r"one of step_size and spectrum.*spectral_bounds"):
-            ik.constructions.gradient_descent(
-                ik.Linear(), num_features=4, ridge=0.1, steps=2, **options
-            )
+            ik.constructions.gradient_descent(ik.Linear(), num_features=4, **options)
 
 
 def test_gradient_descent_converges_at_its_rate(x64):
