@@ -311,7 +311,7 @@ def test_attention_must_be_able_to_apply_the_kernel():
         ("conjugate_gradient", ik.Linear(), {"attention": "sparse"},
          "attention must be one of 'linear', 'softmax'"),
         ("richardson", ik.Gaussian(), {"attention": "linear"},
-         "attention must be 'softmax' for richardson"),
+         "attention must be 'softmax' for this solver"),
         ("preconditioned_conjugate_gradient", ik.Gaussian(), {"preconditioner": preconditioner},
          "attention must be 'linear' for a Nystrom"),
     ):  # fmt: skip

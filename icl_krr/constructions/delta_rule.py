@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import checks, losses
+from .. import checks, losses, step_sizes
 from ..constants import xp
 from ..kernels import Kernel
 from ..losses import Loss
@@ -85,8 +85,7 @@ def delta_rule(
 def times_erased(m: Machine, erase: Any, v: Read) -> Read:
     """Compute sum_j <E x_i, phi_j> v_j."""
     checks.reals(erase=erase)
-    if m.window is not None:
-        raise ValueError(f"window must be None with erase, got {m.window}")
+    step_sizes.no_window(m.window)
     if not isinstance(m, LinearAttention):
         raise ValueError("erase must be None in softmax attention, which has no feature vectors")
     shape = (m.features.width, m.x.width)

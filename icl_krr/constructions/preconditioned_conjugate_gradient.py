@@ -60,8 +60,7 @@ def preconditioned_conjugate_gradient(
     """
     checks.positive_scalar("ridge", ridge)
     if isinstance(preconditioner, str) and preconditioner == "normaliser":
-        name = "the preconditioner 'normaliser'"
-        m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
+        m = normalised_machine(kernel, num_features, ridge, ridge, **options)
         return normalised(m, xp.asarray(ridge, m.dtype), steps)
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(None if "sketch" in options else kernel, ridge)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..constants import xp
-from ..kernels import Kernel, PositiveKernel, check_kernel
+from ..kernels import Kernel, check_kernel, check_positive
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, softmax_machine
 from .assembly.normalised_attention import NormalisedAttention
@@ -49,7 +49,7 @@ def richardson(
     if sink is not None:
         checks.positive_scalar("sink", sink)
     c = ridge if sink is None else sink
-    m = normalised_machine("richardson", kernel, num_features, ridge, c, **options)
+    m = normalised_machine(kernel, num_features, ridge, c, **options)
     return iterate(m, ridge, c, steps, eta)
 
 
@@ -81,30 +81,20 @@ def preconditioned_chebyshev(
     (18, 1)
     """
     checks.count("steps", steps)
-    name = "preconditioned_chebyshev"
-    m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
+    m = normalised_machine(kernel, num_features, ridge, ridge, **options)
     spectrum = step_sizes.normalised_spectrum(kernel, ridge, num_supports, largest)
     first, *coefficients = step_sizes.chebyshev(steps, spectrum)
     return iterate(m, ridge, ridge, steps, first, tuple(coefficients))
 
 
 def normalised_machine(
-    solver: str, kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
+    kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
 ) -> NormalisedAttention:
     """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
     check_kernel(kernel)
+    check_positive(kernel, "to have a softmax normaliser")
     checks.positive_scalar("ridge", ridge)
     attention = options.get("attention")
-    if attention == "linear":
-        raise ValueError(
-            f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
-            "normaliser, got 'linear'"
-        )
-    if not isinstance(kernel, PositiveKernel):
-        raise ValueError(
-            f"kernel must be Exponential(), Gaussian() or a Matern kernel for {solver}, "
-            f"got {kernel!r}"
-        )
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: xp.log(c), QUERIES: shift}

@@ -12,6 +12,9 @@ from ...residual import Fixed, Read
 from ...transformer.weights import Unit
 from .packing import Recorder
 
+Out = jax.Array | np.ndarray | None
+Size = float | frozenset[str] | None
+
 
 class Arithmetic(ABC):
     """Writes sums, products and quotients of a token's channels as MLP units of a machine.
@@ -33,15 +36,7 @@ class Arithmetic(ABC):
         """Make a slot zero."""
 
     @abstractmethod
-    def multiply(
-        self,
-        m: Recorder,
-        a: Read,
-        b: Read,
-        to: Read,
-        out: jax.Array | np.ndarray | None = None,
-        size: float | frozenset[str] | None = None,
-    ) -> None:
+    def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
         """Add the products of the channels of two reads to a slot.
 
         Args:
@@ -60,13 +55,7 @@ class Arithmetic(ABC):
         """Add a reciprocal to a slot, channel by channel."""
 
     def activate(
-        self,
-        m: Recorder,
-        function: str,
-        value: Read,
-        by: Read,
-        to: Read,
-        out: jax.Array | np.ndarray | None,
+        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out
     ) -> None:
         """Add a factor times a function of a value; only exact arithmetic can do this.
 
@@ -89,15 +78,7 @@ class Exact(Arithmetic):
     def erase(self, m: Recorder, slot: Read) -> None:
         m.emit(Unit(Read({slot.slot: Fixed(-1)}, slot.width), to=slot.slot), erases=True)
 
-    def multiply(
-        self,
-        m: Recorder,
-        a: Read,
-        b: Read,
-        to: Read,
-        out: jax.Array | np.ndarray | None = None,
-        size: float | frozenset[str] | None = None,
-    ) -> None:
+    def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
         check_reach(m, to, a, b)
         m.emit(Unit(a, b, out, to.slot, "identity"))
 
@@ -110,13 +91,7 @@ class Exact(Arithmetic):
         m.emit(Unit(inside, divisor, None, to.slot, "inverse"))
 
     def activate(
-        self,
-        m: Recorder,
-        function: str,
-        value: Read,
-        by: Read,
-        to: Read,
-        out: jax.Array | np.ndarray | None,
+        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out
     ) -> None:
         check_reach(m, to, by)
         m.emit(Unit(by, value, out, to.slot, function))

@@ -16,7 +16,7 @@ from ...constants import PerStep, as_jax, of_all_steps, xp
 from ...kernels import Kernel
 from ...residual import ROLES, Read
 from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
-from .arithmetic import Arithmetic
+from .arithmetic import Arithmetic, Out, Size
 from .packing import Operation, Recorder, name_patterns, pack
 from .slots import label
 
@@ -207,12 +207,7 @@ class Machine(Recorder, ABC):
         return to
 
     def multiply(
-        self,
-        a: Read,
-        b: Read,
-        to: str | Read,
-        out: jax.Array | np.ndarray | None = None,
-        size: float | frozenset[str] | None = None,
+        self, a: Read, b: Read, to: str | Read, out: Out = None, size: Size = None
     ) -> Read:
         """Add the product of two reads to a slot, channel by channel.
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from ... import checks
+from ... import checks, step_sizes
 from ...constants import xp
 from ...kernels import Kernel, check_kernel
 from ...residual import ROLES, Read, Slot
@@ -116,8 +116,7 @@ def causal_machine(
         read_partners(m, max_supports)  # before anything reads m.x
     if np.ndim(log_gate) == 2:
         check_gates(m, log_gate)
-        if window is not None:
-            raise ValueError(f"window must be None with a gate of each feature, got {window}")
+        step_sizes.no_window(window)
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
         m.own_log_gate = of_token(m, "log_gate", log_gate)

@@ -15,7 +15,7 @@ from ...constants import xp
 from ...readable import readable
 from ...residual import ROLES, Read, join
 from ...transformer.weights import Unit
-from .arithmetic import Arithmetic, check_reach, repeat
+from .arithmetic import Arithmetic, Out, Size, check_reach, repeat
 from .packing import Recorder
 
 
@@ -59,15 +59,7 @@ class ReLU(Arithmetic):
     def erase(self, m: Recorder, slot: Read) -> None:
         m.emit(copying(m, -slot, slot, m.layout[slot.slot].at), erases=True)
 
-    def multiply(
-        self,
-        m: Recorder,
-        a: Read,
-        b: Read,
-        to: Read,
-        out: jax.Array | np.ndarray | None = None,
-        size: float | frozenset[str] | None = None,
-    ) -> None:
+    def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
         check_reach(m, to, a, b)
         bound = bound_of(self.bound, m, to.slot)
         if isinstance(size, frozenset):
@@ -90,7 +82,7 @@ class ReLU(Arithmetic):
         name = "_".join(["inverse", *sorted(divisor.slots)])
         inverse = m.scratch(name, at, "1 / divisor", divisor.width)
         tabulate_inverse(m, self.width, divisor, inverse, 1 / bound, bound)
-        self.multiply(m, dividend, inverse, to)
+        self.multiply(m, dividend, inverse, to, None, None)
 
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
         tabulate_inverse(m, self.width, divisor, to, 1 / bound_of(self.bound, m, to.slot), 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ... import checks
+from ... import checks, step_sizes
 from ...kernels import Kernel
 from ...losses import Loss
 from ...residual import Read
@@ -156,11 +156,7 @@ def feature_turns(
     kernel: Kernel, num_features: int, steps: int | None, options: CausalOptions
 ) -> tuple[Turns, LinearAttention]:
     """Return a machine for rules that need the features of the kernel, in linear attention."""
-    if options.get("window") is not None:
-        raise ValueError(
-            f"window must be None for rules with further states, got {options.get('window')!r}; "
-            "delta_rule and implicit_delta_rule take a window"
-        )
+    step_sizes.no_window(options.get("window"))
     if not callable(options.get("sketch")):
         check_featured(kernel)
     turns = Turns(linear_machine, kernel, num_features, steps, options)
