@@ -89,19 +89,6 @@ def solved(ridge, states):
     return cho_solve((jnp.linalg.cholesky(C + ridge * jnp.eye(len(C))), True), b)
 
 
-def of_kalman(g: Given) -> tuple:
-    return (g["ridge"], g["info_scale"]), {"process_noise": g["process_noise"]}
-
-
-def of_curvature(g: Given) -> tuple:
-    numbers = g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)
-    return numbers, {"strength": 1.0}
-
-
-def of_momentum(g: Given) -> tuple:
-    return (), {name: g[name] for name in ("step_size", "momentum", "decay")}
-
-
 def delta(divisor: tuple, parameters: str, cost: str, oracle: Callable) -> Method:
     needs = lambda g: ((g["step_size"], None, divisor), {})  # noqa: E731
     return Method(corrected, only_S, needs, parameters, "S", (cost, "m*r"), oracle)
@@ -113,11 +100,16 @@ MESA = Method(
     ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"), partial(of.prefix_posterior, steps=3 * FEATURES),
 )  # fmt: skip
 CURVED = Method(
-    preconditioned, initial, of_curvature, "step_size initial gate", "S A",
+    preconditioned, initial,
+    lambda g: ((g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)),
+               {"strength": 1.0}),
+    "step_size initial gate", "S A",
     ("4*m*r + 4*m + r", "m*r + m"), of.preconditioned_delta_rule,
 )  # fmt: skip
 KALMAN = Method(
-    kalman, STARTS["diagonal"], of_kalman, "ridge process_noise info_scale gate", "S p",
+    kalman, STARTS["diagonal"],
+    lambda g: ((g["ridge"], g["info_scale"]), {"process_noise": g["process_noise"]}),
+    "ridge process_noise info_scale gate", "S p",
     ("4*m*r + 8*m + r", "m*r + m"), of.kalman_delta_rule,
 )  # fmt: skip
 METHODS = {
@@ -127,7 +119,7 @@ METHODS = {
     ),
     "gated delta rule": delta(PLAIN, "step_size gate", "4*m*r + r", of.delta_rule),
     "momentum": Method(
-        momentum, at_rest, of_momentum,
+        momentum, at_rest, lambda g: ((), {n: g[n] for n in ("step_size", "momentum", "decay")}),
         "step_size momentum decay gate", "S M", ("5*m*r + r", "2*m*r"), of.momentum_delta_rule,
     ),
     "implicit": delta(IMPLICIT, "step_size gate", "4*m*r + m + r", of.implicit_delta_rule),
@@ -291,17 +283,13 @@ def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> Given:
     best, regression = error["exact posterior"], error["Mesa, gated"]
     rows = {
         name: {
-            "error": interval(e.mean(1)),
-            "at the end": interval(e[:, -END:].mean(1)),
-            "regret": interval((e - best).sum(1)),
-            "ratio": interval(e.mean(1) / best.mean(1)),
-            "minus Mesa": interval((e - regression).sum(1)),
-            "not ok": not_ok.get(name),
-            "parameters": chosen.get(name, {}),
-            "curve": [float(f"{v:.4g}") for v in e.mean(0)],
+            "error": interval(e.mean(1)), "at the end": interval(e[:, -END:].mean(1)),
+            "regret": interval((e - best).sum(1)), "ratio": interval(e.mean(1) / best.mean(1)),
+            "minus Mesa": interval((e - regression).sum(1)), "not ok": not_ok.get(name),
+            "parameters": chosen.get(name, {}), "curve": [float(f"{v:.4g}") for v in e.mean(0)],
         }
         for name, e in error.items()
-    }
+    }  # fmt: skip
     return {"kind": str(kind), "seeds": [seed, seed + 1], "rows": rows}
 
 
@@ -532,13 +520,9 @@ def main() -> None:
     print(text := document(record))
     if asked.quick:
         return
-    facts: Given = {
-        "evaluations": SEARCHES * ROUNDS * DRAWS,
-        "tuning tasks": TUNING,
-        "tasks": SCORING,
-    }
-    dtype = "float64; status and divergence in float32"
-    meta = records.meta("fast_weights", seed=asked.seed, dtype=dtype, **facts)
+    facts = {"evaluations": SEARCHES * ROUNDS * DRAWS, "tuning tasks": TUNING, "tasks": SCORING}
+    facts |= {"seed": asked.seed, "dtype": "float64; status and divergence in float32"}
+    meta = records.meta("fast_weights", **facts)
     records.save("fast-weights", {"meta": meta, **record}, text)
     records.draw("fast-weights", fast_weights_figure(record, meta))
 

@@ -1,4 +1,8 @@
-r"""Losses $\ell(e)$ of an error $e$: a delta rule learns their derivative in place of $e$."""
+r"""Losses $\ell(e)$ of an error $e$: a delta rule learns their derivative in place of $e$.
+
+Source: Behrouz et al., It's all connected: a journey through test-time memorization, attentional
+bias, retention, and online optimization (Miras), 2025.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +58,7 @@ class Huber(Loss):
     Args:
         threshold: $\delta$ > 0, in units of y; may be traced.
 
-    Raises:
-        ValueError: `threshold` is not > 0.
-
-    Source: Huber, Robust estimation of a location parameter, 1964; Behrouz et al., It's all
-    connected: a journey through test-time memorization, attentional bias, retention, and online
-    optimization (Miras), 2025, for the loss in a delta rule.
+    Source: Huber, Robust estimation of a location parameter, 1964.
 
     >>> Huber(1.0).derivative(jnp.array([-3.0, 0.5, 2.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -92,18 +91,11 @@ class Power(Loss):
 
     It is $\mathrm{sign}(e) |e|^{p - 1}$ for $|e|^2$ much larger than $\epsilon$, as long as $e^2$
     does not overflow (in float32, $|e| < 10^{19}$). Units compute the square, the logarithm and the
-    power in three MLPs.
+    power in three MLPs. Miras has the further factor p.
 
     Args:
         exponent: $p \geq 1$; may be traced. With 2, the loss is the squared error.
-        smoothing: $\epsilon$ > 0, in squared units of y; may be traced; default $10^{-6}$.
-
-    Raises:
-        ValueError: `exponent` is not >= 1 or `smoothing` is not > 0.
-
-    Source: Behrouz et al., It's all connected: a journey through test-time memorization,
-    attentional bias, retention, and online optimization (Miras), 2025, whose derivative has the
-    further factor p.
+        smoothing: $\epsilon$ > 0, in squared units of y; may be traced.
 
     >>> Power(3.0).derivative(jnp.array([-2.0, 0.0])).round(3).tolist()
     [-4.0, 0.0]

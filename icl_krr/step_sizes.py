@@ -16,13 +16,7 @@ from .constants import any_is, known, xp
 
 
 class Momentum(NamedTuple):
-    """Coefficients of the recurrence p_0 = first * r_0, p_{t+1} = a_t p_t + b_t r_{t+1}.
-
-    Attributes:
-        first: factor of the first residual, a scalar.
-        a: momentum of every step [steps].
-        b: step size of every step [steps].
-    """
+    """Coefficients [steps] of the recurrence p_0 = first * r_0, p_{t+1} = a_t p_t + b_t r_{t+1}."""
 
     first: Float[Array, ""]
     a: Float[Array, " steps"]
@@ -30,11 +24,10 @@ class Momentum(NamedTuple):
 
 
 def gradient_step(step_size: Any, spectrum: Any) -> Any:
-    """Return the step size of gradient descent.
+    """Return the step size of gradient descent, 2 / (low + high) for a given spectrum.
 
-    It is `step_size`, or 2 / (low + high) for a given spectrum. With 2 / (low + high) every step
-    multiplies the error by at most (cond - 1) / (cond + 1), where cond = high / low. No fixed step
-    size has a smaller bound if only low and high are known.
+    Every step then multiplies the error by at most (cond - 1) / (cond + 1), where cond = high /
+    low. No fixed step size has a smaller bound if only low and high are known.
     """
     checks.one_of(step_size, spectrum)
     if spectrum is None:
@@ -47,15 +40,11 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
 def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
     """Return the step size of gradient descent in alpha, whose matrix is K A with A = K + ridge I.
 
-    For a given spectrum the step size is 2 / (low (low - ridge) + high (high - ridge)). If K is
-    singular, low = ridge, and this is 2 / (high (high - ridge)). The error along the leading
-    eigenvector would then change its sign in every step and never shrink. In this case the function
-    returns half of this step size.
-
-    The rounding error of high - ridge is about 32 eps high, and the function uses at least this
-    value. So the step size is finite if high = ridge, as for K = 0 or for a K that vanishes against
-    the ridge. The iterates then stay near alpha = 0, and the predictions near 0, which is right up
-    to rounding.
+    For a given spectrum it is 2 / (low (low - ridge) + high (high - ridge)). If K is singular, low
+    = ridge, and the error along the leading eigenvector would change its sign in every step and
+    never shrink: then it is half of this. The rounding error of high - ridge is about 32 eps high,
+    and at least this value is used, so that the step size is finite if high = ridge, as for a K
+    that vanishes against the ridge.
     """
     if spectrum is None or step_size is not None:
         return gradient_step(step_size, spectrum)
@@ -69,11 +58,7 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
 
 
 def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Momentum:
-    """Return the coefficients of Polyak's heavy-ball method, a_t = mu and b_t = eta.
-
-    For a given spectrum eta = 4 / (sqrt high + sqrt low)^2 and mu = ((sqrt high - sqrt low) / (sqrt
-    high + sqrt low))^2.
-    """
+    """Return the coefficients of Polyak's heavy-ball method, a_t = mu and b_t = eta."""
     checks.one_of(step_size, spectrum)
     if spectrum is not None:
         if momentum is not None:
@@ -99,9 +84,7 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
 
     Let theta be the centre of the interval [low, high] and delta half its length. Then rho_0 =
     delta / theta, rho_{t+1} = delta / (2 theta - delta rho_t), a_t = rho_{t+1} rho_t and b_t = 2
-    rho_{t+1} / delta. The code computes b_t without dividing by delta, so delta may be 0.
-
-    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
+    rho_{t+1} / delta, computed without dividing by delta, which may be 0.
     """
     low, high = (xp.asarray(bound, float) for bound in checks.spectrum(spectrum))
     theta, delta = (high + low) / 2, (high - low) / 2
@@ -136,8 +119,7 @@ def normalised_spectrum(
 ) -> tuple[Any, Any]:
     """Return bounds on the eigenvalues of (D + ridge I)^-1 (K + ridge I) for n supports.
 
-    They are (ridge / (n largest + ridge), 1), where D holds the row sums of K, and `largest` bounds
-    all values of the kernel; default None: the bound of the kernel itself.
+    They are (ridge / (n largest + ridge), 1), where `largest` bounds all values of the kernel.
     """
     checks.positive_scalar("ridge", ridge)
     checks.at_least("num_supports", num_supports, 1)
@@ -155,8 +137,8 @@ def normalised_spectrum(
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
     """Return the scale s = 2 / (low + high) of V_0 = s I, and e_t = (1 - s ridge)^(2^t).
 
-    A vector that is orthogonal to the features of all supports is an eigenvector of I - C V_t, and
-    its eigenvalue is e_t.
+    A vector that is orthogonal to the features of all supports is an eigenvector of I - C V_t, with
+    the eigenvalue e_t.
     """
     low, high = map(known, checks.spectrum(spectrum))
     scale = 2 / (low + high)
@@ -168,10 +150,7 @@ def square(e: Any) -> tuple[Any, Any]:
 
 
 def richardson_step(step_size: Any) -> Any:
-    """Check the step size of Richardson's iteration and return it.
-
-    The iteration converges for every step size in (0, 2) and every n if ridge <= sink.
-    """
+    """Check and return the step size of Richardson's iteration."""
     checks.positive_scalar("step_size", step_size)
     if (value := checks.concrete(step_size)) is not None and not value < 2:
         raise ValueError(f"step_size must be < 2 to converge, got {step_size}")
