@@ -16,13 +16,8 @@ Args:
     steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n.
     spectrum: bounds (low, high) on the eigenvalues of $A$, as `icl_krr.spectral_bounds` returns
         them.
-    prefix: "exclusive": a causal prediction at support i uses the supports j < i, or "inclusive": j
-        <= i.
-    log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; for a
-        delta rule also a matrix $W$ [m, p], for a log gate $W x$ of each feature; default None: 0.
-    strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
-    window: number w >= 1 of supports that a causal prediction uses, the last w of its prefix that
-        are not masked; default None: all.
+    prefix, log_gate, strength, window: what a token sees, as in
+        `icl_krr.constructions.CausalOptions`.
 """
 
 from typing import TYPE_CHECKING

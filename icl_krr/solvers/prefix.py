@@ -24,7 +24,7 @@ PREFIXES = ("exclusive", "inclusive")
 
 
 class PrefixOptions(TypedDict, total=False):
-    """What a token sees of the supports before it: keywords that `icl_krr.solvers` explains."""
+    """What a token sees of the supports before it: see `CausalOptions`."""
 
     prefix: str
     log_gate: Any
