@@ -520,7 +520,11 @@ def main() -> None:
     print(text := document(record))
     if asked.quick:
         return
-    facts = {"evaluations": SEARCHES * ROUNDS * DRAWS, "tuning tasks": TUNING, "tasks": SCORING}
+    facts: Given = {
+        "evaluations": SEARCHES * ROUNDS * DRAWS,
+        "tuning tasks": TUNING,
+        "tasks": SCORING,
+    }
     facts |= {"seed": asked.seed, "dtype": "float64; status and divergence in float32"}
     meta = records.meta("fast_weights", **facts)
     records.save("fast-weights", {"meta": meta, **record}, text)
