@@ -203,7 +203,7 @@ KNOWN = {
 
 PLAIN = re.compile(
     r"\w\[Array, ['\"] ?\w|Literal|icl_krr\.|Kernel|Task|Transformer|Predictive|Table|bool"
-    r"|\bRead\b|Recorder|Unpack"
+    r"|\bRead\b|Recorder|Unpack|Sampler|Training"
 )
 """Annotations that say what an argument is: a shape, the values, a class of this package, or the
 keywords of one that explains them."""

@@ -26,7 +26,7 @@ class Moved(NamedTuple):
         name: name of the parameter in its pytree, such as "ridge".
         shape: shape of the parameter; () for a number.
         start: value before the fit, or the Frobenius norm of an array.
-        fitted: value after the fit, or the Frobenius norm of an array.
+        fitted: the same after the fit.
         change: $|fitted - start| / |start|$, or $|fitted|$ if the start is 0.
     """
 
@@ -47,7 +47,7 @@ class Adapted(NamedTuple):
         parameters: parameters of least loss.
         losses: loss at the start and after every iteration.
         moved: one `Moved` for each leaf of the parameters.
-        stopped: why there are fewer iterations than requested; empty (default) if all were done.
+        stopped: why there are fewer iterations than requested; empty if all were done.
     """
 
     parameters: Any
@@ -83,22 +83,16 @@ def adapt(
         parameters: pytree of floating-point numbers and arrays at which the fit starts. Examples:
             {"temperature": 0.3, "ridge": 0.1}, a projection, a sketch, a whole `Transformer`.
         positive: names of parameters that must stay > 0. Their logarithms are fitted. The names are
-            those in the field `moved` of the result. Default: none.
-        method: "adam" (default) or "lbfgs". L-BFGS finds its step size with a line search, and
-            stops if this search no longer lowers the loss.
-        iterations: largest number of iterations, >= 1, 200 by default.
-        learning_rate: learning rate of Adam, > 0, 0.05 by default. L-BFGS does not use it.
+            those in the field `moved` of the result.
+        method: "adam" or "lbfgs". L-BFGS finds its step size with a line search, and stops if this
+            search no longer lowers the loss.
+        iterations: largest number of iterations.
+        learning_rate: learning rate of Adam. L-BFGS does not use it.
         progress: function that is called as `progress(iteration, loss)`, at the start with
-            iteration 0 and after every iteration. The default does nothing.
-
-    Returns:
-        An `Adapted` with the parameters of least loss.
+            iteration 0 and after every iteration.
 
     Raises:
         Diverged: the loss at the start is NaN or infinite.
-        ValueError: `method` or a name in `positive` is unknown, a positive parameter is not > 0, or
-            there are no parameters.
-        TypeError: a parameter is not floating point, or `positive` is a string.
 
     Source: Kingma, Ba, Adam, ICLR 2015; Liu, Nocedal, On the limited memory BFGS method, 1989.
 

@@ -52,14 +52,11 @@ def train(
     those of an uninterrupted run.
 
     Args:
-        model: model with random weights or with the weights of a construction.
-        family: family of tasks.
-        settings: settings of the training.
         folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
             files are written every `settings.log_every` steps and are replaced atomically, by the
             first process if there are several. Default: no files.
         progress: function that is called as `progress(step, row)` after every step; `row` is None
-            if the step has no row. The default does nothing.
+            if the step has no row.
         mesh: mesh whose axis `tasks` divides the tasks of every step; default: the mesh of
             `jax.set_mesh`, or one device. Every device has all weights.
 
@@ -82,7 +79,6 @@ def train(
         Diverged: the loss is NaN or infinite; the message contains the step.
         Mismatch: `folder` contains the checkpoint of another run; the message names every
             difference.
-        ValueError: the settings do not fit (see `check`), or a file in `folder` cannot be read.
 
     >>> import icl_krr as ik
     >>> family = ik.tasks.LinearRegression(num_features=2, num_supports=8)

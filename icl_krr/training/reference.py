@@ -33,8 +33,6 @@ class Reference(NamedTuple):
     """Reference predictors for a family: kernel ridge regression and a Nadaraya-Watson smoother.
 
     Attributes:
-        kernel: kernel of the regression.
-        ridge: ridge of the regression.
         known: True if the regression is the posterior mean of the family, False if it was fitted.
         smoother: kernel of the best Nadaraya-Watson estimator.
     """
@@ -45,14 +43,10 @@ class Reference(NamedTuple):
     smoother: Kernel
 
     def losses(self, tasks: Task) -> dict[str, float]:
-        """Compute the mean squared errors of the reference predictors on a batch of tasks.
+        """Compute the mean squared errors of the predictors at the queries of a batch of tasks.
 
-        Args:
-            tasks: batch of tasks with `y_query`.
-
-        Returns:
-            The errors at the queries: "exact" (the regression), "nadaraya_watson", "mean" (of the
-            supports' y) and "zero".
+        They are "exact" (the regression), "nadaraya_watson", "mean" (of the supports' y) and
+        "zero".
         """
         errors = errors_of(self.kernel, self.ridge, self.smoother, tasks)
         return {name: float(error) for name, error in errors.items()}
@@ -103,11 +97,7 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     Args:
         family: family of tasks. Its method `optimal`, if it has one, returns the kernel and the
             ridge of the posterior mean, or None.
-        key: `jax.random` key of the tasks.
-        count: number of tasks, 256 by default.
-
-    Returns:
-        A `Reference`.
+        count: number of tasks.
 
     >>> from icl_krr.tasks import LinearRegression
     >>> found = reference(LinearRegression(num_features=4, num_supports=8), jax.random.key(0), 8)

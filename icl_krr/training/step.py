@@ -28,9 +28,8 @@ class State(NamedTuple):
     """State of a training run between two steps.
 
     Attributes:
-        model: model with its current weights.
         optimiser: state of the optimiser.
-        key: `jax.random` key of the run; the tasks of step t depend on the key and on t only.
+        key: key of the run; the tasks of step t depend on the key and on t only.
         step: number of updates so far.
     """
 
@@ -51,12 +50,7 @@ def optimiser(settings: Training) -> optax.GradientTransformation:
 
 
 def start(model: Transformer, settings: Training) -> State:
-    """Make the state before the first step.
-
-    Args:
-        model: model with random weights or with the weights of a construction. Its arrays are
-            copied.
-        settings: settings of the training.
+    """Make the state before the first step, with a copy of the model.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
@@ -85,10 +79,9 @@ def advance(
     The step is compiled once for each combination of state structure, family shapes and settings.
 
     Args:
-        family, settings: as in `train`.
         state: state before the step. Its buffers are donated, so it cannot be used after the call.
         best: kernel and ridge of the posterior mean. The targets are then the predictions of exact
-            regression. With None (default) the targets are the outputs at the queries.
+            regression. With None the targets are the outputs at the queries.
 
     Returns:
         The state after the update, and the loss before the update.
@@ -146,12 +139,8 @@ def error(
 def check(model: Transformer, family: Sampler, settings: Training) -> None:
     """Check that settings fit a model and a family, before anything is compiled.
 
-    Args:
-        model, family, settings: as in `train`.
-
     Raises:
         ValueError: a setting does not fit. The message contains its name, its value and the rule.
-        TypeError: a count is not an integer, or a rate is not a number.
         MemoryError: the tasks of one step do not fit into the free memory.
 
     >>> import icl_krr as ik
