@@ -139,6 +139,7 @@ def load(path: str | Path) -> Transformer:
 
 def check_runs(model: Transformer) -> None:
     """Trace the forward pass of a task, which meets every weight, slot and setting."""
+    checks.instance("patterns", model.weights.patterns, dict, "an object")
     slots = {slot.name: slot.width for slot in model.layout.slots}
     widths = {slot: read.width for slot, read in model.weights.embedding.items()}
     if widths not in (slots, {"stream": model.layout.width}):

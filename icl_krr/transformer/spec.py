@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from .. import checks
 from ..residual import TOKENS
@@ -47,8 +47,9 @@ class Spec:
     aggregator: bool = True
 
     def __post_init__(self):
-        for name in ("causal", "centred", "inclusive", "aggregator"):
-            checks.flag(name, getattr(self, name))
+        for field in fields(self):
+            if field.type == "bool":
+                checks.flag(field.name, getattr(self, field.name))
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
         if self.max_supports is not None:
