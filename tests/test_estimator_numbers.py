@@ -211,9 +211,6 @@ def test_weights_of_a_smoother_are_those_of_its_means():
         (-WEIGHT, r"sample_weight must be >= 0, got -.* at index \[0\]"),
         (np.full(24, np.nan), "sample_weight must be finite, got nan"),
         (WEIGHT[:3], r"sample_weight must be \[n\] with n = 24, the number of rows of X, got"),
-        (np.full(24, 1e300), "the largest sample_weight must be between 1e-30 and 1e30"),
-        (np.full(24, 1e-300), "the largest sample_weight must be between 1e-30 and 1e30"),
-        (np.geomspace(1e-300, 1, 24), r"sample_weight must be 0 or >= 1e-60, got 1e-300 at index"),
         (0 * WEIGHT, "sample_weight must be > 0 for at least one row of X, got zero for all"),
     ],
 )
