@@ -99,14 +99,8 @@ def test_counts_are_those_of_the_compiler(name):
     assert 1 <= moved / ours.bytes < 20
 
 
-def test_the_compiler_counts_each_loop_once_and_the_summary_says_it():
+def test_the_compiler_counts_each_loop_once():
     task = draw(0)
     few, many = (ik.memory(CASES["gd"].build(task, 0.5, steps), task) for steps in (3, 300))
     assert 0 < few.flops == many.flops
     assert few.moved > few.arguments + few.results
-    model = CASES["gd"].build(task, 0.5, 3)
-    added = [line for line in model.summary(few).splitlines() if line not in model.summary()]
-    assert added == [
-        f"memory     {few.peak:,} bytes",
-        f"work       {few.flops:,} FLOPs, {few.moved:,} bytes moved, each loop once",
-    ]

@@ -105,7 +105,7 @@ class Read:
 
         Args:
             slot: name of a slot that the read uses.
-            width: width of the slot.
+            width: width of that slot.
         """
         self.check_width(slot, width)
         block = self.blocks[slot]

@@ -188,32 +188,28 @@ def part(block: dict[str, Any], point: str) -> Any:
 
 def as_text(tree: dict[str, Any]) -> str:
     """A tree {name: array or tree}, with as many of its levels as fit on one screen."""
-    texts = [rendered(tree, depth) for depth in (3, 2, 1)]
-    return "\n".join(next((text for text in texts if len(text) <= LINES), texts[-1]))
-
-
-def rendered(tree: dict[str, Any], depth: int) -> list[str]:
     from rich.console import Console  # takes time to import
+    from rich.markup import escape
     from rich.tree import Tree
 
-    root = Tree("Cache")
-    grow(root, tree, depth)
-    out = StringIO()
-    Console(file=out, width=WIDTH, color_system=None).print(root)
-    return [line.rstrip() for line in out.getvalue().splitlines()]
+    def grow(node: Any, tree: dict[str, Any], depth: int) -> None:
+        for name, value in tree.items():
+            if not isinstance(value, dict):
+                node.add(escape(f"{name}: {drawn(value, 0)}"))
+            elif depth > 1:
+                grow(node.add(escape(name)), value, depth - 1)
+            else:
+                node.add(escape(f"{name}: {', '.join(value)}"))
 
-
-def grow(node: Any, tree: dict[str, Any], depth: int) -> None:
-    """Add the branches of a tree; what is more than `depth` levels below is only named."""
-    from rich.markup import escape
-
-    for name, value in tree.items():
-        if not isinstance(value, dict):
-            node.add(escape(f"{name}: {drawn(value, 0)}"))
-        elif depth > 1:
-            grow(node.add(escape(name)), value, depth - 1)
-        else:
-            node.add(escape(f"{name}: {', '.join(value)}"))
+    lines: list[str] = []
+    for depth in (3, 2, 1):
+        root, out = Tree("Cache"), StringIO()
+        grow(root, tree, depth)
+        Console(file=out, width=WIDTH, color_system=None).print(root)
+        lines = [line.rstrip() for line in out.getvalue().splitlines()]
+        if len(lines) <= LINES:
+            break
+    return "\n".join(lines)
 
 
 @jax.jit

@@ -88,7 +88,12 @@ def forward(
         own = [hook for position, hook in placed if position in (at, None)]
         hook_points = HookPoints(own, Where(at, step, at + step * model.blocks_per_step), keep)
         stream = run_block(block, stream, visible, spec, hook_points, known)
-        check_hooked_points(hook_points)
+        for hook in hook_points.hooks:
+            if hook.step is not None and hook.point not in hook_points.seen:
+                raise ValueError(
+                    f"hook must be at a point of its block, got {hook.name!r}; "
+                    f"{listed(hook.point, hook_points.seen)}"
+                )
         seen.update(hook_points.seen)
         kept.append(hook_points.kept)
         return stream
@@ -124,7 +129,12 @@ def forward(
     # recomputing a step for the gradient is faster than storing its values
     body = jax.checkpoint(body, prevent_cse=False)
     carried, (path, kept) = jax.lax.scan(body, carried, (scanned, jnp.arange(model.steps)))
-    check_asked_points(placed, keep, seen)
+    asked = [hook.point for at, hook in placed if at is None]
+    for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
+        if point not in seen:
+            raise ValueError(
+                f"point must exist in some block, got {point!r}; {listed(point, seen)}"
+            )
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), observe(start), path)
     return Pass(jax.tree.map(jnp.asarray, start | carried), observed, points + kept)
 
@@ -179,25 +189,6 @@ def place_hook(name: str, hook: Hook, model: Transformer) -> tuple[int | None, P
         return at, PlacedHook(match[2], 0, name, hook)
     step, block = divmod(at - first, model.blocks_per_step)
     return first + block, PlacedHook(match[2], step, name, hook)
-
-
-def check_hooked_points(hook_points: HookPoints) -> None:
-    for hook in hook_points.hooks:
-        if hook.step is not None and hook.point not in hook_points.seen:
-            raise ValueError(
-                f"hook must be at a point of its block, got {hook.name!r}; "
-                f"{listed(hook.point, hook_points.seen)}"
-            )
-
-
-def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]) -> None:
-    """Raise ValueError if no block has a point of `keep`, or of a hook at all blocks."""
-    asked = [hook.point for at, hook in placed if at is None]
-    for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
-        if point not in seen:
-            raise ValueError(
-                f"point must exist in some block, got {point!r}; {listed(point, seen)}"
-            )
 
 
 def listed(asked: str, seen: Collection[str]) -> str:

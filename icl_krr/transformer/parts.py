@@ -148,11 +148,6 @@ def with_patterns(blocks: tuple[Block, ...], patterns: dict[str, Heads]) -> tupl
     def own(heads: Heads) -> Heads:
         if heads.pattern is None:
             return heads
-        if heads.pattern not in patterns:
-            raise ValueError(
-                f"weights must have the pattern {heads.pattern!r} of a head in their `patterns`, "
-                f"got {', '.join(map(repr, patterns)) or 'none'}"
-            )
         return dataclasses.replace(patterns[heads.pattern], writes=heads.writes)
 
     return tuple(

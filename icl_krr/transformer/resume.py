@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 
 from .. import checks
@@ -38,14 +36,10 @@ def tail(model: Transformer, block: int) -> Transformer:
         return model.replace(weights=rest)  # pyright: ignore[reportAttributeAccessIssue]
     done = -(-(block - first) // per_step)
     cut = step_blocks(model, done - 1)[(block - first) - (done - 1) * per_step :]
-    later = () if done == model.steps else from_step(model.weights.steps, done)
+    from_step = lambda leaf: leaf if len(leaf) == 1 else leaf[done:]  # noqa: E731
+    later = () if done == model.steps else jax.tree.map(from_step, model.weights.steps)
     weights = model.weights.replace(prologue=cut, steps=later)  # pyright: ignore[reportAttributeAccessIssue]
     return model.replace(weights=weights, steps=model.steps - done)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@partial(jax.jit, static_argnums=1)
-def from_step(steps: tuple[Block, ...], done: int) -> tuple[Block, ...]:
-    return jax.tree.map(lambda leaf: leaf if leaf.shape[0] == 1 else leaf[done:], steps)
 
 
 @jax.jit

@@ -26,7 +26,6 @@ from .parts import (
     with_patterns as with_patterns,
 )
 from .spec import Spec as Spec
-from .summary import summary
 
 
 @readable
@@ -207,11 +206,8 @@ class Transformer:
         """The dtype of the weights."""
         return jax.tree.leaves(self.weights)[0].dtype
 
-    def summary(self, memory: Any = None) -> str:
+    def summary(self) -> str:
         """Summarise depth, heads, channels, blocks and layout in a text table.
-
-        Args:
-            memory: the `icl_krr.memory` of this model and a task, which the table then states.
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=3)
@@ -219,7 +215,20 @@ class Transformer:
         attention  softmax
         depth      1 blocks: 1 a step for 1 steps
         """
-        return summary(self, memory)
+        prologue = len(self.weights.prologue)
+        lines = [
+            f"attention  {self.spec.attention}",
+            f"depth      {self.depth} blocks: {self.blocks_per_step} a step for "
+            f"{self.steps} steps" + (f", after {prologue}" if prologue else ""),
+            f"heads      {self.num_heads} in a block",
+            f"MLP width  {self.mlp_width} units in a block",
+            f"channels   {self.layout.width} = {self.carried} features + {self.overhead}",
+        ]
+        for i, block in enumerate(self.blocks):
+            heads = [write.to for group in block.attention for write in group.writes]
+            units = ", ".join(dict.fromkeys(unit.to for unit in block.mlp)) or "-"
+            lines.append(f"block {i:<4} heads: {', '.join(heads) or '-'}; units: {units}")
+        return "\n".join([*lines, "layout", str(self.layout)])
 
 
 jax.tree_util.register_dataclass(
