@@ -73,12 +73,18 @@ class Case(NamedTuple):
         return kernel if self.sketch is None else ik.sketched(kernel, self.sketch(kernel, task))
 
     def oracle(self, task, ridge, steps):
+        found = numpy(self.oracle_of(task, ridge, steps))
+        if self.row.iterates:
+            return found
+        return SimpleNamespace(prediction=np.stack([0 * found.prediction, found.prediction]))
+
+    def oracle_of(self, task, ridge, steps):
+        """Its result, also inside of a transformation."""
         kernel, oracle = self.seen(task), load(self.row.oracle)
         if not self.row.iterates:
-            smooth = np.asarray(oracle(kernel, task).prediction)
-            return SimpleNamespace(prediction=np.stack([0 * smooth, smooth]))
+            return oracle(kernel, task)
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
-        return numpy(oracle(kernel, task, steps=steps, **options))
+        return oracle(kernel, task, steps=steps, **options)
 
     def exact(self, task, ridge):
         return ik.solvers.exact(self.seen(task), task, ridge=ridge).prediction
