@@ -9,9 +9,8 @@ import jax
 import numpy as np
 
 from ...catalogue import name_of
-from ...probes import Probe, fit_probe, has_slot, layerwise
+from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
-from ...transformer import Transformer
 from ..identify.error_profile import CANDIDATES, Protocol, Reading, Rival, known_of, targets_of
 from ..identify.probe_controls import in_dtype_of_tasks, read_by_probe, untrained
 from ..identify.profile_fit import Search
@@ -52,9 +51,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     protocol, rows = Protocol(both, (name_of(kernel),), config.steps, known, **options), []
     for i, (name, one) in enumerate(loaded.items()):
         model = in_dtype_of_tasks(one.model, probing)
-        readers: dict[str, Any] = {
-            TRAINED: partial(layerwise, model, probe=probe_of(model, probing))
-        }
+        probe = None if has_slot(model) else fit_probe(model, probing)
+        readers: dict[str, Any] = {TRAINED: partial(layerwise, model, probe=probe)}
         other = untrained(model, probing, jax.random.fold_in(key, len(counts) + i))
         if other is not None:
             readers[RANDOM] = read_by_probe(other, probing)
@@ -67,10 +65,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             errors = 10 ** found.curves["error"]
             rows += [about | {"layer": at, "error": float(e)} for at, e in enumerate(errors)]
     return rows, judge(*named(checks(rows, config.candidates)))
-
-
-def probe_of(model: Transformer, probing: Task) -> Probe | None:
-    return None if has_slot(model) else fit_probe(model, probing)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4))

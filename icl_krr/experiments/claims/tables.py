@@ -49,11 +49,6 @@ def table_of_readings(results: Iterable[Result]) -> Lines:
     return ["claim", "reading", "verdict"], lines
 
 
-def table_of_settings(results: Iterable[Result]) -> Lines:
-    lines = [[result.id, result.file, words(result.settings)] for result in results]
-    return ["claim", "experiment", "settings"], lines
-
-
 def words(value: Any) -> str:
     """A setting in words; all settings of a claim with the name of each."""
     if isinstance(value, Mapping):
@@ -88,6 +83,7 @@ NOT_TESTED = (
 
 def markdown(results: Iterable[Result]) -> str:
     results = list(results)
+    settings = [[result.id, result.file, words(result.settings)] for result in results]
     listed = "".join(f"- {line}\n" for line in references(results))
     parts = (
         "The claims quote:",
@@ -99,6 +95,6 @@ def markdown(results: Iterable[Result]) -> str:
         to_markdown(table_of_sentences(results)),
         NOT_TESTED,
         "What was run:",
-        to_markdown(table_of_settings(results)),
+        to_markdown((["claim", "experiment", "settings"], settings)),
     )
     return "\n\n".join(part.strip() for part in parts) + "\n"
