@@ -261,7 +261,9 @@ def main() -> None:
     asked = records.options(__doc__, quick, seed="seed of the folds").parse_args()
     jax.config.update("jax_enable_x64", True)
     names = ("diabetes: progression", "wine: alcohol", "iris: petal width")
-    named = {name: coverage.real()[name] for name in names[-1 if asked.quick else 0 :]}
+    named: dict[str, coverage.Table] = {
+        name: coverage.real()[name] for name in names[-1 if asked.quick else 0 :]
+    }
     ordered = [in_order(name, *table, asked.seed) for name, table in named.items()]
     rows = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
     facts = {"seed": asked.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}

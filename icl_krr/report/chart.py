@@ -70,7 +70,10 @@ class Chart(NamedTuple):
 
     def complete(self) -> Spec:
         """The specification in Vega-Lite for the page's script, whose theme is `CONFIG`."""
-        spec = self.drawn.to_dict() | {"width": "container", "description": self.words}
+        spec = self.drawn.to_dict(validate=False) | {
+            "width": "container",
+            "description": self.words,
+        }
         return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
     def svg(self, name: str, known: Mapping[str, Any]) -> str:

@@ -40,13 +40,14 @@ def curves(
         "legend": None,
         "scale": alt.Scale(type="ordinal", domain=[*lines], range=values),
     }
+    height_of: dict[str, Any] = {"title": None, **y}
     words = [place, *(f"{name}:Q" for name in shown)] if shown else ["line:N", place, "value:Q"]
     dashes = [[*map(int, line.dashes.split())] for line in lines.values()]
     drawn = (
         (base or alt.Chart())
         .mark_line(clip=True, point=marked or "transparent")
         .encode(
-            y=alt.Y("value:Q", **{"title": None} | dict(y)),
+            y=alt.Y("value:Q", **height_of),
             color=alt.Color("line:O", **style([line.color for line in lines.values()])),
             strokeDash=alt.StrokeDash("line:O", **style(dashes)),
             strokeWidth=alt.StrokeWidth("line:O", **style([line.width for line in lines.values()])),

@@ -132,4 +132,4 @@ def crps(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     from scoringrules import crps_mixnorm  # which takes 0.5 s
 
     w, m, s, y = spread(predictive, y)
-    return crps_mixnorm(y[..., 0], m, s, w, backend="jax")
+    return jnp.asarray(crps_mixnorm(y[..., 0], m, s, w, backend="jax"))
