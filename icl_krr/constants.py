@@ -20,9 +20,6 @@ def known(value: Any) -> Any:
 
     Operations of NumPy compile nothing, and a trace takes its arrays as constants.
 
-    Args:
-        value: any value.
-
     >>> type(known(np.ones(2))).__name__, known(0.5)
     ('ndarray', 0.5)
     """
@@ -86,7 +83,7 @@ class NumpyOrJax:
     """The functions of NumPy if no argument is an array of JAX, else those of `jax.numpy`.
 
     Weights are computed with `xp`: from known numbers without compiling, from traced ones within
-    the trace. Their arrays start with `xp.asarray`, or with functions of NumPy that take no arrays.
+    the trace. Their arrays start with `xp.asarray`.
 
     >>> type(xp.exp(np.ones(2))).__name__, jax.eval_shape(xp.exp, np.ones(2)).shape
     ('ndarray', (2,))

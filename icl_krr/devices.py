@@ -49,10 +49,7 @@ def check_mesh(mesh: Any) -> None:
 
 
 def fitting(mesh: Mesh, value: Any) -> Mesh:
-    """The mesh for arrays like this one: without explicit axes, if the array is not on that mesh.
-
-    Then results are arrays like any other, and not of the types of a mesh that nobody has set.
-    """
+    """The mesh for arrays like this: without explicit axes, if the array is not on that mesh."""
     typed = not (jax.sharding.get_abstract_mesh().empty and jax.typeof(value).sharding.mesh.empty)
     return mesh if typed else automatic(mesh)
 
@@ -114,8 +111,7 @@ def axes_of(sharding: NamedSharding, dimension: int) -> Axes:
 def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any) -> Callable:
     """Run a function on every device of a mesh, each with its own part of the arrays.
 
-    `given` and `made` are `PartitionSpec`s of the arguments and of the results, as in
-    `jax.shard_map`. An array that is not divided must be the same on all devices.
+    `given` and `made` are `PartitionSpec`s of the arguments and of the results.
     """
 
     def part(*arguments: Any) -> Any:
@@ -187,10 +183,7 @@ def without_padding(value: jax.Array, size: int, mesh: Any, axis: int = 0) -> ja
 
 
 def with_automatic_axes(function: Callable, like: Any) -> Callable:
-    """The function, in which JAX chooses how to divide arrays, also if their mesh is explicit.
-
-    In an explicit mesh, `jax.vmap` over a divided axis fails in functions that make constants.
-    """
+    """The function, in which JAX chooses how to divide arrays, also if their mesh is explicit."""
     mesh = jax.typeof(like).sharding.mesh
     if AxisType.Explicit not in mesh.axis_types:
         return function

@@ -47,8 +47,7 @@ def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
     r"""Call a function, and estimate how far rounding errors move its result.
 
     The function is called four times more, with all numbers of the arguments multiplied by
-    $1 \pm 4 u$ with random signs. This moves the result as far as rounding errors do: those of the
-    problem, if it is ill-conditioned, and those of the algorithm, which are others each time.
+    $1 \pm 4 u$ with random signs, which moves the result as far as rounding errors do.
 
     Source: Vignes, A stochastic arithmetic for reliable scientific computation, 1993.
 

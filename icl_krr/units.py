@@ -36,11 +36,10 @@ def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *o
     r"""Return function(y, *others), computed at y / unit.
 
     A result of degree d has $f(c y, w) = c^d f(y, w)$ for c > 0, hence $f(y, w) = u^d f(y / u, w)$.
-    The derivative is computed as $u^{d-1} Df(y / u, w)[dy, u \, dw]$, not by the products with $u$
-    and $1 / u$ one by one. So the numbers inside are of order 1, and neither overflow nor underflow
-    for any size of y. Results of degree 0 have a derivative of their own, without $u$. The unit is
-    a scalar, or [r] for the last axis of y and of the results; `degrees` is a prefix of the
-    results; the function closes over no traced arrays.
+    The derivative is $u^{d-1} Df(y / u, w)[dy, u \, dw]$, so that the numbers inside are of order 1
+    for any size of y; that of results of degree 0 is without $u$. The unit is a scalar, or [r] for
+    the last axis of y and of the results; `degrees` is a prefix of the results; the function closes
+    over no traced arrays.
 
     >>> f = lambda y, w: (w * y, y * y)
     >>> y = jnp.array(1e30)
@@ -86,10 +85,7 @@ def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *o
 def in_units_plainly(
     unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *others: Any
 ) -> Any:
-    """Return what `in_units` returns; the function may close over anything.
-
-    Derivatives multiply by the unit and divide by it, so they can overflow.
-    """
+    """What `in_units` returns; the function may close over anything, derivatives can overflow."""
     return from_units(unit, degrees, function(times(y, unit, -1), *others))
 
 

@@ -63,8 +63,7 @@ class Slot:
 class Layout:
     """The channels of the residual stream, divided into slots.
 
-    A layout is hashable, so it can be part of the static structure of a model. `str(layout)` is a
-    table of the slots. `layout[name]` is the slot with this name.
+    A layout is hashable. `str(layout)` is a table of the slots, `layout[name]` a slot.
 
     Args:
         slots: slots with different names, in the order of their channels.

@@ -87,7 +87,7 @@ class Read:
 
     @property
     def slot(self) -> str:
-        """The name of the only slot that the read uses; the read must use exactly one slot."""
+        """The name of the only slot that the read uses."""
         (name,) = self.blocks
         return name
 
@@ -95,7 +95,7 @@ class Read:
         """Return the width that a slot must have for this read.
 
         Args:
-            slot: name of a slot that the read uses.
+            slot: one of its slots.
         """
         block = self.blocks[slot]
         return block.shape[0] if np.ndim(block) else self.width

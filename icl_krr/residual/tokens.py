@@ -172,10 +172,9 @@ def slot_of_stream(stream: Stream, layout: Layout, slot: str) -> jax.Array:
 class DividedTokens(NamedTuple):
     """What one device knows of the tokens that all devices along some axes of a mesh hold together.
 
-    Each device holds some of the supports, and its own copy of the aggregator and of the queries.
-    All copies are equal. Only the first device shows its aggregator to attention, so that every
-    key is counted once. `visible` [T] are the keys of this device, `positions` [T] the numbers of
-    visible tokens before each token on all devices. The `queries` are the last tokens.
+    Each device holds some of the supports, and its own equal copy of the aggregator and of the
+    queries. Only the first device shows its aggregator to attention, so that every key is counted
+    once. `positions` [T] are the numbers of visible tokens before each token on all devices.
     """
 
     visible: jax.Array

@@ -134,9 +134,8 @@ def windowed_sums(
 ) -> Float[Array, "T k d"]:
     """The sum of the terms of the first token and of the last w visible ones, times their gates.
 
-    The visible tokens are cut into blocks of w. The last w of them are the end of one block and the
-    start of the next, and their sum is that of two sums within blocks. So nothing is subtracted,
-    and a term that left the window is in no sum, whatever its size.
+    The visible tokens are cut into blocks of w; the last w of them are the end of one block and the
+    start of the next. So nothing is subtracted, and a term that left the window is in no sum.
 
     Source: van Herk, A fast algorithm for local minimum and maximum filters, 1992.
     """

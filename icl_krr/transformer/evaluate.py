@@ -60,8 +60,8 @@ def evaluate(
 ) -> tuple[Any, Kept]:
     """The prediction, and the values that were stored during the run.
 
-    The run starts from `stream`, by default the embedding of the task. With `axes`, the task has
-    the supports of this device, and the other devices along these axes have the others.
+    The run starts from `stream`, by default the embedding of the task. Devices along `axes` have
+    the other supports.
     """
     every, answer = request.answer is not None, request.answer
 
@@ -170,11 +170,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int, axes: Axes = ())
 
 
 def stores_streams(model: Transformer, tasks: Task) -> bool:
-    """Whether the gradient of a batch stores the streams of all tasks, because that is faster.
-
-    It is faster for wide matrices, which multiply each number of the stream many times. A step of
-    most constructions takes less time than storing its stream.
-    """
+    """Whether the gradient of a batch stores the streams of all tasks: faster for wide matrices."""
     products = sum(leaf.size // len(leaf) for leaf in jax.tree.leaves(model.weights.steps))
     tokens, width = num_tokens(tasks, model.spec.tokens), model.layout.width
     patterns = 3 * tokens * model.num_heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +85,8 @@ def memory(
 
         program, settings = jax.jit(jax.grad(loss)), {}
     compiled = program.lower(model, admitted.task, **settings).compile()
-    sizes, work = compiled.memory_analysis(), compiled.cost_analysis()
+    sizes: Any = compiled.memory_analysis()
+    work: Any = compiled.cost_analysis()
     return Memory(
         sizes.argument_size_in_bytes,
         sizes.output_size_in_bytes,

@@ -34,12 +34,11 @@ def tiled_softmax(
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
 
-    No array of logits is larger than [tile, tile]. The logits are shifted before exp only if a
-    bound on them shows that exp could overflow or underflow: the shift of a query is then its
-    largest logit, found by a first pass over the tiles. A token without keys has the output 0 and
-    the least number as logarithm. The backward pass computes every tile again. Forward-mode
-    derivatives are not implemented. k and v must be zero at hidden tokens. For inputs in bfloat16
-    only the results are rounded: the tiles and their sums are in float32.
+    No array of logits is larger than [tile, tile]. They are shifted before exp, by the largest
+    logit of each query, only if a bound on them shows that exp could overflow or underflow. A token
+    without keys has the output 0 and the least number as logarithm. The backward pass computes
+    every tile again; there are no forward-mode derivatives. k and v must be zero at hidden tokens.
+    For inputs in bfloat16 only the results are rounded.
 
     Source: Rabe, Staats, Self-attention does not need O(n^2) memory, 2021; Dao et al.,
     FlashAttention, 2022.

@@ -69,9 +69,9 @@ def known_zeros(like: Any) -> Any:
 def untie(model: Transformer) -> Transformer:
     """Give every step its own copy of the weights; the predictions stay the same.
 
-    Each leaf of `weights.steps` becomes [steps, ...]. Constructions share the weights that are the
-    same in every step. A gradient then changes all steps alike, and constant attention patterns are
-    computed once. In the untied model, each step can be fine-tuned separately.
+    Each leaf of `weights.steps` becomes [steps, ...], so that each step can be fine-tuned
+    separately. Constructions share the weights that are the same in every step: a gradient changes
+    all steps alike, and constant attention patterns are computed once.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=4)
@@ -113,11 +113,7 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 
 
 def uniform_slots(model: Transformer) -> frozenset[str]:
-    """The slots that are the same at all tokens.
-
-    At most the field `one` is embedded there. All that is written there are means over tokens, and
-    units that read such slots only.
-    """
+    """The slots that are the same at all tokens: those of means and of units of such slots."""
     embedding = model.weights.embedding
     found = {s for s in embedding if embedding[s].slots <= {"one"}} - set(model.weights.positions)
     before = None
@@ -142,9 +138,8 @@ def is_mean(heads: Heads, spec: Spec) -> bool:
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     """The pairs (block, group of heads) whose pattern is the same in every step.
 
-    They read only slots that no step writes, with weights that all steps share. In the prologue,
-    these are heads that share their pattern with others and read only slots that no block after
-    them writes.
+    They read only slots that no step (in the prologue: no block after them) writes, with weights
+    that all steps share.
     """
     blocks, first = model.blocks, len(model.weights.prologue)
 

@@ -38,8 +38,7 @@ def undivided_softmax(
 ) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
-    The result can be applied to any number of values. Every token must have at least one key: the
-    first token must be visible, or the mask be "own".
+    Every token must have at least one key: the first must be visible, or the mask be "own".
     """
     own = own_logits(q, k, visible, -jnp.inf) if order.mask == "own" else None
     k = of_keys(k, visible)
@@ -130,9 +129,7 @@ def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[
 def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, ""]:
     """Whether exp of <q_i, k_j> and of `own`, without a shift, is neither too large nor too small.
 
-    Sums of values are then as exact as with a shift, if the values have sizes from 1e-28 to 1e25 in
-    float32, and from 1e-230 to 1e225 in float64. The bound on <q_i, k_j> is that of Cauchy and
-    Schwarz.
+    Sums of values from 1e-28 to 1e25 (in float64, 1e-230 to 1e225) are then as exact as with one.
     """
     most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
     small = largest_square(q) * largest_square(k) < most**2
