@@ -166,9 +166,8 @@ def test_gd_plus_plus_equals_numpy(x64, r):
         f, res, x, q = f + 0.02 * q @ x.T @ res, res - 0.02 * x @ x.T @ res, x @ flat, q @ flat
         rs.append(res)
         fs.append(f)
-    path = solve(
-        "gradient_descent_plus_plus", ik.Linear(), task, steps=5, step_size=0.02, curvature=0.01
-    )
+    options = {"steps": 5, "step_size": 0.02, "curvature": 0.01}
+    path = numpy(ik.solvers.gradient_descent_plus_plus(ik.Linear(), task, **options))
     assert relative(path.r[:, KEEP], np.stack(rs)) < 1e-12
     assert relative(path.prediction, np.stack(fs)) < 1e-12
     assert path.alpha is None
