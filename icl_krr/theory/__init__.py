@@ -37,7 +37,7 @@ from .smoothing import (
     smoothing_bias,
     smoothing_variance,
 )
-from .softmax import best_epsilon, emulated_product, log_normaliser, log_sink, recovery_error
+from .softmax import best_epsilon, emulated_product, log_sink, recovery_error
 from .spectra import (
     effective_dimension,
     eigenvalues,
@@ -83,7 +83,6 @@ __all__ = [
     "inverse_error_best",
     "inverse_error_bound",
     "inverse_error_tail",
-    "log_normaliser",
     "log_sink",
     "logit_perturbation",
     "lost_share_bound",

@@ -8,7 +8,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from .. import checks
-from ..kernels import Kernel, PositiveKernel, check_positive
+from ..kernels import Kernel, PositiveKernel
 from ..numerics import matmul
 from ..pytree import compiled
 from ..tasks import Task
@@ -16,31 +16,6 @@ from ..tasks.linear_system import check_matrices
 from ..tasks.task import kept
 
 Number = jax.Array | float
-
-
-def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
-    r"""Return $\log Z_i = \log \sum_j k(x_i, x_j)$ over the supports j, for every token i (C1).
-
-    The tokens are the supports, then the queries. The sum is computed in the logarithm, so it does
-    not overflow. Masked supports do not count in the sum, and their own entries are $-\infty$.
-    Without unmasked supports all entries are $-\infty$.
-
-    >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=[[1.0], [1.0], [1.0], [1.0]], y=[1.0, 1.0, 1.0, 1.0], x_query=[[1.0]])
-    >>> jnp.exp(log_normaliser(Gaussian(), task)).round(4).tolist()
-    [4.0, 4.0, 4.0, 4.0, 4.0]
-    """
-    check_matrices(kernel, task)
-    check_positive(kernel, "to have a normaliser")
-    return logarithms(kernel, task)
-
-
-@compiled
-def logarithms(kernel: PositiveKernel, task: Task) -> jax.Array:
-    x, keep = seen(task)
-    logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
-    counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
-    return jax.nn.logsumexp(jnp.where(counts, logits, -jnp.inf), axis=1)
 
 
 def seen(task: Task) -> tuple[Float[Array, "n p"], Bool[Array, " n"]]:
@@ -52,10 +27,11 @@ def seen(task: Task) -> tuple[Float[Array, "n p"], Bool[Array, " n"]]:
 def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     r"""Choose the sink's logit: the least integer $\log c \geq \log Z_i$ for all tokens i (C3).
 
-    With this sink every sink weight $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$
-    exceeds 1. So neither overflows, and no sink weight underflows. A small integer is exact in
-    every dtype, so $\log c$ is not rounded. Masked supports do not count. If all are masked,
-    $\log c = 0$. For a `Mixture` the result is large enough for each of its kernels.
+    $Z_i = \sum_j k(x_i, x_j)$ sums over the supports j. With this sink every sink weight
+    $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$ exceeds 1. So neither overflows, and no
+    sink weight underflows. A small integer is exact in every dtype, so $\log c$ is not rounded.
+    Masked supports do not count. If all are masked, $\log c = 0$. For a `Mixture` the result is
+    large enough for each of its kernels.
 
     >>> from icl_krr import Exponential, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 1.0], x_query=[[1.0]])
@@ -68,7 +44,11 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
 
 @compiled
 def least_logit(kernels: list[PositiveKernel], task: Task) -> jax.Array:
-    largest = jnp.max(jnp.stack([log_normaliser(kernel, task) for kernel in kernels]))
+    x, keep = seen(task)
+    points = jnp.concatenate([x, task.x_query])
+    counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
+    logits = [jnp.where(counts, kernel.log(points, x), -jnp.inf) for kernel in kernels]
+    largest = jnp.max(jax.nn.logsumexp(jnp.stack(logits), axis=-1))
     return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))
 
 
