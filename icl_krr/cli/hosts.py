@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
@@ -17,39 +18,28 @@ PATIENCE = 30
 
 
 def prepare(devices: Devices) -> None:
-    """Check the options and set what must be set before JAX is imported.
-
-    OpenBLAS starts threads of its own for every factorisation. With several devices on a CPU,
-    these threads wait for those of JAX, some for ever.
-    """
-    size_of(devices.mesh)
-    arguments_of(devices.hosts)
-    if devices != ONE_DEVICE:
+    """Check the options and set what must be set before JAX is imported."""
+    size, hosts = devices.mesh, arguments_of(devices.hosts)
+    if size is not None and not re.fullmatch("tasks=0*[1-9][0-9]*", size):
+        raise ValueError(f"mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got {size!r}")
+    if hosts and not hosts["process_id"] < hosts["num_processes"]:
+        raise ValueError(f"hosts must have an ID from 0 to NUMBER - 1, got {devices.hosts!r}")
+    if devices != ONE_DEVICE:  # on a CPU, threads of OpenBLAS may wait for those of JAX for ever
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-def size_of(mesh: str | None) -> int | None:
-    """The number of devices along the axis tasks: 8 for "tasks=8"."""
-    if mesh is None:
-        return None
-    axis, _, size = mesh.partition("=")
-    if axis != "tasks" or not size.isdecimal() or int(size) < 1:
-        raise ValueError(f"mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got {mesh!r}")
-    return int(size)
 
 
 def arguments_of(hosts: str | None) -> dict[str, Any]:
     """The arguments of `jax.distributed.initialize`; none if JAX finds the processes itself."""
     if hosts is None or hosts == "auto":
         return {}
-    address, *numbers = hosts.split(",")
-    count, own = map(int, numbers) if [*map(str.isdecimal, numbers)] == [True] * 2 else (0, 0)
-    if ":" not in address or not own < count:
+    found = re.fullmatch(r"(.+:\d+),(\d+),(\d+)", hosts)
+    if found is None:
         raise ValueError(
-            "hosts must be auto or ADDRESS:PORT,NUMBER,ID with 0 <= ID < NUMBER, such as "
-            f"10.0.0.1:1234,2,0 for the first of two processes, got {hosts!r}"
+            "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as 10.0.0.1:1234,2,0 for the first "
+            f"of two processes, got {hosts!r}"
         )
-    return {"coordinator_address": address, "num_processes": count, "process_id": own}
+    address, count, own = found.groups()
+    return {"coordinator_address": address, "num_processes": int(count), "process_id": int(own)}
 
 
 @contextmanager
@@ -61,37 +51,31 @@ def joined(devices: Devices) -> Iterator[None]:
     import jax
 
     if devices.hosts is not None:
+        patience = {"heartbeat_timeout_seconds": PATIENCE, "shutdown_timeout_seconds": PATIENCE}
         try:
-            jax.distributed.initialize(
-                **arguments_of(devices.hosts),
-                heartbeat_timeout_seconds=PATIENCE,
-                shutdown_timeout_seconds=PATIENCE,
-            )
+            jax.distributed.initialize(**arguments_of(devices.hosts), **patience)
         except Exception as error:
+            first = str(error).partition("\n")[0].rstrip(".")
             raise ValueError(
-                f"hosts must name processes that JAX can connect, got {devices.hosts!r} "
-                f"({str(error).partition(chr(10))[0].rstrip('.')}); ADDRESS:PORT,NUMBER,ID names "
-                "them where auto finds none"
+                f"hosts must name processes that JAX can connect, got {devices.hosts!r} ({first}); "
+                "ADDRESS:PORT,NUMBER,ID names them where auto finds none"
             ) from None
         sys.stdout = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)  # where the library below JAX reports; standard output is for results
     there = jax.device_count()
-    size = size_of(devices.mesh) or there
+    size = int(devices.mesh.partition("=")[2]) if devices.mesh else there
     if size > there or (size < there and jax.process_count() > 1):
-        rule = "all" if jax.process_count() > 1 else "a size <="
         raise ValueError(
-            f"mesh must have {rule} {there}, the number of devices, got {size}; on a CPU, "
-            f"XLA_FLAGS=--xla_force_host_platform_device_count={size} makes more"
+            f"mesh must have a size <= {there}, the number of devices, and all of them in several "
+            f"processes, got {size}; on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count="
+            f"{size} makes more"
         )
     automatic = (jax.sharding.AxisType.Auto,)
     mesh = jax.make_mesh((size,), ("tasks",), automatic, devices=jax.devices()[:size])
-    with ExitStack() as until_the_end:
-        until_the_end.enter_context(jax.set_mesh(mesh))
-        if jax.process_index():
-            nowhere = until_the_end.enter_context(open(os.devnull, "w"))
-            until_the_end.enter_context(redirect_stdout(nowhere))
-            until_the_end.enter_context(redirect_stderr(nowhere))
-        yield
+    with jax.set_mesh(mesh), open(os.devnull, "w") as nowhere:
+        out, err = (nowhere, nowhere) if jax.process_index() else (sys.stdout, sys.stderr)
+        with redirect_stdout(out), redirect_stderr(err):
+            yield
 
 
 def require_the_same(settings: Any) -> None:
