@@ -59,16 +59,11 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
     Args:
         function: function of arrays, such as `icl_krr.solvers.leave_one_out` or `jax.grad(loss)`.
             It gets all arrays as arguments: those that it holds otherwise stay in their dtype.
-        args: arguments of the function: pytrees of arrays and other objects.
-        kwargs: keywords of the function.
+        args, kwargs: its arguments: pytrees of arrays and other objects.
 
     Returns:
         An `Audited` with the value, as the function returns it, and the `Status` of its
         floating-point numbers. The `residual` is infinite: it is not known.
-
-    Raises:
-        TypeError: `function` cannot be called, or its value has no floating-point numbers.
-        ValueError: `function` holds arrays that are no arguments.
 
     >>> import icl_krr as ik
     >>> x = np.array([[0.0], [1.0], [1.001]])

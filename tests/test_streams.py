@@ -21,7 +21,6 @@ from icl_krr.probes.naming.stream_fit import alignments
 from icl_krr.probes.naming.stream_rules import (
     Read as ReadCandidate,
     Seen,
-    Target,
     as_near,
     gaps_of,
     refused,
@@ -184,7 +183,7 @@ def test_an_innovation_after_convergence_is_no_evidence(x64):
     state = [np.stack([d.channels[half][:, 0] for d in known.states[1:]]) for half in (0, 1)]
     wrong = [np.concatenate([s[:1], s[:1] + 1e-9 * rng.normal(size=s[:1].shape)]) for s in state]
     both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
-    found = gaps_of({"own": Target(*both)}, known, known.states[0], 10, np.ones(2, bool))["own"]
+    found = gaps_of({"own": Rows(*both)}, known, known.states[0], 10, np.ones(2, bool))["own"]
     assert ruling.mean(found["innovation"]) < 1e-6
 
 

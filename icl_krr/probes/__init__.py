@@ -11,12 +11,8 @@ A linear probe extracts a prediction after every layer. Its controls are a probe
 model, a probe that is fitted to shuffled outputs and a probe that is fitted to another family of
 tasks. The model's own read-out at the same layer stands beside them. The command compares the
 predictions, and their hat matrices d prediction / d y, with the steps of the solvers in the
-catalogue. Bandwidth, ridge and step sizes of every candidate are fitted in the same way, on tasks
-that are not used for scoring. Each layer is aligned with one step, and the steps never decrease
-from layer to layer.
-Candidates are compared with the nearest candidate on the same tasks, with bootstrap intervals that
-hold for all of them together, and with baselines that run no solver. The verdict is "identified",
-"close to", "not distinguishable", "none is close" or "not identified" (see `Identification`).
+catalogue, by the rules of `identify`. The verdict is "identified", "close to", "not
+distinguishable", "none is close" or "not identified" (see `Identification`).
 
 The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
 a function of the kernel matrix, a polynomial of this matrix, and of which degree? The command
@@ -30,11 +26,11 @@ whose solver is known.
 
 **What does the stream hold?** A probe that is fitted to y reads each step times a factor of its
 own, which hides a solver that a network runs in channels of its own. The command therefore reads a
-trained model a second time, with `identify_streams`: one linear map decodes step t from the stream
-of layer l (its state), and another one its change from what block l wrote (its innovation), beside
-controls. If the weights are known, the decoded states are swapped for those of another task, and
-the answer must follow. So a verdict names three depths: decodable, arrives in order, used. The
-command writes `streams.md` and, in `streams-heatmaps.png`, the staircases of steps against layers.
+trained model a second time, with `identify_streams`: linear maps decode step t from the stream of
+layer l, and its change from what block l wrote, beside controls. If the weights are known, the
+decoded states are swapped for those of another task, and the answer must follow. So a verdict names
+three depths: decodable, arrives in order, used. The command writes `streams.md` and, in
+`streams-heatmaps.png`, the staircases of steps against layers.
 
 **Do errors alone name a solver?** Published work reads each layer by a linear probe, and names the
 solver with the nearest errors, step by step. `icl-krr identify MODEL --protocol error-profile` does

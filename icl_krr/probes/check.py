@@ -66,7 +66,8 @@ def check(
     """
     check_compatible(model, task)
     task = task.replace(y_query=None)
-    if learns_in_turn(model) and kernel is None and ridge is None:
+    in_turn = model.problem is None and model.spec.causal and "alpha" in model.layout.names
+    if in_turn and kernel is None and ridge is None:  # supports learn coefficients one by one
         return accuracy.of_recurrence(task, predict_along(model, task))
     known = problem_of(model, kernel, ridge)
     if "log_evidence" in model.layout.names:
@@ -81,14 +82,10 @@ def check(
         _, cache = run_with_cache(model, task, names=slots_read(model, task))
         measure = partial(compare, any_size=degrees(model) is not None)
         given = known.kernel, known.ridge, task, cache.slots
-    steps = model.steps if has_solver(model) else 0
+    solves = not {"alpha", "r", "variance", "log_evidence"}.isdisjoint(model.layout.names)
+    steps = model.steps if solves else 0
     about = {"steps": steps, "spectrum": model.takes("spectrum"), "model": True}
     return in_float64(partial(measure, **about), *given)
-
-
-def learns_in_turn(model: Transformer) -> bool:
-    """Whether supports learn coefficients one by one and solve no regression that is known."""
-    return model.problem is None and model.spec.causal and "alpha" in model.layout.names
 
 
 def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
@@ -99,11 +96,6 @@ def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
     if numbers * model.layout.width * task.x.dtype.itemsize > 2**26:
         states = [name for name in states if name.startswith(READ)]
     return (*states, "prediction")
-
-
-def has_solver(model: Transformer) -> bool:
-    """Whether the steps of a model are those of a solver, by the slots that only solvers have."""
-    return not {"alpha", "r", "variance", "log_evidence"}.isdisjoint(model.layout.names)
 
 
 DOUBLE = 6

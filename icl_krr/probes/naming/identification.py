@@ -12,7 +12,7 @@ from .distances import BASELINES, SPACES, TITLES, Distance
 from .ladder import NULLS, WORDS
 from .ruling import CLOSE
 from .stream_rules import EARLIER, MIXED, UNTRAINED
-from .suspect import Evidence, Statement, Suspect
+from .suspect import Statement, Suspect
 
 CONTROLS = {
     EARLIER: "the steps, decoded one layer earlier",
@@ -31,30 +31,12 @@ LAST_COLUMNS = (
     "its decoded states are removed, and if they are swapped for those of another task."
 )
 STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
-Baselines = dict[str, dict[str, Distance]]
-
-
-def tables(
-    suspects: Sequence[Suspect],
-    baselines: Baselines,
-    strata: tuple[float, ...],
-    ladder: Sequence[Statement],
-) -> list[Table | str]:
-    """The tables of a result, each followed by what its names mean."""
-    first = candidate_table(suspects, baselines, strata)
-    if suspects[0].evidence:
-        return [first, LAST_COLUMNS, at_supports(suspects[0].evidence)]
-    return [first, LAST_ROWS, ladder_table(suspects[0], ladder), STEPS_OF_LADDER]
-
-
-def at_supports(known: Evidence) -> str:
-    """What is decoded of the first candidate from the streams at the supports, in words."""
-    found = [f"{name}: {distance_cell(of['state'])}" for name, of in known.supports.items()]
-    return f"States at the supports: {'; '.join(found) or 'not read'}"
 
 
 def candidate_table(
-    suspects: Sequence[Suspect], baselines: Baselines, strata: tuple[float, ...]
+    suspects: Sequence[Suspect],
+    baselines: dict[str, dict[str, Distance]],
+    strata: tuple[float, ...],
 ) -> Table:
     """A line for every candidate and for every baseline, with the distances in both spaces.
 
@@ -264,7 +246,12 @@ class Identification(NamedTuple):
     @property
     def tables(self) -> list[Table | str]:
         """The tables of the candidates and of the ladder, each with what its names mean."""
-        return tables(self.suspects, self.baselines, self.strata, self.ladder)
+        first = candidate_table(self.suspects, self.baselines, self.strata)
+        if known := self.best.evidence:
+            found = [f"{name}: {distance_cell(of['state'])}" for name, of in known.supports.items()]
+            held = f"States at the supports: {'; '.join(found) or 'not read'}"
+            return [first, LAST_COLUMNS, held]
+        return [first, LAST_ROWS, ladder_table(self.best, self.ladder), STEPS_OF_LADDER]
 
 
 def status_of(distances: Sequence[float], regular: bool = True) -> str:

@@ -32,13 +32,6 @@ MIXTURES = 4
 """Number of draws of the mixed steps."""
 
 
-class Target(NamedTuple):
-    """The states and the innovations of layers with steps, of fitted and scored tasks [2, L, m]."""
-
-    fitted: np.ndarray
-    scored: np.ndarray
-
-
 def own_rows(
     fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
 ) -> Rows:
@@ -55,14 +48,14 @@ def takes_steps(fit: CandidateFit) -> bool:
     return row.iterates and not row.sequential
 
 
-def mixed(own: Target, seed: int) -> Target:
+def mixed(own: Rows, seed: int) -> Rows:
     """Steps with the same span: each innovation with shares of all earlier ones, at random."""
     layers = own.fitted.shape[1]
     sizes = np.linalg.norm(own.fitted[1], axis=-1)
     shares = np.random.default_rng(seed).normal(size=(layers, layers))
     shares = np.tril(shares, -1) / np.sqrt(np.maximum(np.arange(layers), 1))[:, None]
     mix = np.eye(layers) + shares * sizes[:, None] / np.where(sizes > 0, sizes, 1)
-    return Target(*(np.stack([np.cumsum(mix @ part[1], axis=0), mix @ part[1]]) for part in own))
+    return Rows(*(np.stack([np.cumsum(mix @ part[1], axis=0), mix @ part[1]]) for part in own))
 
 
 def nulls(
@@ -71,7 +64,7 @@ def nulls(
     model: Decoders,
     start: Decoder,
     size: float,
-) -> dict[str, Target]:
+) -> dict[str, Rows]:
     """Targets without steps on the candidate's kernel: each layer has the value it decodes best."""
     bandwidth = fit.values.get(kernel_class(fit.kernel).bandwidth or "", 1.0)
     both = [spectrum.at(fit.kernel, float(np.log(bandwidth))) for spectrum in spectra]
@@ -96,7 +89,7 @@ def nulls(
         before = [np.concatenate([0 * part[:1], part[:-1]]) for part in states]
         if name == "interpolation":  # shares of one function: so are their differences
             before = [0 * part for part in before]
-        found[name] = Target(*(np.stack([s, s - b]) for s, b in zip(states, before, strict=True)))
+        found[name] = Rows(*(np.stack([s, s - b]) for s, b in zip(states, before, strict=True)))
     return found
 
 
@@ -110,13 +103,14 @@ def rest(decoder: Decoder, rows: np.ndarray) -> np.ndarray:
     return rows - basis @ (basis.T @ rows)
 
 
-def own_target(fit: CandidateFit, rows: Rows) -> Target:
+def own_target(fit: CandidateFit, rows: Rows) -> Rows:
+    """The states and the innovations [2, L, m] of the layers with steps."""
     kept = np.array(fit.alignment) > 0
-    return Target(*(targets(part, fit.alignment)[:, kept] for part in rows))
+    return Rows(*(targets(part, fit.alignment)[:, kept] for part in rows))
 
 
 def gaps_of(
-    wanted: Mapping[str, Target], model: Decoders, start: Decoder, tasks: int, kept: np.ndarray
+    wanted: Mapping[str, Rows], model: Decoders, start: Decoder, tasks: int, kept: np.ndarray
 ) -> dict[str, Gaps]:
     """How far the maps of every layer are from each target, beyond what the start decodes.
 
@@ -165,7 +159,7 @@ def staircase(rows: Rows, every: list[Decoder], start: Decoder) -> np.ndarray:
     return far / np.where(more > 0, more, 1)
 
 
-def independent(own: Target, model: Decoders, fit: CandidateFit) -> tuple[int, ...]:
+def independent(own: Rows, model: Decoders, fit: CandidateFit) -> tuple[int, ...]:
     """How many independent combinations of a candidate's steps so far each layer decodes.
 
     If it is as many as there are steps, every method with the same span is decoded.
@@ -205,7 +199,7 @@ class Read(NamedTuple):
     controls: dict[str, Gaps]
     untrained: Decoders
     rows: Rows
-    own: Target
+    own: Rows
 
 
 def read_candidate(fit: CandidateFit, of: Seen, spectra: Any, steps: int) -> Read:
