@@ -20,8 +20,7 @@ from icl_krr.experiments.sweep.grid import BASELINES
 from icl_krr.files import from_csv
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
-from icl_krr.probes.naming.distances import Distance
-from icl_krr.probes.naming.suspect import Suspect
+from icl_krr.probes.naming.distances import Distance, Suspect
 from icl_krr.text_tables import LONGEST, Table, as_text
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"

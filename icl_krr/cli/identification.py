@@ -20,8 +20,7 @@ from ..experiments.shared.runs import family
 from ..files import to_csv, to_markdown
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
-from ..probes.naming.distances import TITLES, Distance
-from ..probes.naming.suspect import Evidence
+from ..probes.naming.distances import TITLES, Distance, Evidence
 from ..tasks import Task
 from ..text_tables import Table
 from . import output

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from ..experiments.identify.trained_model import Findings
     from ..experiments.shared.rows import Rows
     from ..probes import Identification
-    from ..probes.naming.distances import Distance
-    from ..probes.naming.suspect import Suspect
+    from ..probes.naming.distances import Distance, Suspect
 
 
 def training_figure(rows: Rows, title: str) -> Figure:

@@ -22,11 +22,19 @@ from ...kernels import Kernel, check_kernel
 from ..resampling import RESAMPLES, resamples
 from .answers import ModelAnswers
 from .candidate_fit import CandidateFit, fit_candidate
-from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
+from .distances import (
+    BASELINES,
+    Distance,
+    Statement,
+    Suspect,
+    baseline_gaps,
+    candidate_gaps,
+    distance,
+    stratify,
+)
 from .identification import EXACT, Identification, status_of
 from .ladder import NULLS, Rung, ladder
 from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
-from .suspect import Statement, Suspect
 
 RAISED = 4
 """If a layer is aligned with the last step of a candidate, the candidate is fitted again with so

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from ...readable import readable
 from ...text_tables import Table, as_text, number
-from .distances import BASELINES, SPACES, TITLES, Distance
+from .distances import BASELINES, SPACES, TITLES, Distance, Statement, Suspect
 from .ladder import NULLS, WORDS
 from .ruling import CLOSE
 from .stream_rules import EARLIER, MIXED, UNTRAINED
-from .suspect import Statement, Suspect
 
 CONTROLS = {
     EARLIER: "the steps, decoded one layer earlier",

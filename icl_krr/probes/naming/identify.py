@@ -16,8 +16,7 @@ from ..reading.derivatives import LayerAnswers
 from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Identification
-from .stream_identify import check_steps, compare_streams, seen, untrained
-from .stream_use import read_roles
+from .stream_identify import check_steps, compare_streams, read_roles, seen, untrained
 
 
 def identify(

@@ -15,11 +15,10 @@ from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows, as_rows
-from .distances import Aligned, Distance, distance
+from .distances import Aligned, Distance, Evidence, Suspect, distance
 from .ladder import Spectrum, exact_regression, gradient_flow, ridge_path
 from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, mean, rule_out
 from .stream_fit import MOVES, step_rows, targets
-from .suspect import Evidence, Suspect
 
 OWN = "own steps"
 EARLIER, MIXED, UNTRAINED = "one layer earlier", "mixed steps", "untrained model"
