@@ -56,6 +56,24 @@ def assert_same(again, model):
         np.testing.assert_array_equal(leaf, other)
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+@pytest.fixture
+def saved(path):
+    """The file of a decoder."""
+    save(path, decoder(np.float32))
+    return path
+
+
+def refuse(path, error, message):
+    with pytest.raises(error, match=message) as refusal:
+        load(path)
+    assert len(str(refusal.value)) < 500
+
+
 def assert_round_trip(path, model, task):
     save(path, model)
     again = load(path)
@@ -64,89 +82,76 @@ def assert_round_trip(path, model, task):
 
 
 @parametrize(("cg", "ric-gaussian", "ns-features"))
-def test_a_construction_comes_back_to_the_bit(case, tmp_path, x64):
+def test_a_construction_comes_back_to_the_bit(case, path, x64):
     """Tied leaves, a prologue, steps of many blocks, tables of ReLU units."""
     task = draw(0, r=2)
     options = {"arithmetic": ik.ReLU(8)} if case.name == "ric-gaussian" else {}
     model = jax.jit(lambda: case.build(task, ridge=0.1, steps=3, **options))()
-    assert_round_trip(tmp_path / "model.safetensors", model, task)
+    assert_round_trip(path, model, task)
 
 
-def test_other_forms_of_a_construction_come_back_to_the_bit(tmp_path):
-    model = cg()
-    for form in (ik.untie(model), jax.jit(ik.dense)(model), model.replace(steps=5)):
-        save(tmp_path / "form.safetensors", form)
-        assert_same(load(tmp_path / "form.safetensors"), form)
+def test_other_forms_of_a_construction_come_back_to_the_bit(path):
+    """Also arrays that lie in memory by columns: safetensors writes memory as it lies."""
+    model, matrices = cg(), jax.jit(ik.dense)(cg())
+    columns = jax.tree.map(lambda leaf: np.asfortranarray(np.asarray(leaf)), matrices)
+    for form in (ik.untie(model), matrices, model.replace(steps=5), columns):
+        save(path, form)
+        assert_same(load(path), form)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_trained_decoder_comes_back_to_the_bit(dtype, tmp_path, x64):
+def test_a_trained_decoder_comes_back_to_the_bit(dtype, path, x64):
     """Positions, LayerNorms, interleaved tokens; an Architecture, which is more than a Spec."""
     task = jax.tree.map(lambda a: a.astype(dtype), draw(1))
     model = decoder(dtype)
-    assert_round_trip(tmp_path / "model.safetensors", model, task)
-    assert load(tmp_path / "model.safetensors").spec == DECODER
+    assert_round_trip(path, model, task)
+    assert load(path).spec == DECODER
 
 
-def test_weights_have_names_that_say_what_they_are(tmp_path):
+def test_weights_have_names_that_say_what_they_are(path):
     model = cg()
-    save(tmp_path / "model.safetensors", model)
-    tensors = load_file(tmp_path / "model.safetensors")
+    save(path, model)
+    tensors = load_file(path)
     assert len(tensors) == len(jax.tree.leaves(model))
     query = model.weights.steps[0].attention[0].query.blocks["x"]
     np.testing.assert_array_equal(tensors["steps.0.attention.0.query.blocks.x"], query)
 
 
-def test_arrays_that_lie_in_memory_the_other_way_round(tmp_path):
-    """safetensors writes memory as it lies: columns first, it would read them as rows."""
-    model = jax.jit(ik.dense)(cg())
-    model = jax.tree.map(lambda leaf: np.asfortranarray(np.asarray(leaf)), model)
-    save(tmp_path / "model.safetensors", model)
-    assert_same(load(tmp_path / "model.safetensors"), model)
-
-
-def test_float64_weights_are_not_cast_silently(tmp_path):
+def test_float64_weights_are_not_cast_silently(path):
     with jax.enable_x64(True):
-        save(tmp_path / "model.safetensors", decoder(np.float64))
-    with pytest.raises(ValueError, match=r"float64 weights .* need .*jax_enable_x64"):
-        load(tmp_path / "model.safetensors")
+        save(path, decoder(np.float64))
+    refuse(path, ValueError, r"float64 weights .* need .*jax_enable_x64")
 
 
-def test_other_files_are_refused_in_a_sentence(tmp_path):
-    path = tmp_path / "model.safetensors"
-    with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
-        load(path)
-    with pytest.raises(IsADirectoryError):
-        load(tmp_path)
+COMPLETE = r"complete file written by icl_krr\.export\.save"
+
+
+def test_other_files_are_refused_in_a_sentence(path, tmp_path):
+    refuse(path, FileNotFoundError, r"model\.safetensors")
+    refuse(tmp_path, IsADirectoryError, "directory")
     save(path, decoder(np.float32))
     whole = path.read_bytes()
     unsealed = whole.replace(b"sha256:", b"sha255:")
     for other in (b"", b"alpha,r,p\n0.0,1.0,1.0\n", whole[:-4], whole[:100], unsealed):
         path.write_bytes(other)
-        with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
-            load(path)
+        refuse(path, ValueError, COMPLETE)
     save_file({"alpha": np.ones(3)}, path)
-    with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
-        load(path)
+    refuse(path, ValueError, COMPLETE)
     path.write_bytes(whole)
     rewrite(path, lambda record, tensors: record.update(format=9))
-    with pytest.raises(ValueError, match="must have format 2, got 9, written by icl_krr"):
-        load(path)
+    refuse(path, ValueError, "must have format 2, got 9, written by icl_krr")
 
 
 @pytest.mark.parametrize(("part", "flips"), [("header", 200), ("data", 120)])
-def test_a_file_with_one_bit_flipped_is_refused(part, flips, tmp_path):
-    path, rng = tmp_path / "model.safetensors", np.random.default_rng(0)
-    save(path, decoder(np.float32))
-    whole = path.read_bytes()
+def test_a_file_with_one_bit_flipped_is_refused(part, flips, saved):
+    whole, rng = saved.read_bytes(), np.random.default_rng(0)
     header = 8 + int.from_bytes(whole[:8], "little")
     start, end = (0, header) if part == "header" else (header, len(whole))
     for bit in rng.integers(8 * start, 8 * end, flips):
         harmed = bytearray(whole)
         harmed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(harmed)
-        with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
-            load(path)
+        saved.write_bytes(harmed)
+        refuse(saved, ValueError, COMPLETE)
 
 
 def rewrite(path, change):
@@ -178,12 +183,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_records_are_refused_in_a_sentence(damage, tmp_path):
-    path = tmp_path / "model.safetensors"
-    save(path, decoder(np.float32))
-    rewrite(path, lambda record, tensors: damage(record["model"], tensors))
-    with pytest.raises(ValueError, match="must hold all parts of a model and no other parts"):
-        load(path)
+def test_damaged_records_are_refused_in_a_sentence(damage, saved):
+    rewrite(saved, lambda record, tensors: damage(record["model"], tensors))
+    refuse(saved, ValueError, "must hold all parts of a model and no other parts")
 
 
 def entries(value):
@@ -205,10 +207,8 @@ WRONG = {
 TAKEN = {"depth", "hidden", "max_tokens", "streaming", "about"}  # other values are models too
 
 
-def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(tmp_path):
-    path = tmp_path / "model.safetensors"
-    save(path, decoder(np.float32))
-    record, tensors = read(path)
+def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(saved):
+    record, tensors = read(saved)
     count = 0
     for place, name in list(entries(record["model"])):
         right = place[name]
@@ -216,17 +216,15 @@ def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(tmp_path):
             if name in TAKEN:
                 continue
             place[name] = wrong
-            write(path, tensors, {"icl_krr": json.dumps(record | {"checksum": SEAL})})
-            with pytest.raises(ValueError, match="must hold all parts of a model") as refusal:
-                load(path)
-            assert len(str(refusal.value)) < 500
+            write(saved, tensors, {"icl_krr": json.dumps(record | {"checksum": SEAL})})
+            refuse(saved, ValueError, "must hold all parts of a model")
             count += 1
         place[name] = right
     assert count > 150
 
 
-def test_what_is_no_model_is_refused(tmp_path):
-    model, path = decoder(np.float32), tmp_path / "model.safetensors"
+def test_what_is_no_model_is_refused(path):
+    model = decoder(np.float32)
     with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got Weights"):
         save(path, model.weights)
     with pytest.raises(TypeError, match="must be float32 or float64, got bfloat16"):

@@ -591,46 +591,57 @@ def test_runs_are_loaded_in_their_own_precision(x64):
     assert ik.predict(run.model, single).dtype == np.float32
 
 
-def test_weights_of_another_shape_are_named(tmp_path):
+@pytest.fixture
+def weights(tmp_path):
+    """A file of weights."""
     save_weights(tmp_path / "model.msgpack", small())
+    return tmp_path / "model.msgpack"
+
+
+def test_weights_of_another_shape_are_named(weights):
     with pytest.raises(Mismatch, match=r"readout\.blocks\.stream: stored \[8, 1\], given \[8, 2\]"):
-        load_weights(tmp_path / "model.msgpack", small(num_outputs=2))
+        load_weights(weights, small(num_outputs=2))
 
 
-def test_weights_with_one_bit_flipped_are_refused(tmp_path):
-    path, rng = tmp_path / "model.msgpack", np.random.default_rng(0)
-    save_weights(path, small())
-    whole = path.read_bytes()
+def test_weights_in_half_precision_are_read_in_single_precision(weights):
+    save_weights(weights, jax.tree.map(lambda leaf: leaf.astype("f2"), small()))
+    for half, leaf in zip(
+        *map(jax.tree.leaves, (load_weights(weights, small()), small())), strict=True
+    ):
+        assert half.dtype == np.float32
+        np.testing.assert_allclose(half, leaf, rtol=2**-11)
+
+
+def test_weights_with_one_bit_flipped_are_refused(weights):
+    whole, rng = weights.read_bytes(), np.random.default_rng(0)
     places = np.concatenate(
         [rng.integers(8 * len(whole), size=220), rng.integers(8 * 200, size=100)]
     )
     for bit in places:
         harmed = bytearray(whole)
         harmed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(harmed)
+        weights.write_bytes(harmed)
         with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
-            load_weights(path, small())
+            load_weights(weights, small())
 
 
-def test_weights_of_reads_with_fixed_coefficients_are_saved_and_loaded(tmp_path):
+def test_weights_of_reads_with_fixed_coefficients_are_saved_and_loaded(weights):
     build = lambda ridge: ik.constructions.conjugate_gradient(  # noqa: E731
         ik.Linear(), num_features=2, ridge=ridge, steps=2
     )
-    save_weights(tmp_path / "model.msgpack", build(0.3))
-    again = load_weights(tmp_path / "model.msgpack", like=build(0.5))
+    save_weights(weights, build(0.3))
+    again = load_weights(weights, like=build(0.5))
     assert jax.tree.structure(again) == jax.tree.structure(build(0.3))
-    assert jax.tree.all(jax.tree.map(np.array_equal, again, build(0.3)))
+    assert same(again, build(0.3))
 
 
-def test_weights_of_another_format_are_refused(tmp_path):
+def test_weights_of_another_format_are_refused(weights):
     """Also those without a checksum, which could not be told from damaged ones."""
-    path = tmp_path / "model.msgpack"
-    save_weights(path, small())
     for content, message in (
         ({"model": {}}, "no checksum; files of earlier versions had none"),
         ({"checksum": SEAL}, "no entry model"),
         ({"checksum": SEAL, "model": {"weights": "text"}}, "does not match"),
     ):
-        path.write_bytes(seal(serialization.msgpack_serialize(content)))
+        weights.write_bytes(seal(serialization.msgpack_serialize(content)))
         with pytest.raises(ValueError, match=message):
-            load_weights(path, small())
+            load_weights(weights, small())
