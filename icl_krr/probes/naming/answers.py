@@ -41,11 +41,7 @@ class ModelAnswers(NamedTuple):
 
 
 class LayerArrays(NamedTuple):
-    """What a model gives before the first layer and after every layer, as it was computed.
-
-    Predictions on the tasks to fit and to score are [b, L + 1, q] or [b, L + 1, q, r], and hat
-    matrices on the tasks to score [b, L + 1, q, n] or [b, L + 1, q, r, n, r].
-    """
+    """Predictions and hat matrices before the first layer and after every layer, as computed."""
 
     answers: np.ndarray
     predictions: np.ndarray
@@ -68,14 +64,7 @@ def run_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> LayerA
 
 
 def with_other_outputs(tasks: Task) -> Task:
-    """The tasks with the outputs of the next task, times the same mask.
-
-    >>> import icl_krr as ik
-    >>> x = np.ones((2, 1, 1))
-    >>> tasks = ik.Task(x=x, y=[[1.0], [2.0]], x_query=x)
-    >>> with_other_outputs(tasks).y.tolist()
-    [[2.0], [1.0]]
-    """
+    """The tasks with the outputs of the next task, times the same mask."""
     return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 

@@ -159,10 +159,9 @@ def fit_candidate(
 ) -> CandidateFit:
     """Fit the parameters and the alignment of a candidate to the layers of a model.
 
-    The fit minimises the squared relative distance. It first evaluates a Halton sequence of points
-    in the search ranges of the parameters, with several alignments. From the best points, SciPy's
-    trust-region method `least_squares` refines the logarithms of the parameters with a fixed
-    alignment. The layers are then aligned again.
+    The fit minimises the squared relative distance. From the best points of a Halton sequence in
+    the search ranges, with several alignments, SciPy's `least_squares` refines the logarithms of
+    the parameters with a fixed alignment. The layers are then aligned again.
 
     Args:
         candidate: name of a candidate solver in the catalogue.

@@ -158,7 +158,7 @@ class FilterFit(NamedTuple):
 def fit_family(
     family: Family, kernels: Sequence[str], spectrum: Spectrum, answers: np.ndarray
 ) -> FilterFit:
-    """Fit a family to predictions [b, L, m]: kernel, bandwidth, ridge and values of the layers.
+    """Fit a family to predictions [b, L, m].
 
     The best point of a grid is refined by least squares in the logarithms. Coefficients of a linear
     combination are the best ones at every point.

@@ -224,9 +224,8 @@ def far(gaps: Gaps) -> float:
 def rule(
     read: list[Read], of: Seen, resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...], list[bool]]:
-    """Why each candidate is ruled out, or "", what is as near, and which candidates say nothing.
-
-    A candidate says nothing if it diverges, takes no step, or has parameters of no solver.
+    """Why each candidate is ruled out, or "", what is as near, and which candidates say nothing:
+    those that diverge, take no step, or have parameters of no solver.
     """
     because = []
     for one in read:
