@@ -51,9 +51,12 @@ def joined(devices: Devices) -> Iterator[None]:
     import jax
 
     if devices.hosts is not None:
-        patience = {"heartbeat_timeout_seconds": PATIENCE, "shutdown_timeout_seconds": PATIENCE}
         try:
-            jax.distributed.initialize(**arguments_of(devices.hosts), **patience)
+            jax.distributed.initialize(
+                **arguments_of(devices.hosts),
+                heartbeat_timeout_seconds=PATIENCE,
+                shutdown_timeout_seconds=PATIENCE,
+            )
         except Exception as error:
             first = str(error).partition("\n")[0].rstrip(".")
             raise ValueError(
