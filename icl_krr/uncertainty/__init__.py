@@ -9,9 +9,8 @@ with it. All of them refuse a variance that is not > 0 and weights without the s
 """
 
 from .calibration import Coverage, Uniformity, coverage, uniformity
-from .densities import bins, cdf, crps, log_density, log_likelihood
+from .densities import Interval, bins, cdf, crps, interval, log_density, log_likelihood, quantile
 from .distribution import Predictive
-from .quantiles import Interval, interval, quantile
 
 __all__ = [
     "Coverage",

@@ -11,9 +11,8 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..readable import readable
-from .densities import cdf
+from .densities import cdf, interval
 from .distribution import Predictive, check_outputs
-from .quantiles import interval
 
 CONFIDENCE = 0.95
 
