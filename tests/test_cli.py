@@ -32,6 +32,15 @@ def table(tmp_path):
     return path
 
 
+def refusal(argv, capsys):
+    """The one line with which a command refuses its arguments."""
+    assert cli.main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.fullmatch("icl-krr: error: [^│─╭]*\n", captured.err)
+    return captured.err
+
+
 def test_help_needs_no_jax():
     code = (
         "import sys; from icl_krr.cli import main\n"
@@ -96,34 +105,24 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
     assert all(rows["transformer", t]["oracle_gap"] < 1e-4 for t in range(7))
 
 
+PRINTED = ("gap to", "bound", "zero", "mean", "exact", "d_eff", "cond", "float32")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "solver",
+    ("solver", "kernel"),
     [
-        pytest.param("conjugate-gradient", marks=pytest.mark.slow),
-        pytest.param("richardson", marks=pytest.mark.slow),
-        pytest.param("nadaraya-watson", marks=pytest.mark.slow),
+        ("conjugate-gradient", "linear"),
+        ("richardson", "exponential"),
+        ("nadaraya-watson", "exponential"),
     ],
 )
-def test_a_solver_prints_a_table(table, capsys, solver):
-    argv = ["predict", str(table), "--target", "y", "--solver", solver, "--kernel"]
-    iterates = solver != "nadaraya-watson"
-    argv += ["exponential" if solver == "richardson" or not iterates else "linear"]
-    assert cli.main([*argv, *["--steps", "4"] * iterates]) == 0
+def test_a_solver_prints_a_table(table, capsys, solver, kernel):
+    argv = ["predict", str(table), "--target", "y", "--solver", solver, "--kernel", kernel]
+    assert cli.main([*argv, *["--steps", "4"] * (solver != "nadaraya-watson")]) == 0
     out = capsys.readouterr().out
-    for word in (
-        solver.replace("-", "_"),
-        "gap to",
-        "bound",
-        "zero",
-        "mean",
-        "exact",
-        "d_eff",
-        "cond",
-        "float32",
-    ):
+    for word in (solver.replace("-", "_"), *PRINTED, "seed = 0", "blocks per step"):
         assert word in out
-    assert "seed = 0" in out
-    assert "blocks per step" in out
 
 
 @pytest.mark.slow
@@ -134,9 +133,8 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     assert len(programs) <= 30, programs  # 58 before
     printed = capsys.readouterr().out
     assert printed.count("┏") == 2  # a table for each task, with all columns
-    for word in ("gap to", "bound", "zero", "mean", "exact", "d_eff", "cond", "float32"):
-        assert word in printed
-    assert "blocks per step" in " ".join(printed.split())
+    for word in (*PRINTED, "blocks per step"):
+        assert word in " ".join(printed.split())
     assert max(map(len, printed.splitlines())) <= 80
     names = ["depth.png", "depth.svg", "meta.json", "results.csv"]
     assert sorted(path.name for path in out.iterdir()) == names
@@ -147,24 +145,17 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     process = meta["tasks"]["Gaussian process"]
     assert process["chosen"] == []
     assert (process["temperature"], process["ridge"]) == (1.0, pytest.approx(0.03 * np.e))
-    with (out / "results.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["predictor"] == "transformer"]
-    assert len(rows) == 8
-    for before, after in itertools.pairwise(rows):
+    rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
+    own = [row for row in rows if row["predictor"] == "transformer"]
+    assert (len(rows), len(own)) == (2 * (4 + 4), 8)
+    for before, after in itertools.pairwise(own):
         if before["task"] == after["task"]:
             assert float(after["alpha_error"]) < float(before["alpha_error"])
             assert float(after["alpha_error"]) < float(after["bound"])
     assert {"jax", "jaxlib", "numpy", "icl_krr"} <= set(meta["versions"])
-    rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
     assert {row["task"] for row in rows} == {"diabetes.csv", "Gaussian process"}
-    assert {row["predictor"] for row in rows} == {
-        "transformer",
-        "zero",
-        "mean",
-        "nadaraya_watson",
-        "exact",
-    }
-    assert len(rows) == 2 * (4 + 4)
+    others = {"zero", "mean", "nadaraya_watson", "exact"}
+    assert {row["predictor"] for row in rows} == {"transformer", *others}
 
 
 @pytest.mark.usefixtures("compiles_nothing")
@@ -172,7 +163,6 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     ("options", "message"),
     [
         (["--ridge", "0"], "ridge must be > 0, got 0.0"),
-        (["--ridge", "-1"], "ridge must be > 0, got -1.0"),
         (["--ridge", "nan"], "ridge must be > 0, got nan"),
         (["--temperature", "0"], "temperature must be > 0, got 0.0"),
         (
@@ -180,17 +170,14 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
             "temperature must be None for kernel 'linear', which has no temp",
         ),
         (["--solver", "nadaraya-watson", "--steps", "3"], "--steps must not be given for solver"),
-        (["--out", ""], "--out: must be PATH, got ''"),
         (["--ridge", "abc"], "--ridge: must be FLOAT, got 'abc'"),
         (["--ridge", "1e39"], "ridge must be in the range of float32, got 1e+39"),
         (["--steps", "0"], "steps must be >= 1, got 0"),
         (["--seed", "-1"], "seed must be >= 0, got -1"),
         (["--seed", "99999999999999999999"], "seed must be < 2^31"),
-        (["--ridge", "1e-50"], "ridge must be in the range of float32, got 1e-50"),
         (["--supports", "40"], "num_supports must be < 40, the number of rows"),
         (["--supports", "1"], "supports must be >= 2, got 1"),
         (["--target", "z"], "target must be a column of"),
-        (["--lengthscale", "-2"], "lengthscale must be > 0, got -2.0"),
         (
             ["--kernel", "exponential", "--solver", "newton-schulz"],
             "kernel must be 'linear' or 'polynomial' for solver 'newton_schulz', got 'exponential'",
@@ -201,14 +188,8 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
         ),
     ],
 )
-def test_bad_settings_are_one_line(table, capsys, monkeypatch, options, message):
-    argv = ["predict", str(table), "--target", "y", *options]
-    assert cli.main(argv) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert captured.err.startswith("icl-krr: error: ")
-    assert captured.err.count("\n") == 1
+def test_bad_settings_are_one_line(table, capsys, options, message):
+    assert message in refusal(["predict", str(table), "--target", "y", *options], capsys)
 
 
 @pytest.mark.usefixtures("compiles_nothing")
@@ -223,12 +204,12 @@ def test_bad_settings_are_one_line(table, capsys, monkeypatch, options, message)
 def test_bad_tables_are_one_line(tmp_path, capsys, monkeypatch, text, message):
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    assert cli.main(["predict", str(path), "--target", "y"]) == 2
-    assert message in capsys.readouterr().err
-    assert cli.main(["predict", str(tmp_path / "missing.csv"), "--target", "y"]) == 2
-    assert "missing.csv: No such file" in capsys.readouterr().err
-    assert cli.main(["predict", str(tmp_path), "--target", "y"]) == 2
-    assert "Is a directory" in capsys.readouterr().err
+    for file, said in (
+        (path, message),
+        (tmp_path / "missing.csv", "missing.csv: No such file"),
+        (tmp_path, "Is a directory"),
+    ):
+        assert said in refusal(["predict", str(file), "--target", "y"], capsys)
 
 
 def test_a_table_that_says_nothing_is_still_answered(tmp_path, capsys):
@@ -335,28 +316,19 @@ def test_words_are_read_only_where_a_name_is_asked_for():
     ],
 )
 def test_a_wrong_word_is_told_the_nearest_one(argv, message, capsys):
-    assert cli.main(argv.split()) == 2
-    assert re.search(message + r".*\?\n$", error := capsys.readouterr().err), error
-    assert error.count("\n") == 1
+    assert re.search(message + r".*\?\n$", refusal(argv.split(), capsys))
 
 
 def test_unknown_words_exit_with_2(capsys):
-    demo = (["demo", "--solver", "magic"], ["demo", "--steps", "x"], ["demo", "--out", ""])
-    for argv in ([], ["fly"], ["predict"], ["predict", "t.csv"], *demo):
-        assert cli.main(argv) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith("icl-krr: error: ")
-        assert captured.err.count("\n") == 1
-        assert not set(captured.err) & set("│─╭")
+    for words in ("", "fly", "predict", "predict t.csv", "demo --solver magic", "demo --steps x"):
+        refusal(words.split(), capsys)
 
 
 def test_what_is_missing_is_named(capsys):
-    assert cli.main(["predict"]) == 2
-    assert "Missing from icl-krr predict: TABLE.csv, --target COLUMN\n" in capsys.readouterr().err
-    assert cli.main(["fit", "nothing"]) == 2
-    assert "or one of" in (error := capsys.readouterr().err)
-    assert "a table with --target COLUMN; got 'nothing'" in error
+    said = refusal(["predict"], capsys)
+    assert "Missing from icl-krr predict: TABLE.csv, --target COLUMN\n" in said
+    said = refusal(["fit", "nothing"], capsys)
+    assert re.search("or one of .* a table with --target COLUMN; got 'nothing'", said)
 
 
 @pytest.mark.usefixtures("compiles_nothing")
@@ -388,10 +360,7 @@ def test_options_without_effect_and_counts_beyond_memory_are_refused(
     tmp_path, capsys, monkeypatch, words, message
 ):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(words.split()) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    assert message in refusal(words.split(), capsys)
     assert not list(tmp_path.iterdir())
 
 
@@ -409,18 +378,15 @@ def test_values_that_no_axis_takes_are_one_line(tmp_path, capsys, monkeypatch, v
 
     monkeypatch.chdir(tmp_path)
     for axis in AXES:
-        assert cli.main(["sweep", axis, "--values", value]) == 2
-        error = capsys.readouterr().err
-        assert " must " in error
-        assert error.count("\n") == 1
+        assert " must " in refusal(["sweep", axis, "--values", value], capsys)
 
 
 @pytest.mark.parametrize("words", ["sweep width --values", "sweep width --lines --values 3"])
 def test_an_option_without_values_is_refused(tmp_path, capsys, monkeypatch, words):
     """It would run the defaults."""
     monkeypatch.chdir(tmp_path)
-    assert cli.main(words.split()) == 2
-    assert "must have at least one value, got none; remove --" in capsys.readouterr().err
+    said = refusal(words.split(), capsys)
+    assert "must have at least one value, got none; remove --" in said
     assert not list(tmp_path.iterdir())
 
 
@@ -464,7 +430,4 @@ def test_a_reader_that_leaves_is_no_error(process):
 def test_out_must_be_a_folder(table, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     argv = ["predict", str(table), "--target", "y", "--out", str(tmp_path / "file")]
-    assert cli.main(argv) == 2
-    captured = capsys.readouterr()
-    assert "File exists" in captured.err
-    assert captured.out == ""
+    assert "File exists" in refusal(argv, capsys)

@@ -16,7 +16,6 @@ from icl_krr.experiments.sweep import grid as module
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import last, models_of, run_cell, sweep
 from icl_krr.experiments.sweep.setting import draw
-from icl_krr.files import to_csv
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -235,21 +234,6 @@ def test_baselines_see_what_the_model_sees(x64, axis):
         exact = numpy(ik.solvers.exact(ik.Exponential(0.5), seen, ridge=config.ridge).prediction)
         gap = np.linalg.norm(np.mean(seen.y) - exact) / np.linalg.norm(exact)
         assert rows[0]["mean gap"] == pytest.approx(gap)
-
-
-def test_cells_without_baselines_are_run_again(tmp_path, calls):
-    """As earlier versions left them."""
-    lines = ("--lines", "chebyshev", "--seeds", "1")
-    assert run(tmp_path, *lines) == 0
-    whole = (tmp_path / "results.csv").read_text()
-    rows = [
-        {name: cell for name, cell in row.items() if not name.endswith(" gap")}
-        for row in rows_of(tmp_path)
-    ]
-    (tmp_path / "results.csv").write_bytes(to_csv(rows))
-    assert run(tmp_path, *lines) == 0
-    assert calls == [("chebyshev", 0)] * 2
-    assert (tmp_path / "results.csv").read_text() == whole
 
 
 def test_another_sweep_is_refused(no_figure, tmp_path, capsys):

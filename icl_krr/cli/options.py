@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -89,24 +88,6 @@ def paragraph(text: str | Callable[[], str | None] | None) -> str | None:
     """The text, or what a function returns, without line breaks and with a capital."""
     words = " ".join(((text() if callable(text) else text) or "").split())
     return words[:1].upper() + words[1:] or None
-
-
-def folder(words: list[str]) -> Path:
-    if not words[0]:
-        raise ValueError("must be the path of a folder, got an empty text")
-    return Path(words[0])
-
-
-Folder = Annotated[
-    Path,
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="PATH",
-        instance_from_str=folder,
-        is_instance=lambda value: isinstance(value, Path),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
 
 
 def checked(settings: Any, config: type[T], **changed: Any) -> T:

@@ -64,7 +64,7 @@ def sort_by_kind(runs: tuple[str, ...]) -> Sources:
     return sources
 
 
-DAMAGED = (OSError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+DAMAGED = (OSError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ...experiments.shared.recipe import solver_of
 from ...files import to_csv, to_markdown
 from ...text_tables import Table
 from .. import output
-from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
+from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.ablate.ablation import Ablation
@@ -38,7 +38,7 @@ class Ablate(Command, AblateConfig):
     gp-encoder) or the folder of an icl-krr train run."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for ablate.csv, ablate.md, meta.json, ablate.png and ablate.svg.
     If None, icl-krr-ablate-MODEL."""
     devices: OnDevices = ONE_DEVICE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...catalogue import make_kernel, taken
 from ...catalogue.choices import Kernel
 from .. import output
-from ..options import Construction, Folder
+from ..options import Construction
 
 if TYPE_CHECKING:
     from ..depth_tables import DepthConfig, Tasks
@@ -38,7 +38,7 @@ class Demo(Construction):
     """Number of solver steps that the transformer runs, >= 1.
     If None, as many as the predictions need to converge, at most 256 in
     float32 and 1024 in float64."""
-    out: Folder = Path("icl-krr-demo")
+    out: Path = Path("icl-krr-demo")
     """Folder for results.csv, meta.json, depth.png and depth.svg."""
 
 

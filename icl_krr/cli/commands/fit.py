@@ -14,7 +14,7 @@ from ...experiments.shared.recipe import folder_of, holds_run
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..options import ONE_DEVICE, Construction, Folder, OnDevices, checked, refuse_unused
+from ..options import ONE_DEVICE, Construction, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.hyperparameters import FittedHyperparameters
@@ -63,7 +63,7 @@ class Fit(Construction):
     tasks: int = 64
     """Number of tasks for the fit, if DATA is a trained model.
     The same number of other tasks is held out."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for fit.csv, moved.csv, meta.json, fit.png and fit.svg.
     If None, no files are written."""
     devices: OnDevices = ONE_DEVICE

@@ -11,7 +11,7 @@ import tyro
 from ...experiments.identify.settings import IdentifyConfig, IdentifyOptions
 from ...files import to_csv, to_markdown
 from .. import output
-from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
+from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.identify.trained_model import Positions
@@ -60,7 +60,7 @@ class Identify(IdentifyOptions, Source):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of tables."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
     If None, icl-krr-identify-MODEL."""
     devices: OnDevices = ONE_DEVICE

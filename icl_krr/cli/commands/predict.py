@@ -14,7 +14,7 @@ from ...catalogue.choices import Kernel
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..options import Construction, Folder
+from ..options import Construction
 
 if TYPE_CHECKING:
     from ...experiments.answer import Answer
@@ -70,7 +70,7 @@ class Predict(Construction):
     """Number of solver steps that the transformer runs, >= 1.
     If None, as many as the predictions need to converge, at most 256 in
     float32 and 1024 in float64."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for predictions.csv, results.csv, meta.json, depth.png, depth.svg and, with
     --bandwidths each, features.csv.
     If None, no files are written."""
@@ -83,7 +83,6 @@ def run(settings: Predict) -> int:
     from ...experiments.answer import answer, calibration_of, errors, predictions
     from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
     from ..doubts import doubts_of_answer
-    from ..feature_tables import features_of, print_features
 
     config = depth_config(settings, centred=True)
     if settings.amplitude is not None:
@@ -237,4 +236,34 @@ def judged(found: Rows, calibration: dict[str, float]) -> str:
         f"confidence, independent rows), {verdict}\n"
         f"log likelihood of a y: {number(calibration['log_likelihood'], 4)}; with the mean and the "
         f"deviation of the supports: {number(calibration['constant'], 4)}\n"
+    )
+
+
+def features_of(found: Answer, names: tuple[str, ...]) -> Rows:
+    """Bandwidth and importance of each feature, the most important first; [] for one bandwidth."""
+    each = found.result.facts["each"]
+    if each is None:
+        return []
+    name = str(found.result.kernel.bandwidth)
+    columns = zip(names, each["bandwidths"], each["importance"], strict=True)
+    rows = [{"feature": n, name: width, "importance": share} for n, width, share in columns]
+    return sorted(rows, key=lambda row: -row["importance"])
+
+
+def print_features(features: Rows, found: Answer) -> None:
+    if not features:
+        return
+    header = _, name, importance = [*features[0]]
+    lines = [[row["feature"], number(row[name], 3), number(row[importance], 3)] for row in features]
+    facts = found.result.facts["each"]
+    errors = facts["leave_one_out"]
+    console = output.wide()
+    console.print(Table("features", header, [lines]))
+    console.print(
+        f"{name}: of this feature, in standard deviations of the feature. A feature with a large "
+        f"{name} has little influence; none above {facts['most']:g} is tried\n"
+        "importance: share of this feature in the squares of the slopes of exact KRR at the "
+        "supports\n"
+        f"leave-one-out RMSE with one {name}: {errors['one']:.3g}, with one for each feature: "
+        f"{errors['each']:.3g}\n"
     )

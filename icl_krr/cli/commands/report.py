@@ -11,7 +11,7 @@ import tyro
 from ...files import to_csv
 from ...text_tables import Table
 from .. import output
-from ..options import Command, Folder
+from ..options import Command
 
 if TYPE_CHECKING:
     from ...experiments.explorer import Explored
@@ -38,7 +38,7 @@ class Report(Command):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Folder = Path("icl-krr-report")
+    out: Path = Path("icl-krr-report")
     """Folder for report.html, grid.csv and meta.json."""
 
 

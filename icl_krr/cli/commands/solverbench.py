@@ -13,7 +13,7 @@ import tyro
 from ...files import read_record, to_csv
 from ...text_tables import Table
 from .. import output
-from ..options import Command, Folder, refuse_unused
+from ..options import Command, refuse_unused
 
 WRITE, IDENTIFY, SCORE = "write", "identify", "score"
 OUT = Path("icl-krr-solverbench")
@@ -38,9 +38,9 @@ class Solverbench(Command):
     """Table of verdicts, with the columns model, status and names. A status is "identified",
     "not distinguishable", "close to" or "none". Names of several solvers are separated by spaces.
     Only for score."""
-    models: Folder = OUT / "models"
+    models: Path = OUT / "models"
     """Folder of the models, for identify."""
-    labels: Folder = OUT / "labels"
+    labels: Path = OUT / "labels"
     """Folder of the labels, for score."""
     seed: int = 0
     """Seed of every random choice."""
@@ -48,7 +48,7 @@ class Solverbench(Command):
     """Use few and small models."""
     json: bool = False
     """Print JSON instead of tables."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for the results.
     If None, icl-krr-solverbench for write, and icl-krr-solverbench-ACTION otherwise."""
 

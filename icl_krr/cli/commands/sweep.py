@@ -18,7 +18,7 @@ from ...experiments.sweep.config import SweepConfig, kernel_for
 from ...files import from_csv, number_of, to_csv
 from ...text_tables import Table
 from .. import output
-from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
+from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.shared.rows import Rows
@@ -43,7 +43,7 @@ class Sweep(Command, SweepConfig):
     """Values of the quantity. If empty, a default grid is used."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for results.csv, meta.json and the figure. If None, icl-krr-sweep-AXIS."""
     devices: OnDevices = ONE_DEVICE
 
@@ -137,9 +137,7 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
     return [
         row
         for (line, _), cell in by_cell.items()
-        if len(cell) == rows_of_a_cell(config, line)
-        and all(map(is_whole, cell))
-        and {"exact gap", "tail"} <= {*cell[0]}  # earlier versions had fewer columns
+        if len(cell) == rows_of_a_cell(config, line) and all(map(is_whole, cell))
         for row in cell
     ]
 

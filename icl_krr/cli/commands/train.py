@@ -21,7 +21,7 @@ from ...experiments.shared.recipe import (
 from ...text_tables import Table, number
 from ...training.settings import Training
 from .. import output
-from ..options import ONE_DEVICE, Command, Folder, OnDevices, refuse_unused
+from ..options import ONE_DEVICE, Command, OnDevices, refuse_unused
 
 ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
 """Settings of a model with random weights that a construction determines itself."""
@@ -49,7 +49,7 @@ class Train(Command):
     """AdamW with warm-up and cosine decay of the learning rate."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for the weights, the checkpoint, metrics.csv, recipe.json, meta.json and the figure.
     If None, icl-krr-train-RECIPE, or RECIPE itself if RECIPE is the folder of a run."""
     devices: OnDevices = ONE_DEVICE

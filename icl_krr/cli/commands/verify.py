@@ -11,7 +11,7 @@ import tyro
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..options import Command, Folder
+from ..options import Command
 
 if TYPE_CHECKING:
     from ...experiments.claims.claim import Claim
@@ -46,7 +46,7 @@ class Verify(Command):
     a counterexample, and the file and the settings of the experiment."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Folder | None = None
+    out: Path | None = None
     """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
     If None and claims are named, icl-krr-verify.
     If None and no claims are named, no files are written."""
