@@ -343,7 +343,6 @@ def test_what_is_missing_is_named(capsys):
         ("identify a --tasks-of linear", "MODEL must be a file .npz with --tasks-of, got 'a'"),
         ("identify a.npz --tasks-of linear --steps 3", "--steps must not be given with --tasks-of"),
         ("ablate gp-encoder --each-step", "--each-step must not be given for a trained model"),
-        ("ablate richardson --steps 1000000000", "steps must be <= 100000"),
         ("fit t.csv --target y --tasks 3", "--tasks must not be given for a table"),
         (
             "train --task.family linear --task.lengthscale 3",
@@ -356,9 +355,7 @@ def test_what_is_missing_is_named(capsys):
         ),
     ],
 )
-def test_options_without_effect_and_counts_beyond_memory_are_refused(
-    tmp_path, capsys, monkeypatch, words, message
-):
+def test_options_without_effect_are_refused(tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     assert message in refusal(words.split(), capsys)
     assert not list(tmp_path.iterdir())
