@@ -214,7 +214,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("message", "make"), REFUSED.items(), ids=str)
+@pytest.mark.parametrize(("message", "make"), REFUSED.items(), ids=list(REFUSED))
 def test_what_does_not_fit_is_refused(message, make):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
