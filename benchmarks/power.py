@@ -1,22 +1,20 @@
 """`python -m benchmarks.power`: how often `identify` says the right name, against noise on weights.
 
-A run that was interrupted continues from `--out`. `--quick` is a smoke test in few and small cells.
+A run that was interrupted continues from its record; delete that for a new run. `--quick` is a smoke
+test in few and small cells.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import jax
 from matplotlib.figure import Figure
 
-from benchmarks.records import RESULTS, draw, meta, options, save, write
-from icl_krr import checks
-from icl_krr.catalogue import candidate
+from benchmarks.records import RESULTS, draw, meta, options, read, save, write
 from icl_krr.experiments.shared.rows import Rows
 from icl_krr.experiments.solverbench.disguise import perturbed, rotated
 from icl_krr.experiments.solverbench.known import KERNELS, exact
@@ -57,11 +55,6 @@ class PowerConfig:
     families: tuple[str, ...] = (LINEAR, PROCESS)
     sizes: BenchConfig = field(default_factory=BenchConfig)
 
-    def __post_init__(self):
-        checks.count("seeds", self.seeds)
-        for name in (*self.solvers, *self.candidates):
-            candidate(name)
-
 
 POWER_QUICK: dict[str, Any] = {
     "levels": (0.0, 1e-2),
@@ -74,62 +67,44 @@ POWER_QUICK: dict[str, Any] = {
 """Settings of `--quick`."""
 
 
-def count_cells(config: PowerConfig) -> int:
-    return config.seeds * len(config.levels) * len(config.solvers) * len(config.families)
-
-
-Cell = tuple[str, int, str, float]
-"""Family of tasks, seed, solver, level."""
-
-
-def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[dict[str, Any]]]:
+def measure(config: PowerConfig, done: Collection[tuple] = ()) -> Iterator[list[dict[str, Any]]]:
     """Yield two rows for every cell that is not in `done`, one for each way to read the model."""
-    for seed in range(config.seed, config.seed + config.seeds):
-        for family in config.families:
-            one = setting(family, replace(config.sizes, seed=seed))
-            key = jax.random.key(seed)
-            for i, solver in enumerate(config.solvers):
-                model = exact(solver, KERNELS[family][0], one)
-                assert model.weights is not None
-                for j, level in enumerate(config.levels):
-                    if (family, seed, solver, level) in done:
-                        continue
-                    rows, cell = (
-                        [],
-                        {"tasks": family, "seed": seed, "solver": solver, "level": level},
-                    )
-                    noise = jax.random.fold_in(jax.random.fold_in(key, i), j)
-                    weights = perturbed(model.weights, noise, level)
-                    turned = rotated(weights, jax.random.fold_in(noise, 1))
-                    ways = {
-                        SLOT: model._replace(weights=weights),
-                        PROBE: model._replace(weights=turned, probed=True),
-                    }
-                    for reading, read in ways.items():
-                        found = identify_answers(
-                            one.tasks,
-                            answers_of(read),
-                            candidates=config.candidates,
-                            kernels=(KERNELS[family][0],),
-                            seed=seed,
-                        )
-                        said = outcome({"names": model.truth.names}, verdict_of(found))
-                        row = {**cell, "reading": reading, **row_of(found), "outcome": said}
-                        rows.append(row)
-                    yield rows
+    for seed, family in product(range(config.seed, config.seed + config.seeds), config.families):
+        one = setting(family, replace(config.sizes, seed=seed))
+        kernel = KERNELS[family][0]
+        for (i, solver), (j, level) in product(enumerate(config.solvers), enumerate(config.levels)):
+            if (family, seed, solver, level) in done:
+                continue
+            model = exact(solver, kernel, one)
+            assert model.weights is not None
+            noise = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), i), j)
+            weights = perturbed(model.weights, noise, level)
+            turned = rotated(weights, jax.random.fold_in(noise, 1))
+            ways = {
+                SLOT: model._replace(weights=weights),
+                PROBE: model._replace(weights=turned, probed=True),
+            }
+            rows = []
+            for reading, way in ways.items():
+                names, answers = config.candidates, answers_of(way)
+                found = identify_answers(
+                    one.tasks, answers, candidates=names, kernels=(kernel,), seed=seed
+                )
+                said = outcome({"names": model.truth.names}, verdict_of(found))
+                cell = {"tasks": family, "seed": seed, "solver": solver, "level": level}
+                rows.append({**cell, "reading": reading, **row_of(found), "outcome": said})
+            yield rows
 
 
 def curves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Shares of the outcomes over seeds, for every family, solver, reading and level."""
-    cells: dict[tuple, list[str]] = {}
+    names, cells = ("tasks", "solver", "reading", "level"), {}
     for row in rows:
-        cell = (row["tasks"], row["solver"], row["reading"], row["level"])
-        cells.setdefault(cell, []).append(row["outcome"])
-    names = ("tasks", "solver", "reading", "level")
+        cells.setdefault(tuple(row[name] for name in names), []).append(row["outcome"])
     return [
         dict(zip(names, cell, strict=True))
         | {
-            kind: Share.of(sum(one in among for one in found), len(found))
+            kind: Share.of(sum(map(among.__contains__, found)), len(found))
             for kind, among in KINDS.items()
         }
         for cell, found in cells.items()
@@ -182,24 +157,20 @@ def power_figure(rows: Rows, title: str) -> Figure:
 
 
 def main() -> None:
-    parser = options(__doc__, seed="first seed of tasks and noise")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
-    asked = parser.parse_args()
+    asked = options(__doc__, seed="first seed of tasks and noise").parse_args()
     jax.config.update("jax_enable_x64", True)
     config = PowerConfig(seed=asked.seed, **(POWER_QUICK if asked.quick else {}))
     facts = meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
-    path, names = asked.out / "solverbench-power.json", ("tasks", "seed", "solver", "level")
-    earlier = json.loads(path.read_text()) if path.exists() and not asked.quick else {"rows": []}
-    rows = earlier["rows"]
+    path, names = RESULTS / "solverbench-power.json", ("tasks", "seed", "solver", "level")
+    rows = read("solverbench-power")["rows"] if path.exists() and not asked.quick else []
     for found in measure(config, {tuple(row[name] for name in names) for row in rows}):
         rows += found
-        print(f"{len(rows) // 2} of {count_cells(config)} models", flush=True)
+        print(f"{len(rows) // 2} models", flush=True)
         if not asked.quick:
             write(path, {"meta": facts, "rows": rows})
-    text = to_markdown(power_table(rows))
-    print(text)
+    print(text := to_markdown(power_table(rows)))
     if not asked.quick:
-        save("solverbench-power", {"meta": facts, "rows": rows}, text, asked.out)
+        save("solverbench-power", {"meta": facts, "rows": rows}, text)
         title = f"identify on constructions with noise, seeds from {asked.seed}, float64"
         draw("solverbench-power", power_figure(rows, title))
 
