@@ -33,11 +33,7 @@ from icl_krr.tasks import batch
 
 
 def slow(seconds, value=1.0):
-    def program():
-        time.sleep(seconds)
-        return np.full(3, value)
-
-    return program
+    return lambda: time.sleep(seconds) or np.full(3, value)
 
 
 def contest(**changes):
@@ -73,21 +69,14 @@ def test_every_array_of_a_result_must_agree():
     assert compete(contest(ours=program(2.0), rivals=rivals), repeats=1)[0].error == 0
     with pytest.raises(Disagreement, match=r"relative error of 0.001, got 0.01$|got 0.01;"):
         compete(contest(ours=program(2.02), rivals=rivals), repeats=1)
-    halved = contest(ours=program(4.0), rivals=rivals, like_rivals=lambda r: halve(r, "small"))
+    halve = lambda result: {**result, "small": result["small"] / 2}  # noqa: E731
+    halved = contest(ours=program(4.0), rivals=rivals, like_rivals=halve)
     assert compete(halved, repeats=1)[0].error == 0
-
-
-def halve(result, name):
-    return {**result, name: result[name] / 2}
 
 
 def test_short_programs_have_more_turns():
     calls = []
-
-    def program():
-        calls.append(time.perf_counter())
-        return np.ones(3)
-
+    program = lambda: calls.append(1) or np.ones(3)  # noqa: E731
     compete(contest(ours=program), repeats=1)
     assert len(calls) == 2
     calls.clear()
@@ -103,14 +92,6 @@ of_each_kernel = pytest.mark.parametrize(
     ],
     ids=name_of,
 )
-
-
-def regression(kernel):
-    """A task, a ridge as large as the mean eigenvalue of K, and the exact predictions."""
-    task = draw(0, n=12)
-    task = task.replace(x=task.x / 2, x_query=task.x_query / 2)
-    ridge = float(np.mean(kernel.diagonal(task.x)))
-    return task, ridge, ik.solvers.exact(kernel, task, ridge=ridge).prediction
 
 
 def plain_and_oracle(kernel, task, ridge, steps):
@@ -139,18 +120,16 @@ def plain_and_oracle(kernel, task, ridge, steps):
 
 
 @of_each_kernel
-def test_plain_code_takes_the_steps_of_the_oracles(kernel, x64):
-    """After three steps, before anything has converged."""
-    task, ridge, exact = regression(kernel)
+def test_plain_code_takes_the_steps_of_the_oracles_and_converges(kernel, x64):
+    """The steps are compared after three, before anything has converged."""
+    task = draw(0, n=12)
+    task = task.replace(x=task.x / 2, x_query=task.x_query / 2)
+    ridge = float(np.mean(kernel.diagonal(task.x)))
+    exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
     for name, (found, oracle) in plain_and_oracle(kernel, task, ridge, 3).items():
         for prediction in found:
             np.testing.assert_allclose(prediction, oracle, rtol=1e-10, err_msg=name)
         assert np.max(np.abs(oracle - exact)) > 1e-9, name
-
-
-@of_each_kernel
-def test_plain_code_converges_to_exact_regression_and_stays_finite(kernel, x64):
-    task, ridge, exact = regression(kernel)
     for name, (found, _) in plain_and_oracle(kernel, task, ridge, 400).items():
         for prediction in found:
             np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=name)
@@ -277,7 +256,7 @@ def test_a_batch_of_tasks_of_unequal_lengths_is_padded_and_masked():
 @pytest.mark.slow
 def test_compiled_programs_are_kept_between_commands(tmp_path):
     """The second process finds on disk what the first one compiled."""
-    argv = ["sweep", "depth", "--values", "1", "2", "--seeds", "1"]
+    argv = "sweep width --values 4 --seeds 1 --steps 2".split()
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
         env.pop(name, None)
