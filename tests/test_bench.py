@@ -256,7 +256,7 @@ def test_a_batch_of_tasks_of_unequal_lengths_is_padded_and_masked():
 @pytest.mark.slow
 def test_compiled_programs_are_kept_between_commands(tmp_path):
     """The second process finds on disk what the first one compiled."""
-    argv = "sweep width --values 4 --seeds 1 --steps 2".split()
+    argv = ["sweep", "width", "--values", "4", "--seeds", "1", "--steps", "2"]
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
         env.pop(name, None)
