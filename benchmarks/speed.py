@@ -1,4 +1,4 @@
-"""`python -m benchmarks speed`: time and memory, compared with plain code."""
+"""`python -m benchmarks speed`: time and memory, compared with plain code and other libraries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ SUITES = {
     "forward": speed_solvers.forwards,
     "task": speed_solvers.one_task,
     "gradient": speed_solvers.gradients,
+    "context": speed_solvers.linear_context,
+    "exact": speed_solvers.exact,
     "training": speed_networks.training,
     "roofline": speed_networks.roofline,
     "scaling": speed_solvers.scaling,
 }
 """{name: function (quick, seed) that yields contests}."""
 
-Suite = Literal["forward", "task", "gradient", "training", "roofline", "scaling"]
+Suite = Literal[
+    "forward", "task", "gradient", "context", "exact", "training", "roofline", "scaling"
+]
 
 
 def main(
@@ -50,7 +54,7 @@ def main(
     print(text := markdown(rows))
     if out is not None:
         command = f" speed {' '.join(suite)} --repeats {repeats} --seed {seed}"
-        facts = records.meta(command, seed=seed, quick=quick)
+        facts = records.meta(command, "torch", seed=seed, quick=quick)
         records.save("bench", {"meta": facts, "rows": [row._asdict() for row in rows]}, text, out)
     if failures:
         raise SystemExit("; ".join(failures))

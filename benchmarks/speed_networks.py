@@ -14,7 +14,7 @@ import icl_krr as ik
 from benchmarks.contests import Contest, scratch
 from benchmarks.cost import step_cost
 from benchmarks.speed_solvers import constructed, draw, exponential, first, linear
-from benchmarks.speed_transformer import gradients, plain_weights, predictions
+from benchmarks.speed_transformer import gradients, plain_weights, predictions, torch_transformer
 from icl_krr.numerics import matmul
 from icl_krr.tasks import LinearRegression
 from icl_krr.training.step import error
@@ -64,6 +64,7 @@ def against_plain(
     rivals = {}
     for way, program in (gradients if gradient else predictions)(heads, batch).items():
         rivals[f"plain JAX, {way}"] = partial(jax.jit(program), weights, tasks)
+    rivals |= torch_transformer(weights, tasks, heads, gradient)
 
     def renamed(result: Any) -> Any:
         return (result[0], plain_weights(result[1])) if gradient else result

@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 import icl_krr as ik
-from benchmarks.contests import Contest, scratch
+from benchmarks.contests import Contest, Programs, scratch
 from benchmarks.speed_plain import (
     conjugate_gradient,
     factored,
@@ -21,7 +22,7 @@ from benchmarks.speed_plain import (
     plain_predictions,
 )
 from icl_krr.catalogue import SOLVERS, load
-from icl_krr.tasks import GaussianProcess, LinearRegression, sample
+from icl_krr.tasks import GaussianProcess, LinearRegression, map_tasks, sample
 from icl_krr.transformer.tiled_attention import uses_tiles
 
 TEMPERATURE, LENGTHSCALE = 0.5, 0.7
@@ -232,3 +233,112 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
         scratch=lambda: scratch(slope, at),
         size={"n": config.num_supports, "tasks": batch, "depth": steps},
     )
+
+
+def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
+    """8 conjugate gradient steps by linear attention, against solvers with K v = X (X^T v)."""
+    for n in (1000,) if quick else (10_000, 100_000, 1_000_000):
+        kernel, config, _ = linear(n=n)
+        ridge = n / 100  # with a smaller ridge, float32 rounding of the sums dominates
+        model, task = constructed(linear(n=n), ridge, 8), first(config, seed)
+
+        def scipy(task: ik.Task, ridge: float = ridge) -> jax.Array:
+            system = factored(ik.Linear(), task)
+            A = lambda v: system.K(v) + ridge * v  # noqa: E731
+            return system.k(jax.scipy.sparse.linalg.cg(A, task.y, tol=0, maxiter=8)[0])
+
+        plain = jax.jit(partial(plain_prediction, kernel, ridge, 8))
+        forward = jax.jit(ik.predict)
+        yield Contest(
+            "context",
+            f"linear attention, n = {n}",
+            partial(forward, model, task),
+            {
+                "jax.scipy cg, K v = X (X^T v)": partial(jax.jit(scipy), task),
+                "plain, K v = X (X^T v)": partial(plain, task),
+            },
+            target=2.0,
+            tolerance=0.05,
+            scratch=partial(scratch, forward, model, task),
+            size={"n": n, "depth": 8, "p": config.num_features},
+        )
+
+
+def exact(quick: bool, seed: int) -> Iterator[Contest]:
+    """Exact KRR with one query, against SciPy in a loop and PyTorch."""
+    sizes = ((8, 16),) if quick else ((256, 64), (4096, 64), (4096, 128))
+    for double in (False, True):
+        for batch, n in sizes[1:2] if double else sizes:
+            with jax.enable_x64(double):
+                contest = regression(batch, n, seed)
+            yield contest
+    if not quick:
+        yield slope(4096, 64, seed)
+
+
+def slope(batch: int, n: int, seed: int) -> Contest:
+    """The gradient of exact KRR in x and y, against its forward pass."""
+    kernel, config, ridge = exponential(n=n)
+    tasks = draw(config, batch, seed)
+
+    def predict(x: jax.Array, y: jax.Array, task: ik.Task) -> jax.Array:
+        return jnp.sum(ik.solvers.exact(kernel, task.replace(x=x, y=y), ridge=ridge).prediction)
+
+    gradient = jax.grad(predict, argnums=(0, 1))
+    forward, backward = (
+        jax.jit(lambda tasks, f=f: map_tasks(lambda t: f(t.x, t.y, t), tasks))
+        for f in (predict, gradient)
+    )
+    name = f"gradient of exact KRR over its forward, {batch} tasks, n = {n}"
+    rivals: Programs = {"icl_krr, forward": lambda: forward(tasks)}
+    options: dict[str, Any] = {"target": 1.8, "tolerance": None, "size": {"tasks": batch, "n": n}}
+    return Contest("exact", name, lambda: backward(tasks), rivals, **options)
+
+
+def regression(batch: int, n: int, seed: int) -> Contest:
+    kernel, config, ridge = exponential(n=n)
+    tasks = draw(config, batch, seed)
+    solve = lambda task: ik.solvers.exact(kernel, task, ridge=ridge).prediction  # noqa: E731
+    run, dtype = jax.jit(lambda tasks: map_tasks(solve, tasks)), tasks.x.dtype
+
+    def ours() -> jax.Array:
+        with jax.enable_x64(dtype == jnp.float64):
+            return run(tasks)
+
+    return Contest(
+        "exact",
+        f"exact KRR, {batch} tasks, n = {n}, {dtype}",
+        ours,
+        exact_rivals(*map(np.array, (tasks.x, tasks.y, tasks.x_query)), ridge),
+        target=0.3,
+        dtype=str(dtype),
+        size={"tasks": batch, "n": n},
+    )
+
+
+def exact_rivals(x: np.ndarray, y: np.ndarray, at: np.ndarray, ridge: float) -> Programs:
+    def loop() -> np.ndarray:
+        predictions, scale = [], x.dtype.type(TEMPERATURE)
+        for x_, y_, at_ in zip(x, y, at, strict=True):
+            A = np.exp(x_ @ x_.T / scale)
+            A[np.diag_indices(len(A))] += ridge
+            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            alpha = cho_solve(factor, y_, check_finite=False)
+            predictions.append(np.exp(at_ @ x_.T / scale) @ alpha)
+        return np.stack(predictions)
+
+    try:
+        import torch
+    except ImportError:
+        return {"SciPy, loop": loop}
+    X, Y, Q = map(torch.from_numpy, (x, y, at))
+
+    def batched(solve: Callable[[Any, Any], Any]) -> np.ndarray:
+        A = torch.exp(X @ X.mT / TEMPERATURE) + ridge * torch.eye(x.shape[1], dtype=X.dtype)
+        return (torch.exp(Q @ X.mT / TEMPERATURE) @ solve(A, Y[..., None]))[..., 0].numpy()
+
+    def by_cholesky(A: Any, b: Any) -> Any:
+        return torch.cholesky_solve(b, torch.linalg.cholesky(A))
+
+    solvers = {"torch, Cholesky": by_cholesky, "torch, solve": torch.linalg.solve}
+    return {"SciPy, loop": loop} | {name: partial(batched, f) for name, f in solvers.items()}

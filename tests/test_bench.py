@@ -175,11 +175,11 @@ def test_every_suite_that_settings_offer_exists():
 
 
 def test_the_command_writes_what_it_prints(tmp_path, capsys):
-    speed.main(("gradient",), quick=True, out=tmp_path)
+    speed.main(("exact",), quick=True, out=tmp_path)
     assert (tmp_path / "bench.md").read_text() == capsys.readouterr().out.removesuffix("\n")
     saved = json.loads((tmp_path / "bench.json").read_text())
     row = saved["rows"][0]
-    assert (row["suite"], row["program"], row["dtype"]) == ("gradient", "icl_krr", "float32")
+    assert (row["suite"], row["program"], row["dtype"]) == ("exact", "icl_krr", "float32")
     assert row["error"] < 1e-3
     assert {"device", "machine", "versions", "seed", "cores"} <= set(saved["meta"])
     with pytest.raises(ValueError, match="repeats must be >= 1, got 0"):
