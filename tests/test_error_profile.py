@@ -9,6 +9,7 @@ import pytest
 
 import icl_krr as ik
 from benchmarks.records import RUNS
+from icl_krr.cli import main
 from icl_krr.experiments.identify import (
     error_profile,
     profile_fit,
@@ -113,26 +114,20 @@ def test_a_special_case_that_is_as_near_is_named():
     assert apart.nearest.name == "heavy_ball"
 
 
-def test_options_without_effect_are_refused(capsys):
-    from icl_krr.cli import main
-
-    argv = ["identify", "gp-encoder", "--protocol", "error-profile", "--positions", "3"]
-    assert main(argv) == 2
-    assert "--positions must not be given with --protocol error-profile" in capsys.readouterr().err
-
-
-def test_fewer_steps_than_layers_are_refused(capsys):
-    from icl_krr.cli import main
-
-    argv = ["identify", "gp-encoder", "--protocol", "error-profile", "--steps", "2"]
-    assert main(argv) == 2
-    assert "steps must be >= the number of layers, 6, got 2" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--positions", "3"), "--positions must not be given with --protocol error-profile"),
+        (("--steps", "2"), "steps must be >= the number of layers, 6, got 2"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(capsys, option, message):
+    assert main(["identify", "gp-encoder", "--protocol", "error-profile", *option]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
-    from icl_krr.cli import main
-
     small = partial(Protocol, candidates=NAMES, search=Search(32, 2))
     monkeypatch.setattr(profile_of_run, "Protocol", small)
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]

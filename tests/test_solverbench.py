@@ -12,7 +12,7 @@ import icl_krr as ik
 from benchmarks.power import KINDS, POWER_QUICK, PowerConfig, curves, measure, power_figure
 from icl_krr import cli
 from icl_krr.catalogue import candidates
-from icl_krr.experiments.solverbench import disguise, foreign, rivals, verdicts
+from icl_krr.experiments.solverbench import disguise, folder, foreign, rivals, verdicts
 from icl_krr.experiments.solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
 from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
 from icl_krr.experiments.solverbench.reading import read_labels, read_models
@@ -128,9 +128,6 @@ def test_the_interval_is_wilsons(count, total):
     z, p = 1.959963984540054, count / total
     roots = np.roots([1 + z**2 / total, -(2 * p + z**2 / total), p**2])
     assert np.allclose(Share.of(count, total).interval, np.clip(sorted(roots), 0, 1), atol=1e-12)
-
-
-def test_without_cases_there_is_no_share():
     assert Share.of(0, 0) == (0, 0, None, None)
 
 
@@ -158,7 +155,6 @@ def test_what_a_verdict_is(status, names, expected):
         ("model,status,names\nm999,none,\n", "line 2: model must be a model of the labels"),
         ("model,status,names\nm000,none,\nm000,none,\n", "line 3: model must have one line"),
         ("model,status,names\nm000,sure,cg\n", "line 2: status must be identified, "),
-        ("model,status,names\nm000,identified,cgg\n", "line 2: "),
         ("model,status,names\nm000,identified,cg gd\n", "names must be one name for 'identified'"),
         ("model,status,names\nm000,not distinguishable,cg\n", "names must be two or more names"),
     ],
@@ -180,8 +176,6 @@ def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
 
 
 def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
-    from icl_krr.experiments.solverbench import folder
-
     made = folder.all_models(CONFIG)
     monkeypatch.setattr(folder, "all_models", lambda config: made)
     monkeypatch.setattr(folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -236,9 +230,8 @@ SIZES = np.array([0.01, 0.03, 0.02, 0.005])
     "kernel", [pytest.param(ik.Linear(), marks=pytest.mark.slow), ik.Gaussian(2.0)]
 )
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
-    sizes = np.asarray(SIZES)
-    varying = rivals.varying_descent(kernel, step_sizes=np.asarray(sizes), **SHARED)
-    known = iterate(task, kernel, lambda A, y, a, t: sizes[t] * (y - A @ a[-1]))
+    varying = rivals.varying_descent(kernel, step_sizes=SIZES, **SHARED)
+    known = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
     assert np.allclose(layerwise(varying, task), known, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
     fast = rivals.nesterov(kernel, step_size=0.02, **rest)

@@ -25,7 +25,6 @@ from icl_krr.experiments.claims.claim import (
     HOLDS,
     OPEN,
     PRINTED,
-    Verdict,
     compare,
     judge,
     readings,
@@ -47,22 +46,19 @@ def test_a_check_compares_entry_by_entry():
     assert not compare("", 1.0 + 1e-10, 1.0, slack=1e-12).holds
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_no_number_violates(bad):
-    assert not compare("", [0.0, bad], 1.0).holds
+def test_what_is_no_number_violates():
+    assert not compare("", [0.0, np.nan], 1.0).holds
+    assert not compare("", [0.0, np.inf], 1.0).holds
     assert not compare("", [0.0, 1.0], [1.0, np.nan]).holds
+    infinite = compare("", [np.inf, 1.0], [np.inf, 2.0])
+    assert (infinite.measured, infinite.holds) == (np.inf, False)
 
 
-def test_zero_is_a_bound():
+def test_zero_is_a_bound_and_within_is_two_sided():
     assert compare("", 0.0, 0.0).tightness == 0
-    assert compare("", 1e-9, 0.0).tightness == np.inf
-    assert not compare("", 1e-9, 0.0).holds
-
-
-def test_within_is_two_sided():
-    assert within([1.0, 3.0], 1.0, 3.0)("").holds
-    assert not within([0.9], 1.0, 3.0)("").holds
-    assert not within([3.1], 1.0, 3.0)("").holds
+    one = compare("", 1e-9, 0.0)
+    assert (one.tightness, one.holds) == (np.inf, False)
+    assert [within(at, 1.0, 3.0)("").holds for at in ([1.0, 3.0], [0.9], [3.1])] == [True, 0, 0]
 
 
 def test_the_status_follows_from_the_checks():
@@ -278,14 +274,10 @@ def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
     ("argv", "message"),
     [
         (["C99"], "claim must be one of 'C1', 'C2',"),
-        (["C1", "--seeds", "0"], "seeds must be >= 1, got 0"),
-        (["C1", "--seed", "-1"], "seed must be >= 0, got -1"),
         (["C1", "--set", "draw=3"], "setting of C1 must be one of 'draws',"),
         (["C1", "C4", "--set", "num_features=3"], "setting of C4 must be one of 'draws',"),
         (["C1", "--set", "draws"], "set must be NAME=VALUE, such as draws=4, got 'draws'"),
         (["C1", "--set", "draws=0"], "draws must be >= 1, got 0"),
-        (["C1", "--set", "draws=2.5"], "draws must be an integer, got '2.5'"),
-        (["C1", "--set", "temperatures=1,-1"], "temperatures must be > 0, got -1.0"),
         (["C1", "--set", "temperatures=warm"], "temperatures must be a number, got 'warm'"),
         (["C8", "--set", "solvers=jacobi"], "solvers must be one of 'textbook',"),
         (["C28", "--set", "steps=3"], "steps must have 2 values, got '3'"),
@@ -311,5 +303,4 @@ def test_figures_name_what_they_show():
     (axis,) = figure.axes
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("temperature", "gap")
     assert "C1" in figure.get_suptitle() + axis.get_title()
-    assert isinstance(judge(compare("", 0, 1)), Verdict)
     assert np.isfinite(np.asarray([line.get_ydata() for line in axis.lines])).all()

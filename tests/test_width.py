@@ -129,10 +129,6 @@ def test_a_mixture_is_a_sum(x64):
     parts = (ik.sketched(EXPONENTIAL, P), ik.sketched(GAUSSIAN, P))
     expected = 0.3 * gram(parts[0], task) + 2 * gram(parts[1], task)
     assert np.allclose(gram(ik.sketched(mixture, P), task), expected)
-    with pytest.raises(TypeError, match="kernels must be positive, such as Exponential or Gau"):
-        ik.Mixture((ik.Linear(),), weights=jnp.ones(1))
-    with pytest.raises(ValueError, match="weights must have one entry for each of the 1 kernels"):
-        ik.Mixture((GAUSSIAN,), weights=jnp.ones(2))
 
 
 def sketched_model(kernel, P, **options):
@@ -262,7 +258,6 @@ def cg(kernel=ik.Linear(), **options):  # noqa: B008
         (lambda: cg(width=2), "sketch must be given for a width of 2; use"),
         (lambda: cg(sketch=jnp.eye(4, 2)),
          r"sketch must be \[p, m\] with p = num_features = 3, got shape \[4, 2\]"),
-        (lambda: cg(sketch=jnp.full((3, 2), jnp.nan)), "sketch must be finite, got nan"),
         (lambda: ik.constructions.richardson(
             EXPONENTIAL, num_features=3, ridge=1.0, steps=1,
             sketch=MAPS["positive"](KEY, EXPONENTIAL, 4)), "kernel must be"),
@@ -271,26 +266,19 @@ def cg(kernel=ik.Linear(), **options):  # noqa: B008
         (lambda: sketches.positive_features(KEY, ik.Linear(), num_features=2, width=3),
          "another LogBilinear to have random features"),
         (lambda: sketches.best(jnp.ones((4, 3)), 5), "width must be <= p = 3 features"),
-        (lambda: sketches.nystrom_features(GAUSSIAN, jnp.ones((2, 3)), width=3),
-         "width must be <= l = 2, the number of landmarks, got 3"),
-        (lambda: ik.sketched(ik.Linear(), jnp.ones(3)), r"sketch must be \[p, m\]"),
         (lambda: cg(ik.Features(lambda x: x)),
          "map must have a method layer, as RandomFeatures and NystromFeatures have"),
         (lambda: cg(GAUSSIAN, sketch=sketches.nystrom_features(
             ik.Mixture((GAUSSIAN,), weights=jnp.ones(1)), jnp.ones((2, 3)))),
          "another LogBilinear to be computed at landmarks"),
         (lambda: ik.Mixture((), weights=jnp.ones(0)), "kernels must be a tuple of at least one"),
-        (lambda: sketches.best([[1.0, 2.0]], 1), "x must be an array, got list"),
+        (lambda: ik.Mixture((ik.Linear(),), weights=jnp.ones(1)), "kernels must be positive"),
+        (lambda: ik.Mixture((GAUSSIAN,), weights=jnp.ones(2)), "weights must have one entry"),
         (lambda: sketches.best(jnp.ones(2), 1), r"x must be \[n, p\]"),
-        (lambda: sketches.landmarks(jnp.ones((2, 2), int), 1), "x must be floating"),
+        (lambda: cg(EXPONENTIAL, sketch=MAPS["positive"](KEY, EXPONENTIAL, 4),
+                    arithmetic=ik.ReLU(16, 4.0)), "arithmetic"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_sentence(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
-
-
-def test_relu_tables_hold_no_feature_map():
-    phi = MAPS["positive"](KEY, EXPONENTIAL, 4)
-    with pytest.raises(ValueError, match="arithmetic"):
-        cg(EXPONENTIAL, sketch=phi, arithmetic=ik.ReLU(16, 4.0))
