@@ -309,7 +309,7 @@ def regression(batch: int, n: int, seed: int) -> Contest:
         "exact",
         f"exact KRR, {batch} tasks, n = {n}, {dtype}",
         ours,
-        exact_rivals(*map(np.array, (tasks.x, tasks.y, tasks.x_query)), ridge),
+        exact_rivals(np.array(tasks.x), np.array(tasks.y), np.array(tasks.x_query), ridge),
         target=0.3,
         dtype=str(dtype),
         size={"tasks": batch, "n": n},
