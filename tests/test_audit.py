@@ -88,8 +88,6 @@ def test_gradients_predictions_and_results_can_be_audited(task):
 
 
 def test_bad_input_of_an_audit_is_one_sentence(task):
-    with pytest.raises(TypeError, match="function must be a function"):
-        ik.audit(3.0, task)
     with pytest.raises(TypeError, match="must return floating-point numbers to be audited"):
         ik.audit(lambda task: task.num_supports, task)
     with pytest.raises(ValueError, match="must get all arrays as arguments to be audited"):

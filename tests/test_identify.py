@@ -267,16 +267,9 @@ def test_a_task_whose_answers_explode_is_left_out():
 def test_identify_refuses_what_it_cannot_compare(x64):
     made = made_of("gradient_descent", "linear")
     layer_answers, tasks = partial(layerwise, made.model), (made.fitted, made.scored)
-    for options, message in (
-        ({"candidates": ("magic",)}, "candidate must be one of"),
-        ({"kernels": ("laplace",)}, "kernel must be one of"),
-        (
-            {"candidates": ("nadaraya_watson",), "kernels": ("linear",)},
-            "kernels must contain a kernel that a candidate accepts",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            identify(layer_answers, *tasks, **options)
+    options = {"candidates": ("nadaraya_watson",), "kernels": ("linear",)}
+    with pytest.raises(ValueError, match="kernels must contain a kernel that a candidate accepts"):
+        identify(layer_answers, *tasks, **options)
     with pytest.raises(ValueError, match="predictions of layer_answers must be finite, got nan"):
         identify(lambda task: zero(task) / 0, *tasks)
 
@@ -314,8 +307,6 @@ def test_a_battery_scores_and_the_training_family_fits(x64):
     assert own.found.best.fit.values == other.found.best.fit.values
     for plain, larger in zip(own.layers, other.layers, strict=True):
         assert larger["zero"] == pytest.approx(16 * plain["zero"])
-    with pytest.raises(ValueError, match="battery must be one of"):
-        IdentifyConfig(battery="larger")
 
 
 @pytest.mark.slow
@@ -356,15 +347,6 @@ def test_a_run_is_examined_layer_by_layer(x64):
         assert not cut_off(figure)
 
 
-def test_a_decoder_answers_at_a_support_as_at_a_query_after_the_supports_before():
-    """So identification on shorter tasks is identification at a position."""
-    run = load(RUNS / "linear-decoder")
-    task = numpy(ik.tasks.sample(jax.random.key(0), run.family))
-    along = np.asarray(ik.predict_along(run.model, task))
-    cut = task.replace(x=task.x[:5], y=task.y[:5], x_query=task.x[5:6], y_query=None)
-    np.testing.assert_allclose(ik.predict(run.model, cut), along[5:6], atol=1e-5)
-
-
 def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch):
     def lengths(run, config, progress):
         progress("fitting")
@@ -378,8 +360,6 @@ def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch)
     assert [*examine_positions(run, IdentifyConfig())] == [12]
     with pytest.raises(ValueError, match=r"positions must be <= 12, .*, got 13"):
         examine_positions(run, IdentifyConfig(), (13,))
-    with pytest.raises(ValueError, match="positions must be >= 1, got 0"):
-        examine_positions(run, IdentifyConfig(), (0,))
 
 
 @pytest.mark.slow

@@ -74,11 +74,8 @@ ARRAYS = {
     "file.npz: y must be [n] or [n, r]": npz(**GOOD | {"x": GOOD["x"][:, :2]}),
     "y must be <= 1e150 in size": npz(**GOOD | {"y": 1e300 * GOOD["y"]}),
     "answers must be <= 1e150 in": npz(**GOOD | {"answers": 1e300 * GOOD["answers"]}),
-    "x must be an array of real": npz(**GOOD | {"x": GOOD["x"].astype(str)}),
-    "answers must be an array of": npz(**GOOD | {"answers": GOOD["answers"].astype(complex)}),
     "hats must be an array of": npz(**GOOD | {"hats": GOOD["hats"].astype(bool)}),
     "numbers, got dtype [('a', '<f8')]": npz(**GOOD | {"x": np.zeros((4, 4, 2), [("a", float)])}),
-    "numbers, got dtype datetime64[D]": npz(**GOOD | {"y": np.zeros((4, 4), "datetime64[D]")}),
     "hats must be finite, got nan": npz(**GOOD | {"hats": np.nan * GOOD["hats"]}),
     "mask must be an array of booleans": npz(**GOOD, mask=np.ones((4, 4))),
     "y must differ from 0 at an unmasked": npz(**GOOD, mask=np.zeros((4, 4), bool)),
@@ -135,11 +132,8 @@ def row(**entries):
 
 MANIFESTS = {
     "models[0]: Object missing required field `tasks`": {"models": [{"model": "m000"}]},
-    "models: Expected `array`, got `str`": {"models": "m000"},
     "models[0].model: Expected `str`, got `int`": row(model=0),
-    "models[0].layers: Expected `int`, got `str`": row(layers="3"),
     "config: tasks must be >= 2, got 1": {"config": {"tasks": 1}},
-    "sha256[...]: Expected `str`, got `null`": {"sha256": {"a": None}},
     "must have format 1, got 9": {"format": 9},
     "models must be at least one, each once, got none": {"models": []},
     "models must be at least one, each once, got m000": {"models": 2 * row()["models"]},

@@ -329,8 +329,6 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
         (["EMPTY"], "model must be a run's folder or one of gp-decoder-12, "),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
         (["gp-encoder", "--kernel", "linear"], "kernel must be None for a run"),
-        (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),
-        (["chebyshev", "--steps", "0"], "steps must be >= 1, got 0"),
     ],
 )
 def test_bad_settings_are_one_line(options, message, capsys, tmp_path):
@@ -348,7 +346,6 @@ def test_interventions_refuse():
     model = cg(2)
     found = sites(model)
     refusals = [
-        (lambda: sites(model, ("layer",)), "kind must be one of"),
         (
             lambda: ablate(model, tasks, sites(cg(9), ("head",), each_step=True)[-1:]),
             "sites must belong to this model, got 'blocks.45.heads.0.p'",
@@ -357,13 +354,8 @@ def test_interventions_refuse():
             lambda: ablate(model, batch(2, r=2), found, replace="mean"),
             "must have num_outputs = 1 like the model, got 2",
         ),
-        (lambda: transplant(model, task, -1, {}), "block must be >= 0, got -1"),
         (lambda: ablate(model, tasks, []), "sites must not be empty"),
-        (lambda: ablate(model, tasks, found, replace="noise"), "replace must be one of"),
-        (lambda: ablate(model, task, found), "task must be a batch"),
         (lambda: patch(model, tasks, found, batch(2, n=5)), "source must have x, y and x_query"),
-        (lambda: transplant(model, task, 3, {"q": task.y}), "slot must be one of"),
-        (lambda: transplant(model, task, 3, {"r": task.y[:2]}), r"slot r must have shape \[7, 1\]"),
         (lambda: ik.resume(model, task, {}, 3), "stream must have the slots"),
         (lambda: ik.transformer.tail(model, 12), "block must be <= depth = 11, got 12"),
         (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must exist in some"),

@@ -275,31 +275,16 @@ def test_probes_refuse_what_they_cannot_read(tasks):
     shape = (len(tasks.x), tasks.num_queries, tasks.num_supports)
     rows = np.ones(shape)
     for refused, message in (
-        (lambda: effective("regresion", "linear", tasks, rows), "kind must be one of"),
-        (lambda: effective("regression", "cubic", tasks, rows), "kernel must be one of"),
         (lambda: effective("smoother", "linear", tasks, rows), "kernel must have a bandwidth"),
-        (lambda: effective("regression", "linear", tasks, rows[:, None]), "hats must be .b, q, n"),
         (lambda: effective("regression", "linear", tasks, 0 * rows), "hats must not be zero"),
-        (lambda: spectral_filter(ik.Linear(), tasks, rows), "hats must be .b, L, q, n"),
-        (lambda: spectral_filter(ik.Linear(), tasks, rows[:, None], bins=0), "bins must be >= 1"),
-        (
-            lambda: fit_candidate("sgd", "linear", tasks, rows[..., 0], 2),
-            "candidate must be one of",
-        ),
         (
             lambda: fit_candidate("richardson", "linear", tasks, rows[..., 0], 2),
             "kernel of richardson must",
         ),
         (lambda: fit_probe(model, tasks, tasks.y_query[1:]), "targets must be .b, q. = "),
-        (lambda: align([1.0, 2.0]), "cost must be .L, T . 1. for L layers and T steps"),
-        (
-            lambda: hat_matrix(partial(layerwise, model), tasks),
-            r"task must be one task, x \[n, p\]",
-        ),
     ):
         with pytest.raises(ValueError, match=message):
             refused()
-    assert align([[1, 2], [3, 1]]).tolist() == [0, 1]
 
 
 def test_a_probe_of_given_targets_needs_no_y_query(tasks):

@@ -133,7 +133,6 @@ def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):
         ({"kernel": "linear"}, "bandwidths must be 'one' for kernel 'linear', which has no"),
         ({"solver": "nadaraya_watson"}, "bandwidths must be 'one' for solver 'nadaraya_wat"),
         ({"solver": "newton_schulz"}, "bandwidths must be 'one' for solver 'newton_schulz'"),
-        ({"bandwidths": "two"}, "bandwidths must be one of 'one', 'each', got 'two'"),
     ],
 )
 def test_what_has_no_bandwidth_for_each_feature_is_told(options, message):

@@ -139,34 +139,37 @@ def test_a_model_that_takes_no_steps_is_as_near_to_its_null(x64, null):
     assert null in found.as_near
 
 
-def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
-    def gaps(*distances):
-        return {
-            space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
-            for space, size in zip(("state", "innovation"), distances, strict=True)
-        }
+def gaps(*distances):
+    return {
+        space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
+        for space, size in zip(("state", "innovation"), distances, strict=True)
+    }
 
+
+def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
     controls = {"far": gaps(0.3, 0.2), "near": gaps(0.3, 0.1), "nearer": gaps(0.01, 0.2)}
     one = ReadCandidate(None, gaps(0.1, 0.1), controls, None, None, None)
     assert as_near(one, resamples(8, 20, 0)) == ("nearer", "near")
 
 
 def test_steps_that_say_nothing_are_told():
-    """They diverge, need no layer, or are of no solver. All count last, however near they are."""
+    """They diverge, need no layer, or are of no solver. All count last, however near they are.
+
+    Else preconditioned Chebyshev on an empty interval ties with Richardson's iteration.
+    """
     values = {"lengthscale": 1.0, "ridge": 0.1, "num_supports": 1e-5}
     fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
+    assert not refused(fit._replace(values=values | {"num_supports": 6.0}), batches()[0])
     h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
     start = decoders(Layers(h, slopes), 8, 1.0).states[0]
     of = Seen(batches()[0], batches()[0], None, start, [], 1.0)
-    near = {
-        space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
-        for space, size in {"state": 0.05, "innovation": 0.2}.items()  # its use would be tested
-    }
+    near = gaps(0.05, 0.2)  # its use would be tested
     held = start.channels.each(lambda part: part[:, :1])
     wild = held._replace(scored=held.scored + 1e3)
     other = held.each(lambda part: np.random.default_rng(1).normal(size=part.shape))
     steps = {"diverges on the scored tasks": wild, "its steps are nearly": held}
-    steps |= {"no solver has its parameters": other}
+    words = "no solver has its parameters: num_supports must be >= 1 and finite, got 1e-05"
+    steps |= {words: other}
     for words, rows in steps.items():
         because, *rest = rule([ReadCandidate(fit, near, {}, None, rows, None)], of, None)
         assert because[0].startswith(words)
@@ -185,19 +188,6 @@ def test_an_innovation_after_convergence_is_no_evidence(x64):
     both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
     found = gaps_of({"own": Rows(*both)}, known, known.states[0], 10, np.ones(2, bool))["own"]
     assert ruling.mean(found["innovation"]) < 1e-6
-
-
-def test_an_own_map_for_each_task_decodes_every_krylov_method_at_once():
-    """So one map serves all tasks: here the stream holds K y alone, and step 3 is decoded."""
-    rng = np.random.default_rng(0)
-    x, y, queries = rng.normal(size=(8, 6, 3)), rng.normal(size=(8, 6)), rng.normal(size=(8, 2, 3))
-    gram, at = x @ x.swapaxes(1, 2), queries @ x.swapaxes(1, 2)
-    held = np.concatenate([at @ y[..., None], queries], axis=2)
-    wanted = at @ (gram @ gram @ y[..., None])
-    each = [np.linalg.lstsq(h, w, rcond=None)[1].sum() for h, w in zip(held, wanted, strict=True)]
-    shared = np.linalg.lstsq(held.reshape(-1, 4), wanted.reshape(-1, 1), rcond=None)[1]
-    assert sum(each) < 1e-12
-    assert shared / np.sum(wanted**2) > 0.1
 
 
 def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
@@ -239,15 +229,6 @@ def test_conjugate_gradient_is_named_after_it_has_converged(x64, size):
     found = identify_streams(rotated(model, jax.random.key(2)), *tasks, **OPTIONS)
     assert (found.status, found.remain) == ("identified", ("conjugate_gradient",))
     assert found.best.fit.values["ridge"] == pytest.approx(RIDGE, rel=1e-6)
-
-
-def test_a_fit_with_parameters_of_no_solver_is_refused():
-    """Else preconditioned Chebyshev on an empty interval ties with Richardson's iteration."""
-    known = {"lengthscale": 1.0, "ridge": 0.1}
-    fit = CandidateFit("preconditioned_chebyshev", "gaussian", known, (1, 2), 0.0)
-    assert not refused(fit._replace(values=known | {"num_supports": 6.0}), batches()[0])
-    found = refused(fit._replace(values=known | {"num_supports": 1e-5}), batches()[0])
-    assert found == "no solver has its parameters: num_supports must be >= 1 and finite, got 1e-05"
 
 
 def test_steps_of_layers_are_at_equal_intervals():

@@ -121,11 +121,9 @@ def test_tables_as_spreadsheets_write_them(path):
         ("a,y\n1,2\n3\n", r"line 3: expected as many cells as the header has \(2\), got 1"),
         ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
         ("a,y\n1," + "x" * 400 + "\n", r"column 'y': expected a .*, got 'x{40,60}\.\.\.x{40,60}'"),
-        ("a,y\n1,2\n,3\n", "line 3, column 'a': expected a finite number, got ''"),
         (",a,y\n0,1,2\n", "must name every column, got '', 'a', 'y'"),
         ("a,y\n1,2\n1_300,2\n", "line 3, column 'a': expected a finite number, got '1_300'"),
         ("a,y\n1,nan\n", "line 2, column 'y': expected a finite number, got 'nan'"),
-        ("a,y\n1,inf\n", "line 2, column 'y': expected a finite number, got 'inf'"),
     ],
 )
 def test_tables_refuse(path, text, message):
@@ -154,8 +152,6 @@ X, Y, Q = np.ones((5, 2)), np.ones(5), np.ones((3, 2))
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"x": X[:, 0]}, ValueError, r"x must be \[n, p\], got shape \[5\]"),
-        ({"y": np.ones(4)}, ValueError, r"y must be \[n\] or \[n, r\] with n = 5"),
         ({"y": np.ones((5, 0))}, ValueError, "y must have at least one output"),
         ({"x_query": np.ones((3, 1))}, ValueError, r"x_query must be \[q, p\] with p = 2"),
         ({"x_query": np.ones(2)}, ValueError, r"x_query must be \[q, p\]"),
@@ -166,11 +162,8 @@ X, Y, Q = np.ones((5, 2)), np.ones(5), np.ones((3, 2))
             r"y must be finite, got nan at index \[2\]",
         ),
         ({"x_query": Q * np.inf}, ValueError, r"x_query must be finite, got inf at index \[0, 0\]"),
-        ({"x": [[1.0], []]}, TypeError, "got list; its rows must have the same length"),
-        ({"x": jnp.ones((5, 2), int)}, TypeError, "x must be floating point, got int32"),
         ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
         ({"mask": np.ones(5)}, ValueError, "mask must be a bool array"),
-        ({"mask": np.ones(4, bool)}, ValueError, r"mask must be a bool array \[n\] with n = 5"),
         ({"y_query": np.ones(2)}, ValueError, r"y_query must have shape \[3\]"),
     ],
 )
@@ -191,12 +184,7 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
 BUILD = {"num_features": 2, "ridge": 0.1, "steps": 1}
 REFUSED = {
     "spectrum must hold num_features = 8 val": lambda: ik.tasks.LinearRegression(spectrum=Y),
-    "spectrum must be > 0": lambda: ik.tasks.LinearRegression(spectrum=np.zeros(8)),
-    "condition must be >= 1": lambda: ik.tasks.LinearRegression(condition=0.5),
-    "num_outputs must be >= 1": lambda: ik.tasks.LinearRegression(num_outputs=0),
     "temperature must be in the range of float32": lambda: ik.Exponential(1e39),
-    "temperature must be a scalar": lambda: ik.Exponential(jnp.ones(2))(X, X),
-    "attention must be one of 'linear'": lambda: cg(draw(0), 0.1, 4, attention="both"),
     "dtype must not be wider than float32": lambda: cg(draw(0), 0.1, 4, dtype="float64"),
     "Features.* to be applied by linear attention": lambda: ik.constructions.conjugate_gradient(
         ik.Gaussian(), attention="linear", **BUILD
@@ -210,7 +198,6 @@ REFUSED = {
     "x must be float32 or float64, got float16": lambda: ik.solvers.exact(
         ik.Linear(), jax.tree.map(lambda a: a.astype(jnp.float16), draw(0)), ridge=0.1
     ),
-    r"architecture must be an icl_krr\.Archi": lambda: ik.init(jax.random.key(0), ik.Spec(2)),
 }
 
 
