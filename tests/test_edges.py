@@ -131,7 +131,8 @@ def test_a_model_centres_x_if_its_kernel_is_one_of_differences():
         assert model.spec.centred is centred
 
 
-def without_supports(case):
+@parametrize(tuple(CASES), ("gdia", "ric-gaussian"))
+def test_without_supports_every_solver_predicts_0(case):
     """Predictions of oracle and model for a task whose supports are all masked, and gradients."""
 
     def predictions(x, y, x_query):
@@ -147,17 +148,6 @@ def without_supports(case):
     )
     assert not any(np.any(value) for value in found)
     assert all(np.all(np.isfinite(slope)) for slope in slopes)
-
-
-@parametrize(("gdia", "ric-gaussian"))
-def test_without_supports_the_prediction_is_0(case):
-    without_supports(case)
-
-
-@pytest.mark.slow
-@parametrize(tuple(CASES))
-def test_without_supports_every_solver_predicts_0(case):
-    without_supports(case)
 
 
 def test_without_supports_nothing_else_is_nan():

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import often, relative
+from helpers import often, one, relative
 
 import icl_krr as ik
 from icl_krr.export import from_gpt2, load, save
@@ -204,8 +204,7 @@ def test_batches_and_gradients(x64):
     assert relative(whole[0], tiles[0]) < 1e-12
     for a, b in zip(*map(jax.tree.leaves, (whole[1], tiles[1])), strict=True):
         assert np.allclose(a, b, atol=1e-9 * whole[0])
-    first = jax.tree.map(lambda field: field[0], tasks)
-    assert relative(ik.predict_batch(model(), tasks)[0], ik.predict(model(), first)) < 1e-12
+    assert relative(ik.predict_batch(model(), tasks)[0], ik.predict(model(), one(tasks, 0))) < 1e-12
 
 
 def test_it_can_be_saved_and_older_files_can_be_loaded(tmp_path, x64):
@@ -257,7 +256,7 @@ def test_a_probe_can_be_fitted_to_any_reader(x64):
     """To the streams of a model, read by a function, as to the model itself."""
     tasks, targets = draw(2, batch=(6,)), np.random.default_rng(3).normal(size=(6, Q))
     reader = partial(ik.probes.streams, model())
-    ours, theirs = (ik.probes.fit_probe(one, tasks, targets) for one in (reader, model()))
+    ours, theirs = (ik.probes.fit_probe(it, tasks, targets) for it in (reader, model()))
     streams = reader(draw())
     assert relative(ours(streams), theirs(streams)) < 1e-9
     with pytest.raises(ValueError, match=r"must return streams \[L \+ 1, q, d\] with q = 2"):
@@ -404,12 +403,8 @@ def test_other_decoders_have_layers_too():
     assert hats.shape == (2, LAYERS + 1, Q, N)
     assert not np.any(hats[:, 0])
     assert np.any(hats[:, 1])
-    made = network(inputs_embeds=maps[0](torch.tensor(sequence(draw_of(tasks, 0), 1))[None]))
+    made = network(inputs_embeds=maps[0](torch.tensor(sequence(one(tasks, 0), 1))[None]))
     assert relative(answers[0, -1, 1], maps[1](made.last_hidden_state)[0, -1].item()) < 1e-5
-
-
-def draw_of(tasks, i):
-    return jax.tree.map(lambda field: field[i], tasks)
 
 
 @pytest.mark.extras
@@ -455,7 +450,7 @@ def test_probes_of_hidden_states_and_identification(x64):
         ones = np.ones((LAYERS, Q, 1))  # the model has these as a slot, and the ridges depend on it
         return np.concatenate([np.stack(states, axis=1), ones], axis=2)
 
-    ours, theirs = (ik.probes.fit_probe(one, tasks, targets) for one in (own, reader))
+    ours, theirs = (ik.probes.fit_probe(it, tasks, targets) for it in (own, reader))
     task = draw()
     before_last = ours(ik.probes.streams(own, task))[:-1]
     assert relative(theirs(reader(task)), before_last) < 1e-8
