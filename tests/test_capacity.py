@@ -15,6 +15,7 @@ import icl_krr as ik
 from icl_krr import capacity, cli
 from icl_krr.cli import program
 from icl_krr.devices import Placement
+from icl_krr.experiments.shared.build import build_model  # noqa: F401
 from icl_krr.experiments.shared.draws import draw_tasks  # noqa: F401
 from icl_krr.transformer.admission import admit
 from icl_krr.transformer.evaluate import Request
@@ -61,6 +62,7 @@ CALLS = {
     "training.check(TRAINED, FAMILY, training.Training(batch=10**9))": "1000000000 tasks 72",
     "training.check(TRAINED, FAMILY, training.Training(validation=10**9))": "1000000000 tasks 72",
     "training.reference(FAMILY, KEY, 10**9)": "1000000000 tasks 72",
+    "build_model('richardson', GAUSSIAN, SHORT, 0.1, 10**9)": "a run of 1000000000 steps 1.2e+04",
     "draw_tasks(KEY, 10**9, FAMILY)": "1000000000 tasks 72",
     "ik.predict(TRAINED, TASK)": "run 160",
     "ik.predict(RICHARDSON, TASK)": "run 160",

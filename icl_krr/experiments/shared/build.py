@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import theory
+from ... import capacity, theory
 from ...catalogue import SOLVERS, Solver, find, load
 from ...constructions import Softmax
 from ...kernels import Kernel
@@ -47,7 +47,11 @@ def build_model(
 
 def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict[str, Any]:
     """What one must tell the construction and the oracle; {} for a solver without steps."""
-    return {"steps": steps, **solver_keywords(row, kernel, task, ridge)} if row.iterates else {}
+    if not row.iterates:
+        return {}
+    numbers = 3 * (steps or 0) * task.num_supports * task.num_outputs  # states of all steps
+    capacity.check(f"a run of {steps} steps", numbers, task.x, "use fewer steps")
+    return {"steps": steps, **solver_keywords(row, kernel, task, ridge)}
 
 
 def with_keywords(row: Solver, kernel: Kernel, task: Task, needs: dict[str, Any]) -> Transformer:
