@@ -35,27 +35,9 @@ when it is imported. Its `pyproject.toml` also needs an entry point in the group
 (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command line imports the
 package.
 
-**Add a kernel.** A kernel is one class. A subclass of `LogBilinear` implements one method, which
-returns two coefficients. Samplers, sketches, solvers and constructions then accept the kernel:
-
->>> from typing import Any
->>> import jax, jax.numpy as jnp
->>> import icl_krr as ik
->>> from icl_krr.kernels import LogBilinear
->>> from icl_krr.pytree import checked
->>> @checked
-... class Tilted(LogBilinear):
-...     '''exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2).'''
-...     inner: Any = 0.3
-...     norm: Any = 0.2
-...     projection: Any = None
-...
-...     def coefficients(self, dtype):
-...         return jnp.asarray(self.inner, dtype), jnp.asarray(self.norm, dtype)
->>> task = ik.tasks.sample(jax.random.key(0), ik.tasks.GaussianProcess(Tilted()))
->>> model = ik.constructions.richardson(Tilted(), num_features=2, ridge=0.1, steps=50)
->>> ik.predict(model, task).shape
-(1,)
+**Add a kernel.** A kernel is one class. A subclass of `icl_krr.kernels.LogBilinear`, such as the
+example `Tilted` there, implements one method, which returns two coefficients. Samplers, sketches,
+solvers and constructions then accept the kernel.
 
 The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the kernel to the choices
 of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the rows of the
@@ -122,9 +104,6 @@ def register(row: Kernel | Solver | Axis | Family) -> None:
 
     The `name` of the row consists of letters, digits and underscores. A package with rows of its
     own calls this when it is imported, which its entry point of the group "icl_krr" causes.
-
-    Args:
-        row: new row.
 
     >>> register(Kernel("linear", "icl_krr.kernels:Linear", "featured"))
     Traceback (most recent call last):

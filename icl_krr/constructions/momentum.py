@@ -91,7 +91,6 @@ def prefix_chebyshev(
     r, d [T, r m] and prediction.
 
     Args:
-        spectrum: as in `icl_krr.solvers.prefix_chebyshev`.
         stores_sums: as in `prefix_sums`.
 
     >>> import icl_krr as ik

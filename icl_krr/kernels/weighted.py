@@ -32,9 +32,6 @@ class Weighted(Kernel):
 
     `weighted` makes it. All solvers and constructions that take $k$ take it.
 
-    Args:
-        kernel: kernel $k$; traced.
-
     >>> from icl_krr import Linear
     >>> x = np.array([[3.0, np.log(2.0)]])
     >>> weighted(Linear(), num_features=1)(x, x).round(4).tolist()

@@ -53,10 +53,6 @@ def check(
         Without this slot, the residual is computed from predictions at the supports. If the model
         has a slot `variance`, the gap is the larger one of the gaps of prediction and variance.
 
-    Raises:
-        ValueError: the kernel or the ridge is not known, or the task does not fit the model.
-        MemoryError: the run does not fit into memory (see `memory`).
-
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

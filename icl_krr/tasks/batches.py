@@ -67,9 +67,6 @@ def map_tasks(
 def batch(tasks: Sequence[Task]) -> Task:
     """Make one batch of several tasks; shorter ones get further supports, which are masked.
 
-    Raises:
-        ValueError: there is no task, or the tasks differ in more than n and the mask.
-
     >>> of = lambda n: Task(x=np.ones((n, 2)), y=np.ones(n), x_query=np.ones((1, 2)))
     >>> both = batch([of(3), of(5)])
     >>> both, both.mask.sum(axis=1).tolist()

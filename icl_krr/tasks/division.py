@@ -37,9 +37,6 @@ def split(table: Table, num_supports: int, seed: int = 0, queries: Queries | Non
         queries: rows to predict, such as `read_queries` returns; by default all rows of the table
             that are not supports.
 
-    Raises:
-        ValueError: no query is left, or a value overflows JAX's default dtype.
-
     >>> from icl_krr.tasks import diabetes
     >>> task = split(diabetes(), num_supports=300, seed=0)
     >>> task.x.shape, task.x_query.shape

@@ -161,10 +161,6 @@ class Rows(InOneProgram):
     standard deviation of the supports only. A column that is constant in the supports is only
     centred. `Rows.of` makes this sampler from a `Table`.
 
-    Args:
-        x: features of all rows, an array [rows, p].
-        y: outputs of all rows, an array [rows].
-
     Raises:
         ValueError: the table has fewer than n + q rows.
 

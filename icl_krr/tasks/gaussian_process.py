@@ -37,9 +37,6 @@ class GaussianProcess(InOneProgram):
             which is log-uniform between 1 / `noise_spread` and `noise_spread`. Default 1: all tasks
             have the same noise variance.
 
-    Raises:
-        TypeError: `kernel` has no bandwidth although `spread` > 1.
-
     >>> import jax
     >>> from icl_krr.kernels import Exponential
     >>> config = GaussianProcess(Exponential(temperature=0.5), inputs="sphere")

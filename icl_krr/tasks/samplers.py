@@ -144,10 +144,6 @@ def battery(name: str, family: Sampler) -> Sampler:
 
     Args:
         name: name of the battery, a row of `icl_krr.catalogue.BATTERIES`.
-        family: sampler of the training distribution.
-
-    Raises:
-        ValueError: `family` lacks the supports or the noise > 0 that the battery changes.
 
     >>> import icl_krr as ik
     >>> family = ik.tasks.LinearRegression(num_features=3, num_supports=8)

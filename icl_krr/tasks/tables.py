@@ -24,8 +24,6 @@ class Table:
     """A table of numbers with named feature columns and a named target column.
 
     Args:
-        x: features, float64 [rows, p].
-        y: target, float64 [rows].
         features: names of the p feature columns.
         target: name of the target column.
         columns: the columns of the file that became the features; default (), none were encoded.
@@ -73,7 +71,6 @@ class Queries(NamedTuple):
     Attributes:
         x: features, float64 [rows, p], in the order of the table's features.
         dropped, filled: as in `Table`.
-        y: target, float64 [rows], or None if it is not known.
         unseen: texts of encoded columns that the table does not have, such as "city=Oslo". All
             features of such a text are 0; default (), none.
     """

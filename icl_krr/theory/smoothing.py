@@ -45,7 +45,6 @@ def mean_limit_bound(spread: Number, values: Float[Array, " n"]) -> Float[Array,
 
     Args:
         spread: difference $s$ >= 0 between the largest and the smallest logit of the query x.
-        values: outputs $y$ of the supports [n].
 
     >>> float(mean_limit_bound(0.0, jnp.array([1.0, 2.0])))
     0.0
@@ -68,7 +67,6 @@ def nearest_limit_bound(gap: Number, values: Float[Array, " n"]) -> Float[Array,
 
     Args:
         gap: difference $g$ >= 0 between the two largest logits of the query x.
-        values: as in `mean_limit_bound`.
 
     >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
     0.0

@@ -91,10 +91,8 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: Number | Float[Array, " 
 def effective_dimension(sigma: Float[Array, " n"], ridge: Number) -> Float[Array, ""]:
     r"""Return the effective dimension $\sum_i \sigma_i / (\sigma_i + \lambda)$ of the regression.
 
-    It equals $\mathrm{tr} K A^{-1}$ for $A = K + \lambda I$.
-
-    Args:
-        sigma: eigenvalues $\sigma_i$ of $K$ [n], in any order.
+    It equals $\mathrm{tr} K A^{-1}$ for $A = K + \lambda I$. The eigenvalues
+    $\sigma_i$ of $K$ may have any order.
 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
@@ -139,7 +137,6 @@ def opposite_pair_eigenvalue(form: Float[Array, "p p"], temperature: Number) -> 
     one on every set of points.
 
     Args:
-        form: symmetric matrix $M$ [p, p].
         temperature: temperature $\tau$ > 0.
 
     >>> round(float(opposite_pair_eigenvalue(-jnp.eye(2), 1.0)), 2)

@@ -17,7 +17,7 @@ from .weights import Transformer, check_model
 
 
 def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
-    """Predict the outputs at the queries of a task.
+    """Predict the outputs at the queries of a task: [q] for y [n], or [q, r] for y [n, r].
 
     The function is jitted and pure: differentiate it with respect to `model` or `task`, and batch
     it by `jax.vmap(predict, in_axes=(None, 0))`. It runs in the dtype of the task. A model with one
@@ -29,12 +29,6 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
         task: the task, in a dtype that is not wider than that of the weights, and not float16.
         mesh: mesh whose axis `context` divides the supports; default None: they stay on the devices
             on which they are.
-
-    Returns:
-        The prediction, [q] for y [n] or [q, r] for y [n, r].
-
-    Raises:
-        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

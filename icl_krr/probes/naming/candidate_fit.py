@@ -91,7 +91,6 @@ class CandidateFit(NamedTuple):
 
     Attributes:
         candidate: name of the solver.
-        kernel: name of the kernel.
         values: fitted parameters by name, shared by all layers.
         alignment: step with which each layer is aligned [L].
         error: root mean square over layers of the relative distances.
@@ -165,9 +164,7 @@ def fit_candidate(
 
     Args:
         candidate: name of a candidate solver in the catalogue.
-        kernel: name of a kernel that the candidate accepts.
         answers: predictions of the model after layers 1 to L, with m = q r.
-        steps: largest number of solver steps.
         points: number of points of the Halton sequence.
         starts: number of points to refine for each initial alignment.
         near: fit with fewer steps, whose parameters are the only point to refine. Default: the

@@ -130,30 +130,7 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
     >>> answers[0, :, 0].tolist(), hats[0, 1, 0].tolist()
     ([0.0, 3.0], [1.0, 1.0, 1.0])
 
-    Hooks take the streams of any network from its blocks. This network has three blocks, and its
-    tokens are the supports, then the queries. Each block takes a step of gradient descent:
-
-    >>> import jax
-    >>> class Step(torch.nn.Module):
-    ...     def forward(self, tokens):
-    ...         x, r = tokens[:, :2], tokens[:, 2:]  # r: residuals, and minus the predictions
-    ...         return torch.cat([x, r - 0.1 * x @ (x[:6].T @ r[:6])], dim=1)
-    >>> network, seen = torch.nn.Sequential(Step(), Step(), Step()), []
-    >>> for block in network:
-    ...     hook = block.register_forward_hook(lambda block, given, made: seen.append(made))
-    >>> def streams(x, y, x_query):
-    ...     r = torch.cat([y, 0 * x_query[:, 0]])
-    ...     seen[:] = [torch.cat([torch.cat([x, x_query]), r[:, None]], dim=1)]
-    ...     network(seen[0])
-    ...     return torch.stack(seen)[:, len(x) :]  # at the queries
-    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=3)
-    >>> keys = jax.random.split(jax.random.key(0), 24)
-    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
-    >>> names = ("gradient_descent", "conjugate_gradient")
-    >>> options = {"candidates": names, "kernels": ("linear",)}
-    >>> arrays = dict(zip(("streams", "stream_jacobians"), torch_arrays(streams, tasks)))
-    >>> ik.probes.identify_arrays(tasks, **arrays, **options).remain
-    ('gradient_descent',)
+    Hooks take the streams of any network from its blocks (notebooks/08_a_pytorch_model.ipynb).
     """
     checks.function("function", function)
     check_axes(tasks, 1, "tasks")

@@ -32,7 +32,6 @@ def effective(
         kind: "regression" fits the ridge $\lambda$ and the bandwidth of the kernel in the hat rows
             $k(x)^T (K + \lambda I)^{-1}$. "smoother" fits only the bandwidth, in the weights of
             Nadaraya-Watson.
-        kernel: name of a kernel in the catalogue.
 
     Returns:
         The fitted values by name, such as "ridge" and "lengthscale", and "distance": the distance

@@ -73,9 +73,6 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     same as a masked support. This does not hold in a model with positional embeddings, because the
     weight does not change the positions.
 
-    Args:
-        weights: weight of every support.
-
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0], [1.0]], y=[0.0, 3.0], x_query=[[1.0]])
