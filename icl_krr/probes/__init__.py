@@ -94,9 +94,6 @@ select parts of a model by name, in one compiled program and in bounded memory:
 - `icl_krr.run_with_hooks(model, task, {"blocks.*.resid_post.alpha": f})` adds a hook to all blocks.
   `icl_krr.run_with_cache(model, task, points=("resid_post.alpha",))[1].stack("resid_post.alpha")`
   returns the activations at one hook point of all blocks.
-
-The files are in three rooms by what they do to a model: `reading` it, `changing` it, and `naming`
-what it runs.
 """
 
 import lazy_loader
