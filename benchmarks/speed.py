@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -54,7 +55,8 @@ def main(
     print(text := markdown(rows))
     if out is not None:
         command = f" speed {' '.join(suite)} --repeats {repeats} --seed {seed}"
-        facts = records.meta(command, "torch", seed=seed, quick=quick)
+        rivals = ("torch",) if find_spec("torch") else ()
+        facts = records.meta(command, *rivals, seed=seed, quick=quick)
         records.save("bench", {"meta": facts, "rows": [row._asdict() for row in rows]}, text, out)
     if failures:
         raise SystemExit("; ".join(failures))
