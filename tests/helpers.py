@@ -279,6 +279,18 @@ each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"), QUIC
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 
+SPECS = {
+    "encoder": {},
+    "gpt2": {"causal": True, "tokens": "interleaved", "max_tokens": 16},
+    "causal": {"causal": True, "max_tokens": 9},
+    "looped": {"tied": True},
+    "attention-only": {"hidden": 0},
+    "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
+    "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
+}
+"""Options of an `ik.Architecture` of each kind."""
+
+
 def built(kernel, steps, solver="conjugate_gradient", **options):
     build = getattr(ik.constructions, solver)
     return build(kernel, num_features=4, ridge=0.5, steps=steps, **options)

@@ -8,7 +8,7 @@ goes to, which activation a unit has) is read off as strings and integers.
 import flax.serialization
 import jax
 import numpy as np
-from helpers import CASES, dense, draw, numpy, often, relative
+from helpers import CASES, SPECS, dense, draw, numpy, often, relative
 
 import icl_krr as ik
 from icl_krr.residual import ROLES, visible
@@ -165,20 +165,9 @@ def embedded(arrays, task, interleaved):
     return {"stream": h, "one": one}, keys
 
 
-TRAINED = {
-    "encoder": {},
-    "gpt2": {"causal": True, "tokens": "interleaved", "max_tokens": 16},
-    "causal": {"causal": True, "max_tokens": 9},
-    "looped": {"tied": True},
-    "attention-only": {"hidden": 0},
-    "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
-    "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
-}
-
-
-@often("name", ("encoder", "gpt2", "linear", "bilinear"), TRAINED)
+@often("name", ("encoder", "gpt2", "linear", "bilinear"), SPECS)
 def test_numpy_runs_a_model_of_random_weights(x64, name):
-    given = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **TRAINED[name]}
+    given = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **SPECS[name]}
     leaves, tree = jax.tree.flatten(ik.init(jax.random.key(1), ik.Architecture(**given)))
     rng = np.random.default_rng(0)  # biases, norms and positions start at 0 or 1
     model = tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])

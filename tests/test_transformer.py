@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cg, dense, draw, numpy, often, relative, stacked, train
+from helpers import CASES, SPECS, cg, dense, draw, numpy, often, relative, stacked, train
 from jaxtyping import TypeCheckError
 
 import icl_krr as ik
@@ -85,17 +85,6 @@ def test_reciprocal_is_guarded():
 def architecture(**options):
     defaults = {"num_features": 4, "width": 16, "depth": 3, "heads": 4}
     return ik.Architecture(**{**defaults, **options})
-
-
-SPECS = {
-    "encoder": {},
-    "gpt2": {"causal": True, "tokens": "interleaved", "max_tokens": 16},
-    "causal": {"causal": True, "max_tokens": 9},
-    "looped": {"tied": True},
-    "attention-only": {"hidden": 0},
-    "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
-    "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
-}
 
 
 @often("name", ("gpt2",), SPECS)
