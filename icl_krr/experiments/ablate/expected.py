@@ -19,6 +19,8 @@ from ...numerics import matmul
 from ...residual.tokens import centre
 from ...tasks import Task, map_tasks, system
 
+State = tuple[jax.Array, ...]
+
 
 class Without(NamedTuple):
     """The missing part, which is replaced by zero: `names[index]`, such as "head p" or "slot r".
@@ -60,8 +62,9 @@ def conjugate_gradient(kernel: Kernel, task: Task, w: Without, ridge: Any, steps
     K, k, y = products(kernel, task, w)
     r, p = w.slot("r", y), w.slot("p", y)
     rr = w.slot("rr", w.head("rr", jnp.sum(r * r)))
-    prediction = 0 * k(y)
-    for _ in range(steps):
+
+    def step(state: State, _: None) -> tuple[State, None]:
+        r, p, rr, prediction = state
         Kp, kp = (w.slot("K_p", w.head("K_p", product(p))) for product in (K, k))
         Ap = w.slot("Ap", Kp + ridge * p)
         pAp = w.slot("pAp", w.head("pAp", jnp.sum(p * Ap)))
@@ -70,9 +73,11 @@ def conjugate_gradient(kernel: Kernel, task: Task, w: Without, ridge: Any, steps
         prediction = w.slot("prediction", prediction + w.head("prediction", gamma * kp))
         rr_next = w.slot("rr_next", w.head("rr_next", jnp.sum(r * r)))
         beta = w.slot("beta", over(rr_next, rr))
-        rr = w.slot("rr", rr_next)
         p_last = w.slot("p_last", p)
         p = w.slot("p", r + w.head("p", beta * p_last))
+        return (r, p, w.slot("rr", rr_next), prediction), None
+
+    (*_, prediction), _ = jax.lax.scan(step, (r, p, rr, 0 * k(y)), length=steps)
     return prediction
 
 
@@ -82,12 +87,16 @@ def chebyshev(
     K, k, y = products(kernel, task, w)
     first, a, b = step_sizes.chebyshev(steps, spectrum)
     r, p = w.slot("r", y), w.slot("p", first * y)
-    prediction = 0 * k(y)
-    for t in range(steps):
+
+    def step(state: State, step_sizes: State) -> tuple[State, None]:
+        (r, p, prediction), (a, b) = state, step_sizes
         Kp, kp = (w.slot("mean_p", w.head("mean_p", product(p))) for product in (K, k))
         Ap = w.slot("normaliser_support", Kp) + ridge * p
         prediction = w.slot("prediction", prediction + w.slot("normaliser_query", kp))
-        p, r = w.slot("p", a[t] * p + b[t] * (r - Ap)), w.slot("r", r - Ap)
+        p = w.slot("p", a * p + b * (r - Ap))
+        return (w.slot("r", r - Ap), p, prediction), None
+
+    (*_, prediction), _ = jax.lax.scan(step, (r, p, 0 * k(y)), (a, b))
     return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
 
 
@@ -95,11 +104,14 @@ def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -
     K, k, y = products(kernel, task, w)
     y, normaliser = w.slot("y", y), K(jnp.ones_like(y)) + ridge
     ahead = w.slot("ahead", y / normaliser)
-    prediction = 0 * k(y)
-    for _ in range(steps):
+
+    def step(state: State, _: None) -> tuple[State, None]:
+        ahead, _ = state
         Kv, kv = (w.slot("smoothed", w.head("smoothed", product(ahead))) for product in (K, k))
         prediction = w.slot("prediction", w.slot("normaliser_query", kv))
-        ahead = w.slot("ahead", ahead + (y - ridge * ahead - Kv) / normaliser)
+        return (w.slot("ahead", ahead + (y - ridge * ahead - Kv) / normaliser), prediction), None
+
+    (_, prediction), _ = jax.lax.scan(step, (ahead, 0 * k(y)), length=steps)
     return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
 
 
