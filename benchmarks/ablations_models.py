@@ -1,26 +1,47 @@
-"""The models of `benchmarks.ablations`: solvers as constructions, and models that run no solver."""
+"""The models of `benchmarks.ablations`, with and without a solver, and what is measured of them."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from benchmarks.records import rounded
 from icl_krr.catalogue import SOLVERS, load, taken
 from icl_krr.constructions.assembly.choice import softmax_machine
 from icl_krr.experiments.identify.error_profile import CANDIDATES
+from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import Run
 from icl_krr.experiments.solverbench import rivals
 from icl_krr.experiments.solverbench.settings import BenchConfig, Setting, largest
 from icl_krr.kernels import Kernel
+from icl_krr.probes import fit_probe, layerwise
+from icl_krr.probes.changing.interventions import (
+    SiteCodes,
+    point_names,
+    role_means,
+    run_interventions,
+)
 from icl_krr.probes.reading.readouts import ridge_regression, streams_of_batch
 from icl_krr.residual import ROLES, Read
-from icl_krr.tasks import Sampler, Task
-from icl_krr.training.reference import optimal
+from icl_krr.tasks import Sampler, Task, map_tasks
+from icl_krr.training.reference import optimal, regression
 from icl_krr.transformer import Architecture, Transformer, init
+
+PARTS = ("heads", "units", "layer")
+"""What is removed from a layer: all heads, all MLP units, or both."""
+REPLACED = ("zero", "mean")
+EFFECTS = ("change", "target", "exact")
+"""Distance of the predictions to those of the intact model, to the targets, and to exact KRR."""
+
+Record = dict[str, Any]
+
 
 RIVALS = ("nesterov", "averaged_descent", "steepest_descent")
 """Solvers that are no candidate of `identify`."""
@@ -185,3 +206,82 @@ def random_encoder(one: Setting) -> Transformer:
 def outputs_of(tasks: Task) -> jax.Array:
     assert tasks.y_query is not None
     return tasks.y_query
+
+
+def places_of(model: Transformer, part: str) -> set[tuple[int, str]]:
+    """All (position, point) pairs of a part of one step; blocks of the prologue are no step."""
+    first, found = len(model.weights.prologue), set()
+    for position, block in enumerate(model.weights.steps, start=first):
+        if part != "units":
+            found |= {(position, f"heads.{j}.mixed") for j in range(len(block.attention))}
+        if part != "heads":
+            found |= {(position, f"units.{j}.hidden") for j in range(len(block.mlp))}
+    return found
+
+
+def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Predictions [b, q] intact, and [parts, L, b, q] without each part of each layer.
+
+    Zeros replace the part, or its means over tasks and tokens of the same role. The first of all
+    sites has no place, so that one program computes everything.
+    """
+    places = [set(), *(places_of(model, part) for part in PARTS)]
+    ids = tuple(sorted(places[-1]))
+    layers = np.arange(model.steps)
+    counts = [1] + [len(layers)] * len(PARTS)
+    hits = [[one in part for one in ids] for part in places]
+    total = sum(counts)
+    codes = SiteCodes(
+        jnp.asarray(np.repeat(hits, counts, axis=0)),
+        jnp.asarray(np.concatenate([np.arange(count) for count in counts])),
+        jnp.tile(jnp.array([0, jnp.iinfo(jnp.int32).max]), (total, 1)),
+        jnp.ones((total, len(ROLES)), bool),
+    )
+    means = role_means(model, tasks, point_names(ids))
+    sources = {"zero": jax.tree.map(jnp.zeros_like, means), "mean": means}
+    answers = {
+        name: np.asarray(run_interventions(model, tasks, codes, source, ids, 16))
+        for name, source in sources.items()
+    }
+    shape = (len(PARTS), len(layers), *answers["zero"].shape[1:])
+    return answers["zero"][0], {name: one[1:].reshape(shape) for name, one in answers.items()}
+
+
+@jax.jit
+def exact_predictions(kernel: Any, ridge: Any, tasks: Task) -> jax.Array:
+    return map_tasks(lambda task: regression(kernel, task, ridge), tasks)
+
+
+@jax.jit
+def layer_errors(model: Transformer, probe: Any, tasks: Task) -> jax.Array:
+    """Squared errors of a linear probe after every layer, summed over queries [b, L + 1]."""
+    found = map_tasks(lambda task: layerwise(model, task, probe), tasks)
+    return jnp.sum((found - outputs_of(tasks)[:, None]) ** 2, axis=-1)
+
+
+def measure(model: Transformer, one: Setting, profile: bool = False) -> Record:
+    """Squares, summed over queries, of every effect: [parts, L, b] without a part, [b] intact."""
+    began, tasks = time.process_time(), one.tasks
+    model = in_dtype_of_tasks(model, tasks)
+    intact, without = without_parts(model, tasks.replace(y_query=None))
+    best = np.asarray(exact_predictions(*exact_of(one.family), tasks))
+    others = {"change": intact, "target": np.asarray(outputs_of(tasks)), "exact": best}
+    sums = partial(np.sum, axis=-1)
+    sizes = {name: sums((intact - other) ** 2) for name, other in others.items()}
+    sizes["change"] = sums(intact**2)
+    found: Record = {"layers": model.steps, "intact": finite(sizes), "removed": {}}
+    found |= finite({"exact error": sums((best - others["target"]) ** 2)})
+    for replace, changed in without.items():
+        squares = {name: sums((changed - other) ** 2) for name, other in others.items()}
+        found["removed"][replace] = finite(squares)
+    if profile:
+        probe = fit_probe(model, one.probing)
+        found |= finite({"profile": layer_errors(model, probe, tasks)})
+    return found | {"cpu_seconds": time.process_time() - began}
+
+
+def finite(arrays: dict[str, Any]) -> Record:
+    """Lists of numbers with six digits; what is not finite, or larger, becomes 1e30."""
+    large = {"nan": 1e30, "posinf": 1e30}
+    sound = {n: np.nan_to_num(np.asarray(a, float), **large) for n, a in arrays.items()}
+    return rounded({name: array.clip(max=1e30).tolist() for name, array in sound.items()})

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.ablations_measure import EFFECTS, PARTS
-from benchmarks.ablations_models import CANDIDATES, KIND
+from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, PARTS
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.probes.resampling import INTERVAL_QUANTILES, paired_differences, resamples
 

@@ -1,8 +1,4 @@
-"""`python -m benchmarks.coverage`: 95 % intervals on held-out rows, at five scales of y.
-
-Ten tables that come with scikit-learn and ten that are drawn, each divided several times at random
-into 70 % supports and 30 % held-out rows. All models see the same standardised features.
-"""
+"""`python -m benchmarks.coverage`: 95 % intervals on held-out rows, at five scales of y."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
 """`python -m benchmarks.decoders`: train GPT-2-style decoders until they no longer improve.
 
-The models learn Gaussian-process regression from outputs alone, from random weights. A model is
-trained in rounds, each with a learning rate that rises and falls to 0. Each round doubles the
-updates so far. Training ends when a round lowers the excess error over exact kernel ridge
-regression by less than a tenth, after `LEAST` rounds at least, or after `--rounds` rounds.
-Everything is kept in `--folder`, so the same command continues after an interruption, also with
-more rounds. `--finished` reports what the folder has already. `--part 0/2` trains every second
-model, for two processes side by side. `--quick` is a smoke test.
+They learn Gaussian-process regression from outputs alone. `--folder` keeps every round.
 """
 
 from __future__ import annotations
@@ -17,38 +11,71 @@ import json
 import time
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
-from benchmarks.decoders_tables import (
-    BATCH,
-    DEPTHS,
-    FIRST,
-    RATE,
-    SEEDS,
-    VALIDATION,
-    Cell,
-    cells,
-    markdown,
-    row_of,
-)
-from benchmarks.records import RESULTS as RESULTS, kept, meta, options, save, write
+from benchmarks import records
+from benchmarks.records import kept, meta
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family, load
-from icl_krr.files import replace, to_csv
+from icl_krr.files import replace, to_csv, to_markdown
 from icl_krr.training import reference, save_weights, train
 from icl_krr.training.settings import Training
 from icl_krr.transformer import Transformer, predict_batch
 
+FIRST, BATCH, RATE, VALIDATION = 2000, 16, 0.064, 2048
+"""Updates of the first round, tasks of a step, learning rate times the width, and validation
+tasks."""
 LEAST, MOST, ENOUGH = 4, 5, 0.9
 """Least and most rounds, and the factor that the excess must fall by in a round for training to go
-on."""
+on. Each round has a learning rate that rises and falls to 0, and doubles the updates so far."""
 SCALING = RUNS / "scaling.csv"
+
+
+class Cell(NamedTuple):
+    """One model: its tasks, its size and its seed."""
+
+    num_features: int = 2
+    num_supports: int = 16
+    lengthscale: float = 0.8
+    depth: int = 8
+    width: int = 32
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        p, n, scale, depth, width, seed = self
+        return f"p{p}-n{n}-l{scale:.2g}-depth{depth}-width{width}-seed{seed}"
+
+
+LENGTHS = {1: 0.57, 2: 0.8, 5: 1.26}
+"""The lengthscale for each number of features p, about 0.57 sqrt(p): half of it is the other."""
+DEPTHS, SEEDS = (4, 8, 12), (0, 1, 2, 3, 4)
+
+
+def cells() -> list[Cell]:
+    """The models that are trained: first all depths, then one axis at a time, then more seeds."""
+    base = Cell()
+    axes = [base._replace(num_features=p, lengthscale=LENGTHS[p]) for p in (1, 5)]
+    axes += [base._replace(num_supports=32), base._replace(lengthscale=0.4)]
+    axes += [base._replace(width=width) for width in (16, 64)]
+    of_seed = [[base._replace(depth=depth, seed=seed) for depth in DEPTHS] for seed in SEEDS]
+    return [*of_seed[0], *axes, *of_seed[1], *of_seed[2], base._replace(num_supports=64)]
+
+
+def whole_grid() -> list[Cell]:
+    """Every combination of the grid, trained or not."""
+    return [
+        Cell(p, n, length, depth, 32, seed)
+        for seed in SEEDS
+        for p, usual in LENGTHS.items()
+        for n in (16, 32, 64)
+        for length in (usual, usual / 2)
+        for depth in DEPTHS
+    ]
 
 
 SHIPPED = {f"gp-decoder-{depth}": Cell(depth=depth) for depth in DEPTHS}
@@ -107,19 +134,14 @@ def round_of(cell: Cell, number: int, folder: Path, first: int) -> dict[str, Any
     return errors_of(model, recipe) | {"updates": updates, "seconds": time.process_time() - began}
 
 
-def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any] | None:
-    """Train a model round by round, and keep the last one in its folder.
-
-    With `most` = 0, it is not trained further. None before `LEAST` rounds.
-    """
+def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any]:
+    """Train a model round by round, and keep the last one in its folder."""
     rounds: list[dict[str, Any]] = []
     for number in itertools.count():
         file = folder / f"round-{number}.json"
         if not file.exists() and (number >= most or fell_enough(rounds) is False):
             break
         rounds.append(kept(file, partial(round_of, cell, number, folder, first)))
-    if len(rounds) < min(LEAST, most or LEAST):
-        return None
     last = folder / f"round-{len(rounds) - 1}"
     for name in ("recipe.json", "model.msgpack"):
         replace(folder / name, (last / name).read_bytes())
@@ -141,7 +163,7 @@ def ship(top: Path) -> None:
         facts = {"seed": cell.seed, "updates of each round": updates}
         facts |= {"recipe": dataclasses.asdict(Recipe.read(rounds[-1]))}
         target.mkdir(exist_ok=True)
-        write(target / "meta.json", meta("decoders", "optax", dtype="float32", **facts))
+        records.write(target / "meta.json", meta("decoders", "optax", dtype="float32", **facts))
         for file in ("recipe.json", "model.msgpack", "metrics.csv"):
             replace(target / file, (rounds[-1] / file).read_bytes())
 
@@ -153,40 +175,85 @@ def fell_enough(rounds: list[dict[str, Any]]) -> bool | None:
     return excess(rounds[-1]) <= ENOUGH * excess(rounds[-2])
 
 
+def row_of(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
+    """The row of a model in the file that the package has."""
+    own = cell._asdict()
+    return {
+        "model": cell.name,
+        "style": "decoder",
+        "attention": "softmax",
+        **{name: own[name] for name in ("num_features", "num_supports", "lengthscale")},
+        "noise": 0.05,
+        **{name: own[name] for name in ("depth", "width", "seed")},
+        **{name: found[name] for name in ("updates", "converged", "validation", "exact")},
+        **{name: found[name] for name in ("nadaraya_watson", "mean", "zero")},
+    }
+
+
+def cost(cell: Cell, done: dict[Cell, dict[str, Any]]) -> float:
+    """CPU seconds of a model that was not trained, from those that were: about tokens x blocks."""
+    size = lambda one: one.depth * one.num_supports * one.width  # noqa: E731
+    near = min(done, key=lambda one: abs(one.num_supports - cell.num_supports))
+    return done[near]["seconds"] * size(cell) / size(near)
+
+
+def markdown(done: dict[Cell, dict[str, Any]]) -> str:
+    header = ["model", "error / exact", "Nadaraya-Watson", "mean", "zero", "updates"]
+    header += ["excess after each round", "no longer falls", "CPU minutes"]
+    lines = []
+    for cell, found in done.items():
+        ratios = (found[name] / found["exact"] for name in ("validation", *BASELINES))
+        fell = ", ".join(f"{one:.3g}" for one in found["excess after each round"])
+        cells = [*(f"{ratio:.3g}" for ratio in ratios), str(found["updates"]), fell]
+        yes = "yes" if found["converged"] else "no"
+        lines.append([cell.name, *cells, yes, f"{found['seconds'] / 60:.1f}"])
+    left = [cell for cell in whole_grid() if cell not in done]
+    hours = sum(cost(cell, done) for cell in left) / 3600
+    spent = sum(found["seconds"] for found in done.values()) / 3600
+    return (
+        f"{ABOUT}\n{to_markdown((header, lines))}\n\n{len(done)} models took {spent:.1f} CPU "
+        f"hours. Of the grid of {len(whole_grid())} models (p in 1, 2, 5; n in 16, 32, 64; two "
+        f"lengthscales; depths 4, 8, 12; five seeds), {len(left)} were not trained; they would "
+        f"cost about {hours:.0f} CPU hours.\n"
+    )
+
+
+BASELINES = ("nadaraya_watson", "mean", "zero")
+ABOUT = f"""\
+`python -m benchmarks.decoders` trains GPT-2-style decoders (LayerNorm, GELU, learned positions,
+causal softmax attention with 4 heads, x and y interleaved) on Gaussian-process regression: inputs
+uniform in (-1, 1), Gaussian kernel, noise variance 0.05. Targets are the outputs at every support
+and at the query; no exact prediction is ever shown. AdamW, batches of {BATCH} tasks, learning rate
+{RATE:g} over the width, with warm-up and cosine decay in every round. Rounds have {FIRST},
+{FIRST}, {2 * FIRST}, ... updates. "No longer falls": the last round, which doubled the updates,
+lowered the excess error over exact regression by less than a tenth. Errors are at one query after
+all n supports, on {VALIDATION} tasks that no round has seen.
+"""
+
+
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-decoders")
-    parser.add_argument("--folder", type=Path, default=place, help="models of an earlier run")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
+    parser = records.options(__doc__)
     parser.add_argument("--rounds", type=int, default=MOST, help="most rounds of a model")
-    parser.add_argument("--part", default="0/1", help="train only part I of N, as I/N")
-    asked = parser.parse_args()
-    part, parts = map(int, asked.part.split("/"))
-    first, most, every = FIRST, 0 if asked.finished else asked.rounds, cells()[part::parts]
+    asked = records.with_folder(parser)
+    first, most, every = FIRST, asked.rounds, cells()
     if asked.quick:
         first, most, every = 2, 2, [Cell(num_supports=4, depth=1, width=8)]
     done = {}
-    with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
-        top = Path(temporary) if asked.quick else asked.folder
+    with records.workplace(asked) as top:
         for cell in every:
-            status.update(cell.name)
-            (top / cell.name).mkdir(parents=True, exist_ok=True)
-            found = trained(cell, top / cell.name, first, most)
-            if found is not None:
-                done[cell] = found
-                print(cell.name, json.dumps(found), flush=True)
-    print(markdown(done))
-    if asked.quick or parts > 1:
-        return
-    rows = [row_of(cell, found) for cell, found in done.items()]
-    replace(SCALING, to_csv(rows))
+            (top / cell.name).mkdir(exist_ok=True)
+            done[cell] = trained(cell, top / cell.name, first, most)
+            print(cell.name, json.dumps(done[cell]), flush=True)
     facts = {
         "dtype": "float32",
         "seeds": SEEDS,
         "recipe": dataclasses.asdict(recipe_of(Cell(), FIRST)),
     }
     models = {cell.name: found for cell, found in done.items()}
-    save("decoders", {"meta": meta("decoders", "optax", **facts), "models": models}, markdown(done))
-    if {*SHIPPED.values()} <= done.keys():
+    record = {"meta": meta("decoders", "optax", **facts), "models": models}
+    records.finish("decoders", record, markdown(done), asked.quick)
+    if not asked.quick:
+        replace(SCALING, to_csv([row_of(cell, found) for cell, found in done.items()]))
         ship(asked.folder)
 
 

@@ -1,11 +1,4 @@
-"""`python -m benchmarks.devices`: memory and work of each device, against the number of devices.
-
-The supports of one task are divided over 1, 2, 4 and 8 virtual devices of this machine. The sizes
-are those that the compiler reports for one device. Work and communication of a step are read from
-the text of the compiled program and stand beside the formulas of `benchmarks.cost`. Programs of
-linear attention also run, and one of softmax attention with a single step: for these, the largest
-growth of the memory of the process is measured.
-"""
+"""`python -m benchmarks.devices`: memory and work of each device, against the number of devices."""
 
 from __future__ import annotations
 

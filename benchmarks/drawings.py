@@ -1,8 +1,6 @@
 """`python -m benchmarks.drawings`: draw the README's figures from the records in `results`.
 
-Two figures have no record. That of the explorer has the charts of the page of `icl-krr report`, and
-this script contains the text of the design figure. It copies the figures of `icl-krr demo` and
-`icl-krr identify gp-encoder` from the folders given as arguments.
+It copies the figures of `icl-krr demo` and `icl-krr identify gp-encoder` from folders it is given.
 """
 
 from __future__ import annotations

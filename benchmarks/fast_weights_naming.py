@@ -1,36 +1,31 @@
 """`python -m benchmarks.fast_weights_naming`: does `identify` tell the rules of fast weights apart?
 
-First, models whose rule is known, with and without a gate, are identified: by their own answers, by
-their stream, and by their stream in rotated channels. Then, linear-attention decoders are trained
-and asked the same. The candidates are the causal rules of the catalogue, each again with a gate
-(rows that this script registers), and two solvers that are not causal. It takes about an hour of
-one CPU core. Models and verdicts are kept in `--folder`, so the same command continues after an
-interruption. `--quick` is a smoke test; its figures are not meaningful.
+It asks of models of known rule, then of trained decoders: an hour of one core, kept in `--folder`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks.fast_weights_tables import markdown
-from benchmarks.records import kept, meta, options, save
+from benchmarks import records
+from benchmarks.records import kept
 from benchmarks.streams import SLOW
 from benchmarks.streams_models import changed
-from benchmarks.subjects import recipes, trained, with_seed
+from benchmarks.subjects import QUICK, recipes, trained, with_seed
 from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
 from icl_krr.experiments.shared.draws import draw_tasks, project
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.runs import load as load_run
+from icl_krr.files import to_markdown
 from icl_krr.kernels import Linear
 from icl_krr.probes import Identification, identify, layerwise
 from icl_krr.probes.naming.candidate_fit import CandidateFit
@@ -72,7 +67,6 @@ EDGES: dict[str, tuple[str, dict[str, float]]] = {
 """Models near the edge between two rules, {words: (rule, parameters)}."""
 DECODERS = ("linear-decoder-linear-2", "linear-decoder-linear-5")
 BARE = "attention only"
-QUICK_TRAINING = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
 
 Record = dict[str, Any]
 
@@ -224,7 +218,7 @@ def decoders(quick: bool) -> dict[str, Recipe]:
     found[BARE] = dataclasses.replace(bare, model=dataclasses.replace(bare.model, **plain))
     if quick:
         found = {BARE: found[BARE]}
-        change = {"training": dataclasses.replace(found[BARE].training, **QUICK_TRAINING)}
+        change = {"training": dataclasses.replace(found[BARE].training, **QUICK)}
         found = {BARE: dataclasses.replace(found[BARE], **change)}
     return found
 
@@ -287,18 +281,137 @@ def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
     return float(jnp.linalg.norm(own[:, at] - other[:, at]) / jnp.linalg.norm(own[:, at]))
 
 
+SHORT = {
+    "delta_rule": "delta",
+    "momentum_delta_rule": "momentum",
+    "implicit_delta_rule": "implicit",
+    "preconditioned_delta_rule": "preconditioned",
+    "kalman_delta_rule": "Kalman",
+    "prefix_conjugate_gradient": "Mesa",
+    "gradient_descent": "GD",
+    "conjugate_gradient": "CG",
+}
+
+
+def markdown(rows: Sequence[Record], trained: Sequence[Record]) -> str:
+    """All tables."""
+    parts = []
+    for reading in dict.fromkeys(row["reading"] for row in rows):
+        chosen = [row for row in rows if row["reading"] == reading and not row["edge"]]
+        parts += [f"## Known rules, {reading}\n", to_markdown(confusion(chosen))]
+    parts += ["## How far the others are\n", to_markdown(separation(rows))]
+    edges = [row for row in rows if row["edge"]]
+    if edges:
+        parts += ["## Near the edge between two rules\n", to_markdown(edge_table(edges))]
+    if trained:
+        parts += [
+            "## Trained decoders with linear attention\n",
+            to_markdown(decoder_table(trained)),
+        ]
+    return "\n".join(parts)
+
+
+def short(name: str) -> str:
+    return f"gated {SHORT[name[6:]]}" if name.startswith("gated_") else SHORT[name]
+
+
+def truth(row: Record) -> str:
+    return f"gated_{row['rule']}" if row["gated"] else row["rule"]
+
+
+def verdict(row: Record) -> str:
+    """The column of a model in the confusion matrix."""
+    if row["status"] in ("identified", "not distinguishable"):
+        return " or ".join(map(short, row["remain"]))
+    return row["status"]
+
+
+def confusion(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """What a model runs, and how often each verdict was given."""
+    names = [f"{gate}{name}" for gate in ("", "gated_") for name in SHORT]
+    runs = [name for name in names if name in map(truth, rows)]
+    said = {verdict(row) for row in rows}
+    columns = [short(name) for name in names if short(name) in said]
+    columns += sorted(said - {*columns})
+    lines = []
+    for name in runs:
+        own = [verdict(row) for row in rows if truth(row) == name]
+        lines.append([short(name), *(str(own.count(one) or "") for one in columns)])
+    return ["runs", *columns], lines
+
+
+def distance(one: Record) -> float:
+    """The larger of the distances in both spaces."""
+    return max(value for space, value in one.items() if space in SPACES and value is not None)
+
+
+SPACES = ("prediction", "hat", "state", "innovation")
+
+
+def separation(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """How far each model is from its rule, and from the nearest rule that does not contain it."""
+    lines = []
+    for reading, name in dict.fromkeys(
+        (row["reading"], truth(row)) for row in rows if not row["edge"]
+    ):
+        own, others = 0.0, []
+        for row in rows:
+            if (row["reading"], truth(row), row["edge"]) == (reading, name, ""):
+                found = {one["name"]: distance(one) for one in row["candidates"]}
+                own = max(own, found[name])
+                same = {name, *(one for one in found if name in candidate(one).contains)}
+                others += [(far, other) for other, far in found.items() if other not in same]
+        plain = [one for one in others if not one[1].startswith("gated_")]
+        first, without = min(others), min(plain)
+        cells = [f"{short(other)} {far:.2g}" for far, other in (first, without)]
+        lines.append([reading, short(name), f"{own:.2g}", *cells])
+    return ["read by", "runs", "its rule", "nearest other", "nearest other without a gate"], lines
+
+
+def edge_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    lines = []
+    for row in rows:
+        near = sorted(row["candidates"], key=distance)[:4]
+        cells = ", ".join(f"{short(one['name'])} {distance(one):.1g}" for one in near)
+        names = ", ".join(map(short, row["remain"])) or ", ".join(row["as near"])
+        lines.append([f"{short(row['rule'])}, {row['edge']}", row["status"], names, cells])
+    return ["runs", "status", "remain, or as near", "nearest"], lines
+
+
+def decoder_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    header = ["decoder, seed", "error / exact", "status", "nearest: predictions, hat matrices",
+              "the same at all supports", "exact ridge regression there",
+              "nearest baseline or null", "by the stream"]  # fmt: skip
+    lines = []
+    for row in rows:
+        best = row["candidates"][0]
+        known = min(row["baselines"].items(), key=lambda one: distance(one[1]))
+        along = "-" if best["along"] is None else f"{best['along']:.2g}"
+        stream = row["by stream"]
+        near = stream["candidates"][0]
+        lines.append(
+            [
+                f"{row['model']}, {row['seed']}",
+                f"{row['ratio']:.3g}",
+                row["status"],
+                f"{short(best['name'])} {best['prediction']:.2g}, {best['hat']:.2g}",
+                along,
+                f"{row['exact along']:.2g}",
+                f"{known[0]} {known[1]['prediction']:.2g}, {known[1]['hat']:.2g}",
+                f"{stream['status']}; {short(near['name'])} {distance(near):.2g}",
+            ]
+        )
+    return header, lines
+
+
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-fast-weights-naming")
-    parser.add_argument("--folder", type=Path, default=place, help="what an earlier run has kept")
-    given = parser.parse_args()
+    given = records.with_folder(records.options(__doc__))
     register_gated()
     every, recipes_of, count = cases(), decoders(given.quick), TASKS
     if given.quick:
         every, count = every[:1], 8
     rows, trained_rows = [], []
-    with TemporaryDirectory() as temporary:
-        top = Path(temporary) if given.quick else given.folder
-        top.mkdir(parents=True, exist_ok=True)
+    with records.workplace(given) as top:
         for i, case in enumerate(every, start=1):
             row = kept(top / case.file, partial(identified, case, count))
             words = f"{row['status']} {' '.join(row['remain'])}, {row['seconds']:.0f} s"
@@ -311,10 +424,6 @@ def main() -> None:
             found = kept(folder / "asked.json", partial(asked, folder, 7, count))
             print(f"{name}: {found['status']}", flush=True)
             trained_rows.append({"model": name, "seed": 0, **errors, **found})
-    text = markdown(rows, trained_rows)
-    print(text)
-    if given.quick:
-        return
     facts = {
         "seeds": {"tasks": [0, 1], "training": [0]},
         "dtype": "float64; float32 in training",
@@ -324,12 +433,10 @@ def main() -> None:
         "sizes": {"p": FEATURES, "n": SUPPORTS, "q": QUERIES, "layers": LAYERS, "tasks": TASKS},
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in recipes_of.items()},
     }
-    record = {
-        "meta": meta("fast_weights_naming", "optax", **facts),
-        "known": rows,
-        "trained": trained_rows,
-    }
-    save("fast-weights-naming", record, text)
+    meta = records.meta("fast_weights_naming", "optax", **facts)
+    record = {"meta": meta, "known": rows, "trained": trained_rows}
+    text = markdown(rows, trained_rows)
+    records.finish("fast-weights-naming", record, text, given.quick)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,4 @@
-"""`python -m benchmarks.figures`: measure the numbers that the README states.
-
-Each function sets its own seeds and sizes. The output states dtypes. `python -m benchmarks
-speed` compares times with other libraries.
-"""
+"""`python -m benchmarks.figures`: measure the numbers that the README states."""
 
 from __future__ import annotations
 

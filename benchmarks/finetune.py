@@ -1,9 +1,4 @@
-"""`python -m benchmarks.finetune`: fine-tune constructed gradient descent (C22).
-
-Textbook gradient descent is trained at every depth, on ill-conditioned linear tasks, and compared
-with algorithms of the same depth whose scalars are tuned. This takes about an hour on two cores.
-`--quick` is a smoke test; its figures are not meaningful.
-"""
+"""`python -m benchmarks.finetune`: fine-tune constructed gradient descent (C22); about an hour."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """`python -m benchmarks.ladders FOLDER...`: the ladders of finished `icl-krr identify` runs.
 
-Every folder is named after its model. The result is one table with a line for each model and seed:
-the distance of hat matrices (of predictions for "homogeneous") to what fulfils each statement, then
-the nearest solver and the verdict of all seeds.
+Every folder is named after its model. The table has a line for each model and seed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""`python -m benchmarks.operations`: operations of one step in the compiled program.
-
-XLA compiles the step of a construction to a sequence of operations: fusions, products and copies.
-With few tasks, each takes about half a microsecond, whatever it computes.
-"""
+"""`python -m benchmarks.operations`: operations of one step in the compiled program."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`python -m benchmarks.posteriors`: cost and accuracy of constructions with variance and evidence.
-
-The cost of `prefix_posterior` and `bayesian_average` in blocks, heads, units, channels and time,
-beside `prefix_conjugate_gradient`, and their errors against oracles in float32 and float64. This
-takes about 10 minutes on two cores. `--quick` is a smoke test, and writes no files.
-"""
+"""`python -m benchmarks.posteriors`: cost and accuracy of models with variance and evidence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`python -m benchmarks.power`: how often `identify` says the right name, against noise on weights.
 
-A run that was interrupted continues from its record; delete that for a new run. `--quick` is a
-smoke test in few and small cells.
+A run that was interrupted continues from its record; delete that for a new run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """`python -m benchmarks.profiles`: can errors, layer by layer, tell which solver a model runs?
 
-The published protocol (`icl-krr identify RUN --protocol error-profile`) reads models whose solver
-is known: the models of SolverBench, rotated, among channels of junk and with noise on the weights,
-and models that run no candidate. The models are those of `python -m benchmarks.streams`, whose
-verdicts stand beside. It takes about an hour of one CPU core. Rows are kept in `--folder`, so the
-same command continues after an interruption. `--quick` is a smoke test; it writes no results.
+It reads the models of `benchmarks.streams`: an hour of one core, kept in `--folder`.
 """
 
 from __future__ import annotations
@@ -22,9 +18,20 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks import records
-from benchmarks.streams import FIRST, LEVELS, Case, name_of, others, setting_of, solvers, subject_of
+from benchmarks.streams import (
+    FIRST,
+    LEVELS,
+    READINGS,
+    Case,
+    name_of,
+    of,
+    others,
+    said_of,
+    setting_of,
+    solvers,
+    subject_of,
+)
 from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER, randoms, strangers
-from benchmarks.streams_tables import READINGS, group_of, of, said_of
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS
@@ -239,18 +246,6 @@ def right_from(rows: list[Row], reader: str) -> str:
     return share(said["nearest"] in row["right"] for row, said in read_by(listed(rows), reader))
 
 
-def by_group(rows: list[Row]) -> Lines:
-    """The nearest name by group of models, for the error, 1:1."""
-    header = ["models", "seeds", *(f"right, read from {name}" for name in READERS)]
-    lines, known = [], listed(of(rows, *KNOWN))
-    for group in dict.fromkeys(map(group_of, known)):
-        own = [row for row in known if group_of(row) == group]
-        seeds = ", ".join(map(str, sorted({row["seed"] for row in own})))
-        cells = [right_from(own, name) for name in READERS]
-        lines.append([f"{group} ({len(own)})", seeds, *cells])
-    return header, lines
-
-
 def confusion(rows: list[Row], reader: str, how: str) -> Lines:
     """Rotated models by the solver that runs and by the nearest candidate or null."""
     names, counts = counted(rows, reader, how)
@@ -301,36 +296,6 @@ def beside(rows: list[Row]) -> Lines:
     return header, lines
 
 
-def unknown(rows: list[Row]) -> Lines:
-    header = ["tasks", "model", *(f"nearest solver, {name}" for name in READERS)]
-    header += ["nearest of all", "through the stream"]
-    lines = []
-    for row in of(rows, STRANGER):
-        every = [row["read"].get(name, {}).get(HOWS[0]) for name in READERS]
-        cells = []
-        for said in every:
-            sure = ", for certain" if said and not said["as near"] else ""
-            near = said and f"{said['nearest']}, {least(said, [said['nearest']]):.2g}{sure}"
-            cells.append(near or "-")
-        first, far = next(iter(next(said for said in every if said)["distances"].items()))
-        other = through_streams().get(name_of(row))
-        words = said_of(other) if other else None
-        through = "-" if words is None else f"{words.status} {', '.join(words.names)}".strip()
-        lines.append([row["tasks"], row["about"], *cells, f"{first}, {far:.2g}", through])
-    return header, lines
-
-
-def apart(rows: list[Row], reader: str) -> Lines:
-    """How far the tuned candidates are from each known model: the noise-free, rotated ones."""
-    header, lines = ["tasks", "runs", *CANDIDATES, *NULLS], []
-    for row, said in read_by(of(rows, PLAIN), reader):
-        if row["seed"] == 0:
-            far = said["distances"]
-            cells = [f"{far[name]:.2g}" if name in far else "" for name in header[2:]]
-            lines.append([row["tasks"], f"{row['about']}, {row['kernel']}", *cells])
-    return header, lines
-
-
 def markdown(rows: list[Row], left: int) -> str:
     about = ABOUT.format(
         candidates=", ".join(CANDIDATES),
@@ -341,7 +306,6 @@ def markdown(rows: list[Row], left: int) -> str:
         "What each reading says of models of known solver, and of models that run no candidate. "
         '"Right one" and "next one": median distance in log10 of the solver that runs, and of the '
         "nearest other one": summary(rows),
-        "The error, 1:1, by group of models": by_group(rows),
         **{
             f"Rotated models, nearest candidate or null by {how}, read from {reader}": (
                 confusion(rows, reader, how)
@@ -351,9 +315,6 @@ def markdown(rows: list[Row], left: int) -> str:
         },
         "The same models through their streams (`python -m benchmarks.streams`, all candidates of "
         "the catalogue)": beside(rows),
-        "Distance in log10 of every tuned candidate and null, error, 1:1, read from the model's "
-        "own prediction": apart(rows, OWN),
-        "Models that run no candidate, error, 1:1": unknown(rows),
     }
     parts = [about, f"{len(rows)} models; {left} were not run.\n"]
     parts += [f"{title}:\n\n{to_markdown(table)}\n" for title, table in tables.items() if table[1]]
@@ -416,12 +377,15 @@ def main() -> None:
         config, every = BenchConfig(**QUICK, quick=True), QUICK_CASES
     jobs = {case.file: partial(examine, case, config) for case in every}
     rows = [*records.kept_rows(jobs, asked).values()]
-    print(text := markdown(rows, left := len(every) - len(rows)))
+    facts = {
+        "seeds": sorted({row["seed"] for row in rows}),
+        "dtype": "float64",
+        "config": dataclasses.asdict(config),
+        "not run": len(every) - len(rows),
+    }
+    record = records.rounded({"meta": records.meta("profiles", **facts), "rows": rows})
+    records.finish("error-profiles", record, markdown(rows, facts["not run"]), asked.quick)
     if not asked.quick:
-        facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
-        facts |= {"config": dataclasses.asdict(config), "not run": left}
-        record = {"meta": records.meta("profiles", **facts), "rows": rows}
-        records.save("error-profiles", records.rounded(record), text)
         records.draw("error-profiles", confusion_figure(rows))
 
 

@@ -1,10 +1,4 @@
-"""`python -m benchmarks.random_cases`: count wrong numbers that no status reports.
-
-Random tasks in float32 and float64 go through public functions that return numbers. Every result is
-compared with the exact one, in as many digits as the task needs. About half of the tasks are
-ordinary. The others have some of: points or outputs of extreme scale, points far from the origin,
-queries far from the supports, equal or masked supports, extreme ridges and bandwidths.
-"""
+"""`python -m benchmarks.random_cases`: count wrong numbers that no status reports."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,28 +102,31 @@ def draw(name: str, figure: Figure) -> None:
 
 
 def with_folder(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The options, with those of a run that continues after an interruption."""
-    place = Path(f"icl-krr-{Path(sys.argv[0]).stem}")
-    parser.add_argument("--folder", type=Path, default=place, help="rows of an earlier run")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
+    """The options, with the folder from which the same command continues after an interruption."""
+    place = Path(f"icl-krr-{Path(sys.argv[0]).stem.replace('_', '-')}")
+    parser.add_argument("--folder", type=Path, default=place, help="what an earlier run has kept")
     return parser.parse_args()
+
+
+@contextmanager
+def workplace(asked: argparse.Namespace) -> Iterator[Path]:
+    """The folder of `with_folder`, or a temporary one for a smoke test."""
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) if asked.quick else asked.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
 
 
 def kept_rows(jobs: Mapping[str, Callable[[], Any]], asked: argparse.Namespace) -> dict[str, Any]:
     """The rows of all jobs, in the folder of `with_folder`; a job without an answer is left out."""
     rows, maps = {}, Path("/proc/self/maps")
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) if asked.quick else asked.folder
-        folder.mkdir(exist_ok=True)
+    with workplace(asked) as folder:
         for i, (name, job) in enumerate(jobs.items(), start=1):
             # programs map memory, and Linux limits the number of maps of a process
             if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
                 jax.clear_caches()
-            path = folder / f"{name}.json"
-            if asked.finished and not path.exists():
-                continue
             try:
-                rows[name] = kept(path, job)
+                rows[name] = kept(folder / f"{name}.json", job)
             except ValueError as error:  # one model that cannot be read must not stop the others
                 print(f"{name}: {error}", flush=True)
             print(f"{i} of {len(jobs)}: {name}", flush=True)

@@ -1,10 +1,4 @@
-"""`python -m benchmarks.regressors`: regressors of scikit-learn beside the estimator.
-
-Each of ten tables is divided five times at random into supports, two thirds of its rows, and
-queries. Features and target are standardised with mean and deviation of the supports. Every
-regressor chooses its hyperparameters from the supports. Then the two that choose a lengthscale for
-each feature are timed with more and more supports. This takes about 40 minutes on two cores.
-"""
+"""`python -m benchmarks.regressors`: regressors of scikit-learn beside the estimator (40 min)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`python -m benchmarks.retraining`: train the small models of claims C36 and C37.
-
-This takes about 80 minutes of one CPU core. Finished runs are kept in `--folder`, so the same
-command continues after an interruption. `--quick` is a smoke test; its figures are not meaningful.
-"""
+"""`python -m benchmarks.retraining`: train the small models of claims C36 and C37 (80 minutes)."""
 
 from __future__ import annotations
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
 import json
-from functools import partial
 
 import jax
 import numpy as np
-from rich.progress import track
 
 import icl_krr as ik
 from benchmarks.cost import step_cost
@@ -23,7 +20,7 @@ from icl_krr.training import reference
 from icl_krr.training.batches import draw
 from icl_krr.training.reference import optimal
 
-CHUNK = 2048
+CHUNK, TASKS, SEED = 2048, 20480, 77
 ROW = ("step", "steps_per_second")
 
 
@@ -33,40 +30,33 @@ def trained() -> list[str]:
     return sorted(folder.name for folder in folders)
 
 
-def reached(name: str, count: int, seed: int) -> dict[str, float]:
-    """Mean squared errors of a run and of exact KRR against the noiseless outputs.
+def reached(name: str) -> list[str]:
+    """Mean squared errors of exact KRR and of a run against the noiseless outputs.
 
-    "ratio" is the loss of the run divided by that of exact KRR, and "low" and "high" bound its 95 %
-    interval over bootstrap resamples of the tasks. "noisy" is the same ratio if the outputs at the
-    queries have the noise of the supports.
+    Their ratio has a 95 % interval over bootstrap resamples of the tasks. "Noisy" is the same ratio
+    if the outputs at the queries have the noise of the supports.
     """
-    run, key = load(folder_of(name)), jax.random.key(seed)
+    run, key = load(folder_of(name)), jax.random.key(SEED)
     best = reference(run.family, jax.random.fold_in(key, 0))
 
     def exact(task: Task) -> jax.Array:
         return ik.solvers.exact(best.kernel, task, ridge=best.ridge).prediction
 
-    @partial(jax.jit, static_argnums=1)
-    def squares(key: jax.Array, count: int) -> jax.Array:
-        tasks = draw(key, run.family, count)
+    @jax.jit
+    def squares(key: jax.Array) -> jax.Array:
+        tasks = draw(key, run.family, CHUNK)
         answers = ik.predict_batch(run.model, tasks), ik.map_tasks(exact, tasks)
         return jax.numpy.stack([((each - tasks.y_query) ** 2).mean(axis=1) for each in answers])
 
-    parts = range(-(-count // CHUNK))
-    each = [squares(jax.random.fold_in(key, 1 + i), min(CHUNK, count - i * CHUNK)) for i in parts]
+    each = [squares(jax.random.fold_in(key, 1 + i)) for i in range(TASKS // CHUNK)]
     model, known = np.concatenate(each, axis=1).astype(float)
-    rng = np.random.default_rng(seed)
-    drawn = (rng.integers(count, size=count) for _ in range(1000))
+    rng = np.random.default_rng(SEED)
+    drawn = (rng.integers(TASKS, size=TASKS) for _ in range(1000))
     low, high = np.quantile([model[at].mean() / known[at].mean() for at in drawn], (0.025, 0.975))
-    noise = run.recipe.task.noise
-    return {
-        "exact": known.mean(),
-        "loss": model.mean(),
-        "ratio": model.mean() / known.mean(),
-        "low": float(low),
-        "high": float(high),
-        "noisy": (model.mean() + noise) / (known.mean() + noise),
-    }
+    least, loss, noise = known.mean(), model.mean(), run.recipe.task.noise
+    ratio = f"{loss / least:.3f} ({low:.3f}, {high:.3f})"
+    noisy = f"{(loss + noise) / (least + noise):.3f}"
+    return [f"`{name}`", f"{least:.3g}", f"{loss:.3g}", ratio, noisy]
 
 
 def compute(name: str) -> list[str]:
@@ -90,33 +80,10 @@ def compute(name: str) -> list[str]:
     return [*cells, f"{seconds / 60:.0f}", f"{flops:.1e}", str(training.seed)]
 
 
-def compute_table() -> str:
-    """A table with one line for every reference run that has weights."""
-    header = ["reference run", "device", "CPU cores", "steps", "minutes", "FLOPs", "seed"]
-    return to_markdown((header, [compute(name) for name in trained()]))
-
-
-def markdown(count: int, seed: int) -> str:
-    """A table with one line for every reference run with weights and a known posterior mean."""
-    lines = [
-        "| reference run | exact loss | loss | ratio (95 %) | ratio, noisy outputs |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    for name in track(trained(), description="reference runs"):
-        if optimal(load(folder_of(name)).family) is not None:
-            r = reached(name, count, seed)
-            lines.append(
-                f"| `{name}` | {r['exact']:.3g} | {r['loss']:.3g} | {r['ratio']:.3f} "
-                f"({r['low']:.3f}, {r['high']:.3f}) | {r['noisy']:.3f} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=20480)
-    parser.add_argument("--seed", type=int, default=77)
-    arguments = parser.parse_args()
-    print(f"{arguments.tasks} tasks with all supports, seed {arguments.seed}, float32\n")
-    print(markdown(arguments.tasks, arguments.seed))
-    print(compute_table(), end="")
+    known = [name for name in trained() if optimal(load(folder_of(name)).family) is not None]
+    errors = ["reference run", "exact loss", "loss", "ratio (95 %)", "ratio, noisy outputs"]
+    print(f"{TASKS} tasks with all supports, seed {SEED}, float32\n")
+    print(to_markdown((errors, [reached(name) for name in known])))
+    training = ["reference run", "device", "CPU cores", "steps", "minutes", "FLOPs", "seed"]
+    print(to_markdown((training, [compute(name) for name in trained()])), end="")

@@ -1,8 +1,4 @@
-"""`python -m benchmarks.scale`: what a solve would cost with 10^8 supports on 1024 devices.
-
-Work and communication are counted from shapes. The memory of a device is that of a program which
-is compiled for devices with as many supports each. Rates are measured on the cores of this machine.
-"""
+"""`python -m benchmarks.scale`: what a solve would cost with 10^8 supports on 1024 devices."""
 
 from __future__ import annotations
 

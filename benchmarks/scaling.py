@@ -1,10 +1,6 @@
 """`python -m benchmarks.scaling`: excess errors of trained models beside those of tuned solvers.
 
-The errors of the models are those of `icl_krr/runs/scaling.csv`, or of `--rows FILE` with the same
-columns; this script trains nothing. It tunes solvers on the tasks of every model and says after how
-many steps each solver is as near to exact regression as the model. This takes about half a CPU
-minute for each family of tasks with N <= 24, and more for a larger N. `--quick` is a smoke test on
-the tasks of the first model; its figures are not meaningful.
+The errors of the models are those of `icl_krr/runs/scaling.csv`; this script trains nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""`python -m benchmarks.subjects`: train a grid of 48 small models.
+"""`python -m benchmarks.subjects`: train a grid of 48 small models, in 50 minutes of one core.
 
-It takes about 50 minutes of one CPU core. Models are kept in `--folder`, so the same command
-continues after an interruption. `python -m benchmarks.trained --models FOLDER` then reads them.
-`--finished` reports what is in this folder, without the rest of the grid. `--quick` is a smoke
-test; its figures are not meaningful.
+`python -m benchmarks.trained --models FOLDER` reads what it keeps in `--folder`.
 """
 
 from __future__ import annotations
@@ -12,40 +9,20 @@ import dataclasses
 import itertools
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from rich.console import Console
-
-from benchmarks.records import (
-    RESULTS as RESULTS,
-    folder_of,
-    kept,
-    meta,
-    options,
-    save,
-    ship as ship_weights,
-    write,
-)
+from benchmarks import records
+from benchmarks.records import folder_of, kept, meta
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family
 from icl_krr.files import replace, to_markdown
 from icl_krr.training import save_weights, train
 from icl_krr.training.settings import Training
 
+SIZES: dict[str, Any] = {"num_supports": 12, "num_queries": 8, "noise": 0.05}
 FAMILIES = {
-    "linear": TaskRecipe(
-        family="linear", num_features=3, num_supports=12, num_queries=8, noise=0.05
-    ),
-    "gp": TaskRecipe(
-        family="gaussian_process",
-        num_features=2,
-        num_supports=12,
-        num_queries=8,
-        inputs="uniform",
-        noise=0.05,
-        lengthscale=0.8,
-    ),
+    "linear": TaskRecipe(family="linear", num_features=3, **SIZES),
+    "gp": TaskRecipe(num_features=2, inputs="uniform", lengthscale=0.8, **SIZES),
 }
 DEPTHS = (2, 5)
 SEEDS = (0, 1, 2)
@@ -116,9 +93,9 @@ def ship(top: Path) -> None:
         facts = {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
         target = folder_of(name)
         replace(target / "recipe.json", recipe.to_json().encode())
-        write(target / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
+        records.write(target / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
         replace(target / "metrics.csv", (source / "metrics.csv").read_bytes())
-        ship_weights(source / "model.msgpack", target / "model.msgpack")
+        records.ship(source / "model.msgpack", target / "model.msgpack")
 
 
 def markdown(rows: list[Record]) -> str:
@@ -135,33 +112,25 @@ def markdown(rows: list[Record]) -> str:
 
 
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-subjects")
-    parser.add_argument("--folder", type=Path, default=place, help="models of an earlier run")
-    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
-    asked = parser.parse_args()
+    asked = records.with_folder(records.options(__doc__))
     grid, seeds = (quick(), SEEDS[:1]) if asked.quick else (recipes(), SEEDS)
     rows: list[Record] = []
-    with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
-        top = Path(temporary) if asked.quick else asked.folder
+    with records.workplace(asked) as top:
         for seed, name in itertools.product(seeds, grid):
-            folder = top / f"{name}-{seed}"
-            if asked.finished and not (folder / "errors.json").exists():
-                continue
-            status.update(f"{name}, seed {seed}")
-            recipe = with_seed(grid[name], seed)
-            folder.mkdir(parents=True, exist_ok=True)
+            folder, recipe = top / f"{name}-{seed}", with_seed(grid[name], seed)
+            folder.mkdir(exist_ok=True)
             errors = kept(folder / "errors.json", partial(trained, recipe, folder))
             rows.append({"model": name, "seed": seed, **errors})
-    print(markdown(rows))
-    if asked.quick:
-        return
+            print(f"{name}, seed {seed}", flush=True)
     facts = {
         "training seeds": SEEDS,
         "dtype": "float32",
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
     }
-    save("subjects", {"meta": meta("subjects", "optax", **facts), "rows": rows}, markdown(rows))
-    ship(asked.folder)
+    record = {"meta": meta("subjects", "optax", **facts), "rows": rows}
+    records.finish("subjects", record, markdown(rows), asked.quick)
+    if not asked.quick:
+        ship(asked.folder)
 
 
 if __name__ == "__main__":

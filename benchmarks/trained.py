@@ -1,11 +1,6 @@
-"""`python -m benchmarks.trained`: what do trained models run? Every protocol on every model.
+"""`python -m benchmarks.trained --models FOLDERS`: what do trained models run, by every reading?
 
-Each model is read by its error profile, by predictions and hat matrices of linear probes, by states
-and innovations of its stream, by their use, and by the spectral filter of its predictions. Beside
-each reading stands its control. The models are the runs in the folders `--models`, those of
-`python -m benchmarks.decoders` and of `python -m benchmarks.subjects`. It takes 1 to 3 CPU minutes
-for each model. Rows are kept in `--folder`, so the same command continues after an interruption.
-`--quick` is a smoke test; it writes no results.
+The folders are those of `benchmarks.decoders` and `benchmarks.subjects`; 1 to 3 minutes a model.
 """
 
 from __future__ import annotations
@@ -408,11 +403,11 @@ def main() -> None:
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
     jobs = {where.name: partial(examine, where, sizes, names) for where in every}
-    print(text := markdown(rows := records.kept_rows(jobs, asked)))
+    rows = records.kept_rows(jobs, asked)
+    facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
+    record = {"meta": records.meta("trained", **facts), "models": records.rounded(rows)}
+    records.finish("trained", record, markdown(rows), asked.quick)
     if not asked.quick:
-        facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
-        record = {"meta": records.meta("trained", **facts), "models": records.rounded(rows)}
-        records.save("trained", record, text)
         records.draw("trained", distances_figure(rows))
 
 

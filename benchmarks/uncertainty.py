@@ -1,9 +1,4 @@
-"""`python -m benchmarks.uncertainty`: intervals on held-out rows of tables of scikit-learn.
-
-Every table is divided into ten folds of equal size. Each fold is predicted from the others, with a
-lengthscale and a noise that scikit-learn's `GaussianProcessRegressor` fits to the others. All
-models have these two numbers, except averages, which have a grid of pairs, and the baseline.
-"""
+"""`python -m benchmarks.uncertainty`: intervals on held-out rows of tables of scikit-learn."""
 
 from __future__ import annotations
 
@@ -98,10 +93,10 @@ def landmarks(task: ik.Task, ell: Any, noise: Any, _: Any) -> Predictive:
     return ik.predictive(model, task)
 
 
-def linear(task: ik.Task, noise: Any, along: bool = False) -> Predictive:
+def linear(task: ik.Task, noise: Any) -> Predictive:
     p = task.num_features
     model = constructions.prefix_posterior(ik.Linear(), num_features=p, ridge=noise, steps=2 * p)
-    return ik.predictive(model, task, along=along)
+    return ik.predictive(model, task)
 
 
 def average(task: ik.Task, *_: Any) -> Predictive:
@@ -184,26 +179,6 @@ def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
     return records
 
 
-def in_order(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Row:
-    """Every row of a table from the rows before it, in one pass of a causal model.
-
-    The sum of the log densities is the log marginal likelihood. If the model is right, the
-    probability integral transforms are independent, so that the p-value needs no folds.
-    """
-    order = np.random.default_rng(seed).permutation(len(y))
-    one = fold(x, y, order, order[:1])
-    given = Predictive(*(part[:-1] for part in linear(one.task, one.numbers[2], along=True)))
-    y = np.asarray(one.task.y)
-    evidence = float(jnp.sum(uncertainty.log_density(given, one.task.y)))
-    return {
-        "table": name,
-        "log evidence": evidence,
-        "difference from scikit-learn": evidence - one.linear.log_marginal_likelihood_value_,
-        "coverage": uncertainty.coverage(given, y)[1:4],
-        "p-value": uncertainty.uniformity(given, y).p_value,
-    }
-
-
 def ranged(ends: Any) -> str:
     return f"{ends[0]:.3f} to {ends[1]:.3f}"
 
@@ -226,33 +201,12 @@ def markdown(records: list[Row]) -> str:
     return to_markdown((header, lines))
 
 
-def order_table(records: list[Row]) -> str:
-    header = ["table", "log evidence", "difference from scikit-learn", "coverage of 95%"]
-    header += ["95% confidence", "p-value of uniformity"]
-    lines = [
-        [
-            row["table"],
-            f"{row['log evidence']:.2f}",
-            f"{row['difference from scikit-learn']:.1g}",
-            f"{row['coverage'][0]:.3f}",
-            ranged(row["coverage"][1:]),
-            f"{row['p-value']:.2g}",
-        ]
-        for row in records
-    ]
-    return to_markdown((header, lines))
-
-
 CAPTION = """Held-out rows of tables that come with scikit-learn, in ten folds, in units of the
 standard deviation of the supports' outputs. Gaussian kernel with k(x, x) = 1, and linear kernel;
 lengthscale and noise are scikit-learn's fits to the supports of each fold. Rows of a fold share
 their supports, and folds share rows, so that both confidence intervals are approximate. A p-value
 of 0.05 or more says that the distributions are not distinguishable from calibrated ones. float64,
 seed {seed}, {versions}.
-"""
-IN_ORDER = """Every row from the rows before it, by `prefix_posterior` with the linear kernel, 2 p
-steps for p features, along one random order of the table. The noise is scikit-learn's fit to all
-rows, and so is the scale. Log evidence: the sum of the log densities, against scikit-learn's.
 """
 
 
@@ -264,14 +218,12 @@ def main() -> None:
     named: dict[str, coverage.Table] = {
         name: coverage.real()[name] for name in names[-1 if asked.quick else 0 :]
     }
-    ordered = [in_order(name, *table, asked.seed) for name, table in named.items()]
     rows = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
     facts = {"seed": asked.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
     meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
     caption = CAPTION.format(seed=asked.seed, versions=records.listed(meta["versions"]))
-    text = "\n".join([caption, markdown(rows), IN_ORDER, order_table(ordered)])
-    record = {"meta": meta, "held out": rows, "in order": ordered}
-    records.finish("uncertainty", record, text, asked.quick)
+    text = f"{caption}\n{markdown(rows)}"
+    records.finish("uncertainty", {"meta": meta, "held out": rows}, text, asked.quick)
 
 
 if __name__ == "__main__":

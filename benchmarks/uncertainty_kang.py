@@ -1,13 +1,5 @@
-"""The experiments of Kang, Lee and Cheng (2026) on predictive distributions, with other models.
-
-G. Kang, C. J. Lee, X. Cheng, Transformers can learn posterior predictive distributions in-context,
-ICML 2026, arXiv 2605.26713. They train transformers whose layers have the form of an iterative
-solver, and compare the binned distribution of one query with the exact one. `PUBLISHED` and
-`SCORES` have all numbers that their text gives: the heat maps of figure 2, and tables 2 and 3.
-
-Their text calls 0.2 the variance of the noise. Their published code squares 0.2, and only this
-agrees with their scores: with a noise of variance 0.2, no distribution has a mean continuous ranked
-probability score below 0.25, and theirs go down to 0.135. So 0.2 is the standard deviation here.
+"""`python -m benchmarks.uncertainty_kang`: the experiments of Kang, Lee and Cheng (2026), arXiv
+2605.26713, with other models.
 """
 
 from __future__ import annotations
@@ -327,42 +319,6 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
     return rows
 
 
-GAPS = ("weights", "means", "variances", "distribution function")
-
-
-def small_average(seed: int, n: int = 24, tasks: int = 4) -> Row:
-    """The weights and distributions of `bayesian_average` in the setting of table 3, few supports.
-
-    With all supports as landmarks, its queries have the exact average. The number of channels grows
-    with 9 n, so that the sizes of table 3 would take weights of many gigabytes.
-    """
-    rng = np.random.default_rng(seed)
-    pairs = [(ik.Gaussian(ell), sigma) for ell, sigma in product(MANY, NOISES)]
-    drawn, gaps, blocks = draw(rng, pairs, 16, np.full(tasks, n)), [], 0
-    for k in track(range(tasks), "bayesian_average"):
-        task = jax.tree.map(lambda part, k=k: part[k], drawn.tasks)
-        kernels = tuple(
-            ik.Features(ik.sketches.nystrom_features(kernel, task.x)) for kernel, _ in pairs
-        )
-        model = constructions.bayesian_average(
-            kernels,
-            num_features=16,
-            ridges=jnp.asarray([sigma**2 for _, sigma in pairs]),
-            steps=n + 2,
-            approximates=tuple(kernel for kernel, _ in pairs),
-        )
-        blocks = model.depth
-        given, exact = ik.predictive(model, task), Predictive(*(part[k] for part in drawn.exact))
-        grid = jnp.linspace(-3, 3, 61)[:, None]
-        cdfs = uncertainty.cdf(given, grid)[:, 0], uncertainty.cdf(exact, grid[:, 0])
-        gaps.append([
-            *(float(jnp.max(jnp.abs(a[0] - b))) for a, b in zip(given, exact, strict=True)),
-            float(jnp.max(jnp.abs(cdfs[0] - cdfs[1]))),
-        ])  # fmt: skip
-    worst = dict(zip(GAPS, np.max(gaps, axis=0).tolist(), strict=True))
-    return {"supports": n, "tasks": tasks, "blocks": blocks, **worst}
-
-
 def figure_2_table(rows: list[Row]) -> str:
     header = ["family", "model", "told", "steps or layers", "blocks", *(f"{c} bins" for c in BINS)]
     lines = []
@@ -411,24 +367,14 @@ scores are not possible. They draw outputs from distributions without the outer 
 is left out. A block is attention and an MLP; a layer of theirs is attention. Models that solve with
 k(x, x_q) take this vector as further outputs (`ik.posterior`); theirs compute it in their first
 layer. `prefix_posterior` takes x and y alone.
-"""
 
+Figure 2: logarithm of the mean total variation distance of binned from exact distributions,
+{tasks} tasks
 
-def markdown(record: dict[str, Any]) -> str:
-    meta, average = record["meta"], record["average"]
-    versions = records.listed(meta["versions"])
-    gaps = ", ".join(f"{name} {average[name]:.1g}" for name in GAPS)
-    return "\n".join([
-        CAPTION.format(seed=meta["seed"], versions=versions),
-        "Figure 2: logarithm of the mean total variation distance of binned from exact "
-        f"distributions, {meta['tasks']['figure 2']} tasks\n",
-        figure_2_table(record["figure 2"]),
-        "Tables 2 and 3: 16 features, scores ± standard errors\n",
-        scores_table(record["tables 2, 3"]),
-        f"`bayesian_average` on {average['tasks']} tasks of table 3 with {average['supports']} "
-        f"supports, all of them landmarks, {average['blocks']} blocks: largest difference from the "
-        f"exact average: {gaps}.\n",
-    ])  # fmt: skip
+{figure_2}
+Tables 2 and 3: 16 features, scores ± standard errors
+
+{tables}"""
 
 
 def main() -> None:
@@ -438,13 +384,17 @@ def main() -> None:
     sizes = dict.fromkeys(TASKS, 8) if asked.quick else TASKS
     figure = 8 if asked.quick else FIGURE
     facts = {"dtype": "float64", "tasks": {"figure 2": figure, **sizes}}
-    record = {
-        "meta": records.meta("uncertainty_kang", "numpy", "scipy", seed=asked.seed, **facts),
-        "average": small_average(asked.seed),
-        "figure 2": figure_2(figure, asked.seed),
-        "tables 2, 3": tables_2_and_3(sizes, asked.seed),
-    }
-    records.finish("uncertainty-kang", record, markdown(record), asked.quick)
+    meta = records.meta("uncertainty_kang", "numpy", "scipy", seed=asked.seed, **facts)
+    figures, tables = figure_2(figure, asked.seed), tables_2_and_3(sizes, asked.seed)
+    text = CAPTION.format(
+        seed=asked.seed,
+        versions=records.listed(meta["versions"]),
+        tasks=figure,
+        figure_2=figure_2_table(figures),
+        tables=scores_table(tables),
+    )
+    record = {"meta": meta, "figure 2": figures, "tables 2, 3": tables}
+    records.finish("uncertainty-kang", record, text, asked.quick)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""`python -m benchmarks.what_networks_run`: write the page on what trained networks run.
-
-The page is made from the records of other benchmarks. It measures nothing itself.
-"""
+"""`python -m benchmarks.what_networks_run`: write the page from the records of other benchmarks."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from typing import Any
 from benchmarks import profiles, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, READERS, listed, read_by, share
 from benchmarks.records import RESULTS, read
+from benchmarks.streams import of
 from benchmarks.streams_models import RANDOM, STRANGER
-from benchmarks.streams_tables import of
 from icl_krr.experiments.scaling import in_words
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.files import Lines, replace, to_markdown

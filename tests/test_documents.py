@@ -15,7 +15,7 @@ import pytest
 
 import icl_krr as ik
 from benchmarks import (
-    ablations_tables,
+    ablations,
     devices,
     posteriors,
     profiles,
@@ -24,7 +24,7 @@ from benchmarks import (
     runs as reference_runs,
     scale,
     scaling,
-    streams_tables,
+    streams,
     subjects,
     trained,
     what_networks_run,
@@ -213,11 +213,11 @@ TABLES = {
     "claims": lambda record: table_of_claims([claim_result(one) for one in record["claims"]]),
     "solverbench": of_rows(lambda rows: bench_score.markdown(bench_score.summary(rows))),
     "solverbench-power": of_rows(lambda rows: to_markdown(power_table(rows))),
-    "solverbench-streams": streams_tables.markdown,
+    "solverbench-streams": streams.markdown,
     "error-profiles": lambda record: profiles.markdown(record["rows"], record["meta"]["not run"]),
     "trained": lambda record: trained.markdown(record["models"]),
     "what-networks-run": lambda record: what_networks_run.page(),
-    "ablations": ablations_tables.markdown,
+    "ablations": ablations.markdown,
     **dict.fromkeys(ABLATED, of_rows(of_ablation)),
     "devices": of_rows(lambda rows: to_markdown((devices.HEADER, [*map(devices.line, rows)]))),
     "scale": lambda record: scale.document(record["devices"]),
