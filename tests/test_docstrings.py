@@ -25,6 +25,7 @@ from conftest import DAILY
 from jaxtyping import Array, Float
 
 import icl_krr
+from icl_krr.catalogue import SOLVERS
 
 ROOMS = [icl_krr, *filter(inspect.ismodule, (getattr(icl_krr, n) for n in icl_krr.__all__))]
 NAMES = [(room, name) for room in ROOMS for name in room.__all__]
@@ -153,9 +154,9 @@ def target(path, rooms):
 
 
 def arguments():
-    """(name, thing, what has its docstring, rooms) of all that is public and called.
+    """(name, thing, what explains its arguments, rooms) of all that is public and called.
 
-    A method says it itself, or the method that it overrides does; a class, or what it inherits.
+    A method says it itself, or the method that it overrides does; a construction or its oracle.
     """
     for name, thing in PUBLIC.items():
         rooms = [room for room, name in NAMES if getattr(room, name) is thing]
@@ -163,7 +164,8 @@ def arguments():
         builtin = inspect.isclass(thing) and issubclass(thing, (Exception, dict))
         bases = [b for b in getattr(thing, "__mro__", (thing,)) if "icl_krr" in b.__module__]
         if not (abstract or builtin):
-            yield name, thing, bases, rooms
+            oracles = [r.oracle for r in SOLVERS.values() if resolve_name(r.construction) is thing]
+            yield name, thing, [*bases, *map(resolve_name, oracles), *rooms], rooms
         for name, method in methods(thing) if inspect.isclass(thing) else ():
             if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):
                 yield name, method, [getattr(base, method.__name__, None) for base in bases], rooms
@@ -173,6 +175,7 @@ KNOWN = {
     *("kernel", "task", "tasks", "model", "models", "ridge", "ridges", "steps", "spectrum", "key"),
     *("num_features", "num_supports", "num_outputs", "num_queries", "seed", "path", "folder"),
     *("x", "y", "z", "x_query", "mask", "alpha", "prediction", "dtype", "mesh", "seeds", "depth"),
+    "width",
 }
 """Arguments whose names are words of the field: the first page of the reference explains them."""
 

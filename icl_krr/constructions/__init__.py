@@ -99,10 +99,15 @@ with respect to these values:
 depth. Weights that are equal in all steps are stored once. `model.replace(steps=...)`,
 `model.rebuild(ridge=...)`, `icl_krr.untie` and `icl_krr.dense` make other models of one.
 
-**Shared arguments.** The oracle of the same name in `icl_krr.solvers` has the mathematics, and says
-which kernels it takes. `kernel`, `ridge`, `steps` and `spectrum` mean the same here; `num_features`
-is the number p of channels of a point x, and `options` are explained in `Options` and
-`CausalOptions`.
+**Shared arguments.** The oracle of the same name in `icl_krr.solvers` has the mathematics, says
+which kernels it takes, and explains the arguments that both have. `num_features` is the number p of
+channels of a point x, and `options` are explained in `Options` and `CausalOptions`.
+
+Args:
+    form: order of the operations, "textbook" or "fused" (see `conjugate_gradient`).
+    stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent layer
+        does, so that it can be read, rounded or patched. A step then needs no head, but one more
+        block. Default False: a head computes each product $C_i d_i$.
 """
 
 from typing import TYPE_CHECKING

@@ -60,8 +60,6 @@ def bayesian_average(
         kernel: kernel with a feature map, or G of them; for bandwidths, random or Nystrom features
             of kernels with these bandwidths, as `icl_krr.Features(map)`. If the numbers of features
             differ, the smaller groups are filled with zeros.
-        ridges, approximates, sharpness: as in `icl_krr.solvers.bayesian_average`.
-        form: order of the operations, "textbook" or "fused" (see `conjugate_gradient`).
         edges: E increasing numbers, for a slot `bins` with the probabilities that an output is
             below the first edge, between neighbouring edges, and above the last edge, differences
             of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c; default None: no

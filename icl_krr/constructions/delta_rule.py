@@ -57,7 +57,6 @@ def delta_rule(
     Args:
         steps: number of steps, >= 1: the number of supports that the model learns from. Default
             None: 256, and a task must not have more supports.
-        step_size: as in `icl_krr.solvers.delta_rule`.
         loss: as in `icl_krr.solvers.delta_rule`. A step takes two blocks more for `Huber` and three
             for `Power`.
         erase: as in `icl_krr.solvers.delta_rule`, in linear attention.

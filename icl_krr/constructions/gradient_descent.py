@@ -33,9 +33,6 @@ def gradient_descent(
     It is `icl_krr.solvers.gradient_descent`: each step adds $\eta k(x)^T r_t$ to the prediction.
     The states are alpha, r and prediction.
 
-    Args:
-        step_size: as in `icl_krr.solvers.gradient_descent`.
-
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
     >>> model.depth, model.blocks_per_step
@@ -60,9 +57,6 @@ def gradient_descent_in_alpha(
     """Build a transformer that runs gradient descent in alpha with two blocks per step.
 
     It is `icl_krr.solvers.gradient_descent_in_alpha`. The states are alpha, r and prediction.
-
-    Args:
-        step_size: as in `icl_krr.solvers.gradient_descent_in_alpha`.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_in_alpha(
@@ -110,9 +104,6 @@ def gradient_descent_plus_plus(
 
     It is `icl_krr.solvers.gradient_descent_plus_plus`. One head computes the gradient step, a
     second one flattens the spectrum of $X_t X_t^T$. The states are r, features and prediction.
-
-    Args:
-        step_size, curvature: as in `icl_krr.solvers.gradient_descent_plus_plus`.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_plus_plus(

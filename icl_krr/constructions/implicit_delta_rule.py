@@ -31,9 +31,6 @@ def implicit_delta_rule(
     It is `icl_krr.solvers.implicit_delta_rule`. A step takes one block with linear attention and
     two with softmax attention. Steps and states are those of `delta_rule`.
 
-    Args:
-        step_size: as in `icl_krr.solvers.implicit_delta_rule`.
-
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> model = implicit_delta_rule(ik.Linear(), num_features=1, step_size=1.0, steps=2)

@@ -39,9 +39,6 @@ def kalman_delta_rule(
     support adds to the precision $1 / p$, and one head sums it. A step takes 3 blocks. Steps and
     states are those of `delta_rule`; the slot `gain` [T, m] contains $\kappa_i$.
 
-    Args:
-        process_noise, covariance, info_scale: as in `icl_krr.solvers.kalman_delta_rule`.
-
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> model = kalman_delta_rule(ik.Linear(), num_features=1, ridge=1.0, steps=2)

@@ -34,9 +34,6 @@ def heavy_ball(
 
     It is `icl_krr.solvers.heavy_ball`. The states are alpha, r, p and prediction.
 
-    Args:
-        step_size, momentum: as in `icl_krr.solvers.heavy_ball`.
-
     >>> import icl_krr as ik
     >>> model = heavy_ball(ik.Linear(), num_features=3, ridge=0.1, steps=16, spectrum=(0.1, 9.0))
     >>> model.depth, model.blocks_per_step
@@ -89,9 +86,6 @@ def prefix_chebyshev(
 
     It is `icl_krr.solvers.prefix_chebyshev`, without inner products or divisions. The states are w,
     r, d [T, r m] and prediction.
-
-    Args:
-        stores_sums: as in `prefix_sums`.
 
     >>> import icl_krr as ik
     >>> model = prefix_chebyshev(

@@ -38,9 +38,6 @@ def momentum_delta_rule(
     the gates $\alpha$ and the keys $M_j$, computes $S_{i-1} \phi_i$. So a step takes 2 blocks.
     Steps and other states are those of `delta_rule`.
 
-    Args:
-        step_size, momentum, decay: as in `icl_krr.solvers.momentum_delta_rule`.
-
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> rule = {"step_size": 0.5, "momentum": 0.5, "steps": 3}

@@ -48,9 +48,6 @@ def preconditioned_conjugate_gradient(
       conjugate gradient on $M^{-1} A$ in this inner product, and only its sums over tokens have the
       normaliser as a factor. The state z is $M^{-1} r$, and there is no state r.
 
-    Args:
-        preconditioner: as in `icl_krr.solvers.preconditioned_conjugate_gradient`.
-
     >>> import icl_krr as ik
     >>> model = preconditioned_conjugate_gradient(
     ...     ik.Linear(), num_features=3, ridge=0.1, steps=16

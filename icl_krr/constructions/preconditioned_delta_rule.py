@@ -39,9 +39,6 @@ def preconditioned_delta_rule(
     takes one block. Steps and states are those of `delta_rule`; the slots `curvature` [T, m] and
     `written` [T, m] contain $A_i$ and $M_i \phi_i$.
 
-    Args:
-        step_size, initial, squash, center: as in `icl_krr.solvers.preconditioned_delta_rule`.
-
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> model = preconditioned_delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)

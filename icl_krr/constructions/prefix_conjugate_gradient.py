@@ -39,9 +39,7 @@ def prefix_conjugate_gradient(
     the form "fused". The states are w, r, d [T, r m] and prediction.
 
     Args:
-        form: order of the operations, "textbook" or "fused" (see `conjugate_gradient`).
         preconditioner: "jacobi" for the diagonal of $A$, with the form "textbook" only.
-        stores_sums: as in `prefix_sums`.
 
     >>> import icl_krr as ik
     >>> model = prefix_conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=3)
@@ -84,10 +82,6 @@ def prefix_posterior(
     variance (of the function) and variance_gap, the bound $|r_i|^2$ on what the variance lacks:
     look at it before you trust a variance. Read-outs are `variances`, of a new output with strength
     1, ridge included, and `variance_gaps`.
-
-    Args:
-        form: order of the operations, "textbook" or "fused" (see `conjugate_gradient`).
-        approximates: as in `icl_krr.solvers.prefix_posterior`.
 
     >>> import icl_krr as ik
     >>> model = prefix_posterior(ik.Linear(), num_features=1, ridge=2.0, steps=1)

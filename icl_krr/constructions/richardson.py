@@ -37,9 +37,6 @@ def richardson(
     `alpha` and updates `ahead`, so that `alpha` and `prediction` belong to the same iterate and
     `ahead` is the next one. These are the states. `attention` must not be "linear".
 
-    Args:
-        step_size, sink: as in `icl_krr.solvers.richardson`.
-
     >>> import icl_krr as ik
     >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)
     >>> model.depth, model.blocks_per_step
@@ -69,9 +66,6 @@ def preconditioned_chebyshev(
     The iteration is `icl_krr.solvers.preconditioned_chebyshev`, with a proof of its rate. A step
     takes one head and one block, with the states of `richardson`. The model is told n, $\lambda$,
     which is also the weight of the sink, and $\kappa$, but nothing of the supports.
-
-    Args:
-        num_supports, largest: as in `icl_krr.solvers.preconditioned_chebyshev`.
 
     >>> import icl_krr as ik
     >>> model = preconditioned_chebyshev(

@@ -1,4 +1,1 @@
-"""Experiments: each takes a frozen config and returns rows.
-
-No experiment draws figures or prints.
-"""
+"""Experiments: each takes a frozen config and returns rows, and neither draws nor prints."""

@@ -73,10 +73,8 @@ def curves(
 ) -> Curves:
     """The excess errors of solvers that are tuned alike.
 
-    Every solver has the kernel and the ridge of the posterior mean. Its other parameters are those
-    of a Halton sequence in their search ranges with the least excess after t steps on tasks apart;
-    each t has its own. For every seed, `tasks` tasks choose the parameters, and `tasks` others are
-    scored.
+    Every solver has the kernel and the ridge of the posterior mean, and for each number of steps
+    the parameters, of a Halton sequence in their ranges, with the least excess on tasks apart.
     """
     kernel, ridge, found = family.kernel, family.noise, []
     for seed in seeds:

@@ -49,10 +49,7 @@ class DepthResult(NamedTuple):
 def run(
     task: Task, config: DepthConfig, progress: Progress = silent, chosen: Chosen | None = None
 ) -> DepthResult:
-    """Predict with the construction at every depth, and with every baseline.
-
-    Leave-one-out chooses what the config does not set, unless `chosen` holds earlier choices.
-    """
+    """Predict at every depth, and with every baseline; `chosen` holds earlier choices."""
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
     check_size(task)
@@ -164,8 +161,8 @@ def steps_needed(
 ) -> tuple[int, str, int]:
     """The number of steps after which the predictions first converge, "converged", and the limit.
 
-    If they do not converge within `MOST_STEPS` steps: the number after which they are nearest to
-    `best`, the predictions of exact KRR; "nearest"; and the limit.
+    If they do not within `MOST_STEPS`: that of those nearest to the `best`, "nearest", and the
+    limit.
     """
     nearest, most = 0, 0
     for most in MOST_STEPS[str(task.x.dtype)]:

@@ -190,10 +190,7 @@ def choose_kernel(
     progress: Progress = silent,
     made: Callable[[type[Kernel]], Any] = lambda family: family,
 ) -> tuple[Kernel, dict[str, float]]:
-    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared.
-
-    `made` turns the class of a kernel into the one whose kernels are compared.
-    """
+    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
     # a float, because JAX compiles another program for an integer
     given = float(getattr(config, config.given[0])) if config.given else None
     if given is not None and len(config.kernels) == 1:

@@ -165,10 +165,8 @@ def transformer_cell(
 ) -> dict[str, jax.Array]:
     """Predictions [q], gap to exact KRR, bound on the gap and slots [n], at every depth.
 
-    Let f_t be the prediction after step t, f* exact KRR, and f^ exact KRR on the kernel of the
-    Nystrom features.
-    The bound is the sum of a bound on |f_t - f^|, from the rate of conjugate gradient (claim C4),
-    and a bound on |f^ - f*| (claim C18).
+    With exact KRR f^ on the Nystrom features, the bound adds that on |f_t - f^| (C4) to that on
+    |f^ - f*| (C18).
     """
     model, own = build_cell(task, temperature, ridge, width, steps)
     _, cache = run_with_cache(model, task, names=("prediction", *SLOTS))

@@ -45,11 +45,7 @@ def config_of(given: Any) -> DepthConfig:
 
 
 def choose(supports: Supports, config: DepthConfig, given: Any) -> tuple[Any, float | None]:
-    """The kernel of the supports, unless it is `given`, and the ridge, unless the config sets it.
-
-    The ridge is None for a solver that solves no regression. In float32 there would be no ridges as
-    small as some y need.
-    """
+    """The kernel of the supports, or the `given` one, and the ridge, None without a regression."""
     with jax.enable_x64(True):
         task = supports.task(supports.x)
         if isinstance(given, Kernel):

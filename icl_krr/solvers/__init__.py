@@ -16,8 +16,9 @@ Args:
     steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n.
     spectrum: bounds (low, high) on the eigenvalues of $A$, as `icl_krr.spectral_bounds` returns
         them.
-    prefix, log_gate, strength, window: what a token sees, as in
-        `icl_krr.constructions.CausalOptions`.
+    options: what a token sees: prefix, log_gate, strength and window of
+        `icl_krr.constructions.CausalOptions`; the momentum, preconditioned and Kalman delta rules
+        take no window.
 """
 
 from typing import TYPE_CHECKING

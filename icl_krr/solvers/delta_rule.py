@@ -44,7 +44,6 @@ def delta_rule(
     $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
-        options: prefix, log_gate, strength, window of `icl_krr.constructions.CausalOptions`.
         step_size: step size $\eta$ > 0.
         loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$, with y in its
             own units; default None, the squared error.

@@ -33,7 +33,6 @@ def implicit_delta_rule(
     every step size. For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1.
 
     Args:
-        options: prefix, log_gate, strength, window of `icl_krr.constructions.CausalOptions`.
         step_size: step size $\eta$ > 0.
 
     Source: Kulis and Bartlett, Implicit online learning, 2010.

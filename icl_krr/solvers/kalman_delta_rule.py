@@ -46,7 +46,6 @@ def kalman_delta_rule(
     its inverse is not.
 
     Args:
-        options: prefix, log_gate, strength of `icl_krr.constructions.CausalOptions`.
         process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p].
         covariance: "diagonal" or "isotropic".
         info_scale: factor s > 0 of what a support adds to the precision $1 / p$.

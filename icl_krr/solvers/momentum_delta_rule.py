@@ -35,7 +35,6 @@ def momentum_delta_rule(
     $S_{i-1}$ before it decays. With momentum 0 and decay 1, this is the gated `delta_rule`.
 
     Args:
-        options: prefix, log_gate, strength of `icl_krr.constructions.CausalOptions`.
         step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
         momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector [p].
         decay: factor $\alpha$ in (0, 1] of the state of the support before, or a vector [p].

@@ -39,7 +39,6 @@ def preconditioned_delta_rule(
     m.
 
     Args:
-        options: prefix, log_gate, strength of `icl_krr.constructions.CausalOptions`.
         step_size: step size $\eta$ > 0.
         initial: initial curvature $A_0$ > 0, a number or a vector [m].
         squash: base s > 1; default None: $M = 1 / A$.

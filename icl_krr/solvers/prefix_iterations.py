@@ -46,7 +46,6 @@ def prefix_conjugate_gradient(
     exact without rounding.
 
     Args:
-        options: prefix, log_gate, strength, window of `icl_krr.constructions.CausalOptions`.
         ridge: ridge $\lambda$ > 0, or a vector [m] of them: $C_i + \mathrm{diag}(\lambda)$.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
 
@@ -120,8 +119,7 @@ def prefix_chebyshev(
     follow from the bounds $(a, b)$ before the first step.
 
     Args:
-        options: prefix, log_gate, strength, window of `icl_krr.constructions.CausalOptions`.
-        ridge: as in `prefix_conjugate_gradient`.
+        ridge: as in `icl_krr.solvers.prefix_conjugate_gradient`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
             from `icl_krr.theory.prefix_bounds`. A prefix with fewer supports than features has the
             eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, the largest eigenvalue

@@ -68,7 +68,6 @@ def prefix_posterior(
     residual $r_i$.
 
     Args:
-        options: prefix, log_gate, strength, window of `icl_krr.constructions.CausalOptions`.
         approximates: kernel k that the features approximate, as Nystrom features do; $v_i$ then
             also has the part $k(x, x) - |\phi_i|^2$, which they leave out. Default None: it does
             not.

@@ -55,7 +55,6 @@ class ReLUNetwork(Functions):
     a_h \sim N(0, 2 / H)$$
 
     Args:
-        noise, inputs: as in `icl_krr.tasks`.
         hidden: number $H$ of hidden units; default 100.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
@@ -86,7 +85,6 @@ class DecisionTree(Functions):
     value $f(x)$ is the value of the leaf that x reaches, and leaves have values $N(0, 1)$.
 
     Args:
-        noise, inputs: as in `icl_krr.tasks`.
         depth: depth of the tree, 1 to 20, which gives $2^{depth}$ leaves; default 4.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
@@ -126,7 +124,6 @@ class Sinusoids(Functions):
     The amplitude $a$ is uniform in (0.5, 1.5) and the phase $\varphi$ is uniform in $(0, 2\pi)$.
 
     Args:
-        noise, inputs: as in `icl_krr.tasks`.
         frequency: angular frequency $\omega$ > 0 in radians per unit of x; may be traced; default
             3.
 

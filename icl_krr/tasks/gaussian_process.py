@@ -25,7 +25,6 @@ class GaussianProcess(InOneProgram):
     The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$.
 
     Args:
-        inputs: as in `icl_krr.tasks`.
         kernel: kernel $k$, the covariance of $f$; may be traced.
         noise: variance $s$ >= 0 of the noise, a scalar; may be traced; default 0.1.
         num_outputs: number r of independent draws of $f$, so that y is [n, r]; default None, one

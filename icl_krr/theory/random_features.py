@@ -18,12 +18,8 @@ def positive_variance(
 
     $$k(x, z)^2 (e^{|x + z|^2 / \tau} - 1) / m$$
 
-    The formula holds for independent features. Orthogonal features have a smaller variance.
-
-    Args:
-        x, z: points [..., p], whose leading axes broadcast.
-        temperature: temperature $\tau$ > 0 of the exponential kernel $k$.
-        width: number m of features.
+    The formula holds for independent features. Orthogonal features have a smaller variance. The
+    points are [..., p], and leading axes broadcast.
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
@@ -44,9 +40,6 @@ def trigonometric_variance(
 
     The features are m / 2 cosines and m / 2 sines with independent frequencies. The variance is
     large where $k(x, z)$ is small, so estimates of a small $k(x, z)$ can be negative.
-
-    Args:
-        temperature, width: as in `positive_variance`.
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 

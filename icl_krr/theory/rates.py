@@ -24,10 +24,6 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
     After $t$ steps the error $e$ is at most this factor times the initial error, in the norm
     $\sqrt{e^T A^s e}$ for every real $s$.
 
-    Args:
-        low: lower bound $a$ > 0 on the eigenvalues of $A$.
-        high: upper bound $b$ on the eigenvalues of $A$.
-
     >>> float(gradient_descent_rate(1.0, 3.0, 2))
     0.25
     """
@@ -45,13 +41,10 @@ def root_factor(low: Number, high: Number) -> jax.Array:
 def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     r"""Return the rate $q^t (1 + t + qt)$ of the heavy-ball method (C4).
 
-    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. The method starts as
-    `icl_krr.solvers.heavy_ball` does: $\alpha_0 = 0$, and the first step is $\eta y$. The residual
-    polynomial is $q^t (U_t - q U_{t-1})$ with the Chebyshev polynomials $U$ of the second kind. The
-    rate is attained at the eigenvalue $b$.
-
-    Args:
-        low, high: as in `gradient_descent_rate`.
+    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. For the start of
+    `icl_krr.solvers.heavy_ball`, $\alpha_0 = 0$ and a first step $\eta y$, the residual polynomial
+    is $q^t (U_t - q U_{t-1})$ with the Chebyshev polynomials $U$ of the second kind. The rate is
+    attained at the eigenvalue $b$.
 
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
@@ -67,9 +60,6 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
 
     Here $q$ is that of `heavy_ball_rate`.
 
-    Args:
-        low, high: as in `gradient_descent_rate`.
-
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
     """
@@ -84,9 +74,6 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     Here $q$ is that of `heavy_ball_rate`. The rate equals $1 / T_t((b + a) / (b - a))$ with the
     Chebyshev polynomial $T_t$.
 
-    Args:
-        low, high: as in `gradient_descent_rate`.
-
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
     """
@@ -99,13 +86,9 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
 def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array:
     r"""Return $\max |1 - \eta \sigma|$ over the eigenvalues $\sigma$ of $A$ in $[a, b]$ (C5).
 
-    The series $\eta \sum_j (I - \eta A)^j$ converges to $A^{-1}$ if and only if this factor is < 1.
-    This is the condition $0 < \eta < 2 / b$. If $a$ goes to 0 for a fixed $\eta$, the factor goes
-    to 1. So a small ridge makes the convergence slow.
-
-    Args:
-        low, high: as in `gradient_descent_rate`.
-        step_size: step size $\eta$.
+    The series $\eta \sum_j (I - \eta A)^j$ converges to $A^{-1}$ if and only if this factor is < 1,
+    that is $0 < \eta < 2 / b$. If $a$ goes to 0 for a fixed $\eta$, the factor goes to 1: a small
+    ridge makes the convergence slow.
 
     >>> float(stationary_factor(1.0, 3.0, 0.5))
     0.5
@@ -120,12 +103,9 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
     r"""Return $\sigma_1 / \lambda$, which decides whether a Neumann series converges (C5).
 
     The series $\sum_j (-K / \lambda)^j / \lambda$ converges to $(K + \lambda I)^{-1}$ if and only
-    if this ratio is < 1. So the series needs a large ridge. The series
-    $\sum_j (-\lambda)^j K^{-(j+1)}$ converges if and only if the ratio $\sigma_n / \lambda$ of the
-    smallest eigenvalue is > 1. It needs a small ridge, and products with $K^{-1}$.
-
-    Args:
-        sigma: largest eigenvalue $\sigma_1$ of $K$.
+    if this ratio is < 1, so it needs a large ridge. The series $\sum_j (-\lambda)^j K^{-(j+1)}$
+    converges if and only if the ratio $\sigma_n / \lambda$ of the smallest eigenvalue is > 1. It
+    needs a small ridge, and products with $K^{-1}$. Here `sigma` is $\sigma_1$ alone.
 
     >>> float(neumann_factor(8.0, 2.0))
     4.0
@@ -155,10 +135,9 @@ def prediction_bound(
 
     $$|f(x) - f^\ast(x)| \leq \sqrt{k(x)^T A^{-1} k(x)} \, |\alpha - \alpha^\ast|_A$$
 
-    This is the Cauchy-Schwarz inequality for $A = K + \lambda I$. It is an equality where the error
-    $\alpha - \alpha^\ast$ is parallel to $A^{-1} k(x)$.
-
-    `alpha` is any approximate solution; its entries of masked supports do not matter.
+    This is the Cauchy-Schwarz inequality, with equality where $\alpha - \alpha^\ast$ is parallel to
+    $A^{-1} k(x)$. `alpha` is any approximate solution; its entries of masked supports do not
+    matter.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -186,11 +165,6 @@ def errors_of_predictions(
 def exact_filter(sigma: Float[Array, "..."], ridge: Number) -> jax.Array:
     r"""Return the filter $1 / (\sigma + \lambda)$ of exact kernel ridge regression (C23).
 
-    The filter of a convergent solver approaches this filter as the number of steps grows.
-
-    Args:
-        sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
-
     >>> float(exact_filter(1.0, 1.0))
     0.5
     """
@@ -205,10 +179,6 @@ def gradient_filter(
     r"""Return the filter $(1 - (1 - \eta s)^t) / s$ of $t$ gradient descent steps from 0 (C23).
 
     Here $s = \sigma + \lambda$.
-
-    Args:
-        sigma: as in `exact_filter`.
-        step_size: step size $\eta$ of gradient descent.
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
@@ -229,11 +199,7 @@ def chebyshev_filter(
     r"""Return the filter $(1 - T_t(z(s)) / T_t(z(0))) / s$ of $t$ Chebyshev steps from 0 (C23).
 
     Here $s = \sigma + \lambda$, $z$ is the linear map of the interval (low, high) to $(-1, 1)$, and
-    $T_t$ is the Chebyshev polynomial of degree $t$. The code computes the quotient without $z$,
-    so low and high may be equal.
-
-    Args:
-        sigma: as in `exact_filter`.
+    $T_t$ is the Chebyshev polynomial of degree $t$. Low and high may be equal.
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 

@@ -38,10 +38,9 @@ def mean_limit_bound(spread: Number, values: Float[Array, " n"]) -> Float[Array,
 
     $$|f_{NW}(x) - \bar y| \leq \tanh(s / 4) (\max y - \min y)$$
 
-    The bound is small for large temperatures. The bound is attained if three conditions hold. The
-    logits take only two values. All supports with one of these logits have the output $\max y$, and
-    all others have the output $\min y$. The numbers of supports with the larger and the smaller
-    logit are in the ratio 1 to $e^{s/2}$.
+    The bound is small for large temperatures. It is attained if the logits take only two values,
+    with $\max y$ at all supports of one and $\min y$ at all of the other, and the numbers of
+    supports with the larger and the smaller logit are in the ratio 1 to $e^{s/2}$.
 
     Args:
         spread: difference $s$ >= 0 between the largest and the smallest logit of the query x.
@@ -59,11 +58,10 @@ def nearest_limit_bound(gap: Number, values: Float[Array, " n"]) -> Float[Array,
 
     $$|f_{NW}(x) - y_1| \leq (\max y - \min y) m / (1 + m), \quad m = (n - 1) e^{-g}$$
 
-    $y_1$ is the output of the support with the largest logit. For the Gaussian kernel, and for the
-    exponential kernel on a sphere, this support is the nearest one. In general the exponential
-    kernel selects the support with the largest inner product. The bound is small for small
-    temperatures. The bound is attained if $y_1$ is one extreme of $y$, and all other supports have
-    the same logit and the other extreme.
+    $y_1$ is the output of the support with the largest logit: the nearest one for the Gaussian
+    kernel, and for the exponential kernel on a sphere, otherwise that of the largest inner product.
+    The bound is small for small temperatures. It is attained if $y_1$ is one extreme of $y$, and
+    all other supports have the same logit and the other extreme.
 
     Args:
         gap: difference $g$ >= 0 between the two largest logits of the query x.
@@ -84,7 +82,6 @@ def gaussian_from_exponential(
 
     $E = \mathrm{diag}(\exp(-|x|^2 / 2\ell^2))$, and $\tilde K$ is the exponential kernel matrix
     with temperature $\ell^2$. On a sphere the two kernels differ only by a constant factor.
-    Elsewhere the factor depends on the points.
 
     Args:
         lengthscale: lengthscale $\ell$ > 0 of $G$.
@@ -109,14 +106,11 @@ def smoothing_bias(laplacian: Float[Array, "..."], bandwidth: Number) -> Float[A
     r"""Return the bias $h^2 \Delta f(x) / 2$ of a softmax head for many supports (C31).
 
     The head estimates $f$ from noisy outputs $y_j$ with mean $f(x_j)$. Its logits are those of a
-    Gaussian kernel of bandwidth $h$, the lengthscale. The supports are spread uniformly around x.
-    The formula is the leading term for $h \to 0$.
+    Gaussian kernel, and the supports are spread uniformly around x. The formula is the leading term
+    for $h \to 0$.
 
     Args:
-        laplacian: values of $\Delta f$ at the queries, of any shape [...]. On a sphere, this is the
-            Laplacian of the sphere.
-        bandwidth: bandwidth $h$ > 0. For the exponential kernel on a sphere of radius 1, it is the
-            square root of the temperature.
+        laplacian: values of $\Delta f$ at the queries; on a sphere, the Laplacian of the sphere.
 
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
@@ -133,17 +127,12 @@ def smoothing_variance(
 ) -> Float[Array, ""]:
     r"""Return the variance $s / (n \rho (2 \sqrt{\pi} h)^d)$ of a softmax head (C31).
 
-    The variance is over the noise in the outputs. The number $n \rho (2 \sqrt{\pi} h)^d$ is the
-    number of supports over which the head averages. The formula is the leading term for
-    $h \to 0$ and $n h^d \to \infty$.
+    The variance is over the noise, of variance $s$, in the outputs. The head averages over
+    $n \rho (2 \sqrt{\pi} h)^d$ supports. The formula is the leading term for $h \to 0$ and
+    $n h^d \to \infty$, with the same source as `smoothing_bias`.
 
     Args:
-        bandwidth: as in `smoothing_bias`.
-        dimension: dimension $d$ of the set of inputs, >= 1; p - 1 on a sphere.
         density: probability density $\rho$ > 0 of the supports at the query.
-        noise: variance $s$ > 0 of the noise.
-
-    Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
     >>> round(float(smoothing_variance(0.5, 1, num_supports=100, density=1.0, noise=1.0)), 4)
     0.0056
@@ -156,7 +145,7 @@ def smoothing_variance(
 
 
 def best_bandwidth(bias: Number, variance: Number, dimension: int) -> Float[Array, ""]:
-    r"""Return the bandwidth $(d v / 4 b^2)^{1 / (d + 4)}$ of least mean squared error (C31).
+    """Return the bandwidth $(d v / 4 b^2)^{1 / (d + 4)}$ of least mean squared error (C31).
 
     The mean squared error is $b^2 h^4 + v h^{-d}$. Since $v$ falls as $1 / n$ with the number n of
     supports, the best bandwidth falls as $n^{-1 / (d + 4)}$, and the error as $n^{-4 / (d + 4)}$.
@@ -164,9 +153,6 @@ def best_bandwidth(bias: Number, variance: Number, dimension: int) -> Float[Arra
     Args:
         bias: root mean square $b$ > 0 of the bias at bandwidth 1 (see `smoothing_bias`).
         variance: variance $v$ > 0 at bandwidth 1 (see `smoothing_variance`).
-        dimension: as in `smoothing_variance`.
-
-    Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
     >>> float(best_bandwidth(0.5, 1.0, 1))
     1.0

@@ -28,10 +28,10 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     r"""Choose the sink's logit: the least integer $\log c \geq \log Z_i$ for all tokens i (C3).
 
     $Z_i = \sum_j k(x_i, x_j)$ sums over the supports j. With this sink every sink weight
-    $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$ exceeds 1. So neither overflows, and no
-    sink weight underflows. A small integer is exact in every dtype, so $\log c$ is not rounded.
-    Masked supports do not count. If all are masked, $\log c = 0$. For a `Mixture` the result is
-    large enough for each of its kernels.
+    $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$ exceeds 1: neither overflows, and no
+    sink weight underflows. A small integer is exact in every dtype. Masked supports do not count;
+    if all are masked, $\log c = 0$. For a `Mixture` the result is large enough for each of its
+    kernels.
 
     >>> from icl_krr import Exponential, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 1.0], x_query=[[1.0]])
@@ -65,7 +65,6 @@ def recovery_error(
     factor 2 is needed because the output and the weight of the sink both have this error.
 
     Args:
-        logit_bound: bound $L$ on the absolute logits.
         log_sink: logit $\log c$ of the sink.
 
     >>> float(recovery_error(8.0, 2.0, 2, jnp.float32) / jnp.finfo(jnp.float32).eps)
@@ -116,11 +115,7 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     with the unit roundoff $u$. An entry $s$ of the kernel matrix becomes
     $\sinh(\epsilon s) / \epsilon$ or $(e^{\epsilon s} - 1) / \epsilon$, whose truncation error is
     largest at $s = L$: $L (\epsilon L)^2 / 6$ or $L \epsilon L / 2$. As a difference of weights
-    near 1, divided by $\epsilon$, it has a rounding error of about $4u / \epsilon$. In float32 the
-    sum of both errors is then about 4e-5 L for the pair and 7e-4 L for one head.
-
-    Args:
-        logit_bound: bound $L$ on $|x^T z|$ over all pairs of tokens.
+    near 1, divided by $\epsilon$, it has a rounding error of about $4u / \epsilon$.
 
     >>> round(float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32)), 4)
     0.0009

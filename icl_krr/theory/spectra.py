@@ -43,8 +43,8 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: Number) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
     Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
-    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`. `icl_krr.audit` says how far
-    rounding moved them.
+    as `icl_krr.solvers.chebyshev` take them as `spectrum`. `icl_krr.audit` says how far rounding
+    moved them.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[2.0, 0.0], [0.0, 2.0]], y=[1.0, 1.0], x_query=[[1.0, 1.0]])
@@ -69,10 +69,10 @@ def ends(kernel: Kernel, task: Task, ridge: Any) -> tuple:
 def prefix_bounds(kernel: Kernel, task: Task, *, ridge: Number | Float[Array, " m"]) -> tuple:
     r"""Bound the eigenvalues of $C_i + \lambda I$ for all prefixes of a context.
 
-    $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. It is 0 for an empty prefix,
-    so the lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$
-    for all supports. Both hold for gates and strengths that are at most 1, and with a window. For
-    a ridge of each feature [m], they have the smallest and the largest of them.
+    $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. An empty prefix has 0, so the
+    lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$ for all
+    supports. Both hold for gates and strengths that are at most 1, and with a window. For a ridge
+    of each feature [m], they have the smallest and the largest of them.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[2.0, 0.0], [0.0, 2.0]], y=[1.0, 1.0], x_query=[[1.0, 1.0]])
@@ -91,8 +91,7 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: Number | Float[Array, " 
 def effective_dimension(sigma: Float[Array, " n"], ridge: Number) -> Float[Array, ""]:
     r"""Return the effective dimension $\sum_i \sigma_i / (\sigma_i + \lambda)$ of the regression.
 
-    It equals $\mathrm{tr} K A^{-1}$ for $A = K + \lambda I$. The eigenvalues
-    $\sigma_i$ of $K$ may have any order.
+    It equals $\mathrm{tr} K A^{-1}$. The order of the eigenvalues does not matter.
 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
@@ -107,8 +106,8 @@ def lost_share_bound(dimension: Number, width: Number) -> jax.Array:
 
     $$\frac{\sigma_{m+1}}{\sigma_{m+1} + \lambda} \leq \frac{d}{m + 1}$$
 
-    $d$ is the effective dimension. At the supports, kernel ridge regression multiplies the part of
-    $y$ along the i-th eigenvector of $K$ by $w_i = \sigma_i / (\sigma_i + \lambda)$. The best
+    $d$ is the `effective_dimension`. At the supports, kernel ridge regression multiplies the part
+    of $y$ along the i-th eigenvector of $K$ by $w_i = \sigma_i / (\sigma_i + \lambda)$. The best
     sketch to m features keeps the first m of these parts and sets the others to 0. So its answers
     at the supports change by at most $w_{m+1} |y|$. At $m = d$ the bound is nearly 1 and says
     nothing; at $m = 3 d$ it is below 1/3. It is attained if $K$ has $m + 1$ equal eigenvalues and
@@ -116,10 +115,6 @@ def lost_share_bound(dimension: Number, width: Number) -> jax.Array:
 
     Proof: the weights $w_1 \geq w_2 \geq \dots$ sum to $d$, so the first $m + 1$ of them sum to at
     most $d$, and $w_{m+1}$ is the smallest of these.
-
-    Args:
-        dimension: result of `effective_dimension`.
-        width: as in `icl_krr.theory`.
 
     >>> float(lost_share_bound(2.0, 7))
     0.25
@@ -132,12 +127,8 @@ def opposite_pair_eigenvalue(form: Float[Array, "p p"], temperature: Number) -> 
     r"""Return the smallest eigenvalue $2 \sinh(\mu / \tau)$ of the scores of two points (C32).
 
     The scores are $\exp(x^T M z / \tau)$ for a symmetric matrix $M = W_Q^T W_K$ with smallest
-    eigenvalue $\mu$. The points are the unit eigenvector of $\mu$ and its negative. So if $M$ has a
-    negative eigenvalue, the scores are no positive semi-definite kernel. If $M$ has none, they are
-    one on every set of points.
-
-    Args:
-        temperature: temperature $\tau$ > 0.
+    eigenvalue $\mu$. The points are the unit eigenvector of $\mu$ and its negative. So the scores
+    are a positive semi-definite kernel if and only if $M$ has no negative eigenvalue.
 
     >>> round(float(opposite_pair_eigenvalue(-jnp.eye(2), 1.0)), 2)
     -2.35
@@ -152,13 +143,9 @@ def preconditioned_eigenvalues(
 ) -> Float[Array, " n"]:
     r"""Return the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending (C13).
 
-    $D$ is the diagonal matrix of the row sums of $K$. The eigenvalues are computed from
-    the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with $A = K + \lambda I$. The
-    ratio of the largest to the smallest eigenvalue still grows with n, in spite of the
-    preconditioner. In place of each masked support, the smallest eigenvalue is repeated.
-
-    Args:
-        sink: as in `icl_krr.theory`.
+    $D$ is the diagonal matrix of the row sums of $K$. The ratio of the largest to the smallest
+    eigenvalue still grows with n, in spite of the preconditioner. In place of each masked support,
+    the smallest eigenvalue is repeated.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])

@@ -17,11 +17,11 @@ Number = jax.Array | float
 def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
     """Return the bound $ab / w^2$ on the error of a product from a table of squares (C14).
 
-    The product is computed as $(s^2 - d^2) ab / 4$, with both squares from the table. Here $s$ and
-    $d$ are the sum and the difference of the factors after scaling to $[-1, 1]$, so both are in
-    $[-2, 2]$. The table has $w$ equal segments of length $h = 4 / w$. The interpolated square
-    exceeds the true square by at most $h^2 / 4$. It is exact at the knots. The bound is attained if
-    $s$ is the midpoint of a segment and $d$ is a knot.
+    The product is computed as $(s^2 - d^2) ab / 4$, where $s$ and $d$ are the sum and the
+    difference of the factors after scaling to $[-1, 1]$. The table of squares has $w$ equal
+    segments of length $h = 4 / w$. The interpolated square exceeds the true square by at most
+    $h^2 / 4$, and is exact at the knots. The bound is attained if $s$ is the midpoint of a segment
+    and $d$ is a knot.
 
     Args:
         a, b: bounds on the absolute values of the factors.
@@ -35,14 +35,10 @@ def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
 
 
 def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Array:
-    r"""Return the largest relative error of $1 / x$ from a table on $[a, b]$ (C14).
+    r"""Return the largest relative error of $1 / x$ from a table of w segments on $[a, b]$ (C14).
 
-    The knots are in geometric progression with ratio $\rho = (b / a)^{1 / w}$. The largest error is
-    $(\rho - 1)^2 / 4\rho$ on each of the $w$ segments. It occurs at the midpoint of the segment.
-
-    Args:
-        low, high: ends $a$ > 0 and $b$ of the table.
-        width: number $w$ of segments.
+    The knots are in geometric progression with ratio $\rho = (b / a)^{1 / w}$. The error is
+    $(\rho - 1)^2 / 4\rho$, at the midpoint of each segment.
 
     >>> float(reciprocal_table_error(1.0, 4.0, 1))
     0.5625

@@ -23,9 +23,6 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 
     The bound is true for the best sketch, but not for every sketch.
 
-    Args:
-        sigma, width: as in `icl_krr.theory`.
-
     >>> float(sketch_error_tail(jnp.array([1.0, 2.0, 4.0]), 1))
     3.0
     """
@@ -33,12 +30,7 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 
 
 def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
-    r"""Return $\sigma_{m+1}$, the error $|K - \hat K|_2$ of the best sketch (C16).
-
-    No matrix of rank m has a smaller error.
-
-    Args:
-        sigma, width: as in `icl_krr.theory`.
+    r"""Return $\sigma_{m+1}$, the least error $|K - \hat K|_2$ of all matrices of rank m (C16).
 
     >>> float(sketch_error_best(jnp.array([1.0, 2.0, 4.0]), 1))
     2.0
@@ -49,11 +41,8 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
     r"""Return $\sum_{i > m} \sigma_i / \lambda^2$, the claimed bound for the inverse (C17).
 
-    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch. The bound is
-    true for the best sketch, but not for every sketch.
-
-    Args:
-        sigma, width: as in `icl_krr.theory`.
+    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch, and does for the best one
+    only.
 
     >>> float(inverse_error_tail(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
     12.0
@@ -63,12 +52,9 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 
 
 def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
-    r"""Return the error $|A^{-1} - \hat A^{-1}|_2$ of the best sketch (C17).
+    r"""Return $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$, the best sketch's error (C17).
 
-    The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$.
-
-    Args:
-        sigma, width: as in `icl_krr.theory`.
+    It is the error $|A^{-1} - \hat A^{-1}|_2$.
 
     >>> float(inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 2.0))
     0.25
@@ -140,13 +126,11 @@ def expected_gap(
     $$\sqrt{\sum_{i > m} w_i^2 v_i / \sum_i w_i^2 v_i}$$
 
     The gap is the root mean square of $\hat f - f^\ast$ over the supports, divided by that of
-    $f^\ast$. Kernel ridge regression predicts $f^\ast$ with $K$, and $\hat f$ with the kernel of
-    the sketch. The true function is a draw from $GP(0, sK)$, so $y$ has variance
-    $v_i = s \sigma_i + \nu$ along the i-th eigenvector. Kernel ridge regression multiplies the
-    component of $y$ along this eigenvector by $w_i = \sigma_i / (\sigma_i + \lambda)$.
+    $f^\ast$, where kernel ridge regression predicts $\hat f$ with the kernel of the sketch. The
+    true function is a draw from $GP(0, sK)$, so $y$ has variance $v_i = s \sigma_i + \nu$ along the
+    i-th eigenvector. The weights $w_i$ are those of `lost_share_bound`.
 
     Args:
-        sigma, width: as in `icl_krr.theory`.
         signal: scale $s$ of the covariance of the function.
         noise: variance $\nu$ of the noise.
 
@@ -202,7 +186,6 @@ def relative_inverse_error_angle(
     line it is $0$, $\sigma_{m+1} / \lambda$ or, for an angle of 90 degrees, $\sigma_1 / \lambda$.
 
     Args:
-        sigma, width: as in `icl_krr.theory`.
         sine: $\sin \theta$ in [0, 1]; larger values count as 1.
 
     >>> float(relative_inverse_error_angle(jnp.array([1.0, 2.0, 4.0]), 1, 0.5, 0.0))

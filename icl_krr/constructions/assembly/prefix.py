@@ -162,9 +162,6 @@ def prefix_sums(
 
     Args:
         ridge: ridge of the regression, for `icl_krr.check`; `each_ridge` repeats a vector [m].
-        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
-            layer does, so that it can be read, rounded or patched. A step then needs no head, but
-            one more block. Default False: a head computes each product $C_i d_i$.
 
     >>> import icl_krr as ik
     >>> m = prefix_sums(ik.Linear(), num_features=2, ridge=0.1)

@@ -55,10 +55,7 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
 
 
 def measure(named: Rows, intact: jax.Array, changed: jax.Array, y: jax.Array, seed: int) -> Rows:
-    """Add change |f' - f| / |f|, its 95 % interval and the loss to the rows of S sites.
-
-    `changed` are the predictions [S, b, q]. Rows whose loss is not finite stay as they are.
-    """
+    """Add the change |f' - f| / |f| and the loss of `changed` [S, b, q] to the rows of S sites."""
     squares = squared_norms(changed - intact[None], 2).T
     sizes = np.repeat(squared_norms(intact, 1)[:, None], len(changed), axis=1)
     each = relative_distances(squares, sizes, np.ones(len(intact)))

@@ -1,7 +1,6 @@
-"""The expected result of an ablation: what an algorithm computes when a part of it is missing.
+"""What an algorithm computes when a part is missing: each solver again, as plain linear algebra.
 
-This file repeats each solver as plain linear algebra. `head` wraps the value that a head adds to a
-slot, and `slot` wraps the value of a slot.
+`head` wraps the value that a head adds to a slot, and `slot` wraps the value of a slot.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ State = tuple[jax.Array, ...]
 
 
 class Without(NamedTuple):
-    """The missing part, which is replaced by zero: `names[index]`, such as "head p" or "slot r".
-
-    The index is traced, so that one compiled program computes all expectations.
-    """
+    """The part `names[index]` that is replaced by zero; one program, as the index is traced."""
 
     names: tuple[str, ...]
     index: Any
@@ -116,10 +112,7 @@ def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -
 
 
 class Expectation(NamedTuple):
-    """The expected predictions of a solver's algorithm without one of its parts.
-
-    Only the flags of tokens have no expectation, because the algorithm does not contain them.
-    """
+    """The expected predictions without one part. Flags of tokens are in no algorithm."""
 
     compute: Callable[..., jax.Array]  # runs the algorithm without a part
     kernel: str  # the kernel for which the expectations are valid

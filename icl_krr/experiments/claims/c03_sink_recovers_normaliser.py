@@ -90,9 +90,9 @@ def recover(
 def compare(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Compare logits that differ by a constant in each row, and a context with its repetition.
 
-    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. Changes of f* are named by what
-    changes: `shifted` if all logits get the same shift, `by_row` if each row of logits is shifted
-    by its maximum, and `doubled` if the context occurs twice.
+    Row i of K is multiplied by d_i = exp(s . x_i) for a random s. Changes of f*: `shifted`, all
+    logits have the same shift; `by_row`, each row is shifted by its maximum; `doubled`, the context
+    is twice.
     """
     p = config.num_features
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
@@ -127,10 +127,7 @@ def compare(key: jax.Array, temperature: jax.Array, config: Config) -> dict[str,
 
 
 def head(kernel: Exponential, task: Task, rows: jax.Array, log_sink: Any) -> tuple[jax.Array, ...]:
-    """The means of y and the weights of the sink at the queries, for one softmax head.
-
-    Its logits of the supports are log k(x_i, x_j) + rows . x_i.
-    """
+    """Means of y and weights of the sink at the queries; logits log k(x_i, x_j) + rows . x_i."""
     m = softmax_machine(kernel, len(rows), {ROLES: log_sink})
     mean = m.state("mean", ROLES, "weighted mean of y")
     sink = m.state("sink", ROLES, "weight of the sink")

@@ -100,10 +100,9 @@ def measure(
 def hardest_for_conjugate_gradient(degree: int) -> tuple[jax.Array, ...]:
     """The error of CG after t = `degree` steps on its hardest spectrum, and two rates.
 
-    A is diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. The weights
-    w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm: the signs of T_t at the sigma_i
-    alternate, and the sum of w_i sigma_i (-1)^i q(sigma_i) is a divided difference, 0 for degree q
-    < t.
+    A is diagonal with the extrema sigma_i of T_t on [low, high]. T_t is optimal for the weights
+    w_i = sigma_i alpha_i^2, as its signs at the sigma_i alternate and the sum of
+    w_i sigma_i (-1)^i q(sigma_i) is a divided difference, 0 for degree q < t.
     """
     low, high, ridge = 1.0, 100.0, 0.5
     theta = jnp.pi * jnp.arange(degree + 1.0) / degree

@@ -111,10 +111,9 @@ def measure(key: jax.Array, ratio: jax.Array, config: Config) -> dict[str, jax.A
 
 @every(1, 1)
 def inverse_series(key: jax.Array, ratio: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
-    """Errors of the partial sums of sum_j (-ridge)^j K^-(j+1) times y [draw, ridge, step].
+    """Errors [draw, ridge, step] of the partial sums of sum_j (-ridge)^j K^-(j+1) times y.
 
-    And their growth in one step for y = eigenvector of sigma_n, the smallest eigenvalue of K. The
-    ridges are in units of sigma_n. K is well conditioned: 8 dimensions and a low temperature.
+    And their growth in one step for y = eigenvector of the smallest eigenvalue, the unit of ridges.
     """
     kernel = Exponential(0.2)
     process = GaussianProcess(kernel, **sizes(config), num_features=8, inputs="sphere")

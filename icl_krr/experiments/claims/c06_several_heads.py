@@ -95,10 +95,7 @@ def gap_in_dimensions(key: jax.Array, p: jax.Array, config: Config) -> jax.Array
 def measure(
     key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: Config
 ) -> dict[str, jax.Array]:
-    """The outputs of heads and their theoretical values [draw, inputs, ...].
-
-    `spread` and `apart` are how far the largest logit is from the smallest and the second largest.
-    """
+    """Outputs of heads and their theoretical values [draw, inputs, ...], and ranges of logits."""
     p = config.num_features
     at, order, weigh, subspace = jax.random.split(key, 4)
     task = project(sample(at, GaussianProcess(Linear(), **sizes(config))), sphere)

@@ -102,11 +102,7 @@ def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
 
 @every(static=("name", "config"))
 def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array]:
-    """The errors of the start and every step [draw, step, state], and the gaps to f*.
-
-    The error compares the slots after a step with one step of the solver from the slots before it,
-    so it accumulates no rounding.
-    """
+    """Gaps to f*, and errors [draw, step, state] that each step makes from the slots before it."""
     cache = run_with_cache(build(name, config, task), task)[1]
     path = [cache[state] for state in STATES]
     if name == "Chebyshev":

@@ -59,10 +59,7 @@ def degenerate_tasks(task: Task) -> Task:
 
 @every(2, static=("form", "config"))
 def measure(task: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
-    """The gaps to f* by data and step, relative to the largest |y|, and two counts.
-
-    They count NaN or infinite values in the run and in its gradients.
-    """
+    """Gaps to f* by data and step, over the largest |y|, and counts of NaN or infinite values."""
     options = {"num_features": config.num_features, "steps": config.steps, "form": form}
 
     def bad(numbers: Any) -> jax.Array:

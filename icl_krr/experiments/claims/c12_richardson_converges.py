@@ -70,9 +70,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(key: jax.Array, case: jax.Array, num_supports: int, config: Config) -> tuple:
     """Extreme eigenvalues, the factor of every step, errors and gaps of every case.
 
-    The errors at every step are |sqrt(D + c I) (alpha_t - alpha*)|, relative to step 0, and the
-    largest |f_t - f*| over the queries, relative to |(D + c I)^-1/2 k(x)| |sqrt(D + c I) alpha*|.
-    The gaps are from slots to iterates, and to f_t if the sink of the queries has the weight n.
+    Errors are |sqrt(D + c I) (alpha_t - alpha*)|, relative to step 0, and the largest |f_t - f*|,
+    relative to |(D + c I)^-1/2 k(x)| |sqrt(D + c I) alpha*|. Gaps are from slots to iterates, and
+    to f_t if the sink of the queries has the weight n.
     """
     process = GaussianProcess(KERNEL, num_supports=num_supports, num_queries=QUERIES)
     (ridge, c, eta), task = case, sample(key, process)

@@ -101,9 +101,8 @@ def measure(
 ) -> tuple:
     """Condition numbers of (D + c I)^-1 A and A, errors, those for the worst y, one more.
 
-    The errors after every step are the largest |f - f*| / largest |y| over the queries, and that of
-    alpha in the A-norm. The other is in the norm of D + c I; a step multiplies it by at most the
-    factor.
+    Errors are the largest |f - f*| / largest |y|, and that of alpha in the A-norm. The last is in
+    the norm of D + c I, which a step multiplies by at most the factor.
     """
     most, kernel = max((BASE["p"], *config.p)), Gaussian(lengthscale)
     process = GaussianProcess(kernel, num_features=most, num_supports=n, num_queries=QUERIES)

@@ -77,11 +77,7 @@ def build(name: str, kernel: Kernel, num_features: int, **options: Any) -> Trans
 def channel_gaps(
     turn: jax.Array, task: Task, kernel: Kernel, name: str, ridge: float, steps: int
 ) -> jax.Array:
-    """The largest gaps |slot - iterate| / |iterate| [draw, 2] for p and p - 1 channels.
-
-    The model stores P^T x with a random orthonormal P, the solver has x. With p - 1 channels, one
-    is 0. The slots are alpha, the prediction and, if the model keeps it, r.
-    """
+    """The largest gaps |slot - iterate| / |iterate| [draw, 2] with p and p - 1 channels P^T x."""
     p, (solver, needs) = task.num_features, LAYOUTS[name]
     P = sketches.orthonormal(turn, p, p)
     path = getattr(solvers, solver)(kernel, task, ridge=ridge, steps=steps, **needs)

@@ -66,8 +66,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(key: jax.Array, ridge: jax.Array, config: Config) -> dict[str, jax.Array]:
     """`width_errors` after the last step [draw, ridge, sketch, task, ...].
 
-    In the worst task y is the first eigenvector u of K - K^, for the best sketch the first
-    eigenvector of K that it loses, and all queries lie along X^T u.
+    In the worst task y is the first eigenvector u of K - K^, for the best sketch that of K which it
+    loses, and all queries lie along X^T u.
     """
     at, turn = jax.random.split(key)
     drawn, m = spectral_task(at, config.spectrum, **sizes(config)), config.width

@@ -82,10 +82,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every()
 def measure(key: jax.Array, deviations: jax.Array, config: Config) -> dict[str, jax.Array]:
-    """Values for every width [draw, width], and the ridge of this d_eff [draw].
+    """Gaps, risks and shares for every width [draw, width], and the ridge of this d_eff [draw].
 
-    They are the gap |f^ - f*| / |f*| at the queries, `risk` over that of f*, |f^ - f*| / |y| at the
-    supports (`moved`), the expected gap, the `tail` and the `share` of sigma_(m+1).
+    The gap |f^ - f*| / |f*| at the queries, `risk` over that of f*, |f^ - f*| / |y| at the supports
+    (`moved`), the expected gap, the `tail` and the `share` of sigma_(m+1).
     """
     p, q, widths = config.num_features, config.num_queries, jnp.asarray(config.widths)
     process = LinearRegression(**sizes(config), noise=config.noise, spectrum=deviations**2)

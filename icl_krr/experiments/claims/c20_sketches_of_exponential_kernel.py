@@ -82,8 +82,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Ranks and errors of the sketches and of models [draw, width, ...].
 
-    Channels that do not tell two points apart give a kernel that loses at least `blind` of K,
-    relative to |K|, and at least `blind_inverse` [draw, width, ridge] of ridge inv(A).
+    Channels that do not tell two points apart lose at least `blind` of K, relative to |K|, and at
+    least `blind_inverse` [draw, width, ridge] of ridge inv(A).
     """
     kernel, n, p = Exponential(config.temperature), config.num_supports, config.num_features
     ridges, eye = jnp.asarray(config.ridges), jnp.eye(n)

@@ -85,10 +85,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @partial(jax.jit, static_argnames="config")
 def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
-    """Relative errors [draw, kind, width], their variance by theory and three more arrays.
+    """Relative errors [draw, kind, width], their variance by theory, and three arrays.
 
-    They are True where the estimate is negative, the mean squared relative error of p positive
-    features [draw, kind], and True where <x, z> is negative.
+    Where the estimate is negative, errors of p positive features [draw, kind], where <x, z> < 0.
     """
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 

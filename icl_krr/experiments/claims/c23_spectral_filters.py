@@ -60,10 +60,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def filters(kernel: Kernel, task: Task, hat_rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The filter [L, n] that is nearest to the hat rows [L, q, n], and the rest [L].
-
-    The rest is the share of the norm of the hat rows that the filter does not explain.
-    """
+    """The filter [L, n] nearest to the hat rows [L, q, n], and the share [L] that it leaves out."""
     gram, cross, _ = system(kernel, task)
     vectors = eigh(gram)[1]
     c, h = cross @ vectors, hat_rows @ vectors

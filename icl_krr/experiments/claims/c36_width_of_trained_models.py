@@ -120,10 +120,9 @@ def measure_models(model: Transformer, tasks: Task, hats: int) -> tuple[jax.Arra
 
 
 def measure(answer: Callable[[Task], jax.Array], tasks: Task, hats: int) -> tuple[jax.Array, ...]:
-    """The risk of a predictor f, df/dx and the rank of df/dy.
+    """The risk of a predictor f, its mean df/dx [tasks, p] over queries, and the rank of df/dy.
 
-    df/dx is the mean over the queries of a task [tasks, p]. The effective rank is
-    (sum s_i^2)^2 / sum s_i^4, the mean over some tasks.
+    The effective rank is (sum s_i^2)^2 / sum s_i^4, the mean over some tasks.
     """
 
     def error_and_slopes(task: Task) -> tuple[jax.Array, jax.Array]:

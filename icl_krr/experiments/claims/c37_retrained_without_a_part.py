@@ -31,8 +31,7 @@ class Config(NamedTuple):
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """Compare the variants with the base model on the same tasks.
 
-    The excess of a model is the mean of (f - f*)^2 over the risk of exact KRR f*. Quotients of
-    excesses have intervals over the training seeds.
+    The excess of a model is the mean of (f - f*)^2 over the risk of exact KRR f*.
     """
     tasks = draw_tasks(key, config.tasks, STUDY.family)
     names = config.variants
@@ -69,10 +68,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def interval(excess: np.ndarray, other: np.ndarray, comparisons: int) -> np.ndarray:
-    """Interval of the quotient of two excesses, from their logarithms over the training seeds.
-
-    It is Welch's, at 95 % for so many comparisons together (Bonferroni).
-    """
+    """Welch's 95 % interval of the quotient of two excesses over seeds, by Bonferroni."""
     found: Any = stats.ttest_ind(np.log(excess), np.log(other), equal_var=False)
     return np.exp(found.confidence_interval(1 - 0.05 / comparisons))
 

@@ -58,8 +58,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(key: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
     """Gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap.
 
-    A gap is the distance from ridge regression on the prefix at one position, over the root mean
-    square of its predictions. The normalised delta rule has the step size of smallest median gap.
+    A gap is relative to the root mean square of regression on the prefix. The normalised delta rule
+    has the step size of smallest median gap.
     """
     n, (few, many) = config.num_supports, config.steps
     task = sample(key, LinearRegression(num_features=FEATURES, num_supports=n, noise=0.1))

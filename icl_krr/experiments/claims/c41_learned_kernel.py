@@ -29,10 +29,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    """Tune fixed kernels and train a head on the same tasks, and compare them on other tasks.
-
-    Intervals of quotients hold for all families together (95 %, Bonferroni), over the tasks.
-    """
+    """Compare tuned fixed kernels and a trained head, all on the same tasks (95 %, Bonferroni)."""
     keys, rows = jax.random.split(key), []
     for name, kernel in KERNELS.items():
         family = GaussianProcess(kernel, NOISE, num_features=p, num_supports=24, num_queries=8)

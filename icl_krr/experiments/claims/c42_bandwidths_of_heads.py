@@ -28,8 +28,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """Fit a kernel exp(-|z - x - shift|^2 / 2 width^2) to the attention of every head.
 
     A head is a kernel if the fit explains 90 % of the divergence of its weights from equal ones,
-    and if the centre is not further than 3 widths from the query. Intervals of quotients of widths
-    hold for all pairs of heads of a run together (95 %, Bonferroni), over the tasks.
+    and if the centre is not further than 3 widths from the query. Intervals hold for all pairs of
+    heads of a run together (95 %, Bonferroni).
     """
     rows, ends, apart, shares, known = [], [], [], [], []
     for name in config.runs:
@@ -79,9 +79,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def fit(model: Transformer, tasks: Task) -> dict[str, jax.Array]:
     """Fit kernels to the weights with which the queries read the supports, [layer, head, ...].
 
-    The fit has the least divergence sum w log(w / kernel) of the weights w, by Newton's method
-    with halved steps. `explained` is its part of the divergence from equal weights. `slope` are the
-    contributions of the tasks to the error of log(width).
+    The fit minimises sum w log(w / kernel) by Newton's method with halved steps. `explained` is its
+    part of the divergence from equal weights, and `slope` what a task adds to the error of
+    log(width).
     """
     model, n = jax.tree.map(lambda leaf: leaf.astype(float), model), tasks.x.shape[1]
 

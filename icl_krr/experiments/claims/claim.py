@@ -221,11 +221,7 @@ def at_least(measured: Any, bound: Any, **options: Any) -> Unnamed:
 
 
 def within(value: Any, low: float, high: float, **options: Any) -> Unnamed:
-    """Check low <= value <= high in every entry.
-
-    `measured` is the value that is farthest from the middle and `bound` the end on that side. The
-    tightness is this distance over half of the length of the interval.
-    """
+    """Check low <= value <= high in every entry, as a distance from the middle."""
     middle = (low + high) / 2
     distance = np.atleast_1d(np.asarray(value, float)) - middle
 

@@ -75,10 +75,7 @@ def score_error(
 def largest(
     keys: jax.Array, frequencies: jax.Array, radii: jax.Array, dims: jax.Array, config: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """The largest errors in the ball that gradient ascent finds [scaling, d, draw, width].
-
-    With the pairs [scaling, d, draw, width, 2, largest d].
-    """
+    """The largest errors in the ball [scaling, d, draw, width], by ascent, and their pairs."""
     counts, norm = (
         np.array(config.widths)[:, None],
         partial(jnp.linalg.norm, axis=-1, keepdims=True),

@@ -25,9 +25,8 @@ def every(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a function at every combination of values of its first arguments, in one program.
 
-    Callers give arrays of values for these arguments, and `axes` says how many axes each has (by
-    default, one argument with one axis); the results have these axes first. The number 0 means one
-    axis whose values run at once, by vmap. The first two arguments may go `together`, in pairs.
+    `axes` says how many axes of values each has, by default one argument with one; the results have
+    these axes first. The number 0 is one axis by vmap. The first two arguments may go `together`.
     """
 
     def over(run: Callable[..., Any], axes: tuple[int, ...], first: Any, *others: Any) -> Any:

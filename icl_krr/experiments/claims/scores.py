@@ -53,10 +53,7 @@ def logits(model: Transformer, task: Task) -> jax.Array:
 
 @every(static=("p", "n", "q"))
 def draw(key: jax.Array, *, p: int, n: int, q: int) -> tuple[Task, jax.Array, jax.Array]:
-    """Draw a task for each key, and W_Q and W_K of every form [draw, form, p + 1, p + 1].
-
-    The last feature is the constant 1, and its weights are the biases.
-    """
+    """Tasks, and W_Q and W_K of every form [draw, form, p + 1, p + 1]; the last feature is 1."""
     points, outputs, weights, biases = jax.random.split(key, 4)
     x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
     task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
@@ -85,10 +82,7 @@ def outputs(
 def opposite_pairs(
     w_query: jax.Array, w_key: jax.Array, smooth: Transformer
 ) -> tuple[jax.Array, jax.Array]:
-    """W_Q^T W_K [draw, p, p], and its logits at u and -u [draw, 2, 2].
-
-    The point u is the eigenvector of the smallest eigenvalue.
-    """
+    """W_Q^T W_K [draw, p, p], and its logits [draw, 2, 2] at its smallest eigenvector u and -u."""
     matrix = matmul(w_query.T, w_key)[:-1, :-1]
     u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
     task = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
@@ -108,10 +102,7 @@ def matrices(block: Block) -> np.ndarray:
 
 
 def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """The asymmetry and the negative eigenvalues of W_Q^T W_K [layer, head].
-
-    The matrices act on the stream before the scale of the LayerNorm, whose channels have mean 0.
-    """
+    """Asymmetry and negative eigenvalues of W_Q^T W_K [layer, head] on a centred stream."""
     scale = np.asarray(block.attention_norm["stream"].scale)[:, None, :]
     centre = np.eye(scale.shape[-1]) - 1 / scale.shape[-1]
     own = centre @ (scale[..., None] * matrices(block) * scale[..., None, :]) @ centre

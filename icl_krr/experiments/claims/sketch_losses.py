@@ -23,9 +23,8 @@ def losses(
 ) -> dict[str, jax.Array]:
     """|B - B^| with B = of(K) and B^ = of(K^) for all sketches [sketch] and cases [case].
 
-    A sketch that hides is random, but with h^2 times its part along the first principal direction
-    of the features, which have the rank m up to noise of size h, for each h in `config.levels`. The
-    errors are those of the metric I (`plain`), the best metric (`metric`), and the least of all.
+    A sketch that hides has h^2 times the first principal direction of its features, of rank m up to
+    noise h, for each h in `config.levels`. Errors: the metric I (`plain`), the best, and the least.
     """
     (at, turn), width = jax.random.split(key), config.width
     sizes = config.spectrum, config.num_features, config.num_supports

@@ -78,10 +78,7 @@ def smoother(
 def logit_gradients(
     key: jax.Array, d: jax.Array, size: int, most: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Norms [draw, d, scale, query] of gradients and variances [draw, d, scale] of logits.
-
-    The output f with weights w_j and values y_j has the gradient w_j (y_j - f) in its logits.
-    """
+    """Norms [draw, d, scale, query] of the gradients w_j (y_j - f), and variances of the logits."""
     x = jax.random.normal(key, (size + QUERIES, most))
     # features after the d-th are zero, so that all d share one program
     x = jnp.where((jnp.arange(most, dtype=x.dtype) < d)[None], x, 0)

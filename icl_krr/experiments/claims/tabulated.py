@@ -23,10 +23,7 @@ Case = tuple[Task, jax.Array]  # and the ridge
 
 
 class Series(NamedTuple):
-    """Tasks with some distribution of x, a ridge and numbers of supports; steps of the models.
-
-    As the condition number is at most 1 + n / ridge, no model needs more `steps` than these.
-    """
+    """Tasks with some distribution of x, a ridge, numbers of supports, and enough `steps`."""
 
     inputs: str
     ridge: float
@@ -44,10 +41,9 @@ class Config(NamedTuple):
 
 
 def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
-    """Measure |f - f*|, e, |f*| (`size`) and what the tables do to f [draw, n, width].
+    """|f - f*|, e, |f*| (`size`) and the error `tables` of f that tables cause [draw, n, width].
 
-    `tables` is the error of f that the tables cause. `overruns` counts the operands outside of
-    their tables, and `clipped` counts them if all outputs y are 100 times larger.
+    `overruns` counts the operands outside of their tables, `clipped` if y is 100 times larger.
     """
     options = {"num_supports": max(series.sizes), "num_queries": 8, "inputs": series.inputs}
     process = GaussianProcess(KERNEL, **options)

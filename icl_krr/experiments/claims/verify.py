@@ -51,10 +51,7 @@ def verify(
     config: Any = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Result, Rows]:
-    """Run a claim with every seed, with its own settings or with those in `config`.
-
-    The rows get a column `seed`; `progress` learns of each seed.
-    """
+    """Run a claim with every seed, with its own settings or with those in `config`."""
     if config is None:
         config = claim.quick if quick else claim.config
     rows: Rows = []
@@ -115,10 +112,7 @@ def verify_all(
 
 
 def quick_flags(flag: str = "xla_cpu_use_fusion_emitters") -> str:
-    """Return the flag that halves XLA's time of compilation, or "" if XLA does not know it.
-
-    In the environment, an unknown flag would abort the process.
-    """
+    """The flag that halves XLA's compilation time; an unknown one would abort, so "" then."""
     try:
         jax.jit(lambda x: x).lower(0.0).compile(compiler_options={flag: False})
     except jax.errors.JaxRuntimeError:

@@ -61,10 +61,7 @@ def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | 
 
 
 def read_by_probe(model: Transformer, probing: Task) -> Callable[[Task], jax.Array]:
-    """A probe's predictions [L + 1, q], also after the last layer.
-
-    There, a model with random weights has a prediction of its own that nothing was fitted to.
-    """
+    """A probe's predictions [L + 1, q]. After the last layer, a random model has one of its own."""
     probe = fit_probe(model, probing)
     return lambda task: probe(streams(model, task))[..., 0]
 

@@ -26,10 +26,7 @@ fit with a distance below `DONE` is not improved."""
 
 @partial(jax.jit, static_argnames=("name", "kernel", "steps"))
 def search(name, kernel, points, known, targets, steps):
-    """Log parameters at s points of the unit cube, and their curves [s, 2, T + 1].
-
-    Log parameters that are not NaN in `known` [s, k] are taken from there.
-    """
+    """Log parameters at s points of the unit cube, or `known`, and their curves [s, 2, T + 1]."""
 
     def at(part: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         point, known = part
@@ -81,10 +78,7 @@ SEARCH = Search(768, 5)
 
 
 class Tuner:
-    """Tunes candidates on one batch of tasks; their search is the same for all models.
-
-    Half of the points that are tried have the bandwidth and the ridge of exact regression, `known`.
-    """
+    """Tunes candidates on one batch of tasks. Half of the points tried have the `known` values."""
 
     def __init__(
         self,
@@ -128,10 +122,9 @@ class Tuner:
         how: str,
         also: Iterable[np.ndarray] = (),
     ) -> Tuned:
-        """The parameters and steps with the curve that is nearest to that of a model.
+        """The parameters and steps with the curve nearest to that of a model.
 
-        The steps of a null are always monotone: it has no first step. `also` has log parameters
-        that are refined, too.
+        The steps of a null are monotone: it has no first step. `also` has log parameters to refine.
         """
         cube, logs, curves = self.points(name)
         place, half = [*MEASURES].index(measure), self.count(name)

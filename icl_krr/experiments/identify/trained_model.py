@@ -122,10 +122,7 @@ def distance_table(found: Identification, space: str) -> Lines:
 
 
 def distance_rows(found: Identification) -> Rows:
-    """One row per candidate, layer and step, with the distances in all spaces that have them.
-
-    In the streams, layer 0 is before the first layer, and there is no step 0.
-    """
+    """One row per candidate, layer and step, with the distances in all spaces that have them."""
     return [
         {"candidate": s.fit.candidate, "kernel": s.fit.kernel}
         | {"layer": layer + (s.evidence is None), "step": step + (s.evidence is not None)}

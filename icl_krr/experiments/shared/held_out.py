@@ -39,14 +39,12 @@ def refuse_one_row(count: int, chosen: Sequence[str]) -> None:
 def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> jax.Array:
     r"""Leave-one-out errors [g, n, r] of regression at g ridges; infinite if they are not finite.
 
-    With $K = V \mathrm{diag}(\sigma) V^T$, the coefficients are
-    $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal of the inverse is
-    $(V \circ V) (1 / (\sigma + \lambda))$, and an error is the quotient of their entries.
+    With $K = V \mathrm{diag}(\sigma) V^T$, $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal
+    of the inverse is $(V \circ V) (1 / (\sigma + \lambda))$, and an error is a quotient of entries.
 
-    If x and y were `centred`, the other supports give away the support that is left out: it is
-    minus their sum. So the errors are those of regression with a free constant, which does not know
-    the mean of the support that is left out. With $u = A^{-1} 1$, its matrix
-    $A^{-1} - u u^T / (1^T u)$ replaces $A^{-1}$.
+    If x and y were `centred`, the other supports give the one that is left out away: it is minus
+    their sum. So the errors are those of regression with a free constant. With $u = A^{-1} 1$, its
+    matrix $A^{-1} - u u^T / (1^T u)$ replaces $A^{-1}$.
     """
     gram, _, y = system(kernel, task)
     finite = jnp.all(jnp.isfinite(gram))

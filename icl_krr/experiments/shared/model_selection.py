@@ -147,10 +147,7 @@ def choose_kernel(
     progress: Progress = silent,
     centred: bool = False,
 ) -> Choice:
-    """The kernel of the given bandwidth, or of that with the least error of regression.
-
-    If `ridge` is None, each bandwidth is compared at its best ridge.
-    """
+    """The kernel of the given bandwidth, or that of least error, each at its best ridge."""
 
     def losses(kernel: Kernel, few: Task) -> np.ndarray:
         return squared(sweep(kernel, few, task.x.dtype, ridge, centred)[2])
@@ -205,11 +202,7 @@ def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
 def search(
     outer: Axis, inner: Axis, losses: Callable[[int], np.ndarray]
 ) -> tuple[float, tuple[int, int]]:
-    """The least loss and its steps on two axes, on a grid that grows while they are at an edge.
-
-    For a step of the outer axis, `losses` are those at all steps of the inner one. Equal losses do
-    not let the grid grow.
-    """
+    """The least loss and its steps on two axes, on a grid that grows while they are at an edge."""
     seen: dict[int, np.ndarray] = {}
 
     def least(spans: list[tuple[int, int]]) -> tuple[float, tuple[int, int]]:

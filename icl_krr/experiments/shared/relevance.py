@@ -124,10 +124,10 @@ def surprise(
 def likeliest(
     kernel: Any, task: Task, ridge: float, *, given: bool = False, progress: Progress = silent
 ) -> Likeliest:
-    """The best kernel and ridge to which climbs from this kernel and ridge, and others, lead.
+    """The best kernel and ridge to which climbs lead from this kernel and ridge, and from others.
 
-    The ridge stays if it is `given`. The climbs end on few supports. The best end, or this kernel,
-    goes on with those on which leave-one-out chooses.
+    The ridge stays if it is `given`. The climbs end on few supports, and the best end, or this
+    kernel, goes on with those on which leave-one-out chooses.
     """
     with jax.enable_x64(True):
         task = subsample(task, "regression")

@@ -1,7 +1,4 @@
-"""Small models that were trained again and again: over widths, and without one of their parts.
-
-`python -m benchmarks.retraining` trains them. The package contains their weights.
-"""
+"""Small models, trained again over widths and without parts by `benchmarks.retraining`."""
 
 from __future__ import annotations
 

@@ -91,10 +91,9 @@ def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
 
 
 def metric(P: jax.Array, x: jax.Array) -> jax.Array:
-    """R = C P (P^T C P)^+ [p, m] with C = X^T X: R P^T x is the least-squares estimate of x.
+    """The metric R = C P (P^T C P)^+ [p, m] with C = X^T X, whose K^ is the closest to K.
 
-    The queries and keys R P^T x have K^ = Q K Q, where Q projects on the columns of X P. Among all
-    K^ = X P M P^T X^T, this one is closest to K in the Frobenius norm.
+    R P^T x estimates x by least squares. K^ = Q K Q, where Q projects on the columns of X P.
     """
     covariance = matmul(x.T, matmul(x, P))
     root = root_inverse(matmul(P.T, covariance))
@@ -107,10 +106,9 @@ def with_metric(P: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def least_lost(P: jax.Array, x: jax.Array, matrix: jax.Array) -> jax.Array:
-    """|B - Q B|, the least |B - X P M P^T X^T| of all M (Parrott), for a symmetric B [n, n].
+    """|B - Q B|, the least |B - X P M P^T X^T| (Parrott) of a symmetric B [n, n], Q as in `metric`.
 
-    Q is the projection in `metric`. |B - Q B Q| is at most 2 / sqrt 3 times this if B has no
-    eigenvalue < 0.
+    |B - Q B Q| is at most 2 / sqrt 3 times this if B has no eigenvalue < 0.
     """
     Q = jnp.linalg.qr(matmul(x, P))[0]
     rest = matrix - matmul(Q, matmul(Q.T, matrix))

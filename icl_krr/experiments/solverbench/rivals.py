@@ -1,8 +1,4 @@
-"""Solvers that are no candidate of `identify`, written as weights of the one forward pass.
-
-They take the arguments of `icl_krr.constructions`: kernel, number of features p, ridge, number of
-steps, step size, and options such as `attention`.
-"""
+"""Solvers that are no candidate of `identify`, as weights of the one forward pass."""
 
 from __future__ import annotations
 

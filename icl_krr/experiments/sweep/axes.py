@@ -1,8 +1,4 @@
-"""The axes of a sweep: how each builds the model and the task of one value.
-
-An axis is a function of (line, value, task, config, key) that returns a `Setting`. `plotted` says
-how its rows are plotted.
-"""
+"""The axes of a sweep: each builds the model and the task of one value."""
 
 from __future__ import annotations
 
@@ -128,10 +124,7 @@ def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
 
 @plotted(OVER_VALUES)
 def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
-    """A causal model at the support with so many supports before it.
-
-    The model is told of the whole context; by causality it answers from the prefix alone.
-    """
+    """A causal model at the support with so many before it, which is told of the whole context."""
     kernel = kernel_of(config)
     model = solve(line, kernel, task, config.ridge, config)
     prefix = task.replace(mask=jnp.arange(config.num_supports) < value)

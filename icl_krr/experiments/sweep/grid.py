@@ -113,10 +113,7 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
-    """Blocks, gap |f - f*| / |f*|, RMSE, error and `FROM_THEORY` after every step.
-
-    They are NaN where the axis does not define them. The baselines do not depend on the step.
-    """
+    """Blocks, gap |f - f*| / |f*|, RMSE, error and `FROM_THEORY` after every step, or NaN."""
     own, at = jax.random.split(key)
     setting = models_of(config).build(line, value, draw(at, config), config, own)
     model, task, exact = setting.model, setting.task, setting.exact

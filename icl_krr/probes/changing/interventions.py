@@ -25,10 +25,7 @@ CHUNK = 16
 
 
 class SiteCodes(NamedTuple):
-    """Sites as arrays, so that one compiled program can be used for all of them.
-
-    `hits` marks the (position, point) pairs that belong to each site.
-    """
+    """Sites as arrays, for one program; `hits` marks the (position, point) pairs of each site."""
 
     hits: jax.Array
     step: jax.Array

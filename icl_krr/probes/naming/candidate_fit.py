@@ -129,10 +129,7 @@ def search(candidate, kernel, points, tasks, answers, steps):
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def look(candidate, kernel, steps, logs, tasks, answers, at):
-    """The residuals (step - layer) / |layer| of all layers in one vector, with aligned steps `at`,
-    their derivative with respect to the logarithms, and the squared distances of all layers to all
-    steps.
-    """
+    """Residuals (step - layer) / |layer| with aligned steps, slopes, and all squared distances."""
 
     def of(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
         path = paths(candidate, kernel, logs, tasks, steps)

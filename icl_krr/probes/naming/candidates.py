@@ -68,10 +68,7 @@ def absolute(
 def solve(
     solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
 ) -> Float[Array, "steps m"]:
-    """The candidate's predictions for one task after every step, with q r predictions in a row.
-
-    `logs` holds log parameters.
-    """
+    """The candidate's predictions [T + 1, q r] for one task and the log parameters `logs`."""
     answer = run(solver, kernel, logs, task, steps).prediction
     if not solver.iterates or solver.sequential:
         last = answer[-1] if solver.sequential else answer

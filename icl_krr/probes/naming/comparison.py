@@ -180,8 +180,7 @@ def measure(fitted: list[Fitted], model: ModelAnswers, options: Options) -> Meas
 def rule(measured: Measured) -> tuple[list[str], tuple[str, ...]]:
     """Why each candidate is ruled out, or "", and what is as near as the nearest candidate.
 
-    If no candidate is close, nulls do not count. If a baseline or null is as near, no candidate
-    remains.
+    If no candidate is close, nulls do not count. None remains if a baseline or null is as near.
     """
     fits, gaps = [one.fit for one in measured.fitted], measured.gaps
     because, as_near = rule_out(fits, gaps, measured.known, measured.resample)

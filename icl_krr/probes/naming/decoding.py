@@ -13,9 +13,7 @@ RIDGES = np.append(0.0, 10.0 ** np.arange(-12.0, 1.0))
 
 
 class Layers(NamedTuple):
-    """Streams before the first layer and after every layer [b, L + 1, q, d], and their derivatives
-    in the outputs y of the supports [b, L + 1, q, d, n].
-    """
+    """Streams before the first and after every layer [b, L + 1, q, d]; slopes in y [..., n]."""
 
     streams: np.ndarray
     slopes: np.ndarray
@@ -122,9 +120,7 @@ def shrunk(sigma: np.ndarray, turned: np.ndarray, ridge: float) -> np.ndarray:
 
 
 class Decoders(NamedTuple):
-    """Decoders of the streams before the first layer and after every layer [L + 1], and of what
-    each block wrote [L].
-    """
+    """Decoders of the streams [L + 1], and of what each block wrote [L]."""
 
     states: list[Decoder]
     innovations: list[Decoder]
@@ -142,10 +138,7 @@ class Decoders(NamedTuple):
 
 
 def decoders(layers: Layers, fitted: int, size: float) -> Decoders:
-    """Decoders for the first `fitted` tasks to fit, and the others to score.
-
-    Every decoder has a channel that is constant, so maps are affine.
-    """
+    """Decoders for the first `fitted` tasks and the others; a constant channel: affine maps."""
     dtype = layers.streams.dtype
     values, slopes = (part.astype(float) for part in layers)
     values = values - values[:fitted].mean(axis=(0, 2), keepdims=True)

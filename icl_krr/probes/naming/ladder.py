@@ -311,10 +311,7 @@ which are all that t steps of a method that multiplies by K can have; and the nu
 
 
 class Rung(NamedTuple):
-    """A statement about all layers of a model, and the gaps to what fulfils it in each space.
-
-    `kernel` is "" for statements without one, and all layers share the parameters in `values`.
-    """
+    """A statement about all layers of a model, and the gaps to what fulfils it in each space."""
 
     name: str
     kernel: str
@@ -331,7 +328,7 @@ def ladder(model: ModelAnswers, kernels: Sequence[str]) -> list[Rung]:
 
 
 def nested(rungs: list[Rung]) -> list[Rung]:
-    """Any filter may be any other one, and a polynomial one of lower degree, if these are nearer.
+    """Give any filter, and polynomials of higher degree, the gaps of a special case that is nearer.
 
     Each was fitted with a kernel of its own, and a search may miss the best kernel.
     """

@@ -93,10 +93,7 @@ def diverges(gaps: Aligned) -> bool:
 
 
 def is_regular(alignment: tuple[int, ...], gaps: Gaps) -> bool:
-    """Whether steps at equal intervals are as near as the aligned ones, in both spaces.
-
-    The steps may begin in a later layer. The interval is at least one step.
-    """
+    """Whether steps at equal intervals >= 1, from any layer on, are as near as the aligned ones."""
     layers, count = gaps["prediction"].matrix.shape
     each = np.arange(layers)
     reach = [gaps[s].matrix[each, list(alignment)].mean() + RESOLUTION for s in SPACES]

@@ -38,9 +38,7 @@ DECODED = 1e-4
 
 
 class Bases(NamedTuple):
-    """Orthonormal bases in columns of what is decoded on the tasks to fit: of streams and of what
-    each block wrote [2, L, m, k], and of what needs no layer, which does not count [m, k'].
-    """
+    """Orthonormal bases of streams and of what blocks wrote [2, L, m, k], and of the start."""
 
     layers: np.ndarray
     start: np.ndarray
@@ -99,10 +97,7 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
 
 
 def residuals(rows: jax.Array, bases: Bases, tasks: int, at: Any) -> jax.Array:
-    """What the best maps do not decode of targets [2, L, m], over what the start does not decode.
-
-    Steps that diverge in most tasks are not decoded at all.
-    """
+    """What the best maps do not decode of targets [2, L, m], over what the start does not."""
     sizes = jnp.mean(rows[:, at[-1]].reshape(tasks, -1) ** 2, axis=1)
     diverge = jnp.median(sizes) > DIVERGED**2
     wanted = targets(rows, at, jnp)
@@ -139,11 +134,7 @@ def search(candidate, kernel, points, tasks, size, bases, steps):
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def look(candidate, kernel, steps, logs, tasks, size, bases, at):
-    """The residuals and their derivatives with respect to the logarithms, turned to few rows.
-
-    A rotation Q^T of the residuals r and of their derivatives J changes no inner product that least
-    squares need; with [J r] = Q R, the rows of R are enough.
-    """
+    """The residuals r and derivatives J in the logarithms as few rows, R of [J r] = Q R."""
 
     def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
         rows = step_rows(candidate, kernel, logs, tasks, size, steps)

@@ -437,10 +437,7 @@ def place_of(one: Suspect) -> tuple[bool, bool, float]:
 
 
 def few_tasks(of: Seen) -> tuple[Task, Bases]:
-    """As many tasks as the fit of candidates needs, and the bases of their rows.
-
-    Their derivatives are the smallest. Those of conjugate gradient explode in single tasks.
-    """
+    """The tasks that the fit needs, with the smallest slopes (CG's explode), and their bases."""
     tasks = len(of.fitted.x)
     layers = [one.channels.fitted.reshape(tasks, -1) for one in of.model.states]
     sizes = np.max([np.linalg.norm(layer, axis=1) for layer in layers], axis=0)

@@ -173,10 +173,7 @@ def independent(own: Rows, model: Decoders, fit: CandidateFit) -> tuple[int, ...
 
 
 class Seen(NamedTuple):
-    """The streams of one role of tokens, ready to decode, and the root mean square of y.
-
-    `start` decodes what needs no layer, and `controls` are untrained models.
-    """
+    """The streams of one role of tokens, ready to decode, and the root mean square of y."""
 
     fitted: Task
     scored: Task
@@ -224,9 +221,7 @@ def far(gaps: Gaps) -> float:
 def rule(
     read: list[Read], of: Seen, resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...], list[bool]]:
-    """Why each candidate is ruled out, or "", what is as near, and which candidates say nothing:
-    those that diverge, take no step, or have parameters of no solver.
-    """
+    """Why each candidate is ruled out, or "", what is as near, and which candidates say nothing."""
     because = []
     for one in read:
         last = one.rows.each(lambda part: part[:, -1:])

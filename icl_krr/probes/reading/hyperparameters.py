@@ -101,11 +101,7 @@ def minimise(
     start: np.ndarray,
     limits: np.ndarray | float = np.inf,
 ) -> tuple[float, np.ndarray]:
-    """Find a local minimum of the norm of the residuals; return the norm and the position.
-
-    In every coordinate, the position differs from `start` by at most 12 and is at most `limits`.
-    `function` returns the residuals [m] and their derivative [m, k] together.
-    """
+    """A local minimum of the norm of `function`'s residuals, within 12 of `start` and `limits`."""
 
     @lru_cache(maxsize=1)
     def at(x: bytes) -> list[np.ndarray]:
