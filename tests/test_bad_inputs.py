@@ -17,6 +17,7 @@ from icl_krr.experiments.sweep.config import SweepConfig
 X = np.linspace(-1, 1, 10, dtype="f4").reshape(5, 2)
 Y, Q, KEY = X[:, 0], X[:3], np.zeros(2, "u4")
 TASK = ik.Task(x=X, y=Y, x_query=Q)
+HALF = jax.tree.map(lambda leaf: np.asarray(leaf, "f2"), TASK)
 NARROW = ik.Task(x=X[:, :1], y=Y, x_query=Q[:, :1])
 BATCH = ik.Task(*(np.stack([part] * 4) for part in (X, Y, Q)))
 NAN, LINEAR, GAUSSIAN = np.where(X > 0.9, np.nan, X), ik.Linear(), ik.Gaussian()
@@ -58,9 +59,14 @@ KINDS = {
         "probability must be > 0 and < 1": lambda: ik.uncertainty.quantile(NORMAL, 0.0),
         "spectrum must be .* with low <= high": lambda: theory.heavy_ball_rate(2.0, 1.0, 2),
         "chunk must be >= 1": lambda: ik.predict_batch(model(), BATCH, chunk=0),
+        "dtype must not be wider than float32": lambda: build.conjugate_gradient(
+            LINEAR, **CG, dtype="float64"
+        ),
         "ridge must be in the range of float32": lambda: solvers.exact(LINEAR, TASK, ridge=1e-60),
     },
     "not finite": {
+        "y must be finite, got -inf at index .0.": lambda: ik.Task(x=X, y=Y - np.inf, x_query=Q),
+        "x_query must be finite, got nan at": lambda: ik.Task(x=X, y=Y, x_query=NAN),
         "x must be finite, got nan at index .4, 1.; remove": lambda: ik.Task(x=NAN, y=Y, x_query=Q),
         "projection must be finite": lambda: ik.Gaussian(projection=NAN),
         "x must be finite": lambda: sketches.best(NAN, 1),
@@ -75,6 +81,8 @@ KINDS = {
         "x must be an array of real numbers": lambda: ik.Task(x=X.astype(complex), y=Y, x_query=Q),
         "x must be an array of numbers": lambda: ik.Task(x=[[1.0, None]], y=Y, x_query=Q),
         "x must be an array": lambda: ik.nystrom(LINEAR, X.tolist(), ridge=0.1, rank=2),
+        "y must have the dtype of x": lambda: ik.Task(x=X, y=HALF.y, x_query=Q),
+        "x must be float32 or float64, got float16": lambda: solvers.exact(LINEAR, HALF, ridge=0.1),
         "dtype must be floating point": lambda: theory.best_epsilon(1.0, dtype="int32"),
         "dtype must be a floating dtype": lambda: build.conjugate_gradient(
             LINEAR, **CG, dtype="f33"
@@ -85,6 +93,10 @@ KINDS = {
     "wrong shape": {
         "x must be .n, p., got shape .2.; use jax.vmap": lambda: LINEAR(X[0], X),
         "x must be .n, p., got shape": lambda: ik.Task(x=Y, y=Y, x_query=Q),
+        "mask must be .*, got float32": lambda: ik.Task(x=X, y=Y, x_query=Q, mask=Y),
+        "x_query must be .* got shape .5.": lambda: ik.Task(x=X, y=Y, x_query=Y),
+        "x must have at least one support": lambda: ik.Task(x=X[:0], y=Y[:0], x_query=Q),
+        "y must have at least one output": lambda: ik.Task(x=X, y=X[:, :0], x_query=Q),
         "ridge must be a scalar": lambda: solvers.exact(LINEAR, TASK, ridge=X[0]),
         "task must be one task": lambda: ik.predict(model(), BATCH),
         "task must be a batch": lambda: ik.predict_batch(model(), TASK),
@@ -94,6 +106,11 @@ KINDS = {
     },
     "widths that do not fit": {
         "y must be .* with n = 5 to match x": lambda: ik.Task(x=X, y=Y[:3], x_query=Q),
+        "x_query must be .q, p. with p = 2": lambda: ik.Task(x=X, y=Y, x_query=Q[:, :1]),
+        "y_query must have shape .3.": lambda: ik.Task(x=X, y=Y, x_query=Q, y_query=Y),
+        "spectrum must hold num_features = 8 val": lambda: ik.tasks.LinearRegression(
+            spectrum=Y + 2
+        ),
         "z must have p = 2 features to match x": lambda: LINEAR(X, X[:, :1]),
         "x must be .* its rows must have the same length": lambda: ik.Task([[1.0], []], Y, Q),
         "task must have num_features = 2 to fit the model": lambda: ik.predict(model(), NARROW),
@@ -112,6 +129,12 @@ KINDS = {
         "inputs must be one of": lambda: ik.tasks.GaussianProcess(GAUSSIAN, inputs="cube"),
         "slot must be one of": lambda: ik.run_with_cache(model(), TASK, names=("delta",)),
         "kind must be one of": lambda: probes.sites(model(), ("neuron",)),
+        "kernel must be Exponential.* or a Matern kernel": lambda: build.nadaraya_watson(
+            LINEAR, num_features=2
+        ),
+        "kernel must be .*Features.* to be applied by linear": lambda: build.conjugate_gradient(
+            GAUSSIAN, **CG, attention="linear"
+        ),
         "kernel must be one of": lambda: ik.catalogue.kernel_class("cubic"),
         "solver must be one of": lambda: DepthConfig(solver="newton"),
     },
@@ -119,6 +142,7 @@ KINDS = {
         "kernel must be .* write icl_krr.Gaussian": lambda: ik.tasks.GaussianProcess("rbf"),
         "task must be an icl_krr.Task": lambda: solvers.exact(LINEAR, (X, Y, Q), ridge=0.1),
         "model must be an icl_krr.Transformer": lambda: ik.predict(None, TASK),
+        "spectrum must be a pair": lambda: build.gradient_descent(LINEAR, **CG, spectrum=3.0),
         "names must be a tuple of names": lambda: ik.memory(model(), TASK, names="alpha"),
         "predictive must be": lambda: ik.uncertainty.log_density((Y, Y, Y), Y),
         "layer_answers must be a function": lambda: probes.identify(None, BATCH, BATCH),

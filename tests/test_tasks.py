@@ -124,17 +124,12 @@ def test_tables_as_spreadsheets_write_them(path):
         (",a,y\n0,1,2\n", "must name every column, got '', 'a', 'y'"),
         ("a,y\n1,2\n1_300,2\n", "line 3, column 'a': expected a finite number, got '1_300'"),
         ("a,y\n1,nan\n", "line 2, column 'y': expected a finite number, got 'nan'"),
+        (b"\x89PNG\r\n\x1a\n\x00\xff\xfe".decode("latin-1"), "must be comma-separated UTF-8 text"),
     ],
 )
 def test_tables_refuse(path, text, message):
-    path.write_text(text)
+    path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=message):
-        read_table(path, "y")
-
-
-def test_tables_refuse_what_is_not_text(path):
-    path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff\xfe")
-    with pytest.raises(ValueError, match="must be comma-separated UTF-8 text"):
         read_table(path, "y")
     with pytest.raises(FileNotFoundError):
         read_table(path.with_name("missing.csv"), "y")
@@ -146,32 +141,6 @@ def test_split_needs_a_support_and_a_query(n):
         split(ik.tasks.diabetes(), num_supports=n)
 
 
-X, Y, Q = np.ones((5, 2)), np.ones(5), np.ones((3, 2))
-
-
-@pytest.mark.parametrize(
-    ("fields", "error", "message"),
-    [
-        ({"y": np.ones((5, 0))}, ValueError, "y must have at least one output"),
-        ({"x_query": np.ones((3, 1))}, ValueError, r"x_query must be \[q, p\] with p = 2"),
-        ({"x_query": np.ones(2)}, ValueError, r"x_query must be \[q, p\]"),
-        ({"x": np.ones((0, 2)), "y": np.ones(0)}, ValueError, "must have at least one support"),
-        (
-            {"y": np.where(np.arange(5) == 2, np.nan, Y)},
-            ValueError,
-            r"y must be finite, got nan at index \[2\]",
-        ),
-        ({"x_query": Q * np.inf}, ValueError, r"x_query must be finite, got inf at index \[0, 0\]"),
-        ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
-        ({"mask": np.ones(5)}, ValueError, "mask must be a bool array"),
-        ({"y_query": np.ones(2)}, ValueError, r"y_query must have shape \[3\]"),
-    ],
-)
-def test_tasks_refuse(fields, error, message):
-    with pytest.raises(error, match=message):
-        ik.Task(**{"x": X, "y": Y, "x_query": Q, **fields})
-
-
 def test_tasks_take_numpy_and_round_trip_as_pytrees():
     task = ik.Task(x=np.ones((5, 2)), y=np.ones(5), x_query=np.ones((3, 2)))
     assert task.x.dtype == np.float32
@@ -181,36 +150,11 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
     assert gradient.temperature == -1.0
 
 
-BUILD = {"num_features": 2, "ridge": 0.1, "steps": 1}
-REFUSED = {
-    "spectrum must hold num_features = 8 val": lambda: ik.tasks.LinearRegression(spectrum=Y),
-    "temperature must be in the range of float32": lambda: ik.Exponential(1e39),
-    "dtype must not be wider than float32": lambda: cg(draw(0), 0.1, 4, dtype="float64"),
-    "Features.* to be applied by linear attention": lambda: ik.constructions.conjugate_gradient(
-        ik.Gaussian(), attention="linear", **BUILD
-    ),
-    "kernel must be Exponential.* or a Matern kernel": lambda: ik.constructions.nadaraya_watson(
-        ik.Linear(), num_features=2
-    ),
-    "spectrum must be a pair": lambda: ik.constructions.gradient_descent(
-        ik.Linear(), spectrum=3.0, **BUILD
-    ),
-    "x must be float32 or float64, got float16": lambda: ik.solvers.exact(
-        ik.Linear(), jax.tree.map(lambda a: a.astype(jnp.float16), draw(0)), ridge=0.1
-    ),
-}
-
-
-@pytest.mark.parametrize(("message", "make"), REFUSED.items(), ids=list(REFUSED))
-def test_what_does_not_fit_is_refused(message, make):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make()
-
-
 def test_kernels_batch_by_vmap():
     kernels = ik.Exponential(np.array([0.5, 2.0]))
-    grams = jax.jit(jax.vmap(lambda kernel: kernel(X, X)))(kernels)
-    assert np.allclose(grams[1], ik.Exponential(2.0)(X, X))
+    x = np.ones((5, 2))
+    grams = jax.jit(jax.vmap(lambda kernel: kernel(x, x)))(kernels)
+    assert np.allclose(grams[1], ik.Exponential(2.0)(x, x))
 
 
 @pytest.mark.parametrize("cells", [("1e300",), ("1", "-1e300"), ("1e300", "1e299")])
