@@ -17,8 +17,16 @@ from helpers import numpy_exact
 
 import icl_krr as ik
 from icl_krr import cli
+from icl_krr.catalogue import AXES, KERNELS, SOLVERS
 from icl_krr.cli.commands import COMMANDS
+from icl_krr.cli.commands.demo import Demo, demo_config, demo_tasks
+from icl_krr.cli.commands.predict import Predict
+from icl_krr.cli.commands.train import Train
+from icl_krr.cli.depth_tables import depth_config
+from icl_krr.cli.options import Construction
 from icl_krr.cli.program import parse
+from icl_krr.experiments.ablate.config import AblateConfig
+from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, names as recipe_names
 
 TABLE = "a,b,y\n" + "".join(
     f"{i % 5},{(i * 7) % 11},{(i % 5) - 0.3 * ((i * 7) % 11) + 0.1 * (i % 3)}\n" for i in range(40)
@@ -26,15 +34,17 @@ TABLE = "a,b,y\n" + "".join(
 
 
 @pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "table.csv"
+def table(tmp_path, monkeypatch):
+    """The table t.csv in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "t.csv"
     path.write_text(TABLE)
     return path
 
 
-def refusal(argv, capsys):
+def refusal(words, capsys):
     """The one line with which a command refuses its arguments."""
-    assert cli.main(argv) == 2
+    assert cli.main(words.split()) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert re.fullmatch("icl-krr: error: [^│─╭]*\n", captured.err)
@@ -78,11 +88,10 @@ def test_version(capsys):
 
 
 def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
-    argv = ["predict", str(table), "--target", "y", "--supports", "25", "--seed", "3"]
-    argv += ["--kernel", "linear"]
-    assert cli.main([*argv, "--ridge", "0.5", "--steps", "6", "--json"]) == 0
+    words = f"{PREDICT} --supports 25 --seed 3 --kernel linear --ridge 0.5 --steps 6 --json"
+    assert cli.main(words.split()) == 0
     printed = json.loads(capsys.readouterr().out)
-    facts = printed["meta"]["tasks"]["table.csv"]
+    facts = printed["meta"]["tasks"]["t.csv"]
     assert (facts["n"], facts["q"], facts["p"], facts["blocks_per_step"]) == (25, 15, 2, 5)
     assert (facts["ridge"], facts["dtype"], printed["meta"]["seed"]) == (0.5, "float32", 3)
     assert facts["chosen"] == []
@@ -93,7 +102,7 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
     sigma = np.linalg.eigvalsh(K)
     assert np.isclose(facts["d_eff"], np.sum(sigma / (sigma + 0.5)), rtol=1e-4)
     assert np.isclose(facts["cond"], (sigma[-1] + 0.5) / 0.5, rtol=1e-4)
-    rows = {(row["predictor"], row["step"]): row for row in printed["results"]["table.csv"]["rows"]}
+    rows = {(row["predictor"], row["step"]): row for row in printed["results"]["t.csv"]["rows"]}
     y = np.asarray(task.y_query, np.float64)
     rmse = lambda f: np.sqrt(np.mean((f - y) ** 2))  # noqa: E731
     assert np.isclose(rows["exact", 0]["rmse"], rmse(exact), rtol=1e-4)
@@ -118,7 +127,7 @@ PRINTED = ("gap to", "bound", "zero", "mean", "exact", "d_eff", "cond", "float32
     ],
 )
 def test_a_solver_prints_a_table(table, capsys, solver, kernel):
-    argv = ["predict", str(table), "--target", "y", "--solver", solver, "--kernel", kernel]
+    argv = ["predict", "t.csv", "--target", "y", "--solver", solver, "--kernel", kernel]
     assert cli.main([*argv, *["--steps", "4"] * (solver != "nadaraya-watson")]) == 0
     out = capsys.readouterr().out
     for word in (solver.replace("-", "_"), *PRINTED, "seed = 0", "blocks per step"):
@@ -158,91 +167,124 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     assert {row["predictor"] for row in rows} == {"transformer", *others}
 
 
-@pytest.mark.usefixtures("compiles_nothing")
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--ridge", "0"], "ridge must be > 0, got 0.0"),
-        (["--ridge", "nan"], "ridge must be > 0, got nan"),
-        (["--temperature", "0"], "temperature must be > 0, got 0.0"),
-        (
-            ["--kernel", "linear", "--temperature", "2"],
-            "temperature must be None for kernel 'linear', which has no temp",
-        ),
-        (["--solver", "nadaraya-watson", "--steps", "3"], "--steps must not be given for solver"),
-        (["--ridge", "abc"], "--ridge: must be FLOAT, got 'abc'"),
-        (["--ridge", "1e39"], "ridge must be in the range of float32, got 1e+39"),
-        (["--steps", "0"], "steps must be >= 1, got 0"),
-        (["--seed", "-1"], "seed must be >= 0, got -1"),
-        (["--seed", "99999999999999999999"], "seed must be < 2^31"),
-        (["--supports", "40"], "num_supports must be < 40, the number of rows"),
-        (["--supports", "1"], "supports must be >= 2, got 1"),
-        (["--target", "z"], "target must be a column of"),
-        (
-            ["--kernel", "exponential", "--solver", "newton-schulz"],
-            "kernel must be 'linear' or 'polynomial' for solver 'newton_schulz', got 'exponential'",
-        ),
-        (
-            ["--kernel", "linear", "--solver", "richardson"],
-            "'matern32' or 'matern52' for solver 'richardson', got 'linear'",
-        ),
-    ],
-)
-def test_bad_settings_are_one_line(table, capsys, options, message):
-    assert message in refusal(["predict", str(table), "--target", "y", *options], capsys)
+BAD_TABLES = {"empty.csv": "", "red.csv": "a,y\n1,2\nred,3\n", "one.csv": "a,y\n1,2\n"}
+PREDICT, SWEEP, FIT = "predict t.csv --target y", "sweep width", "fit t.csv --target y"
+REFUSALS = {
+    "": "",
+    "fly": "command must be one of",
+    "identfy gp-encoder": "command must be one of 'demo', .*; did you mean 'identify'\\?\n$",
+    "demo --solver magic": "--solver: must be one of",
+    "demo --steps x": "--steps: must be",
+    "predict": "Missing from icl-krr predict: TABLE.csv, --target COLUMN\n",
+    "predict t.csv": "--target COLUMN",
+    "predict t.csv --target z": "target must be a column of",
+    "predict empty.csv --target y": "is empty",
+    "predict red.csv --target y": "line 3, column 'a': expected a finite number, got 'red'",
+    "predict one.csv --target y": "must hold at least 2 rows, got 1",
+    "predict missing.csv --target y": "missing.csv: No such file",
+    "predict . --target y": "Is a directory",
+    f"{PREDICT} --out one.csv": "File exists",
+    f"{PREDICT} --ridge 0": "ridge must be > 0, got 0.0",
+    f"{PREDICT} --ridge nan": "ridge must be > 0, got nan",
+    f"{PREDICT} --ridge abc": "--ridge: must be FLOAT, got 'abc'",
+    f"{PREDICT} --ridge 1e39": r"ridge must be in the range of float32, got 1e\+39",
+    f"{PREDICT} --temperature 0": "temperature must be > 0, got 0.0",
+    f"{PREDICT} --kernel linear --temperature 2": "temperature must be None for kernel 'linear', ",
+    f"{PREDICT} --solver nadaraya-watson --steps 3": "--steps must not be given for solver",
+    f"{PREDICT} --steps 0": "steps must be >= 1, got 0",
+    f"{PREDICT} --seed -1": "seed must be >= 0, got -1",
+    f"{PREDICT} --seed 99999999999999999999": r"seed must be < 2\^31",
+    f"{PREDICT} --supports 40": "num_supports must be < 40, the number of rows",
+    f"{PREDICT} --supports 1": "supports must be >= 2, got 1",
+    f"{PREDICT} --kernel exponential --solver newton-schulz": "kernel must be 'linear' or "
+    "'polynomial' for solver 'newton_schulz', got 'exponential'",
+    f"{PREDICT} --kernel linear --solver richardson": "'matern32' or 'matern52' for solver "
+    "'richardson', got 'linear'",
+    f"{PREDICT} --solver chebishev": r"--solver: must be one of .*, got 'cheb.*\?\n$",
+    f"{PREDICT} --kernel gausian": r"--kernel: must be one of .*, got 'gausian'.*\?\n$",
+    "identify x --kernels linear gausian": r"--kernels: must be one of .*mean 'gaussian'\?\n$",
+    "identify gp-enconder": r"model must be .*; did you mean 'gp-encoder'\?\n$",
+    "identify gp-encoder --seeds 0": "seeds must be >= 1, got 0",
+    "identify a.npz --tasks 9": "--tasks must not be given for a file",
+    "identify a.npz": "a.npz does not exist; write tasks to it with --tasks-of RUN",
+    "identify a --tasks-of linear": "MODEL must be a file .npz with --tasks-of, got 'a'",
+    "identify a.npz --tasks-of linear --steps 3": "--steps must not be given with --tasks-of",
+    "ablate x --kinds heads": r"--kinds: must be one of 'head', .*, got 'heads'; .* 'head'\?\n$",
+    "ablate gp-encoder --each-step": "--each-step must not be given for a trained model",
+    "sweep wdth": r"error: value must be one of 'depth', .*; did you mean 'width'\?\n$",
+    "sweep ridge --ridge 3": "--ridge must not be given along the axis 'ridge'",
+    f"{SWEEP} --temperature 2": "--temperature must not be given along the axis 'width'",
+    f"{SWEEP} --values": "must have at least one value, got none; remove --",
+    f"{SWEEP} --lines --values 3": "must have at least one value, got none; remove --",
+    "train --task.family linear --task.lengthscale 3": "--task.lengthscale must not be given for",
+    "train --task.kernel exponential --task.lengthscale 3": "and kernel 'exponential', got",
+    "train --model.start chebyshev --model.heads 7": "--model.heads must not be given for start",
+    "fit t.csv --target z": "target must be a column of",
+    "fit t.csv": "target must be given for the table",
+    "fit nothing": "or one of .* a table with --target COLUMN; got 'nothing'",
+    "fit gp-nothing": "data must be a run's folder or one of",
+    "fit gp-encoder --target y": "--target must not be given for a trained model, got 'y' for gp",
+    "fit gp-encoder --supports 3": "--supports must not be given for a trained model, got 3",
+    "fit gp-encoder --solver nadaraya_watson --objective marginal-likelihood": "objective must be "
+    "'held-out' for solver 'nadaraya_watson'",
+    f"{FIT} --tasks 3": "--tasks must not be given for a table",
+    f"{FIT} --supports 1": "supports must be >= 2, because the fit",
+    f"{FIT} --solver nystrom_conjugate_gradient": "solver must have weights that fit several tasks",
+    f"{FIT} --fit-spectrum": "if fit_spectrum is given",
+    "verify C99": "claim must be one of 'C1', 'C2',",
+    "verify C1 --set draw=3": "setting of C1 must be one of 'draws',",
+    "verify C1 C4 --set num_features=3": "setting of C4 must be one of 'draws',",
+    "verify C1 --set draws": "set must be NAME=VALUE, such as draws=4, got 'draws'",
+    "verify C1 --set draws=0": "draws must be >= 1, got 0",
+    "verify C1 --set temperatures=warm": "temperatures must be a number, got 'warm'",
+    "verify C8 --set solvers=jacobi": "solvers must be one of 'textbook',",
+    "verify C28 --set steps=3": "steps must have 2 values, got '3'",
+    "verify --set draws=3": "set needs the names of claims, such as C16 --set draws=4",
+} | {
+    f"sweep {axis} --values {value}": " must "
+    for axis in AXES
+    for value in ("abc", "nan", "inf", "-1", "1.5x")
+}
+AT_WORK = {
+    f"{FIT} --kernel exponential --temperature 0.01 --ridge 1 --steps 2": "raise the temperature",
+    f"{PREDICT} --kernel exponential --temperature 0.001 --ridge 1 --steps 2": "raise the temper",
+    "ablate conjugate-gradeint": r"model must be .*; did you mean 'conjugate_gradient'\?\n$",
+    "verify C16 --set spectrum=foo --quick": "spectrum must be one of '1/sqrt i', '1/i',",
+    "verify C16 --set width=21 --quick": "C16 cannot run with these settings: width must be <= p",
+}
+"""What is found out once the folder of the results is there, or a program has run."""
 
 
-@pytest.mark.usefixtures("compiles_nothing")
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty"),
-        ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
-        ("a,y\n1,2\n", "must hold at least 2 rows, got 1"),
-    ],
-)
-def test_bad_tables_are_one_line(tmp_path, capsys, monkeypatch, text, message):
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    for file, said in (
-        (path, message),
-        (tmp_path / "missing.csv", "missing.csv: No such file"),
-        (tmp_path, "Is a directory"),
-    ):
-        assert said in refusal(["predict", str(file), "--target", "y"], capsys)
+@pytest.mark.parametrize("words", REFUSALS | AT_WORK)
+def test_bad_arguments_are_refused_by_one_line(table, words, capsys, programs):
+    for name, text in BAD_TABLES.items():
+        table.with_name(name).write_text(text)
+    assert re.search((REFUSALS | AT_WORK)[words], refusal(words, capsys))
+    if words in REFUSALS:
+        assert programs == []
+        assert {path.name for path in table.parent.iterdir()} == {"t.csv", *BAD_TABLES}
 
 
-def test_a_table_that_says_nothing_is_still_answered(tmp_path, capsys):
-    path = tmp_path / "t.csv"
-    path.write_text("a,b,y\n" + "1,3,2\n" * 40)
-    argv = ["predict", str(path), "--target", "y", "--kernel", "linear", "--supports", "25"]
-    assert cli.main([*argv, "--steps", "6"]) == 0
+def test_a_table_that_says_nothing_is_still_answered(table, capsys):
+    table.write_text("a,b,y\n" + "1,3,2\n" * 40)
+    assert cli.main(f"{PREDICT} --kernel linear --supports 25 --steps 6".split()) == 0
     assert "exact KRR is not finite" not in capsys.readouterr().out
 
 
-def test_overflow_is_said(table, capsys):
-    argv = ["predict", str(table), "--target", "y", "--kernel", "exponential", "--ridge", "1"]
-    argv += ["--temperature", "0.001"]
-    assert cli.main([*argv, "--solver", "nadaraya-watson"]) == 0
+@pytest.mark.usefixtures("table")
+def test_overflow_is_said(capsys):
+    words = f"{PREDICT} --kernel exponential --ridge 1 --temperature 0.001 --solver nadaraya-watson"
+    assert cli.main(words.split()) == 0
     assert "exact KRR is not finite: the kernel overflows float64" in capsys.readouterr().out
-    assert cli.main([*argv, "--steps", "2"]) == 2
-    assert "raise the temperature\n" in capsys.readouterr().err
 
 
 def test_the_command_line_has_every_solver_and_kernel():
-    from icl_krr import catalogue
-    from icl_krr.cli.options import Construction
-
     hints = typing.get_type_hints(Construction)
-    assert typing.get_args(hints["solver"]) == tuple(catalogue.SOLVERS)
-    assert typing.get_args(typing.get_args(hints["kernel"])[0]) == tuple(catalogue.KERNELS)
+    assert typing.get_args(hints["solver"]) == tuple(SOLVERS)
+    assert typing.get_args(typing.get_args(hints["kernel"])[0]) == tuple(KERNELS)
 
 
 def test_demo_prefers_the_exponential_kernel_and_predict_compares_all():
-    from icl_krr.cli.commands.demo import Demo, demo_config
-    from icl_krr.cli.commands.predict import Predict
-    from icl_krr.cli.depth_tables import depth_config
-
     assert demo_config(Demo()).kernel == "exponential"
     assert demo_config(Demo(solver="newton_schulz")).kernel == "linear"
     assert demo_config(Demo(kernel="gaussian")).kernel == "gaussian"
@@ -252,8 +294,6 @@ def test_demo_prefers_the_exponential_kernel_and_predict_compares_all():
 
 
 def test_the_seed_draws_the_task():
-    from icl_krr.cli.commands.demo import Demo, demo_config, demo_tasks
-
     first, second = (demo_tasks(demo_config(Demo()), seed) for seed in (0, 1))
     for name in first:
         assert not np.allclose(first[name][0].x, second[name][0].x)
@@ -262,8 +302,6 @@ def test_the_seed_draws_the_task():
 @pytest.mark.parametrize("kernel", ["linear", "exponential", "gaussian"])
 def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
     """Those that are given, it keeps."""
-    from icl_krr.cli.commands.demo import Demo, demo_config, demo_tasks
-
     for ridge in (None, 2.0):
         config = demo_config(Demo(kernel=kernel, ridge=ridge))
         tasks = demo_tasks(config, 0)
@@ -277,9 +315,6 @@ def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
 
 @pytest.mark.parametrize("word", ["conjugate-gradient", "conjugate_gradient", "cg", "CG"])
 def test_a_solver_may_be_spelled_in_several_ways(word, tmp_path, monkeypatch):
-    from icl_krr.experiments.ablate.config import AblateConfig
-    from icl_krr.experiments.shared.recipe import ModelRecipe
-
     monkeypatch.chdir(tmp_path)
     for argv in (["--solver", word], [f"--solver={word}", "--kernel", "rbf"]):
         settings = parse(["predict", "t.csv", "--target", "y", *argv])
@@ -302,89 +337,9 @@ def test_words_are_read_only_where_a_name_is_asked_for():
     assert parse(["fit", "x", "--objective", "held_out"]).objective == "held-out"
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ("predict t.csv --target y --solver chebishev", "--solver: must be one of .*, got 'cheb"),
-        ("predict t.csv --target y --kernel gausian", "--kernel: must be one of .*, got 'gausian'"),
-        ("identify x --kernels linear gausian", "--kernels: must be one of .*mean 'gaussian'"),
-        ("ablate x --kinds heads", "--kinds: must be one of 'head', .*, got 'heads'; .* 'head'"),
-        ("identfy gp-encoder", "command must be one of 'demo', .*; did you mean 'identify'"),
-        ("ablate conjugate-gradeint", "model must be .*; did you mean 'conjugate_gradient'"),
-        ("identify gp-enconder", "model must be .*; did you mean 'gp-encoder'"),
-        ("sweep wdth", "error: value must be one of 'depth', .*; did you mean 'width'"),
-    ],
-)
-def test_a_wrong_word_is_told_the_nearest_one(argv, message, capsys):
-    assert re.search(message + r".*\?\n$", refusal(argv.split(), capsys))
-
-
-def test_unknown_words_exit_with_2(capsys):
-    for words in ("", "fly", "predict", "predict t.csv", "demo --solver magic", "demo --steps x"):
-        refusal(words.split(), capsys)
-
-
-def test_what_is_missing_is_named(capsys):
-    said = refusal(["predict"], capsys)
-    assert "Missing from icl-krr predict: TABLE.csv, --target COLUMN\n" in said
-    said = refusal(["fit", "nothing"], capsys)
-    assert re.search("or one of .* a table with --target COLUMN; got 'nothing'", said)
-
-
-@pytest.mark.usefixtures("compiles_nothing")
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("sweep ridge --ridge 3", "--ridge must not be given along the axis 'ridge'"),
-        ("sweep width --temperature 2", "--temperature must not be given along the axis 'width'"),
-        ("identify gp-encoder --seeds 0", "seeds must be >= 1, got 0"),
-        ("identify a.npz --tasks 9", "--tasks must not be given for a file"),
-        ("identify a.npz", "a.npz does not exist; write tasks to it with --tasks-of RUN"),
-        ("identify a --tasks-of linear", "MODEL must be a file .npz with --tasks-of, got 'a'"),
-        ("identify a.npz --tasks-of linear --steps 3", "--steps must not be given with --tasks-of"),
-        ("ablate gp-encoder --each-step", "--each-step must not be given for a trained model"),
-        ("fit t.csv --target y --tasks 3", "--tasks must not be given for a table"),
-        (
-            "train --task.family linear --task.lengthscale 3",
-            "--task.lengthscale must not be given for",
-        ),
-        ("train --task.kernel exponential --task.lengthscale 3", "and kernel 'exponential', got"),
-        (
-            "train --model.start chebyshev --model.heads 7",
-            "--model.heads must not be given for start",
-        ),
-    ],
-)
-def test_options_without_effect_are_refused(tmp_path, capsys, monkeypatch, words, message):
-    monkeypatch.chdir(tmp_path)
-    assert message in refusal(words.split(), capsys)
-    assert not list(tmp_path.iterdir())
-
-
 def test_every_recipe_that_ships_has_only_settings_with_an_effect():
-    from icl_krr.cli.commands.train import Train
-    from icl_krr.experiments.shared.recipe import Recipe, names
-
-    for name in names():
+    for name in recipe_names():
         Train(name, **vars(Recipe.read(name))).refuse_options_without_effect()
-
-
-@pytest.mark.parametrize("value", ["abc", "nan", "inf", "-1", "1.5x"])
-def test_values_that_no_axis_takes_are_one_line(tmp_path, capsys, monkeypatch, value):
-    from icl_krr.catalogue import AXES
-
-    monkeypatch.chdir(tmp_path)
-    for axis in AXES:
-        assert " must " in refusal(["sweep", axis, "--values", value], capsys)
-
-
-@pytest.mark.parametrize("words", ["sweep width --values", "sweep width --lines --values 3"])
-def test_an_option_without_values_is_refused(tmp_path, capsys, monkeypatch, words):
-    """It would run the defaults."""
-    monkeypatch.chdir(tmp_path)
-    said = refusal(words.split(), capsys)
-    assert "must have at least one value, got none; remove --" in said
-    assert not list(tmp_path.iterdir())
 
 
 SLOW = """
@@ -422,9 +377,3 @@ def test_a_reader_that_leaves_is_no_error(process):
     process.stdin.write(b"go on\n")
     process.stdin.flush()
     assert (process.wait(30), process.stderr.read()) == (141, b"")
-
-
-def test_out_must_be_a_folder(table, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    argv = ["predict", str(table), "--target", "y", "--out", str(tmp_path / "file")]
-    assert "File exists" in refusal(argv, capsys)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from helpers import draw, numpy_exact, stacked
-from test_cli import refusal, table
+from test_cli import FIT, table
 
 import icl_krr as ik
 from icl_krr import cli
@@ -26,9 +26,8 @@ __all__ = ["table"]
 
 def test_a_table_is_fitted_and_judged_on_other_rows(table, tmp_path, capsys):
     out = tmp_path / "fit"
-    argv = ["fit", str(table), "--target", "y", "--supports", "24", "--seed", "3", "--ridge", "9"]
-    argv += ["--steps", "4", "--iterations", "12", "--method", "lbfgs", "--out", str(out)]
-    assert cli.main([*argv, "--json"]) == 0
+    words = f"{FIT} --supports 24 --seed 3 --ridge 9 --steps 4 --iterations 12 --method lbfgs"
+    assert cli.main([*words.split(), "--out", str(out), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["meta"]["seed"] == 3
     errors = {row["predictor"]: row["error"] for row in printed["errors"]}
@@ -120,44 +119,6 @@ def test_bounds_hold_for_every_task(x64):
         sigma = np.linalg.eigvalsh(kernel(x, x)) + 0.3
         assert low <= sigma[0] + 1e-12
         assert sigma[-1] <= high < 5 * sigma[-1]
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["TABLE", "--target", "z"], "target must be a column of"),
-        (["TABLE"], "target must be given for the table"),
-        (["TABLE", "--target", "y", "--supports", "1"], "supports must be >= 2, because the fit"),
-        (
-            ["TABLE", "--target", "y", "--solver", "nystrom_conjugate_gradient"],
-            "solver must have weights that fit several tasks",
-        ),
-        (["TABLE", "--target", "y", "--fit-spectrum"], "if fit_spectrum is given"),
-        (["gp-nothing"], "data must be a run's folder or one of"),
-        (
-            ["gp-encoder", "--target", "y"],
-            "--target must not be given for a trained model, got 'y' for gp-enco",
-        ),
-        (
-            ["gp-encoder", "--supports", "3"],
-            "--supports must not be given for a trained model, got 3",
-        ),
-        (
-            ["gp-encoder", "--solver", "nadaraya_watson", "--objective", "marginal-likelihood"],
-            "objective must be 'held-out' for solver 'nadaraya_watson'",
-        ),
-    ],
-)
-def test_bad_input_is_one_line(table, capsys, programs, argv, message):
-    given = [str(table) if word == "TABLE" else word for word in argv]
-    assert message in refusal(["fit", *given], capsys)
-    assert "gp-encoder" in argv or programs == []
-
-
-def test_a_loss_that_is_none_at_the_start_is_one_line(table, capsys):
-    argv = ["fit", str(table), "--target", "y", "--kernel", "exponential", "--temperature", "0.01"]
-    argv += ["--ridge", "1", "--steps", "2", "--supports", "20"]
-    assert "raise the temperature" in refusal(argv, capsys)
 
 
 def test_every_solver_of_several_tasks_can_be_fitted():

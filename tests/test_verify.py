@@ -270,29 +270,6 @@ def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
         assert sentence[:70] not in printed
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["C99"], "claim must be one of 'C1', 'C2',"),
-        (["C1", "--set", "draw=3"], "setting of C1 must be one of 'draws',"),
-        (["C1", "C4", "--set", "num_features=3"], "setting of C4 must be one of 'draws',"),
-        (["C1", "--set", "draws"], "set must be NAME=VALUE, such as draws=4, got 'draws'"),
-        (["C1", "--set", "draws=0"], "draws must be >= 1, got 0"),
-        (["C1", "--set", "temperatures=warm"], "temperatures must be a number, got 'warm'"),
-        (["C8", "--set", "solvers=jacobi"], "solvers must be one of 'textbook',"),
-        (["C28", "--set", "steps=3"], "steps must have 2 values, got '3'"),
-        (["C16", "--set", "width=21"], "C16 cannot run with these settings: width must be <= p"),
-        (["C16", "--set", "spectrum=foo", "--quick"], "spectrum must be one of '1/sqrt i', '1/i',"),
-        (["--set", "draws=3"], "set needs the names of claims, such as C16 --set draws=4"),
-    ],
-)
-def test_bad_words_are_one_line(argv, message, capsys):
-    assert cli.main(["verify", *argv]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-
-
 def test_figures_name_what_they_show():
     rows = [
         {"seed": seed, "draw": 0, "temperature": t, "gap": gap}
