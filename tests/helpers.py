@@ -274,7 +274,6 @@ def often(names, often, cases):
 # the others have the same pieces: their slots are compared with the oracles' all the same
 QUICK = ("cg", "cg-exponential", "ric-gaussian", "ns-features", "nw-gaussian")
 each_kind = parametrize(KINDS, QUICK)
-a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
 each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"), QUICK)
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 

@@ -217,16 +217,10 @@ def test_a_loss_that_is_no_number_keeps_the_best_before(x64):
 
 def test_bad_input_is_refused(tasks):
     loss = lambda at: at["ridge"]  # noqa: E731
-    with pytest.raises(ValueError, match="method must be one of 'adam', 'lbfgs', got 'newton'"):
-        adapt(loss, {"ridge": 1.0}, method="newton")
     with pytest.raises(ValueError, match="positive must be one of 'ridge', got 'noise'"):
         adapt(loss, {"ridge": 1.0}, positive=("noise",))
-    with pytest.raises(ValueError, match="iterations must be >= 1, got 0"):
-        adapt(loss, {"ridge": 1.0}, iterations=0)
     with pytest.raises(ValueError, match="ridge must be > 0, got -1"):
         adapt(loss, {"ridge": -1.0}, positive=("ridge",))
-    with pytest.raises(TypeError, match="ridge must be floating point, got int"):
-        adapt(loss, {"ridge": 1})
     with pytest.raises(ValueError, match=r"targets must have shape \[4, 6\], got \[4, 1\]"):
         held_out(softmax, tasks, jnp.ones((4, 1)))
     with pytest.raises(ValueError, match="targets must be given for tasks without y_query"):

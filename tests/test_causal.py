@@ -46,6 +46,7 @@ QUICK = {
     "pairs": ("normalised",),
 }
 """Every solver, and every form with a delta rule and with the state of a prefix."""
+MERGED = (("exclusive", "jacobi"), ("window", "normalised"))
 
 
 def built(solver, options, **changes):
@@ -76,16 +77,10 @@ def positive(task):
 def test_models_equal_their_oracles_at_every_position(x64, form, solver):
     task = positive(draw(3, P, N)).replace(mask=MASK)
     model, oracle = built(solver, FORMS[form])
-    assert relative(ik.predict_along(model, task), oracle(task)) < 1e-11
-
-
-@often(
-    ("form", "solver"), [("window", "normalised")], [("exclusive", "cg"), ("window", "normalised")]
-)
-def test_merged_slots_keep_their_gates_and_windows(x64, form, solver):
-    task = draw(3, P, N)
-    model, oracle = built(solver, FORMS[form])
-    assert relative(ik.predict_along(dense(model), task), oracle(task)) < 1e-9
+    expected = oracle(task)
+    assert relative(ik.predict_along(model, task), expected) < 1e-11
+    if (form, solver) in MERGED:
+        assert relative(ik.predict_along(dense(model), task), expected) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -159,33 +154,17 @@ def test_a_support_is_predicted_like_a_query_of_the_cut_task(x64):
 
 
 def test_the_queries_of_a_mesa_layer_have_kernel_ridge_regression(x64):
-    """With random features of the Gaussian kernel, too; ik.check says so."""
+    """With random features of the Gaussian kernel; ik.check says so."""
     task = draw(6, P, 24, r=2)
     features = ik.sketches.trigonometric_features(
         jax.random.key(0), GAUSSIAN, num_features=P, width=8
     )
-    for sketch in (None, features):
-        model = constructions.prefix_conjugate_gradient(
-            ik.Linear() if sketch is None else GAUSSIAN,
-            **{**PREFIX, "steps": 12, "num_outputs": 2, "sketch": sketch},
-        )
-        kernel = ik.Linear() if sketch is None else ik.sketched(GAUSSIAN, features)
-        exact = solvers.exact(kernel, task, ridge=0.1).prediction
-        assert relative(ik.predict(model, task), exact) < 1e-8
-    assert ik.probes.check(model, task).ok
-
-
-def test_prefix_chebyshev_is_chebyshev_at_the_queries(x64):
-    """Both residual polynomials are the same: no candidate of `identify` of its own."""
-    task = draw(7, P, N)
-    bounds = theory.prefix_bounds(ik.Linear(), task, ridge=0.1)
-    needs = {"ridge": 0.1, "steps": 6, "spectrum": bounds}
-    dual = solvers.chebyshev(ik.Linear(), task, **needs).prediction
-    primal = solvers.prefix_chebyshev(ik.Linear(), task, **needs).prediction
-    assert relative(primal, dual) < 1e-12
-    cg = [f(ik.Linear(), task, ridge=0.1, steps=2).prediction for f in (
-        solvers.conjugate_gradient, solvers.prefix_conjugate_gradient)]  # fmt: skip
-    assert relative(*cg) > 1e-3
+    model = constructions.prefix_conjugate_gradient(
+        GAUSSIAN, **PREFIX, steps=12, num_outputs=2, sketch=features
+    )
+    exact = solvers.exact(ik.sketched(GAUSSIAN, features), task, ridge=0.1).prediction
+    assert relative(ik.predict(model, task), exact) < 1e-8
+    assert ik.check(model, task).ok
 
 
 def test_stored_sums_are_the_sums(x64):

@@ -19,7 +19,8 @@ import pytest
 from helpers import numpy, relative
 
 import icl_krr as ik
-from icl_krr.constructions import SUPPORTS_AND_QUERIES
+
+pytestmark = pytest.mark.usefixtures("x64")
 
 T, K, V = 9, 4, 3
 P = K + 2
@@ -99,45 +100,9 @@ def agree(predictions, expected, select=slice(None), tolerance=TOLERANCE):
         assert relative(along[select], expected) < tolerance, source
 
 
-def random_feature_attention(q, k, v, g):
-    """Sums with a gate, S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t, and a quotient at phi(q_t)."""
-    S, z, o = 0, 0, []
-    for t in range(T):
-        gate = np.exp(g[t])
-        S, z = gate * S + (1 - gate) * np.outer(k[t], v[t]), gate * z + (1 - gate) * k[t]
-        o.append(q[t] @ S / (q[t] @ z))
-    return np.stack(o)
-
-
-def quotient_model(features, **options):
-    """The weights of that layer: the sums b of `prefix_sums`, and a division by the last output.
-
-    The last output of each support is 1, so that its sum is z.
-    """
-    m = ik.constructions.prefix_sums(
-        ik.Exponential(projection=U), P, ridge=1.0, prefix="inclusive", sketch=features,
-        num_outputs=V + 1, **LAYER, **options,
-    )  # fmt: skip
-    w = m.vector("w", "sum_j phi_j y_j", starts_as=m.right)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "phi . S / phi . z", width=V + 1)
-
-    def step():
-        fit = m.fit_of(w, None, to="fit")
-        below = np.zeros((V + 1, V + 1), m.dtype)
-        below[-1] = 1
-        m.divide(fit, fit @ below, to=prediction)
-
-    return m.transformer(step, steps=1, readout=prediction)
-
-
 KEYS = ik.Linear(projection=U)
 learn = partial(along_of, "delta_rule", step_size=1.0, steps=T, prefix="inclusive", **LAYER)
 solve = partial(along_of, "prefix_conjugate_gradient", steps=K, prefix="inclusive", **LAYER)
-
-
-@pytest.fixture(autouse=True)
-def _double(x64):
-    """All tests of this file are in float64."""
 
 
 def test_default_scale_and_separate_queries():
@@ -254,28 +219,6 @@ def conjugate_gradient(A, b, x, steps, M):
     return x
 
 
-def test_mesa_iterates_from_the_other_side():
-    """The layer iterates on h = A^-1 q, the model on w = A^-1 b: equal after K steps only.
-
-    A layer starts at h = 0 or, when it decodes, at q / diag(A). It does not precondition.
-    """
-    q, k, v, g, beta = inputs(10)
-    task = read_between(q, k, v, g, beta)
-    oracle = ik.solvers.prefix_conjugate_gradient(
-        KEYS, task, ridge=0.4, steps=K, prefix="inclusive", **LAYER
-    )
-    path = np.asarray(oracle.along)[:, 1 : 2 * T : 2]
-    for decoding in (False, True):
-        for steps in (1, K):
-            o = []
-            for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-                A = kk + 0.4 * np.eye(K)
-                start = qt / np.diag(A) if decoding else 0 * qt
-                o.append(kv.T @ conjugate_gradient(A, qt, start, steps, np.ones(K)))
-            error = relative(path[steps], np.stack(o))
-            assert error < TOLERANCE if steps == K else error > 1e-3
-
-
 @pytest.mark.parametrize("steps", [1, K])
 def test_jacobi(steps):
     """The preconditioner diag(H_kk) + lambda, by which a Mesa layer divides its first guess."""
@@ -356,24 +299,3 @@ def test_gated_kalmanet():
         found.append(both(ridge, norm, np.arange(T) <= t, squared.x_query[t : t + 1]))
     for predictions in zip(*found, strict=True):
         assert relative(np.stack(predictions), np.stack(expected)) < TOLERANCE
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_random_feature_attention(dtype):
-    """Normalised and gated (Peng et al., 2021): features, log gates and strengths 1 - gate."""
-    q, k, v, g, _ = inputs(6)
-    q = unit(q)
-    features = ik.sketches.trigonometric_features(
-        jax.random.key(0), ik.Exponential(projection=U), num_features=P, width=64
-    )
-    model = quotient_model(features, dtype=dtype)
-    task = read_between(q, k, np.column_stack([v, np.ones(T)]), g, 1 - np.exp(g))
-    task = jax.tree.map(lambda part: part.astype(dtype), task)
-    phi_q, phi_k = (np.asarray(features(part @ U)) for part in (q, k))
-    expected = random_feature_attention(phi_q, phi_k, v, g)
-    along = np.asarray(ik.predict_along(model, task))
-    error = relative(along[1 : 2 * T : 2, :V], expected)
-    print(f"{dtype}: {error:.1e}")
-    assert error < (1e-10 if dtype == "float64" else 1e-3)
-    slopes = jax.grad(lambda model: ik.predict(model, task).sum())(model)
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))

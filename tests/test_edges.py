@@ -28,6 +28,7 @@ def solve(kernel, task, ridge, steps, form="textbook", **options):
     )
     prediction, cache = ik.run_with_cache(model, task)
     assert all(np.all(np.isfinite(value)) for value in cache.slots.values())
+    assert np.any(task.y) or not np.any(prediction)  # exactly: each division is 0 / 0
     return prediction
 
 
@@ -88,36 +89,6 @@ def test_extreme_logits_in_float32(logit):
     prediction = solve(ik.Exponential(1 / logit), task, ridge, 24)
     assert prediction.dtype == np.float32
     assert relative(prediction, expected) < 1e-3
-
-
-OFF_CENTRE = {
-    "exact": ("exact", {}),
-    "richardson": ("richardson", {"steps": 8}),
-    "chebyshev": ("chebyshev", {"steps": 8, "spectrum": (0.5, 3.5)}),
-    "conjugate gradient": ("conjugate_gradient", {"steps": 8, "form": "fused"}),
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "chebyshev")) for n in OFF_CENTRE]
-)
-def test_far_from_0_in_float32(name):
-    """Six points one apart, from 2020 or 10000 on: the kernel depends on their distances only."""
-    (solver, options), kernel = OFF_CENTRE[name], ik.Gaussian(1.0)
-    points = np.arange(6, dtype=np.float32)
-    asked = np.array([[2.5], [4.25]], np.float32)
-    mask = points != 1
-    near = ik.Task(points[:, None], np.sin(points), asked, mask)
-    if solver == "exact":
-        predict = lambda task: ik.solvers.exact(kernel, task, ridge=0.5).prediction  # noqa: E731
-    else:
-        build = getattr(ik.constructions, solver)
-        model = build(kernel, num_features=1, ridge=0.5, **options)
-        predict = lambda task: ik.predict(model, task)  # noqa: E731
-    for offset in (2020.0, 10000.0):
-        offset = np.float32(offset)
-        far = near.replace(x=points[:, None] + offset, x_query=asked + offset)
-        assert relative(predict(far), predict(near)) < 1e-5
 
 
 def test_a_model_centres_x_if_its_kernel_is_one_of_differences():

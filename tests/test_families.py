@@ -100,16 +100,8 @@ def test_rows_of_a_table_are_scaled_by_their_supports_alone():
     assert not np.array_equal(tasks.x[0], tasks.x[1])
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ik.tasks.LinearRegression(inputs="sphere"), "inputs must be one of"),
-        (lambda: ik.tasks.LinearRegression(sparsity=9), "sparsity must be <= num_features = 8"),
-        (lambda: GaussianProcess(ik.Gaussian(), spread=0.5), "spread must be >= 1"),
-        (lambda: Rows.of(ik.tasks.diabetes(), 440, 3), "must be <= 442, .* table, got 443"),
-        (lambda: GaussianProcess(ik.Linear(), spread=2.0), "a bandwidth if spread > 1"),
-    ],
-)
-def test_families_refuse(make, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        make()
+def test_families_refuse():
+    with pytest.raises(ValueError, match="sparsity must be <= num_features = 8"):
+        ik.tasks.LinearRegression(sparsity=9)
+    with pytest.raises(ValueError, match=r"must be <= 442, .* table, got 443"):
+        Rows.of(ik.tasks.diabetes(), 440, 3)

@@ -16,7 +16,7 @@ from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.plots import training_figure
 from icl_krr.report.sweep import training_section
-from icl_krr.training import Mismatch, Training, train
+from icl_krr.training import Training, train
 from icl_krr.training.batches import batch, draw, draw_observed
 from icl_krr.training.reference import likelihoods, reference, scale_of
 from icl_krr.training.step import check, error
@@ -180,14 +180,6 @@ def test_training_approaches_the_likelihood_of_exact_regression(compiled_as_user
     assert reached < 0.3 < first["nll"] - last["nll"]
 
 
-def test_a_checkpoint_of_another_objective_is_refused(tmp_path):
-    plain = Training(steps=2, batch=2, log_every=2, validation=4)
-    train(small(variance=False), LINEAR, plain, folder=tmp_path)
-    other = dataclasses.replace(plain, objective="gaussian")
-    with pytest.raises(Mismatch, match="objective: stored squared_error, given gaussian"):
-        train(small(), LINEAR, other, folder=tmp_path)
-
-
 def test_settings_that_do_not_fit_are_refused():
     class Other:
         noise = 0.1
@@ -197,7 +189,6 @@ def test_settings_that_do_not_fit_are_refused():
 
     fine = small()
     for model, sampler, changes, words in (
-        (fine, LINEAR, {"objective": "nll"}, "objective must be one of"),
         (fine, LINEAR, {"target": "exact"}, "target must be 'outputs' if objective is 'gaussian'"),
         (small(variance=False), LINEAR, {}, "model must have read-outs that give a distribution"),
     ):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, EXPONENTIAL, KINDS, cg, dense, draw, numpy, often, relative, sizes, train
+from helpers import CASES, EXPONENTIAL, KINDS, cg, dense, draw, numpy, often, relative, sizes
 
 import icl_krr as ik
 
@@ -190,16 +190,6 @@ def test_gradients_of_a_dense_construction_are_finite_everywhere(x64):
     model = dense(cg(task, 0.5, 3))
     gradient = jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model)
     assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(gradient))
-
-
-def test_optax_improves_a_construction():
-    """Two steps of gradient descent, its weights trained for the task at hand."""
-    task = draw(6, p=4, n=20, q=30)
-    model = CASES["gd"].build(task, 0.5, 2)
-    loss = lambda m: jnp.mean((ik.predict(m, task) - task.y_query) ** 2)  # noqa: E731
-    losses, trained = train(model, loss, 1e-2, 50)
-    assert losses[-1] < 0.5 * losses[0]
-    assert jax.tree.structure(trained) == jax.tree.structure(model)
 
 
 @pytest.mark.parametrize("given", [{"step_size": 0.1}, {"spectrum": (0.5, 9.0)}])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from helpers import (
     CASES,
-    a_few,
     dense,
     draw,
     each_kind,
@@ -49,14 +48,6 @@ def test_nothing_depends_on_a_query_but_its_own_prediction(x64, case):
     for i in range(task.num_queries):
         assert not np.any(np.delete(own[i], i, axis=1))
         assert np.any(own[i][:, i])
-
-
-@a_few
-def test_a_query_is_answered_alone_as_beside_others(x64, case):
-    task = draw(1, r=2)
-    model = case.build(task, 0.1, 4)
-    alone = ik.predict(model, task.replace(x_query=task.x_query[1:2], y_query=None))
-    assert relative(alone, ik.predict(model, task)[1:2]) < 1e-12 * case.rounding
 
 
 @each_kind_and_more
@@ -199,16 +190,8 @@ def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
     assert relative(ik.predict_batch(single, stacked(task, task))[1], theirs) < tolerance
 
 
-@pytest.mark.parametrize(
-    ("case", "r"),
-    [
-        (CASES["cg"], None),
-        (CASES["cg"], 3),
-        (CASES["nw-gaussian"], None),
-        (CASES["nw-gaussian"], 1),
-    ],
-    ids=lambda value: getattr(value, "name", str(value)),
-)
+@few
+@pytest.mark.parametrize("r", [None, 1, 3])
 def test_predictions_are_shaped_as_y(x64, case, r):
     task = draw(8, r=r)
     model = case.build(task, 0.1, 4)
@@ -266,12 +249,3 @@ def test_what_is_built_again_is_the_same_to_a_compiler(case):
     assert jax.tree.structure(one) == jax.tree.structure(other)
     assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(other))
     assert [*map(jax.typeof, jax.tree.leaves(one))] == [*map(jax.typeof, jax.tree.leaves(other))]
-
-
-@few
-def test_nothing_is_compiled_again(x64, case, caplog):
-    task = draw(1, r=2)
-    ik.predict(case.build(task, 0.1, 4), task)
-    with jax.log_compiles():
-        ik.predict(case.build(task, 0.1, 4), task)
-    assert not caplog.records

@@ -69,17 +69,6 @@ def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
     assert relative(again.alpha, path.alpha) < 1e-12
 
 
-def test_gradient_descent_in_alpha_converges_where_k_is_singular(x64):
-    """At 2 / (largest eigenvalue) of K A its top mode would flip its sign for ever."""
-    task = draw(0, p=2, n=20)
-    spectrum = numpy(ik.spectral_bounds(ik.Linear(), task, ridge=0.5))
-    path = solve(
-        "gradient_descent_in_alpha", ik.Linear(), task, ridge=0.5, steps=3000, spectrum=spectrum
-    )
-    exact = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
-    assert relative(path.prediction[-1], exact) < 1e-9
-
-
 @each_kernel_and_shape
 def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
     """The error is T_t((theta - A) / delta) / T_t(theta / delta) times the first one."""
@@ -263,26 +252,18 @@ def test_a_projection_is_a_change_of_features(x64):
         ik.Exponential(projection=U.T)(task.x, task.x)
     with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 3, the width of x"):
         ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=1.0, steps=1)
-    with pytest.raises(ValueError, match="projection must be finite, got nan"):
-        ik.Exponential(projection=np.where(np.arange(4) == 1, np.nan, U))
 
 
 WRONG = [
     *((name, ik.Linear(), {}, r"spectrum must be given; .*spectral_bounds")
       for name in ("chebyshev", "newton_schulz")),
     *(("heavy_ball", ik.Gaussian(), given, message) for given, message in (
-        ({}, "exactly one of step_size and spectrum must be given, got neither"),
         ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
         ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
-        ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),
         ({"spectrum": (1.0, 2.0), "momentum": 0.5},
          "momentum must be None if spectrum is given, got 0.5"),
-        ({"spectrum": (2.0, 1.0)}, "with low <= high"),
     )),
     ("richardson", ik.Gaussian(), {"step_size": 2.0}, "step_size must be < 2 to converge, got 2.0"),
-    ("richardson", ik.Gaussian(), {"sink": 0.0}, "sink must be > 0, got 0.0"),
-    ("conjugate_gradient", ik.Gaussian(), {"form": "fast"},
-     "form must be one of 'textbook', 'fused'"),
     ("preconditioned_conjugate_gradient", ik.Gaussian(), {"preconditioner": "ilu"},
      "preconditioner must be one of 'jacobi'"),
     ("newton_schulz", ik.Gaussian(), {"spectrum": (1.0, 2.0)}, "kernel must be"),
@@ -316,9 +297,3 @@ def test_attention_must_be_able_to_apply_the_kernel():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             getattr(ik.constructions, name)(kernel, num_features=4, ridge=1.0, steps=2, **options)
-    for wrong, message in (
-        ({"log_sink": float("inf")}, "log_sink must be finite"),
-        ({"epsilon": 0.0}, "epsilon must be > 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ik.Softmax(**wrong)

@@ -1,5 +1,6 @@
 """A kernel is one class: it is defined here, and everything takes it after one registration."""
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,12 @@ from helpers import draw, kernel_matrix, numpy, often, relative, sample
 import icl_krr as ik
 from icl_krr import catalogue
 from icl_krr.catalogue import SOLVERS, taken
-from icl_krr.experiments.ablate.ablation import examine
-from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.depth import run
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.shared.build import build
 from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import last, sweep
-from icl_krr.kernels import LogBilinear, PositiveKernel
+from icl_krr.experiments.sweep.grid import sweep
+from icl_krr.kernels import LogBilinear, Matern, PositiveKernel
 from icl_krr.pytree import checked
 
 
@@ -48,16 +47,6 @@ def gram(kernel, x, z):
     return np.exp(kernel.inner * x @ z.T - kernel.norm * norms / 2)
 
 
-def test_it_is_the_formula(x64):
-    x, z = np.random.default_rng(0).normal(size=(2, 5, 3))
-    kernel = Tilted(0.7, 0.4)
-    assert relative(kernel_matrix(kernel, x, z), gram(kernel, x, z)) < 1e-12
-    assert relative(jax.jit(kernel.diagonal)(x), np.diag(gram(kernel, x, x))) < 1e-12
-    P = np.random.default_rng(1).normal(size=(3, 2))
-    small = kernel.sketched(P)
-    assert relative(kernel_matrix(small, x, z), gram(kernel, x @ P, z @ P)) < 1e-12
-
-
 @pytest.mark.parametrize(
     ("kernel", "c", "d"),
     [(ik.Exponential(0.5), 2.0, 0.0), (ik.Gaussian(2.0), 0.25, 0.25), (Tilted(0.7, 0.4), 0.7, 0.4)],
@@ -65,12 +54,44 @@ def test_it_is_the_formula(x64):
 def test_the_form_of_a_kernel_is_the_kernel(x64, kernel, c, d):
     """Exponential and Gaussian evaluate themselves: their coefficients must say the same."""
     x, z = np.random.default_rng(0).normal(size=(2, 5, 3))
-    expected = gram(Tilted(c, d), x, z)
+    form = Tilted(c, d)
+    expected = gram(form, x, z)
     assert relative(kernel_matrix(kernel, x, z), expected) < 1e-12
+    assert relative(jax.jit(kernel.diagonal)(x), np.diag(gram(form, x, x))) < 1e-12
+    P = np.random.default_rng(1).normal(size=(3, 2))
+    assert relative(kernel_matrix(kernel.sketched(P), x, z), gram(form, x @ P, z @ P)) < 1e-12
     log = jax.jit(lambda kernel: LogBilinear.log(kernel, x, z))(kernel)
     assert relative(log, np.log(expected)) < 1e-12
     (pattern,) = kernel.patterns(x.dtype)
     assert (float(pattern.inner), float(pattern.norm or 0)) == pytest.approx((c, d))
+
+
+@often(
+    "kernel",
+    (Tilted(0.7, 0.4), ik.Polynomial(3), ik.Matern32(0.7)),
+    (Tilted(0.7, 0.4), ik.Polynomial(3), ik.Matern12(0.7), ik.Matern32(0.7), ik.Matern52(0.7)),
+)
+def test_derivatives_by_hand_are_those_of_the_program(x64, kernel):
+    """Also at 0, and where points coincide."""
+    x, z = np.random.default_rng(0).normal(size=(2, 6, 3))
+    x[0], z[2] = 0, x[4]
+    told = {"projection": np.random.default_rng(2).normal(size=(2, 3))}
+    told |= {"bandwidth": 0.7} if kernel.bandwidth else {}
+
+    def of(told):
+        fields = {kernel.bandwidth if name == "bandwidth" else name: told[name] for name in told}
+        return dataclasses.replace(kernel, **fields)
+
+    @jax.jit
+    def both(x, told):
+        by_hand = [getattr(of(told), f"derivative_in_{name}")(x, z) for name in ("x", *told)]
+        in_x, in_told = jax.jacobian(lambda x, told: of(told)(x, z), argnums=(0, 1))(x, told)
+        return by_hand, [jnp.einsum("nmnp->nmp", in_x), *(in_told[name] for name in told)]
+
+    for own, automatic in zip(*numpy(both(x, told)), strict=True):
+        assert relative(own, automatic) < 1e-12
+        if isinstance(kernel, Matern):
+            assert np.all(own[4, 2] == 0)
 
 
 @pytest.mark.parametrize(("symmetric", "error"), [(True, 1e-7), (False, 1e-3)])
@@ -94,32 +115,6 @@ def test_a_kernel_is_made_of_its_temperature_and_needs_its_method():
     assert ik.Gaussian.of_temperature(4.0).lengthscale == 2.0
     with pytest.raises(TypeError, match="coefficients"):
         Forgetful()  # pyright: ignore[reportAbstractUsage]
-
-
-def test_its_derivatives_by_hand_are_those_of_the_program(x64):
-    x, z = np.random.default_rng(0).normal(size=(2, 4, 3))
-    U = np.random.default_rng(2).normal(size=(2, 3))
-
-    @jax.jit
-    def both(x, U):
-        kernel, value = Tilted(0.7, 0.4, U), lambda x, U: Tilted(0.7, 0.4, U)(x, z)
-        by_hand = kernel.derivative_in_x(x, z), kernel.derivative_in_projection(x, z)
-        return by_hand, jax.jacobian(value, argnums=(0, 1))(x, U)
-
-    (by_hand_in_x, by_hand_in_U), (in_x, in_U) = numpy(both(x, U))
-    assert relative(by_hand_in_x, np.einsum("nmnp->nmp", in_x)) < 1e-10
-    assert relative(by_hand_in_U, in_U) < 1e-10
-
-
-def test_it_samples_a_gaussian_process(x64):
-    process = ik.tasks.GaussianProcess(Tilted(), num_supports=400, noise=0.0)
-    task = numpy(ik.tasks.sample(jax.random.key(0), process))
-    tasks = ik.tasks.GaussianProcess(Tilted(), num_supports=2, num_outputs=4000, noise=0.0)
-    pair = numpy(ik.tasks.sample(jax.random.key(1), tasks))
-    covariance = np.asarray(pair.y) @ np.asarray(pair.y).T / 4000
-    assert relative(covariance, gram(Tilted(), *(np.asarray(pair.x),) * 2)) < 0.1
-    exact = numpy(ik.solvers.exact(Tilted(), task, ridge=1e-6))
-    assert np.isfinite(exact.prediction).all()
 
 
 @often("solver", ("conjugate_gradient", "richardson", "nadaraya_watson", "delta_rule"), [*SOLVERS])
@@ -161,19 +156,6 @@ def test_its_random_features_are_unbiased(x64, features):
     draw_features = getattr(ik.sketches, features)
     phi = draw_features(jax.random.key(0), Tilted(), num_features=2, width=40_000)
     assert relative(kernel_matrix(ik.Features(phi), x, x), gram(Tilted(), x, x)) < 0.1
-
-
-@pytest.mark.slow
-def test_it_is_swept_and_ablated(registered):
-    config = SweepConfig(
-        "ridge", (0.1, 1.0), kernel="tilted", seeds=1, num_supports=8, num_queries=5, steps=8
-    )
-    for (line, _), rows in sweep(config):
-        assert np.isfinite([row["gap"] for row in rows]).all(), line
-        if line == "conjugate_gradient":
-            assert max(row["gap"] for row in last(rows)) < 0.02
-    found = examine(AblateConfig("chebyshev", kernel="tilted", steps=2, tasks=2, num_queries=2))
-    assert found.rows
 
 
 @pytest.mark.slow
@@ -249,7 +231,6 @@ def test_what_was_silent_is_said():
         ),
         (lambda: catalogue.load("icl_krr.kernels:Nothing"), "importable 'module:object'"),
         (lambda: catalogue.load("no.such.module:Nothing"), "importable 'module:object'"),
-        (lambda: ik.tasks.GaussianProcess("gaussian"), "kernel must be a kernel such as"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused(make, sentence):

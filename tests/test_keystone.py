@@ -150,32 +150,24 @@ def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
 
 
 @pytest.mark.slow
-def test_default_task_in_float32_and_float64():
-    """Route A, conjugate gradient: 1e-4 of exact in float32; 1e-12 in float64 after 32 steps."""
-    for dtype, bound in (("float32", 1e-4), ("float64", 1e-12)):
-        with jax.enable_x64(dtype == "float64"):
-            config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
-            for seed in range(2):
-                task = numpy(ik.tasks.sample(jax.random.key(seed), config))
-                kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
-                model = ik.constructions.conjugate_gradient(
-                    kernel, num_features=2, ridge=ridge, steps=32
-                )
-                exact = numpy(ik.solvers.exact(kernel, task, ridge=ridge).prediction)
-                assert task.x.dtype == dtype
-                assert norm_gap(ik.predict(model, task), exact) < bound
-
-
-def norm_gap(f, exact):
-    return np.linalg.norm(np.asarray(f) - exact) / np.linalg.norm(exact)
+def test_default_task_in_float32():
+    """Conjugate gradient by softmax attention, without a sink."""
+    config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
+    kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
+    model = ik.constructions.conjugate_gradient(kernel, num_features=2, ridge=ridge, steps=32)
+    for seed in range(2):
+        task = numpy(ik.tasks.sample(jax.random.key(seed), config))
+        exact = numpy(ik.solvers.exact(kernel, task, ridge=ridge).prediction)
+        gap = np.linalg.norm(ik.predict(model, task) - exact)
+        assert gap < 1e-4 * np.linalg.norm(exact)
 
 
 @often(("p", "n", "r"), ((16, 64, 1),), SIZES[::2])
 def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
     """To 1e-9 of the iterate itself, over the steps on which float64 can be trusted that far.
 
-    Conjugate gradient amplifies its own rounding: at p = 16 any float64 run is off by more
-    than 1e-9 of r after 16 steps. An extended-precision run says where that begins.
+    Conjugate gradient amplifies its own rounding: at p = 16 any float64 run, the oracle's, too, is
+    off by more than 1e-9 of r after 16 steps. An extended-precision run says where that begins.
     """
     compared = 0
     for seed, ridge in SETTINGS:
@@ -196,6 +188,8 @@ def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
             for size, (ours, theirs) in zip(sizes, pairs, strict=True):
                 assert np.linalg.norm(ours - theirs) <= 1e-9 * size, (seed, ridge, t)
             compared += 1
+        if (p, n, seed) == (16, 64, 0):
+            assert off[1] > 1e-9 * sizes[1] > 1e-17 * np.linalg.norm(exact[1][0])
     assert compared >= 2 * r * (min(p, n, 8) - 1)
 
 
@@ -212,16 +206,6 @@ def extended(task, ridge, steps):
             p = r + (r * r).sum(0) / (last * last).sum(0) * p
             path.append((alpha, r, p))
     return [np.nan_to_num(np.stack(values)) for values in zip(*path, strict=True)]
-
-
-def test_float64_itself_departs_from_exact_arithmetic(x64):
-    """The finding behind the tolerance above: the oracle's r is off by > 1e-9 after 16 steps."""
-    task = draw(0, 16, 64, r=1)
-    exact = extended(task, 0.1, 16)[1]
-    oracle = CASES["cg"].oracle(task, 0.1, 16)
-    error = np.linalg.norm(oracle.r[16] - exact[16].astype(float))
-    assert error > 1e-9 * np.linalg.norm(exact[16].astype(float))
-    assert np.linalg.norm(exact[16].astype(float)) > 1e-8 * np.linalg.norm(exact[0].astype(float))
 
 
 @often(
@@ -261,31 +245,6 @@ def test_float32_underflow_shows_in_the_residual():
     prediction, cache = numpy(ik.run_with_cache(dense(cg(task, 0.1, 8)), task))
     assert not np.any(prediction)
     assert np.array_equal(cache["r"][-1], task.y)
-
-
-@pytest.mark.parametrize("size", [1e-30, 1e-17, 1e18, 1e30])
-def test_oracle_and_model_know_no_scale(size):
-    task = draw(0)
-    scaled = task.replace(y=task.y * size, y_query=None)
-    expected = CASES["cg"].oracle(task, 0.1, 8).prediction[-1]
-    assert relative(CASES["cg"].oracle(scaled, 0.1, 8).prediction[-1] / size, expected) < 1e-4
-    assert relative(numpy(ik.predict(cg(task, 0.1, 8), scaled)) / size, expected) < 1e-4
-
-
-def test_zero_outputs_are_solved_by_zero():
-    """Every division is 0 / 0 from the first step on."""
-    task = draw(0).replace(y=np.zeros(7))
-    prediction, cache = numpy(ik.run_with_cache(cg(task, 0.1, 8), task))
-    assert not np.any(prediction)
-    assert all(bool(np.all(np.isfinite(value))) for value in cache.slots.values())
-
-
-@pytest.mark.parametrize("size", [2.0**-24, 2.0**-8, 2.0**23, 2.0**46])
-def test_float32_does_not_depend_on_the_scale_of_y(size):
-    task = draw(0).replace(y_query=None)  # otherwise the two are different programs
-    scaled = task.replace(y=task.y * size)
-    scaled, plain = (ik.predict(cg(task, 0.1, 8), one) for one in (scaled, task))
-    assert np.array_equal(scaled / size, plain)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -164,21 +164,6 @@ def test_interleaved_tokens_have_the_same_average(x64):
     assert gap(ik.predict_along(pairs, task), ik.predict_along(other, task)) < 1e-11
 
 
-def test_a_support_and_its_weights_do_not_see_their_own_y_or_what_follows(x64):
-    task = draw_task(3)
-    kernels, ridges = family(task)
-    model = constructions.bayesian_average(
-        kernels, num_features=P, ridges=ridges, steps=8, num_outputs=2
-    )
-    later = task.replace(y=np.where(np.arange(N)[:, None] >= 4, 100.0, task.y))
-    before, after = (
-        (*slots(model, t, "weights"), ik.predict_along(model, t)) for t in (task, later)
-    )
-    for a, b in zip(before, after, strict=True):
-        assert np.array_equal(a[:5], b[:5])
-        assert gap(a[5:], b[5:]) > 1e-3
-
-
 def test_hard_selection_is_the_limit(x64):
     task = draw_task(4)
     kernels, ridges = family(task)

@@ -131,7 +131,6 @@ def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):
     [
         ({"lengthscale": 1.0}, "lengthscale must be None if bandwidths is 'each', which"),
         ({"kernel": "linear"}, "bandwidths must be 'one' for kernel 'linear', which has no"),
-        ({"solver": "nadaraya_watson"}, "bandwidths must be 'one' for solver 'nadaraya_wat"),
         ({"solver": "newton_schulz"}, "bandwidths must be 'one' for solver 'newton_schulz'"),
     ],
 )
