@@ -1,6 +1,8 @@
 """The table of constructions, and tasks to run them on."""
 
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -290,6 +292,17 @@ SPECS = {
 """Options of an `ik.Architecture` of each kind."""
 
 
+def moved(model):
+    """Biases, norms and positions start at 0 or 1: move them, so that they matter."""
+    leaves, tree = jax.tree.flatten(model)
+    rng = np.random.default_rng(0)
+    return tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])
+
+
+def in_tiles(model, streaming=True):
+    return model.replace(spec=replace(model.spec, streaming=streaming))
+
+
 def built(kernel, steps, solver="conjugate_gradient", **options):
     build = getattr(ik.constructions, solver)
     return build(kernel, num_features=4, ridge=0.5, steps=steps, **options)
@@ -370,6 +383,25 @@ def numpy_exact(x, y, x_query, ridge):
     """Kernel ridge regression on the linear kernel, written once more in NumPy."""
     x, y, x_query = (np.asarray(a, np.float64) for a in (x, y, x_query))
     return x_query @ x.T @ np.linalg.solve(x @ x.T + ridge * np.eye(len(x)), y)
+
+
+TRAIN = shlex.split("""train
+    --task.num-features 2 --task.num-supports 6 --task.num-queries 2
+    --model.width 8 --model.depth 1 --model.heads 1
+    --training.steps 12 --training.batch 5 --training.log-every 4
+    --training.validation 7 --training.warmup 4 --out
+""")
+"""A short run of `icl-krr train`, as arguments that its folder follows."""
+
+
+def with_one_bit_flipped(path, flips, start=0, end=None):
+    """Write the file anew so many times, each time as it was but for a bit between two bytes."""
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    for bit in rng.integers(8 * start, 8 * (end or len(whole)), flips):
+        harmed = bytearray(whole)
+        harmed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(harmed)
+        yield bit
 
 
 def cut_off(figure):

@@ -3,12 +3,13 @@
 import dataclasses
 import logging
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import often
+from helpers import in_tiles, often
 from jax.sharding import AbstractMesh
 
 import icl_krr as ik
@@ -29,15 +30,12 @@ def empty(n=N, q=1, p=1):
     return ik.Task(x=np.zeros((n, p), "f"), y=np.zeros(n, "f"), x_query=np.zeros((q, p), "f"))
 
 
-def whole(model):
-    return model.replace(spec=dataclasses.replace(model.spec, streaming=False))
-
-
 TASK, SHORT, TINY = empty(), empty(1000), empty(4)
 ARGUMENTS = GAUSSIAN, TASK
 BATCH = jax.tree.map(lambda leaf: leaf[None], TASK)
 TRAINED = ik.init(KEY, ik.Architecture(num_features=1, width=4, heads=2, depth=2, streaming=False))
 CG = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=4)
+whole = partial(in_tiles, streaming=False)
 RICHARDSON = whole(ik.constructions.richardson(GAUSSIAN, num_features=1, ridge=0.1, steps=2))
 LONG = CG.replace(steps=10**9)
 STREAM = {"stream": np.zeros((N + 2, 4), "f"), "one": np.zeros((N + 2, 1), "f")}
@@ -93,6 +91,7 @@ def little(monkeypatch):
 def test_what_does_not_fit_is_refused_before_it_is_compiled(call, little, caplog):
     what, size = CALLS[call].rsplit(" ", 1)
     told = f"{what} must fit into memory, but needs {size} GB and only 1 GB are free; use "
+    told += "fewer tokens, tasks or outputs at once" if what == "run" else ""
     with (
         caplog.at_level(logging.WARNING),
         jax.log_compiles(),

@@ -44,30 +44,18 @@ def test_known_numbers_become_weights_without_compiling(case, programs):
     assert {type(leaf) for leaf in jax.tree.leaves(model)} == {type(ridge)}
 
 
-def test_one_trace_for_a_sweep_over_ridge_and_data():
+def test_one_trace_for_a_sweep_over_ridge_temperature_and_data():
     @jax.jit
     @chex.assert_max_traces(n=1)
-    def predict(ridge, task):
-        return ik.predict(cg(task, ridge, 4), task)
-
-    values = {
-        float(np.asarray(predict(ridge, draw(seed)))[0])
-        for seed in range(3)
-        for ridge in (0.1, 1.0, 5.0)
-    }
-    assert len(values) == 9
-
-
-def test_one_trace_for_a_sweep_over_temperature():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def predict(kernel, task):
+    def predict(ridge, kernel, task):
         model = ik.constructions.nadaraya_watson(kernel, num_features=4)
-        return ik.predict(model, task), ik.solvers.exact(kernel, task, ridge=0.1).prediction
+        exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
+        return ik.predict(cg(task, ridge, 4), task), ik.predict(model, task), exact
 
-    found = (predict(ik.Exponential(t), draw(0))[0] for t in (0.5, 1.0, 2.0))
-    values = {float(np.asarray(prediction)[0]) for prediction in found}
-    assert len(values) == 3
+    settings = zip((0.1, 1.0, 5.0), map(ik.Exponential, (0.5, 1.0, 2.0)), strict=True)
+    found = [predict(*own, draw(seed)) for seed in range(3) for own in settings]
+    for values in zip(*found, strict=True):
+        assert len({float(np.asarray(value)[0]) for value in values}) == len(found)
 
 
 def test_models_built_anew_reuse_the_compiled_forward():

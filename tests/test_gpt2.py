@@ -6,7 +6,6 @@
 import dataclasses
 import doctest
 import inspect
-import json
 import sys
 from functools import cache, partial
 from types import SimpleNamespace
@@ -15,12 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import often, one, relative
+from helpers import in_tiles, often, one, relative
+from test_export import foreign, rewrite
 
 import icl_krr as ik
 from icl_krr.export import from_gpt2, load, save
-from icl_krr.export.native import read, write
-from icl_krr.files import SEAL
 
 P, N, Q, D, LAYERS, HEADS = 3, 5, 2, 8, 2, 2
 CONFIG = {
@@ -35,7 +33,6 @@ CONFIG = {
     "scale_attn_by_inverse_layer_idx": False,
 }
 OWN = {"causal": True, "inclusive": True, "aggregator": False}
-foreign = pytest.mark.filterwarnings("ignore:::transformers", "ignore:::torch")
 
 
 def tensors(seed=0):
@@ -120,10 +117,6 @@ def model():
         return from_gpt2(*standing_in())
 
 
-def in_tiles(model, streaming=True):
-    return model.replace(spec=dataclasses.replace(model.spec, streaming=streaming))
-
-
 @cache
 def expected():
     return [reference(*standing_in(), sequence(draw(), i)) for i in range(Q)]
@@ -192,21 +185,6 @@ def at(array, index, value):
     return changed
 
 
-@pytest.mark.slow
-def test_batches_and_gradients(x64):
-    """In tiles as with whole patterns."""
-    tasks = draw(1, batch=(3,))
-
-    def loss(own):
-        return jnp.sum(ik.predict_batch(own, tasks) ** 2)
-
-    whole, tiles = (jax.value_and_grad(loss)(own) for own in (model(), in_tiles(model())))
-    assert relative(whole[0], tiles[0]) < 1e-12
-    for a, b in zip(*map(jax.tree.leaves, (whole[1], tiles[1])), strict=True):
-        assert np.allclose(a, b, atol=1e-9 * whole[0])
-    assert relative(ik.predict_batch(model(), tasks)[0], ik.predict(model(), one(tasks, 0))) < 1e-12
-
-
 def test_it_can_be_saved_and_older_files_can_be_loaded(tmp_path, x64):
     """Files from before there was `aggregator` in a Spec."""
     path = tmp_path / "model.safetensors"
@@ -215,37 +193,31 @@ def test_it_can_be_saved_and_older_files_can_be_loaded(tmp_path, x64):
     assert relative(ik.predict(load(path), draw()), ik.predict(model(), draw())) < 1e-15
     with_aggregator = dataclasses.replace(model().spec, aggregator=True)
     save(path, model().replace(spec=with_aggregator))
-    record, parts = read(path)
-    del record["model"]["spec"]["aggregator"]
-    record["checksum"] = SEAL
-    write(path, parts, {"icl_krr": json.dumps(record)})
+    rewrite(path, lambda record, tensors: record["model"]["spec"].pop("aggregator"))
     assert load(path).spec == with_aggregator
     assert not jnp.allclose(ik.predict(load(path), draw()), ik.predict(model(), draw()))
 
 
 def test_a_gpt2_that_is_not_understood_is_refused(x64):
-    refused = {
-        "activation_function must be one of 'gelu_new', .*, got 'gelu'": {
-            "activation_function": "gelu"
-        },
-        "must have no cross attention": {"add_cross_attention": True},
-        "layer_norm_epsilon of the model must be 1e-5": {"layer_norm_epsilon": 1e-6},
-    }
-    for message, config in refused.items():
-        with pytest.raises(ValueError, match=message):
-            from_gpt2(*standing_in(**config))
     network, read_in, read_out = standing_in()
-    narrow = SimpleNamespace(weight=np.ones((D - 1, P)), bias=None)
-    with pytest.raises(ValueError, match="read_in must map p features to the width 8, got 7"):
-        from_gpt2(network, narrow, read_out)
-    with pytest.raises(ValueError, match="read_out must map the width 8 to 1 output, got 3 to 8"):
-        from_gpt2(network, read_in, read_in)
-    single = SimpleNamespace(weight=np.ones((D, P), "f4"), bias=None)
-    with pytest.raises(TypeError, match="all weights must have one dtype, got float32 and float64"):
-        from_gpt2(network, single, read_out)
-    half = SimpleNamespace(weight=np.ones((D, P), "f2"), bias=None)
-    with pytest.raises(TypeError, match=r"read_in\.weight must be float32 or float64, got float16"):
-        from_gpt2(network, half, read_out)
+
+    def with_read_in(*like):
+        return network, SimpleNamespace(weight=np.ones(*like), bias=None), read_out
+
+    refused = {
+        "activation_function must be one of 'gelu_new', .*, got 'gelu'": standing_in(
+            activation_function="gelu"
+        ),
+        "must have no cross attention": standing_in(add_cross_attention=True),
+        "layer_norm_epsilon of the model must be 1e-5": standing_in(layer_norm_epsilon=1e-6),
+        "read_in must map p features to the width 8, got 7": with_read_in((D - 1, P)),
+        "read_out must map the width 8 to 1 output, got 3 to 8": (network, read_in, read_in),
+        "all weights must have one dtype, got float32 and float64": with_read_in((D, P), "f4"),
+        r"read_in\.weight must be float32 or float64, got float16": with_read_in((D, P), "f2"),
+    }
+    for message, parts in refused.items():
+        with pytest.raises((TypeError, ValueError), match=message):
+            from_gpt2(*parts)
     with jax.enable_x64(False), pytest.raises(ValueError, match="float32 if x64 is not enabled"):
         from_gpt2(network, read_in, read_out)
     with pytest.raises(ValueError, match="at most 14 positions"):
@@ -306,7 +278,6 @@ OPTIONS = {
 }
 
 
-@pytest.mark.extras
 @foreign
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
@@ -324,7 +295,6 @@ def test_every_layer_is_that_of_hugging_face(options, dtype, tolerance, x64):
         assert relative(at_points, np.append(answers[:-1:2], answers[-1])) < tolerance
 
 
-@pytest.mark.extras
 @foreign
 def test_hat_matrices_by_torch_are_those_of_the_forward(x64):
     """Of every layer, through the final norm; with masks, which torch never sees."""
@@ -340,7 +310,6 @@ def test_hat_matrices_by_torch_are_those_of_the_forward(x64):
     assert not np.any(hats[1, ..., 3:])
 
 
-@pytest.mark.extras
 @foreign
 def test_several_outputs_have_all_their_derivatives(x64):
     torch = pytest.importorskip("torch")
@@ -359,7 +328,6 @@ def test_several_outputs_have_all_their_derivatives(x64):
         ik.probes.torch_arrays(lambda x, y, x_query: 0, tasks)
 
 
-@pytest.mark.extras
 @foreign
 def test_streams_have_derivatives_forward_and_backward(x64):
     """Forward, and backward through fused attention, which has no forward derivatives."""
@@ -385,7 +353,6 @@ def test_streams_have_derivatives_forward_and_backward(x64):
     assert relative(slopes, backward) < 1e-11
 
 
-@pytest.mark.extras
 @foreign
 def test_other_decoders_have_layers_too():
     """A Llama, whose final norm has another name; a network that could drop out is refused."""
@@ -407,7 +374,6 @@ def test_other_decoders_have_layers_too():
     assert relative(answers[0, -1, 1], maps[1](made.last_hidden_state)[0, -1].item()) < 1e-5
 
 
-@pytest.mark.extras
 @foreign
 def test_hooks_and_interventions_are_those_of_torch(x64):
     """A head of the second layer without its values, as a hook of torch removes it."""
@@ -437,38 +403,6 @@ def test_hooks_and_interventions_are_those_of_torch(x64):
     assert relative(patched[-1, 0], ik.predict(own, draw(1))) < 1e-12
 
 
-@pytest.mark.extras
-@foreign
-def test_probes_of_hidden_states_and_identification(x64):
-    """A probe of Hugging Face's hidden states, one of the model; identify."""
-    parts = hugging_face()
-    own, tasks = from_gpt2(*parts), draw(1, batch=(12,))
-    targets = np.random.default_rng(0).normal(size=(12, Q))
-
-    def reader(task):
-        states = [hidden_states(parts, task, query)[0][:-1, -1] for query in range(Q)]
-        ones = np.ones((LAYERS, Q, 1))  # the model has these as a slot, and the ridges depend on it
-        return np.concatenate([np.stack(states, axis=1), ones], axis=2)
-
-    ours, theirs = (ik.probes.fit_probe(it, tasks, targets) for it in (own, reader))
-    task = draw()
-    before_last = ours(ik.probes.streams(own, task))[:-1]
-    assert relative(theirs(reader(task)), before_last) < 1e-8
-    found = ik.probes.identify(
-        partial(ik.probes.layerwise, own, probe=ours),
-        tasks,
-        draw(2, batch=(12,)),
-        candidates=("gradient_descent",),
-        kernels=("linear",),
-    )
-    assert found.best.fit.candidate == "gradient_descent"
-    answers, hats = ik.probes.torch_arrays(ik.probes.decoder_answers(*parts), tasks)
-    options = {"candidates": ("gradient_descent",), "kernels": ("linear",), "steps": 3}
-    found = ik.probes.identify_arrays(tasks, answers, hats, **options)
-    assert found.status in ("none is close", "not identified")  # it is a random network
-
-
-@pytest.mark.extras
 @foreign
 @pytest.mark.parametrize("function", [from_gpt2, ik.probes.torch_arrays, ik.probes.decoder_answers])
 def test_the_examples_of_the_docstrings(function):

@@ -14,18 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from helpers import TRAIN
 
 import icl_krr as ik
 from icl_krr.cli import hosts, main
 from icl_krr.cli.program import parse
 from icl_krr.training import checkpoint
 
-FLAGS = shlex.split("""
-    --task.num-features 2 --task.num-supports 6 --task.num-queries 2
-    --model.width 8 --model.depth 1 --model.heads 1
-    --training.steps 12 --training.batch 5 --training.log-every 4
-    --training.validation 7 --training.warmup 4
-""")
 PATIENCE = 4
 RUN = """
 import os, pathlib, signal, sys
@@ -52,7 +47,7 @@ def start(folder, *options, second="lives", only_second=()):
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", RUN, str(PATIENCE), second, "train", *FLAGS, "--out", folder]
+    command = [sys.executable, "-c", RUN, str(PATIENCE), second, *TRAIN, folder]
     slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     return [
@@ -95,7 +90,7 @@ def curve(folder):
 def whole(tmp_path_factory):
     """The run that others must equal: one process, one device, no interruption."""
     folder = tmp_path_factory.mktemp("whole")
-    assert main(["train", *FLAGS, "--out", str(folder)]) == 0
+    assert main([*TRAIN, str(folder)]) == 0
     return curve(folder)
 
 
@@ -109,7 +104,7 @@ def interrupted(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", save_and_stop)
-        assert main(["train", *FLAGS, "--out", str(folder)]) == 130
+        assert main([*TRAIN, str(folder)]) == 130
     return (folder / "metrics.csv").read_text()
 
 
@@ -145,9 +140,10 @@ def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whol
     assert statuses[1] == -signal.SIGKILL
     assert len(curve(tmp_path)) == 2
     before = (tmp_path / "metrics.csv").read_text()
-    assert main(["train", *FLAGS, "--training.batch", "6", "--out", str(tmp_path)]) == 2
+    command = [*TRAIN, str(tmp_path)]
+    assert main([*command, "--training.batch", "6"]) == 2
     assert "training.batch: stored 5, given 6" in capsys.readouterr().err
-    assert main(["train", *FLAGS, "--mesh", "tasks=1", "--out", str(tmp_path)]) == 0
+    assert main([*command, "--mesh", "tasks=1"]) == 0
     assert (tmp_path / "metrics.csv").read_text().startswith(before)
     np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
 

@@ -1,28 +1,29 @@
 """Programs for a GPU and a TPU, lowered on any machine: they need no host and no CPU.
 
-`test_lowering.txt` has one call per line. Lines that begin with "slow" are slow tests: what runs
-always has an operation, a loop or a gradient whose program for a GPU or a TPU no other line has.
+`test_lowering.txt` has one call per line, of the names of this file. Lines that begin with "slow"
+are slow tests: what runs always has an operation, a loop or a gradient whose program for a GPU or a
+TPU no other line has.
 """
 
 import dataclasses
 import inspect
 import re
-from functools import cache, partial
+from functools import cache, partial  # noqa: F401
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import optax  # noqa: F401
 import pytest
-from helpers import CASES, EXPONENTIAL, draw
+from helpers import CASES, EXPONENTIAL, draw, in_tiles, often, parametrize  # noqa: F401
 from jax.tree_util import Partial
 
 import icl_krr as ik
-from icl_krr.probes.naming import candidate_fit, distances
-from icl_krr.probes.reading import filters, hyperparameters
+from icl_krr.probes.naming import candidate_fit, distances  # noqa: F401
+from icl_krr.probes.reading import filters, hyperparameters  # noqa: F401
 from icl_krr.training.adapt import compiled_step
-from icl_krr.transformer.evaluate import embed_task
+from icl_krr.transformer.evaluate import embed_task  # noqa: F401
 
 ON_DEVICES = re.compile(r"cusolver_\w+|Eigh|Qr|ProductOfElementaryHouseholderReflectors")
 """Library calls of a GPU and of a TPU."""
@@ -96,26 +97,12 @@ def fitting_step(optimiser, ridge, task):
     return compiled_step((), optimiser)(ridge, optimiser.init(ridge), loss)
 
 
-SCOPE = {
-    **{"jax": jax, "jnp": jnp, "ik": ik, "optax": optax, "partial": partial},
-    **{
-        "filters": filters,
-        "hyperparameters": hyperparameters,
-        "candidate_fit": candidate_fit,
-        "distances": distances,
-    },
-    **{"build": build, "squares": squares, "double": double, "embed_task": embed_task},
-    "fitting_step": fitting_step,
-    "LINEAR": ik.Linear(),
-    "GAUSSIAN": GAUSSIAN,
-    "EXPONENTIAL": EXPONENTIAL,
-    "PROJECTED": ik.Gaussian(1.5, projection=np.eye(2, 4, dtype="f4")),
-    "FAMILY": ik.tasks.LinearRegression(num_features=4, num_supports=7),
-    "SETTINGS": ik.training.Training(batch=4),
-    "EVERY": ik.training.Training(batch=4, loss="every"),
-    "DECODER": DECODER,
-    "UNSURE": dataclasses.replace(DECODER, variance=True),
-}
+LINEAR = ik.Linear()
+PROJECTED = ik.Gaussian(1.5, projection=np.eye(2, 4, dtype="f4"))
+FAMILY = ik.tasks.LinearRegression(num_features=4, num_supports=7)
+SETTINGS = ik.training.Training(batch=4)
+EVERY = ik.training.Training(batch=4, loss="every")
+UNSURE = dataclasses.replace(DECODER, variance=True)
 
 
 @cache
@@ -143,10 +130,6 @@ def arrays(task):
     }
 
 
-def in_tiles(model):
-    return model.replace(spec=dataclasses.replace(model.spec, streaming=True))
-
-
 def in_float32(leaf):
     floating = jnp.issubdtype(leaf.dtype, jnp.floating)
     return jax.ShapeDtypeStruct(leaf.shape, jnp.float32 if floating else leaf.dtype)
@@ -171,25 +154,16 @@ def check(text):
 
 def check_call(call):
     named = {name: inputs()[name] for name in re.findall(r"\w+", call) if name in inputs()}
-    run = lambda given: eval(call, SCOPE | given | {"key": jax.random.key(0)})  # noqa: E731
+    run = lambda given: eval(call, globals() | given | {"key": jax.random.key(0)})  # noqa: E731
     check(lowered(run, named))
 
 
-def slow_unless(quick):
-    return [] if quick else [pytest.mark.slow]
-
-
-@pytest.mark.parametrize(
-    "call", [pytest.param(call, marks=slow_unless(not slow)) for slow, call in CALLS]
-)
+@often("call", [call for slow, call in CALLS if not slow], [call for _, call in CALLS])
 def test_a_call_lowers_for_gpu_and_tpu(call):
     check_call(call)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=slow_unless(name in QUICK), id=name) for name, case in CASES.items()],
-)
+@parametrize(CASES, QUICK)
 def test_a_construction_and_its_gradient_lower(case):
     def loss(ridge, task):
         return squares(case.build(task, ridge, 3), task)
@@ -197,13 +171,11 @@ def test_a_construction_and_its_gradient_lower(case):
     check(lowered(jax.value_and_grad(loss, argnums=(0, 1)), inputs()["ridge"], inputs()["task"]))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        pytest.param(call, marks=slow_unless(re.match(r"ik\.predict\((softmax|encoder),", call)))
-        for _, call in CALLS
-        if OF_A_MODEL.match(call)
-    ],
+OF_MODELS = [call for _, call in CALLS if OF_A_MODEL.match(call)]
+
+
+@often(
+    "call", [*filter(re.compile(r"ik\.predict\((softmax|encoder),").match, OF_MODELS)], OF_MODELS
 )
 def test_a_float32_model_stays_in_float32_where_jax_has_float64(call, x64):
     check_call(call)

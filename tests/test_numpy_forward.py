@@ -8,7 +8,7 @@ goes to, which activation a unit has) is read off as strings and integers.
 import flax.serialization
 import jax
 import numpy as np
-from helpers import CASES, SPECS, dense, draw, numpy, often, relative
+from helpers import CASES, KINDS, SPECS, dense, draw, moved, numpy, often, relative
 
 import icl_krr as ik
 from icl_krr.residual import ROLES, visible
@@ -24,6 +24,10 @@ ACTIVATIONS = {
     "inverse": lambda x: 1 / x,
     "reciprocal": lambda x: np.divide(1, x, out=np.zeros_like(x), where=np.abs(x) > 1e-290),
 }
+
+
+OFTEN = ("picg", "cg-exponential")
+"""Linear and softmax attention: the other constructions have the same blocks."""
 
 
 def describe(model):
@@ -118,11 +122,10 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
 
 @often(
     ("name", "merge", "kind"),
-    (("cg-exponential", True, ""), ("cg-exponential", False, ""), ("gd", False, "relu")),
+    (("cg-exponential", True, ""), *((name, False, "") for name in OFTEN), ("gd", False, "relu")),
     [
-        ("cg", False, ""),
         ("cg-exponential", True, ""),
-        ("cg-exponential", False, ""),
+        *((name, False, "") for name in KINDS),
         ("gd", False, "relu"),
         ("ric-tables", False, ""),
     ],
@@ -139,12 +142,15 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge, ki
     path = run(exported, describe(model), start, seen, kind, prologue, model.steps)
     _, cache = numpy(ik.run_with_cache(model, task, everything=True))
     assert len(path) == model.depth
-    for i, stream in enumerate(path):
-        for slot, value in stream.items():
-            ours = np.asarray(cache[f"blocks.{i}.resid_post.{slot}"])
-            assert np.max(np.abs(ours - value)) < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
-    final = jax.jit(forward)(model, start, visible(task)).stream
-    assert all(np.allclose(final[slot], path[-1][slot], atol=1e-10) for slot in final)
+    own = [
+        {slot: cache[f"blocks.{i}.resid_post.{slot}"] for slot in start} for i in range(len(path))
+    ]
+    final = jax.jit(forward)(model, start, visible(task)).stream  # it keeps no point
+    tolerance = 1e-9 if name == "gd-emulated" else 1e-10  # which divides by a small epsilon
+    for i, (ours, theirs) in enumerate(zip([*own, final], [*path, path[-1]], strict=True)):
+        for slot, value in theirs.items():
+            gap = np.max(np.abs(np.asarray(ours[slot]) - value))
+            assert gap < tolerance * max(1, np.max(np.abs(value))), (i, slot)
 
 
 def embedded(arrays, task, interleaved):
@@ -168,9 +174,7 @@ def embedded(arrays, task, interleaved):
 @often("name", ("encoder", "gpt2", "linear", "bilinear"), SPECS)
 def test_numpy_runs_a_model_of_random_weights(x64, name):
     given = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **SPECS[name]}
-    leaves, tree = jax.tree.flatten(ik.init(jax.random.key(1), ik.Architecture(**given)))
-    rng = np.random.default_rng(0)  # biases, norms and positions start at 0 or 1
-    model = tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])
+    model = moved(ik.init(jax.random.key(1), ik.Architecture(**given)))
     task, spec = draw(1, r=given.get("num_outputs")), model.spec
     arrays = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start, keys = embedded(arrays, task, spec.tokens == "interleaved")

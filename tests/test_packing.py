@@ -22,21 +22,24 @@ def read(slot, scale=1.0):
     return Read({slot: jnp.asarray(scale)}, 1)
 
 
+def head(slot, to, query=None):
+    return Operation((Heads(query or read(slot), read(slot), (Write(read(slot), None, to),)),))
+
+
+def unit(slot, to, scale=1.0, gate=None, erases=False):
+    return Operation((Unit(read(slot, scale), gate, None, to),), erases=erases)
+
+
 @st.composite
 def operations(draw):
     slot, to = draw(st.sampled_from(SLOTS)), draw(st.sampled_from(SLOTS))
     kind = draw(st.sampled_from(["head", "unit", "gated", "erase"]))
-    scale = draw(st.sampled_from([-0.5, 0.25, 1.0]))
+    scale, other = draw(st.sampled_from([-0.5, 0.25, 1.0])), draw(st.sampled_from(SLOTS))
     if kind == "head":
-        query = draw(st.sampled_from(SLOTS))
-        layer = Heads(read(query, scale), read(slot), (Write(read(slot), None, to),))
-    elif kind == "unit":
-        layer = Unit(read(slot, scale), None, None, to)
-    elif kind == "gated":
-        layer = Unit(read(slot, scale), read(draw(st.sampled_from(SLOTS))), None, to)
-    else:
-        return Operation((Unit(read(to, -1.0), None, None, to),), erases=True)
-    return Operation((layer,))
+        return head(slot, to, query=read(other, scale))
+    if kind == "erase":
+        return unit(to, to, -1.0, erases=True)
+    return unit(slot, to, scale, gate=read(other) if kind == "gated" else None)
 
 
 def execute(blocks):
@@ -50,10 +53,10 @@ def execute(blocks):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(operations(), min_size=1, max_size=8))
 def test_packed_blocks_mean_what_the_program_means(program):
-    one_by_one = []
-    for operation in program:
-        layers = operation.layers
-        one_by_one.append(Block(mlp=layers) if operation.local else Block(attention=layers))
+    one_by_one = [
+        Block(**{"mlp" if operation.local else "attention": operation.layers})
+        for operation in program
+    ]
     with jax.enable_x64(True):
         slow, fast = execute(one_by_one), execute(pack(program))
     for slot in SLOTS:
@@ -61,27 +64,18 @@ def test_packed_blocks_mean_what_the_program_means(program):
 
 
 def test_independent_operations_share_a_block():
-    head = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)),))
-    unit = Operation((Unit(read("b"), None, None, "c"),))
-    other = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "d"),)),))
-    blocks = pack([head, unit, other])
-    assert len(blocks) == 1
-    assert len(blocks[0].attention) == 2
-    assert len(blocks[0].mlp) == 1
+    (block,) = pack([head("a", "b"), unit("b", "c"), head("a", "d")])
+    assert (len(block.attention), len(block.mlp)) == (2, 1)
+    assert pack([]) == ()
 
 
 def test_what_reads_a_write_comes_after_it():
-    head = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)),))
-    after = Operation((Heads(read("b"), read("b"), (Write(read("b"), None, "c"),)),))
-    assert len(pack([head, after])) == 2
+    assert len(pack([head("a", "b"), head("b", "c")])) == 2
 
 
 def test_an_erased_slot_is_written_in_a_later_sublayer():
     """Else (new - old) + old is rounded with the old value's size."""
-    erase = Operation((Unit(read("a", -1.0), None, None, "a"),), erases=True)
-    write = Operation((Unit(read("b"), None, None, "a"),))
-    assert len(pack([erase, write])) == 2
-    assert pack([]) == ()
+    assert len(pack([unit("a", "a", -1.0, erases=True), unit("b", "a")])) == 2
 
 
 def test_a_program_is_checked_against_the_layout():
@@ -94,9 +88,7 @@ def test_a_program_is_checked_against_the_layout():
         m.add(other, to=alpha)
     with pytest.raises(ValueError, match=r"slot must be one of 'x', .*, got 'nosuch'"):
         m.add(alpha, to=other)
-    with pytest.raises(
-        ValueError, match="same width to be multiplied, got 3 for alpha and 2 for x"
-    ):
+    with pytest.raises(ValueError, match="to be multiplied, got 3 for alpha and 2 for x"):
         m.divide(alpha, m.x, to="quotient")
     queries = m.state("queries", ("query",), "three channels")
     with pytest.raises(ValueError, match="slot queries must include support, where the head"):
@@ -106,8 +98,6 @@ def test_a_program_is_checked_against_the_layout():
     with pytest.raises(ValueError, match="got 'alpha', the name of a state slot; pass its read"):
         m.add(alpha, to="alpha")
     assert [m.add(alpha, to="beta").slot for _ in range(2)] == ["beta", "beta_"]
-    with pytest.raises(TypeError, match=r"the machine's multiply\(a, b, to\) multiplies two reads"):
-        alpha * alpha
     with pytest.raises(TypeError, match=r"value must be a read or a product from .*, got float"):
         m.add(1.0, to="one_more")
     with pytest.raises(TypeError, match="readout must be a read, got NoneType"):
@@ -121,8 +111,9 @@ def test_a_product_with_k_is_added_to_a_new_slot():
     v = m.state("v", ("support",), "vector", starts_as=m.y)
     Kv = m.add(m.kernel_times(v), to="Kv")
     assert m.layout[Kv.slot].at == ("support", "query")
-    with pytest.raises(TypeError, match="multiplies two reads"):
-        v * m.kernel_times(v)
+    for other in (v, m.kernel_times(v)):
+        with pytest.raises(TypeError, match=r"machine's multiply\(a, b, to\) multiplies two reads"):
+            v * other
 
 
 def test_weights_that_do_not_fit_the_stream_are_refused():

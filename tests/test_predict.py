@@ -27,6 +27,9 @@ ROWS = [
 ]
 
 
+LINEAR = ("--kernel", "linear", "--ridge", 1, "--steps", 2)
+
+
 def write(path, header, rows):
     path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
     return path
@@ -44,24 +47,32 @@ def queries(tmp_path):
     return write(tmp_path / "queries.csv", "size,city", asked)
 
 
+def predict(path, *options, target="price"):
+    return cli.main(["predict", str(path), "--target", target, *map(str, options)])
+
+
 def features(rows):
     return np.array([[*(city == name for name in sorted(CITIES)), size] for city, size, _ in rows])
+
+
+def records(folder):
+    """The predictions of a command as columns of numbers."""
+    rows = list(csv.DictReader((folder / "predictions.csv").read_text().splitlines()))
+    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
 
 
 def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
     table, queries, tmp_path, capsys
 ):
-    out = tmp_path / "out"
     write(table, "city,size,price", ROWS[:30])
-    argv = ["predict", str(table), "--target", "price", "--queries", str(queries), "--encode"]
-    argv += ["--kernel", "gaussian", "--lengthscale", "0.7", "--ridge", "0.02", "--steps", "30"]
-    assert cli.main([*argv, "--out", str(out)]) == 0
+    options = ["--kernel", "gaussian", "--lengthscale", 0.7, "--ridge", 0.02, "--steps", 30]
+    assert predict(table, "--queries", queries, "--encode", *options, "--out", tmp_path) == 0
     printed = capsys.readouterr().out
     assert "predictions of price (all 10 queries)" in printed
     assert "intervals contain y" not in printed
-    rows = list(csv.DictReader((out / "predictions.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["row", "transformer", "exact", "std", "low", "high"]
-    assert [int(row["row"]) for row in rows] == list(range(1, 11))
+    found = records(tmp_path)
+    assert list(found) == ["row", "transformer", "exact", "std", "low", "high"]
+    assert found["row"].tolist() == [*range(1, 11)]
 
     x, asked = features(ROWS[:30]), features(ROWS[30:])
     y = np.array([price for *_, price in ROWS[:30]])
@@ -70,7 +81,6 @@ def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
     unit = (y - y.mean()) / y.std()
     peer.fit(x, unit)
     mean, std = peer.predict(asked, return_std=True)
-    found = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
     assert np.allclose(found["exact"], y.mean() + y.std() * mean, atol=1e-3 * y.std())
     assert np.allclose(found["transformer"], found["exact"], atol=2e-3 * np.abs(y).max())
     scale = unit @ np.linalg.solve(peer.kernel_(x) + 0.02 * np.eye(30), unit) / 30
@@ -122,33 +132,26 @@ def test_what_was_centred_tells_nothing_about_the_support_that_is_left_out(x64, 
 
 def test_known_targets_are_judged(table, capsys):
     out = table.parent / "out"
-    argv = ["predict", str(table), "--target", "price", "--encode", "--seed", "4", "--steps", "30"]
-    assert cli.main([*argv, "--kernel", "gaussian", "--ridge", "0.1", "--out", str(out)]) == 0
-    record = {"meta": json.loads((out / "meta.json").read_text())}
-    lines = csv.DictReader((out / "predictions.csv").read_text().splitlines())
-    record["predictions"] = [{name: float(cell) for name, cell in row.items()} for row in lines]
-    found = record["predictions"]
-    assert len(found) == 10
-    for row in found:
-        assert row["y"] == pytest.approx(ROWS[int(row["row"]) - 1][2], rel=1e-5)
-    errors = [row["exact"] - row["y"] for row in found]
-    assert record["meta"]["rmse"]["exact"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
-    supports = [r[2] for i, r in enumerate(ROWS, 1) if i not in {row["row"] for row in found}]
-    wrong = [np.mean(supports) - row["y"] for row in found]
-    assert record["meta"]["rmse"]["mean"] == pytest.approx(np.sqrt(np.mean(np.square(wrong))))
-    inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
+    options = ["--seed", 4, "--steps", 30, "--kernel", "gaussian", "--ridge", 0.1, "--out", out]
+    assert predict(table, "--encode", *options) == 0
+    meta, found = json.loads((out / "meta.json").read_text()), records(out)
+    y, mean, std = (found[name] for name in ("y", "exact", "std"))
+    rows, prices = found["row"].astype(int) - 1, np.array([price for *_, price in ROWS])
+    assert len(y) == 10
+    assert y == pytest.approx(prices[rows], rel=1e-5)
+    supports = np.delete(prices, rows)
+    for name, said in (("exact", mean), ("mean", np.mean(supports))):
+        assert meta["rmse"][name] == pytest.approx(np.sqrt(np.mean((said - y) ** 2)))
+    inside = np.sum((found["low"] <= y) & (y <= found["high"]))
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{inside} of 10 intervals contain y: a coverage of" in printed
-    low, high = (record["meta"]["calibration"][end] for end in ("low", "high"))
-    assert ("not distinguishable from 95 %" in printed) == (low <= 0.95 <= high)
-    calibration = record["meta"]["calibration"]
+    calibration = meta["calibration"]
+    covered = calibration["low"] <= 0.95 <= calibration["high"]
+    assert ("not distinguishable from 95 %" in printed) == covered
     assert calibration["fraction"] == inside / 10
-    mean, std, y = (np.array([row[name] for row in found]) for name in ("exact", "std", "y"))
-    assert calibration["log_likelihood"] == pytest.approx(
-        norm.logpdf(y, mean, std).mean(), rel=1e-4
-    )
-    constant = norm.logpdf(y, np.mean(supports), np.std(supports)).mean()
-    assert calibration["constant"] == pytest.approx(constant, rel=1e-4)
+    known = norm.logpdf(y, mean, std), norm.logpdf(y, np.mean(supports), np.std(supports))
+    for name, values in zip(("log_likelihood", "constant"), known, strict=True):
+        assert calibration[name] == pytest.approx(values.mean(), rel=1e-4)
 
 
 @pytest.mark.slow
@@ -186,21 +189,20 @@ def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
 @pytest.mark.slow
 def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     monkeypatch.setattr(depth, "MOST_STEPS", {"float32": (3,), "float64": (4,)})
-    argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
-    assert cli.main([*argv, "--ridge", "0.001", "--lengthscale", "1"]) == 0
+    options = ["--encode", "--kernel", "gaussian", "--ridge", 0.001, "--lengthscale", 1]
+    assert predict(table, *options) == 0
     said = capsys.readouterr()
     printed = " ".join(said.out.split())
     assert "steps (--steps N runs N steps): the number of at most 4 after" in printed
     assert "not converged: gap" in printed
     assert "the predictions of the transformer are not written" in said.err
-    assert cli.main([*argv, "--ridge", "0.001", "--lengthscale", "1", "--steps", "3"]) == 0
+    assert predict(table, *options, "--steps", 3) == 0
     assert "are not written" not in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
-    argv = ["predict", str(table), "--target", "price"]
-    assert cli.main(argv) == 2
+    assert predict(table) == 2
     assert "got text in 'city'; encode text as numbers (--encode" in capsys.readouterr().err
     encoded = ik.tasks.read_table(table, "price", encode=True)
     assert encoded.features == ("city=Oslo", "city=Paris", "city=Rome", "size")
@@ -209,9 +211,7 @@ def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     unseen = ik.tasks.read_queries(new, encoded)
     assert np.array_equal(unseen.x, [[0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 2]])
     assert unseen.unseen == ("city=Berlin",)
-    options = ["--queries", str(new), "--encode", "--kernel", "linear", "--ridge", "1"]
-    options += ["--steps", "2"]
-    assert cli.main([*argv, *options]) == 0
+    assert predict(table, "--queries", new, "--encode", *LINEAR) == 0
     captured = capsys.readouterr()
     assert "whose features are all 0: city=Berlin" in captured.err
     assert "(all 3 queries)" in captured.out
@@ -223,15 +223,14 @@ def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
     table = write(tmp_path / "t.csv", "a,b,c,d,y", rows)
     asked = [(3, 3, 1, 1), (400, 3, 1, 1), (3, 0, 1, 1)]
     queries = write(tmp_path / "q.csv", "a,b,c,d", asked)
-    argv = ["predict", str(table), "--target", "y", "--queries", str(queries)]
-    assert cli.main([*argv, "--kernel", "linear", "--ridge", "1", "--steps", "2"]) == 0
+    assert predict(table, "--queries", queries, *LINEAR, target="y") == 0
     told = capsys.readouterr().err
     assert "y is constant in the supports, so that every interval is empty" in told
     assert "constant in the supports: b" in told
     assert "2 queries are more than twice as far from the mean" in told
     assert "such as row 2, in a, b; do not trust their predictions" in told
     write(queries, "a,b,c,d", [*asked[:2], (2, 3, 1, 1)])
-    assert cli.main([*argv, "--kernel", "linear", "--ridge", "1", "--steps", "2"]) == 0
+    assert predict(table, "--queries", queries, *LINEAR, target="y") == 0
     told = capsys.readouterr().err
     assert "1 query is more than twice as far from the mean as any support, row 2, in a;" in told
 

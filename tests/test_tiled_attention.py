@@ -1,6 +1,5 @@
-"""Softmax attention in tiles: the same numbers in memory linear in context."""
+"""Softmax attention, of whole patterns and in tiles: the same numbers, with a shift and without."""
 
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -8,41 +7,115 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, numpy, often, relative
+from helpers import CASES, draw, equations, in_tiles, log_sink, numpy, often, relative
 
 import icl_krr as ik
 from icl_krr.transformer import attention, tiled_attention
+from icl_krr.transformer.undivided_softmax import in_range, undivided_softmax
 from icl_krr.transformer.visible import Order
+
+SIZES = (1e-3, 1.0, 1e3)
+"""Of logits: those of the last need a shift in float32 and in float64."""
 
 
 @partial(jax.jit, static_argnums=4)
-def whole(q, k, v, visible, order):
-    """The reference: softmax over the whole pattern, and the logarithm of its denominators."""
-    earlier = jnp.tri(len(q), k=0 if order == "inclusive" else -1, dtype=bool).at[0, 0].set(True)
+def reference(q, k, v, visible, order):
+    """Softmax over the whole pattern, and the logarithm of its denominators.
+
+    With the order "own", hidden tokens read themselves too.
+    """
+    earlier = jnp.tri(len(q), k=-1 if order == "exclusive" else 0, dtype=bool).at[0, 0].set(True)
     seen = visible[None, :] & (earlier if order else True)
+    seen |= jnp.eye(len(q), dtype=bool) & (order == "own")
     logits = jnp.where(seen, q @ k.T, -jnp.inf)
     return jax.nn.softmax(logits, axis=-1) @ v, jax.nn.logsumexp(logits, axis=-1)
 
 
-def heads(tokens, size=5.0, values=2):
+def parts(tokens=23, size=5.0, channels=3):
     random, dtype = np.random.default_rng(tokens), jnp.result_type(float)
     visible = (random.random(tokens) < 0.7) | (np.arange(tokens) == 0)
-    q, k, v = (random.normal(size=(tokens, width)).astype(dtype) for width in (3, 3, values))
-    return size * q, np.where(visible[:, None], k, 0), np.where(visible[:, None], v, 0), visible
+    widths = (channels, channels, 2)
+    q, k, v = (random.normal(size=(tokens, width)).astype(dtype) for width in widths)
+    return size * q, k, v, visible
 
 
-def as_tiles(q, k, v, visible, order):
+def heads(tokens, size=5.0):
+    q, k, v, visible = parts(tokens, size)
+    return q, np.where(visible[:, None], k, 0), np.where(visible[:, None], v, 0), visible
+
+
+def whole(q, k, v, visible, order=""):
+    return undivided_softmax(q, k, visible, Order(order))(v, visible)
+
+
+def as_tiles(q, k, v, visible, order=""):
     return tiled_attention.tiled_softmax(q, k, v, visible, Order(order))
 
 
-def tiled(q, k, v, visible, order=""):
+def tiled(*at):
     """As one program, made anew: the side of a tile may be another than before."""
-    return jax.jit(lambda *at: as_tiles(*at, order))(q, k, v, visible)
+    return jax.jit(lambda *at: as_tiles(*at))(*at)
 
 
 @pytest.fixture
 def tile(monkeypatch):
     monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", 16)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("order", ["", "own", "inclusive", "exclusive"])
+@pytest.mark.parametrize("channels", [3, 9])
+def test_whole_patterns_equal_the_plain_formula(x64, size, order, channels):
+    at = parts(size=size, channels=channels)
+    found = jax.jit(partial(whole, order=order))(*at)
+    assert relative(found, reference(*at, order)[0]) < 1e-11
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_derivatives_are_those_of_the_plain_formula(x64, size):
+    """Forwards, backwards, and of derivatives."""
+    q, k, v, _ = parts(size=size)
+    visible = np.ones(len(q), bool)
+
+    def derivatives(attend):
+        of = lambda q, k: jnp.sum(jnp.sin(attend(q, k, v, visible)))  # noqa: E731
+        slopes = jax.grad(of, argnums=(0, 1))
+        along = (q / size, k)
+        return jax.jvp(of, (q, k), along)[1], slopes(q, k), jax.jvp(slopes, (q, k), along)[1]
+
+    plain = lambda *at: reference(*at, "")[0]  # noqa: E731
+    found, expected = (jax.jit(partial(derivatives, of))() for of in (whole, plain))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 + 1e-14 * size**2)
+
+
+@pytest.mark.parametrize("own", [None, 30.0])
+@pytest.mark.parametrize(("logit", "small"), [(1.0, True), (21.0, True), (23.0, False)])
+def test_without_a_shift_large_values_have_finite_sums(own, logit, small):
+    """Also for a hidden token, whose own logit no key bounds."""
+    q, k = np.full((40, 1), logit, np.float32), np.ones((40, 1), np.float32)
+    own = None if own is None else np.full((40, 1), own, np.float32)
+    assert bool(in_range(q, k, own)) == (small and own is None)
+    v = np.full((40, 1), 1e25, np.float32)
+    seen = np.ones(40, bool)
+    mean = whole(jnp.asarray(q), jnp.asarray(k), v, seen)
+    np.testing.assert_allclose(mean, v, rtol=1e-5)
+
+
+def test_a_kernel_in_range_is_not_shifted():
+    """The maximum is computed in one branch only: no program for a CPU must need it."""
+    model = ik.constructions.chebyshev(
+        ik.Gaussian(0.7), num_features=3, ridge=0.1, steps=4, spectrum=(0.1, 9.0)
+    )
+    program = jax.make_jaxpr(lambda task: ik.predict(model, task))(draw(0, p=3)).jaxpr
+    branches = [[b.jaxpr for b in one.params["branches"]] for one in equations(program, "cond")]
+    count = lambda branch, name: len(list(equations(branch, name)))  # noqa: E731
+    (counts,) = (
+        [count(branch, "reduce_max") for branch in own]
+        for own in branches
+        if [count(branch, "exp") for branch in own] == [1, 1]
+    )
+    assert sorted(counts) == [0, 1]
 
 
 @often(
@@ -60,10 +133,13 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, o
 
         return numpy(jax.jit(jax.value_and_grad(of, argnums=(0, 1, 2)))(q, k, v))
 
-    ours, theirs = (numpy(attend(q, k, v, visible, order)) for attend in (tiled, whole))
+    attend = jax.jit(lambda *at: as_tiles(*at, order))
+    ours, theirs = (
+        numpy(run(q, k, v, visible)) for run in (attend, partial(reference, order=order))
+    )
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
-    (a, slopes), (b, expected) = loss(as_tiles), loss(whole)
+    (a, slopes), (b, expected) = loss(as_tiles), loss(reference)
     assert abs(a - b) < 1e-12
     hidden = ~visible
     for ours, theirs in zip(slopes[1:], expected[1:], strict=True):
@@ -81,9 +157,9 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
     for side in (8, 16, 64):
         monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", side)
         results.append(tiled(q, k, v, visible)[0])
-    expected = whole(q, k, v, visible, "")[0]
-    parts = map(jnp.asarray, (q, k, v, visible))
-    results.append(attention.attend(*parts, ik.Spec(1, streaming=False)))
+    expected = reference(q, k, v, visible, "")[0]
+    given = map(jnp.asarray, (q, k, v, visible))
+    results.append(attention.attend(*given, ik.Spec(1, streaming=False)))
     for result in results:
         assert relative(result, results[0]) < 1e-6 * max(1, size)
         assert relative(result, expected) < 1e-6 * max(1, size)
@@ -92,7 +168,7 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
 @jax.jit
 def slopes_of_tiles(q, k, v, visible, value):
     def loss(q, k, v):
-        found = tiled_attention.tiled_softmax(q, k, v, visible, Order())
+        found = as_tiles(q, k, v, visible)
         return jnp.sum(found[0]) / value, found
 
     return jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(q, k, v)
@@ -114,12 +190,12 @@ def test_logits_that_are_not_shifted_lose_nothing(tile, bound, value):
     assert np.max(np.abs(slopes[0])) < 1e-4
 
 
-def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, tile):
+@pytest.mark.parametrize("attend", [whole, lambda *at: as_tiles(*at)[0]], ids=["whole", "tiles"])
+def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, tile, attend):
+    """One branch is run for a whole batch."""
     q, k, v, visible = heads(37)
     sizes = np.array([[1e-2], [1.0], [1e3]])
-
-    def of(size):
-        return tiled_attention.tiled_softmax(size * q, k, v, visible, Order())[0]
+    of = lambda size: attend(size * q, k, v, visible)  # noqa: E731
 
     def slopes(size):
         return jax.grad(lambda size: jnp.sum(of(size) ** 2))(size)
@@ -138,7 +214,7 @@ def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
 
     ours, theirs = (
         jax.jit(jax.jacrev(jax.grad(lambda q, attend=attend: loss(q, attend))))(q)
-        for attend in (as_tiles, whole)
+        for attend in (as_tiles, reference)
     )
     assert relative(ours, theirs) < 1e-11
 
@@ -190,10 +266,6 @@ def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
     assert relative(slopes[1][:6], v[:6] @ np.sum(q, 0)[:, None].repeat(v.shape[1], 1).T) < 1e-13
 
 
-def in_tiles(model, wanted=True):
-    return model.replace(spec=replace(model.spec, streaming=wanted))
-
-
 @often("name", ("cg-exponential",), ["cg-exponential", "ric-gaussian"])
 def test_a_construction_in_tiles_is_the_same_model(x64, tile, name):
     task = draw(0, n=30)
@@ -240,32 +312,23 @@ def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(na
     """The pattern of a construction, or the mask of a decoder: each has 16e6 entries here."""
     config = ik.tasks.LinearRegression(num_features=2, num_supports=4000)
     task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))
-    model = (
-        ik.constructions.conjugate_gradient(ik.Exponential(4.0), num_features=2, ridge=0.1, steps=3)
-        if name == "cg"
-        else ik.init(
-            jax.random.key(0), ik.Architecture(num_features=2, width=8, depth=3, causal=True)
-        )
-    )
+    if name == "cg":
+        kernel, options = ik.Exponential(4.0), {"num_features": 2, "ridge": 0.1, "steps": 3}
+        model = ik.constructions.conjugate_gradient(kernel, **options)
+    else:
+        spec = ik.Architecture(num_features=2, width=8, depth=3, causal=True)
+        model = ik.init(jax.random.key(0), spec)
     assert ik.memory(in_tiles(model), task, gradient=True).scratch < 0.5 * 4000**2
 
 
 @pytest.mark.slow
 def test_a_long_task_through_a_construction(compiled_as_users_do):
     """3000 supports of Route A: the pattern is never formed, and the answer is exact KRR's."""
-    task = numpy(
-        ik.tasks.sample(
-            jax.random.key(0), ik.tasks.LinearRegression(num_features=2, num_supports=3000)
-        )
-    )
-    kernel = ik.Exponential(4.0)
+    task, kernel, options = draw(0, p=2, n=3000), ik.Exponential(4.0), {"ridge": 300.0, "steps": 8}
+    attention = ik.Softmax(log_sink=log_sink(kernel, task))
     model = ik.constructions.conjugate_gradient(
-        kernel,
-        num_features=2,
-        ridge=300.0,
-        steps=8,
-        attention=ik.Softmax(log_sink=ik.theory.log_sink(kernel, task)),
+        kernel, num_features=2, attention=attention, **options
     )
-    exact = numpy(ik.solvers.conjugate_gradient(kernel, task, ridge=300.0, steps=8).prediction)[-1]
+    exact = numpy(ik.solvers.conjugate_gradient(kernel, task, **options).prediction)[-1]
     assert relative(ik.predict(model, task), exact) < 1e-3
     assert ik.memory(model, task).scratch < 0.6 * 4 * 3002**2

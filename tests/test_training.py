@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import os
 import re
 import shutil
 import signal
@@ -19,7 +18,7 @@ import numpy as np
 import pytest
 import tyro
 from flax import serialization
-from helpers import numpy, relative
+from helpers import TRAIN, numpy, one, relative, with_one_bit_flipped
 
 import icl_krr as ik
 from benchmarks import records
@@ -57,6 +56,16 @@ def small(**options):
     return ik.init(jax.random.key(0), ik.Architecture(**{**defaults, **options}))
 
 
+def train_small(model=None, family=LINEAR, folder=None, progress=None, **changes):
+    settings = dataclasses.replace(SMALL, **changes)
+    return train(model or small(), family, settings, folder=folder, progress=progress)
+
+
+def write_run(folder, recipe, model):
+    (folder / "recipe.json").write_text(recipe.to_json())
+    save_weights(folder / "model.msgpack", model)
+
+
 def same(a, b):
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     return all(np.array_equal(x, y) for x, y in pairs)
@@ -65,13 +74,13 @@ def same(a, b):
 def test_the_loss_is_that_of_a_loop():
     tasks = numpy(draw(jax.random.key(1), LINEAR, 3))
     lengths = np.array([8, 3, 5])
-    tasks = numpy(tasks.replace(mask=np.arange(8)[None] < lengths[:, None]))
+    tasks = tasks.replace(mask=np.arange(8)[None] < lengths[:, None])
     encoder, decoder = small(), small(**DECODER)
-    each = [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(3)]
+    each = [one(tasks, i) for i in range(3)]
     squares = [np.asarray(numpy(ik.predict(encoder, t)) - t.y_query) ** 2 for t in each]
     assert relative(error(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
     squares = []
-    for task, length in zip(each, (8, 3, 5), strict=True):
+    for task, length in zip(each, lengths, strict=True):
         along = np.asarray(ik.predict_along(decoder, task))
         squares += [*(along[:length] - task.y[:length]) ** 2, *(along[8:] - task.y_query) ** 2]
     assert relative(error(decoder, tasks, "every"), np.mean(squares)) < 1e-5
@@ -155,83 +164,42 @@ def test_a_step_is_compiled_once_for_its_shapes():
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
-    whole, rows = train(small(), LINEAR, SMALL, folder=tmp_path / "whole")
+    """And of its metrics, those beyond the checkpoint are dropped."""
+    whole, rows = train_small(folder=tmp_path / "whole")
+    cut, steps = tmp_path / "cut", []
 
     def stop(step, row):
         if step == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(small(), LINEAR, SMALL, folder=tmp_path / "cut", progress=stop)
-    steps = []
-    resumed, again = train(
-        small(), LINEAR, SMALL, folder=tmp_path / "cut", progress=lambda step, _: steps.append(step)
-    )
+        train_small(folder=cut, progress=stop)
+    resumed, again = train_small(folder=cut, progress=lambda step, _: steps.append(step))
     assert steps == [5, 6]
     assert same(whole, resumed)
     for name in ("step", "loss", "validation"):
         np.testing.assert_array_equal([row[name] for row in rows], [row[name] for row in again])
-    done, _ = train(small(), LINEAR, SMALL, folder=tmp_path / "cut")
+    *lines, last = (cut / "metrics.csv").read_text().splitlines()
+    (cut / "metrics.csv").write_text("\n".join([*lines, last, last.replace("6,", "8,", 1)]) + "\n")
+    done, rows = train_small(folder=cut)
     assert same(whole, done)
-
-
-def test_metrics_beyond_the_checkpoint_are_dropped(tmp_path):
-    train(small(), LINEAR, dataclasses.replace(SMALL), folder=tmp_path)
-    metrics = tmp_path / "metrics.csv"
-    lines = metrics.read_text().splitlines()
-    metrics.write_text("\n".join([*lines, lines[-1].replace("6,", "8,", 1)]) + "\n")
-    _, rows = train(small(), LINEAR, SMALL, folder=tmp_path)
     assert [row["step"] for row in rows] == [0, 2, 4, 6]
-
-
-RUN = """
-from icl_krr.cli import main
-import icl_krr.files, os, signal, sys
-write = icl_krr.files.Path.write_bytes
-def torn(path, content):
-    if "checkpoint" in path.name and os.path.exists("cut/checkpoint.msgpack"):
-        write(path, content[: len(content) // 2])
-        os.kill(os.getpid(), signal.SIGKILL)
-    return write(path, content)
-icl_krr.files.Path.write_bytes = torn
-sys.exit(main(sys.argv[1:]))
-"""
-FLAGS = """
-    --task.num-features 2 --task.num-supports 6 --task.num-queries 2
-    --model.width 8 --model.depth 1 --model.heads 1
-    --training.steps 9 --training.batch 2 --training.log-every 3
-    --training.validation 4 --training.warmup 4
-"""
-
-
-@pytest.mark.slow
-def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
-    """In the middle of writing its second checkpoint."""
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    assert main(["train", *FLAGS.split(), "--out", str(whole)]) == 0
-    command = [sys.executable, "-c", RUN, "train", *FLAGS.split(), "--out", "cut"]
-    killed = subprocess.run(command, capture_output=True, cwd=tmp_path)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert main(["train", *FLAGS.split(), "--out", str(cut)]) == 0
-    assert (whole / "model.msgpack").read_bytes() == (cut / "model.msgpack").read_bytes()
-    assert load(cut).recipe.training.steps == 9
-    assert not [name for name in os.listdir(whole) if name.startswith(".")]
 
 
 @pytest.mark.slow
 def test_a_run_without_a_terminal_tells_of_every_interval(tmp_path):
     """As soon as it is measured; Ctrl-C ends it, and leaves a whole checkpoint."""
-    command = [sys.executable, "-c", "from icl_krr.cli import console; console()", "train"]
-    run = [*command, *FLAGS.split(), "--training.steps", "100000", "--out", "cut"]
+    command = [sys.executable, "-c", "from icl_krr.cli import console; console()", *TRAIN, "cut"]
+    run = [*command, "--training.steps", "100000"]
     process = subprocess.Popen(run, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.stderr is not None
     first, second = (process.stderr.readline() for _ in range(2))
     assert re.fullmatch(r"step 0 of 100000: [\d.]+ x the error of exact KRR, compiling\n", first)
-    assert re.fullmatch(r"step 3 of 100000: loss [\d.]+, .* steps/s\n", second)
+    assert re.fullmatch(r"step 4 of 100000: loss [\d.]+, .* steps/s\n", second)
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in rest) == (130, False)
-    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] % 3 == 0
+    assert read(tmp_path / "cut" / "checkpoint.msgpack", "step")["step"] % 4 == 0
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
@@ -245,9 +213,8 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
             task = self.inner.sample(key)
             return task.replace(y_query=task.y_query * jnp.where(task.x[0, 0] > 2.4, 1e30, 1))
 
-    settings = dataclasses.replace(SMALL, steps=200, log_every=1)
     with pytest.raises(Diverged, match=r"got inf at step (\d+) .* the checkpoint of step") as stop:
-        train(small(), Sour(LINEAR), settings, folder=tmp_path)
+        train_small(family=Sour(LINEAR), folder=tmp_path, steps=200, log_every=1)
     at = int(str(stop.value).split("at step ")[1].split()[0])
     rows = (tmp_path / "metrics.csv").read_text().splitlines()
     assert int(rows[-1].split(",")[0]) == at - 1
@@ -255,10 +222,10 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
 
 
 def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
-    train(small(), LINEAR, SMALL, folder=tmp_path)
-    other = dataclasses.replace(SMALL, batch=8, learning_rate=0.1)
+    train_small(folder=tmp_path)
+    noisy = dataclasses.replace(LINEAR, noise=0.3)
     with pytest.raises(Mismatch) as refused:
-        train(small(), dataclasses.replace(LINEAR, noise=0.3), other, folder=tmp_path)
+        train_small(family=noisy, folder=tmp_path, batch=8, learning_rate=0.1)
     for words in (
         "family.noise: stored 0.1, given 0.3",
         "training.batch: stored 4, given 8",
@@ -266,13 +233,13 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
     ):
         assert words in str(refused.value)
     with pytest.raises(Mismatch, match=r"model\.depth: stored 2, given 3"):
-        train(small(depth=3), LINEAR, SMALL, folder=tmp_path)
+        train_small(small(depth=3), folder=tmp_path)
     (tmp_path / "checkpoint.msgpack").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
-        train(small(), LINEAR, SMALL, folder=tmp_path)
+        train_small(folder=tmp_path)
     save_weights(tmp_path / "checkpoint.msgpack", small())
     with pytest.raises(ValueError, match=r"must be a checkpoint, .* \(no entry config"):
-        train(small(), LINEAR, SMALL, folder=tmp_path)
+        train_small(folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -297,11 +264,15 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         ({"loss": "some"}, "loss must be one of"),
         ({"target": "best"}, "target must be one of"),
         ({"target": "exact", "start_features": 1, "curriculum": 9}, "target must be 'outputs' if"),
+        (
+            {"target": "exact", "family": dataclasses.replace(LINEAR, sparsity=1)},
+            "whose posterior mean is not known",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        train(small(), LINEAR, dataclasses.replace(SMALL, **changes))
+        train_small(**changes)
 
 
 @pytest.mark.slow
@@ -330,11 +301,10 @@ def test_a_construction_with_new_weights_is_saved_and_loaded(start, tmp_path):
         ModelRecipe(start=start, depth=2, ridge=0.3),
     )
     model = jax.tree.map(lambda leaf: leaf * 1.5, first_model(recipe, family(recipe.task)))
-    (tmp_path / "recipe.json").write_text(recipe.to_json())
-    save_weights(tmp_path / "model.msgpack", model)
+    write_run(tmp_path, recipe, model)
     loaded = load(tmp_path).model
     assert same(loaded, model)
-    assert loaded.layout == model.layout
+    assert jax.tree.structure(loaded) == jax.tree.structure(model)
 
 
 @pytest.mark.slow
@@ -366,8 +336,7 @@ def test_runs_are_starting_points(tmp_path):
         dataclasses.replace(SMALL, seed=5),
     )
     drawn = family(first.task)
-    (tmp_path / "recipe.json").write_text(first.to_json())
-    save_weights(tmp_path / "model.msgpack", first_model(first, drawn))
+    write_run(tmp_path, first, first_model(first, drawn))
     again = dataclasses.replace(
         first,
         model=dataclasses.replace(first.model, start=str(tmp_path)),
@@ -384,8 +353,7 @@ def test_runs_are_starting_points(tmp_path):
             first_model(dataclasses.replace(again, model=model), drawn)
     later = tmp_path / "later"
     later.mkdir()
-    (later / "recipe.json").write_text(recorded(again).to_json())
-    save_weights(later / "model.msgpack", first_model(again, drawn))
+    write_run(later, recorded(again), first_model(again, drawn))
     (tmp_path / "model.msgpack").unlink()
     assert same(load(later).model, first_model(first, drawn))
 
@@ -425,17 +393,10 @@ def run(tmp_path):
 
 def test_a_recipe_beside_weights_is_sealed_as_they_are(run):
     path = run / "recipe.json"
-    content = path.read_bytes()
     assert load(run).recipe == Recipe.read("linear")
-    rng, refused = np.random.default_rng(0), 0
-    for bit in rng.choice(8 * len(content), 60, replace=False):
-        flipped = bytearray(content)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
+    for _ in with_one_bit_flipped(path, 60):
         with pytest.raises(ValueError, match=r"recipe\.json must be"):
             Recipe.read(run)
-        refused += 1
-    assert refused == 60
     path.write_text('{"task": {"family": "linear"}}')  # as written by hand, or by earlier versions
     with pytest.raises(ValueError, match="no checksum; files of earlier versions had none; for"):
         load(run)
@@ -472,10 +433,8 @@ def test_a_recipe_is_found_behind_flags(tmp_path):
         subcommands(["train", "--json", "nosuch"])
 
 
-def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
+def test_a_finished_run_is_not_relabelled(run, capsys):
     """Other settings than its weights were trained with are named, whatever is left of it."""
-    run = tmp_path / "run"
-    shutil.copytree(folder_of("linear"), run)
     before = (run / "recipe.json").read_text()
     assert main(["train", str(run), "--task.noise", "0.7"]) == 2
     said = capsys.readouterr().err
@@ -489,13 +448,13 @@ def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
 @pytest.mark.slow
 def test_metrics_are_not_what_a_run_hangs_on(tmp_path, capsys):
     """Gone, they are not shown; of another kind, the file is named. The weights are the same."""
-    command = ["train", *FLAGS.split(), "--out", str(tmp_path / "run")]
+    command, metrics = [*TRAIN, str(tmp_path)], tmp_path / "metrics.csv"
     assert main(command) == 0
-    weights = (tmp_path / "run" / "model.msgpack").read_bytes()
-    (tmp_path / "run" / "metrics.csv").unlink()
+    weights = (tmp_path / "model.msgpack").read_bytes()
+    metrics.unlink()
     assert main(command) == 0
-    assert (tmp_path / "run" / "model.msgpack").read_bytes() == weights
-    (tmp_path / "run" / "metrics.csv").write_text("step,loss\nmany,1\n")
+    assert (tmp_path / "model.msgpack").read_bytes() == weights
+    metrics.write_text("step,loss\nmany,1\n")
     capsys.readouterr()
     assert main(command) == 2
     assert "metrics.csv must hold the metrics of this run" in capsys.readouterr().err
@@ -504,15 +463,9 @@ def test_metrics_are_not_what_a_run_hangs_on(tmp_path, capsys):
 def test_a_family_that_is_predicted_exactly_has_a_ratio():
     x = jax.random.normal(jax.random.key(0), (20, 3))
     constant = ik.tasks.Rows(x, np.zeros(20), num_supports=8, num_queries=2)
-    _, rows = train(small(), constant, SMALL)
+    _, rows = train_small(family=constant)
     assert rows[-1]["exact"] == 0
     assert rows[-1]["ratio"] == np.inf
-
-
-def test_a_posterior_mean_that_is_not_known_is_no_target():
-    hidden = dataclasses.replace(LINEAR, sparsity=1)
-    with pytest.raises(ValueError, match="whose posterior mean is not known"):
-        check(small(), hidden, dataclasses.replace(SMALL, target="exact"))
 
 
 def test_starts_that_do_not_fit_are_refused():
@@ -612,27 +565,12 @@ def test_weights_in_half_precision_are_read_in_single_precision(weights):
         np.testing.assert_allclose(half, leaf, rtol=2**-11)
 
 
-def test_weights_with_one_bit_flipped_are_refused(weights):
-    whole, rng = weights.read_bytes(), np.random.default_rng(0)
-    places = np.concatenate(
-        [rng.integers(8 * len(whole), size=220), rng.integers(8 * 200, size=100)]
-    )
-    for bit in places:
-        harmed = bytearray(whole)
-        harmed[bit // 8] ^= 1 << bit % 8
-        weights.write_bytes(harmed)
+@pytest.mark.parametrize(("flips", "end"), [(220, None), (100, 200)])
+def test_weights_with_one_bit_flipped_are_refused(weights, flips, end):
+    like = small()
+    for _ in with_one_bit_flipped(weights, flips, end=end):
         with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
-            load_weights(weights, small())
-
-
-def test_weights_of_reads_with_fixed_coefficients_are_saved_and_loaded(weights):
-    build = lambda ridge: ik.constructions.conjugate_gradient(  # noqa: E731
-        ik.Linear(), num_features=2, ridge=ridge, steps=2
-    )
-    save_weights(weights, build(0.3))
-    again = load_weights(weights, like=build(0.5))
-    assert jax.tree.structure(again) == jax.tree.structure(build(0.3))
-    assert same(again, build(0.3))
+            load_weights(weights, like)
 
 
 def test_weights_of_another_format_are_refused(weights):

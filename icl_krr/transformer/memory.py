@@ -77,14 +77,15 @@ def memory(
     request = Request(names=tuple(names), keep=everything)
     admitted = admit(model, task, request, batch=task.x.ndim - 2, mesh=mesh)
     run, settings = admitted.program, admitted.settings
-    program = run
     if gradient:
 
         def loss(model: Transformer, task: Task) -> jax.Array:
             return jnp.sum(jax.tree.leaves(run(model, task, **settings))[0])
 
-        program, settings = jax.jit(jax.grad(loss)), {}
-    compiled = program.lower(model, admitted.task, **settings).compile()
+        lowered = jax.jit(jax.grad(loss)).lower(model, admitted.task)
+    else:
+        lowered = run.lower(model, admitted.task, **settings)
+    compiled = lowered.compile()
     sizes: Any = compiled.memory_analysis()
     work: Any = compiled.cost_analysis()
     return Memory(
