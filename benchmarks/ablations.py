@@ -5,11 +5,11 @@ It takes 11 minutes of one core; `--folder` keeps what was measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -32,25 +32,12 @@ from benchmarks.ablations_models import (
     measure,
     run_setting,
 )
-from benchmarks.ablations_patterns import (
-    RANGE,
-    SETS,
-    STATEMENTS,
-    Effects,
-    add_case,
-    by_solver,
-    confusion,
-    effects_of,
-    interval,
-    nearest,
-    pattern,
-    strangers,
-)
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import COLORS, legend
+from icl_krr.probes.resampling import INTERVAL_QUANTILES, paired_differences, resamples
 
 SHIPPED = [
     *("gp-encoder", "gp-encoder-2d", "gp-encoder-hard", "gp-decoder", "gp-decoder-2d"),
@@ -64,6 +51,14 @@ RESAMPLES, SEED = 400, 0
 MAIN = ("zero", "change")
 QUICK_SIZES = {"tasks": 4, "probe_tasks": 16, "num_queries": 2}
 QUICK_NAMES = ("gradient_descent", "chebyshev", "smoother_equal")
+
+RANGE = (1e-3, 1e3)
+"""Effects are cut to this range: an effect below it is none."""
+PLACES = 6
+"""Relative depths at which patterns of models with different depths are compared."""
+NOTABLE = np.log10(1.05)
+"""An effect of less than 5 % is not counted as one in statements."""
+SETS = {"whole layers": ("layer",), "heads": ("heads",), "heads, MLP, whole layers": PARTS}
 
 Record = dict[str, Any]
 
@@ -115,6 +110,233 @@ class Work:
         return rows
 
 
+class Effects(NamedTuple):
+    """Logarithms (base 10) of the effects of a model, of all tasks first, then of resamples.
+
+    `logs` has [1 + resamples, parts, L] for (replaced by, effect); `profile`, if any, and `ratio`
+    are errors of a linear probe [1 + resamples, L + 1] and of the model, over those of exact KRR.
+    """
+
+    logs: dict[tuple[str, str], np.ndarray]
+    profile: np.ndarray | None
+    ratio: np.ndarray
+
+
+def effects_of(row: Record, number: int = RESAMPLES, seed: int = SEED) -> Effects:
+    """The effects on all tasks, and on bootstrap resamples of the tasks, the same for all rows."""
+    intact = {name: np.asarray(row["intact"][name]) for name in EFFECTS}
+    count = len(intact["change"])
+    weights = np.concatenate([np.ones((1, count)), resamples(count, number, seed)])
+    logs = {}
+    for replaced, squares in row["removed"].items():
+        for name in EFFECTS:
+            power = 1.0 if name == "target" else 0.5
+            total = np.einsum("rb,plb->rpl", weights, np.asarray(squares[name]))
+            size = np.maximum(weights @ intact[name], np.finfo(float).tiny)[:, None, None]
+            logs[replaced, name] = np.log10(((total / size) ** power).clip(*RANGE))
+    exact = weights @ np.asarray(row["exact error"])
+    profile = None
+    if "profile" in row:
+        profile = (weights @ np.asarray(row["profile"])) / exact[:, None]
+    return Effects(logs, profile, (weights @ intact["target"]) / exact)
+
+
+def at_places(logs: np.ndarray) -> np.ndarray:
+    """A pattern [..., L] at `PLACES` relative depths, interpolated between the layers."""
+    layers = logs.shape[-1]
+    where = (np.arange(PLACES) + 0.5) / PLACES * layers - 0.5
+    below = np.clip(np.floor(where), 0, layers - 1).astype(int)
+    above = np.minimum(below + 1, layers - 1)
+    share = np.clip(where - below, 0, 1)
+    return (1 - share) * logs[..., below] + share * logs[..., above]
+
+
+def pattern(found: Effects, key: tuple[str, str], parts: Iterable[str]) -> np.ndarray:
+    """The pattern [1 + resamples, numbers] of some parts at common relative depths."""
+    chosen = found.logs[key][:, [PARTS.index(part) for part in parts]]
+    return at_places(chosen).reshape(len(chosen), -1)
+
+
+class Nearest(NamedTuple):
+    """The solver with the nearest pattern, its distance (root mean square), and the other names."""
+
+    name: str
+    distance: float
+    others: dict[str, float]  # distances of all names
+    as_near: list[str]  # names that paired intervals do not tell from the nearest
+
+
+def nearest(own: np.ndarray, by_name: dict[str, list[np.ndarray]]) -> Nearest:
+    """Compare a pattern with the patterns of each name, of which the nearest counts."""
+    distances = np.stack([
+        np.min([np.sqrt(np.mean((own - other) ** 2, axis=1)) for other in others], axis=0)
+        for others in by_name.values()
+    ])  # fmt: skip
+    names, every = list(by_name), np.ones(len(by_name), bool)
+    found = paired_differences(distances[:, :1], distances[:, None, 1:], every)
+    near = [name for name, low in zip(names, found.low[:, 0], strict=True) if low <= 0]
+    each = dict(zip(names, distances[:, 0].tolist(), strict=True))
+    return Nearest(names[found.leader], each[names[found.leader]], each, near)
+
+
+def by_solver(patterns: list[np.ndarray], names: list[str]) -> dict[str, list[np.ndarray]]:
+    found: dict[str, list[np.ndarray]] = {}
+    for name, one in zip(names, patterns, strict=True):
+        found.setdefault(name, []).append(one)
+    return found
+
+
+def add_case(line: list[int], holds: bool | None) -> None:
+    """Count a case [holds, all]; None is no case."""
+    if holds is not None:
+        line[0] += bool(holds)
+        line[1] += 1
+
+
+class Score(NamedTuple):
+    """How often the nearest pattern of another setting belongs to the same solver."""
+
+    right: Share
+    alone: Share  # right, and no other solver is as near
+    lone: Share  # right, of those models for which no other solver is as near as the nearest
+    among: Share  # the right solver is among those that are as near
+    size: float  # mean number of solvers that are as near, the nearest included
+    said: dict[str, dict[str, int]]  # {solver: {nearest solver: count}}
+    by_variant: dict[str, list[int]]  # {variant of the model: [right, models]}
+    within: float  # 95 % quantile of the distances between settings of one solver
+    between: float  # 5 % quantile of the distances between settings of different solvers
+
+
+Patterns = list[np.ndarray]
+
+
+def offers(
+    rows: list[Record], patterns: Patterns, i: int, other_family: bool = False
+) -> dict[str, Patterns]:
+    """The patterns of all other settings than that of a model, by solver."""
+    kept = [
+        (other["solver"], one)
+        for other, one in zip(rows, patterns, strict=True)
+        if (other["family"] != rows[i]["family"]) == other_family
+        and (other_family or other["variant"] != rows[i]["variant"])
+    ]
+    return by_solver([one for _, one in kept], [name for name, _ in kept])
+
+
+def confusion(
+    rows: list[Record],
+    patterns: Patterns,
+    other_family: bool = False,
+    names: tuple[str, ...] = CANDIDATES,
+) -> Score:
+    """Leave one setting out: name each model by the nearest pattern of all other settings.
+
+    With `other_family`, the patterns are those of models on the other family of tasks, and solvers
+    that this family does not have are not asked for.
+    """
+    said: dict[str, dict[str, int]] = {}
+    by_variant: dict[str, list[int]] = {}
+    rights, near, among, within, between = [], [], [], [], []
+    for i, row in enumerate(rows):
+        offered = offers(rows, patterns, i, other_family)
+        for name, others in offered.items():
+            gaps = [np.sqrt(np.mean((patterns[i][0] - one[0]) ** 2)) for one in others]
+            (within if name == row["solver"] else between).extend(gaps)
+        if row["solver"] not in names or row["solver"] not in offered:
+            continue
+        one = nearest(patterns[i], offered)
+        line = said.setdefault(row["solver"], {})
+        line[one.name] = line.get(one.name, 0) + 1
+        rights.append(one.name == row["solver"])
+        near.append(len(one.as_near))
+        among.append(row["solver"] in one.as_near)
+        add_case(by_variant.setdefault(row["variant"], [0, 0]), rights[-1])
+    lone = [right for right, count in zip(rights, near, strict=True) if count == 1]
+    return Score(
+        Share.of(sum(rights), len(rights)),
+        Share.of(sum(lone), len(rights)),
+        Share.of(sum(lone), len(lone)),
+        Share.of(sum(among), len(rights)),
+        float(np.mean(near)),
+        said,
+        by_variant,
+        float(np.quantile(within, 0.95)),
+        float(np.quantile(between, 0.05)),
+    )
+
+
+def strangers(rows: list[Record], patterns: Patterns, limit: float) -> dict[str, list[int]]:
+    """Models whose solver is not offered: how many are given the name of one candidate alone.
+
+    These are models that run no candidate, and candidates without the patterns of their own solver.
+    A name counts if its distance is at most `limit` and no other candidate is as near.
+    """
+    found: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        offered = offers(rows, patterns, i)
+        offered = {n: o for n, o in offered.items() if n in CANDIDATES and n != row["solver"]}
+        one = nearest(patterns[i], offered)
+        named = len(one.as_near) == 1 and one.distance <= limit
+        add_case(found.setdefault(KIND[row["solver"]], [0, 0]), named)
+    return found
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of values of which the first is that of all tasks."""
+    low, high = np.quantile(values[1:], INTERVAL_QUANTILES)
+    return float(low), float(high)
+
+
+def above(values: np.ndarray, least: float = NOTABLE) -> bool:
+    """Whether the value of all tasks is at least `least` and its interval lies above 0."""
+    return bool(values[0] >= least and interval(values)[0] > 0)
+
+
+def of_part(found: Effects, part: str, effect: str, replaced: str) -> np.ndarray:
+    return found.logs[replaced, effect][:, PARTS.index(part)]
+
+
+def heads_most(found: Effects, replaced: str) -> bool:
+    gap = of_part(found, "heads", "change", replaced) - of_part(found, "units", "change", replaced)
+    return above(np.mean(gap, axis=1))
+
+
+def hurts(part: str, least: float) -> Callable[[Effects, str], bool]:
+    def holds(found: Effects, replaced: str) -> bool:
+        logs = of_part(found, part, "target", replaced)
+        return float(np.mean([above(one) for one in logs.T])) >= least
+
+    return holds
+
+
+def trend(sign: int) -> Callable[[Effects, str], bool]:
+    def holds(found: Effects, replaced: str) -> bool:
+        logs = of_part(found, "layer", "change", replaced)
+        half = logs.shape[1] // 2
+        late = np.mean(logs[:, -half:], axis=1) - np.mean(logs[:, :half], axis=1)
+        return above(sign * late)
+
+    return holds
+
+
+def falls(found: Effects, replaced: str) -> bool | None:
+    if found.profile is None:
+        return None
+    return bool(np.all(np.diff(found.profile[0]) < 0))
+
+
+STATEMENTS: dict[str, Callable[[Effects, str], bool | None]] = {
+    "removing the heads of a layer changes the predictions more than removing its MLP": heads_most,
+    "removing the heads hurts, in most layers": hurts("heads", 0.5),
+    "removing the MLP hurts, in most layers": hurts("units", 0.5),
+    "removing any layer hurts": hurts("layer", 1.0),
+    "late layers matter less": trend(-1),
+    "late layers matter more": trend(1),
+    "the error of a linear probe falls at every layer": falls,
+}
+"""Statements about a model, by what decides them from its effects and the kind of removal."""
+
+
 def built(name: str, one: Setting, variant: Variant, profile: bool) -> Record | None:
     model = build(name, one, variant.slower, variant.form)
     return None if model is None else measure(model, one, profile)
@@ -149,8 +371,8 @@ def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
 
 def compared(row: Record, limits: dict[str, float]) -> Record:
     """The constructions whose patterns are nearest to a trained model's."""
-    own = effects_of(row, RESAMPLES, SEED)
-    others = [effects_of(other, RESAMPLES, SEED) for other in row["beside"]]
+    own = effects_of(row)
+    others = [effects_of(other) for other in row["beside"]]
     names, said = [other["solver"] for other in row["beside"]], []
     for name, parts in reversed(SETS.items()):
         offered = by_solver([pattern(one, MAIN, parts) for one in others], names)
@@ -171,7 +393,7 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
 
 def pattern_row(model: str, tasks: str, row: Record) -> Record:
     """The changes of the predictions, with 95 % intervals, of zeros in place of a part."""
-    logs = 10 ** effects_of(row, RESAMPLES, SEED).logs[MAIN]
+    logs = 10 ** effects_of(row).logs[MAIN]
     made: Record = {"model": model, "tasks": tasks, "change": {}, "low": {}, "high": {}}
     for i, part in enumerate(PARTS):
         ends = [interval(one) for one in logs[:, i].T]
@@ -182,8 +404,8 @@ def pattern_row(model: str, tasks: str, row: Record) -> Record:
 
 def stated(known: list[Record], trained: list[Record]) -> list[Record]:
     """How many models each statement is true of, [cases, models]."""
-    every = [(row["solver"], effects_of(row, RESAMPLES, SEED)) for row in known]
-    learnt = [effects_of(row, RESAMPLES, SEED) for row in trained]
+    every = [(row["solver"], effects_of(row)) for row in known]
+    learnt = [effects_of(row) for row in trained]
     made = []
     for statement, holds in STATEMENTS.items():
         for replaced in REPLACED:
@@ -218,17 +440,9 @@ def deeper_is_better(known: list[Record]) -> dict[str, list[int]]:
     return counts
 
 
-def retrained() -> dict[str, list[float]]:
-    """Errors of the models of claim C37, over that of exact KRR."""
-    runs = records.read("retraining")["runs"]
-    chosen = [run for run in runs if run["study"] == "ablations" and run["chosen"]]
-    names = dict.fromkeys(run["variant"] for run in chosen)
-    return {name: [run["ratio"] for run in chosen if run["variant"] == name] for name in names}
-
-
 def report(known: list[Record], trained: list[Record]) -> Record:
     """Everything that the tables and the figure show."""
-    found = scores(known, [effects_of(row, RESAMPLES, SEED) for row in known])
+    found = scores(known, [effects_of(row) for row in known])
     limits = {
         one["set"]: one["within"] for one in found if (one["replaced"], one["effect"]) == MAIN
     }
@@ -240,7 +454,6 @@ def report(known: list[Record], trained: list[Record]) -> Record:
         "confusion": found,
         "trained": [compared(row, limits) for row in trained],
         "statements": stated(known, trained),
-        "retrained": retrained(),
         "patterns": patterns,
     }
 
@@ -345,15 +558,6 @@ def statement_table(record: Record) -> str:
     return to_markdown((header, lines))
 
 
-def retrained_table(record: Record) -> str:
-    header = ["retrained model", "training seeds", "error / exact error (least to largest)"]
-    lines = [
-        [name, str(len(ratios)), f"{min(ratios):.3g} to {max(ratios):.3g}"]
-        for name, ratios in record["retrained"].items()
-    ]
-    return to_markdown((header, lines))
-
-
 def pattern_table(record: Record) -> str:
     header = ["model", "tasks", *(f"without {TITLES[part]}, by layer" for part in PARTS)]
     lines = []
@@ -369,7 +573,6 @@ SECTIONS = {
     "Named by one candidate alone, although the model runs none of those offered": stranger_table,
     "Trained models: the nearest pattern of constructions on the same tasks": trained_table,
     "Statements: true of how many models": statement_table,
-    "Retrained without a part (benchmarks.retraining)": retrained_table,
     "Changes |f' - f| / |f| without a part of a layer": pattern_table,
 }
 

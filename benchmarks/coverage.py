@@ -162,22 +162,11 @@ def summary(records: list[Row]) -> str:
     return to_markdown((header, lines))
 
 
-def by_table(records: list[Row]) -> str:
-    lines: dict[str, list[str]] = {}
-    for row in records:
-        if row["scale"] == 1:
-            told = f"{row['covered'] / row['rows']:.3f}, {row['width']:.3g}, {row['rmse']:.3g}"
-            lines.setdefault(row["table"], [row["table"], str(row["rows"])]).append(told)
-    return to_markdown((["table", "rows", *MODELS], [*lines.values()]))
-
-
 CAPTION = """Coverage of 95 % intervals on held-out rows for y times five scales, with intervals of
 Wilson at 95 % for the share. Rows of one division share their supports, so these are approximate.
 {splits} divisions of each table into 70 % supports and 30 % held-out rows, at most {rows} rows,
 features standardised. A fit that warns is counted, and an interval that is NaN covers nothing.
 {dtype}, and float64 where the estimator changes to it; seed {seed}, {versions}.
-"""
-EACH = """At scale 1: coverage, mean width / std(y) and RMSE / std(y).
 """
 
 
@@ -197,7 +186,7 @@ def main() -> None:
     facts = {"seed": asked.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
     meta = records.meta("coverage", "numpy", "scikit-learn", "scipy", **facts)
     caption = CAPTION.format(**facts, versions=records.listed(meta["versions"]))
-    text = "\n".join([caption, summary(rows), EACH, by_table(rows)])
+    text = f"{caption}\n{summary(rows)}"
     meta["seconds"] = time.time() - start
     records.finish("coverage", {"meta": meta, "results": rows}, text, asked.quick)
 

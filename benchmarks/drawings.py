@@ -6,7 +6,6 @@ It copies the figures of `icl-krr demo` and `icl-krr identify gp-encoder` from f
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 from importlib import resources
 from pathlib import Path
@@ -22,7 +21,7 @@ from benchmarks.contests import Row
 from icl_krr.catalogue import KERNELS, SOLVERS
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.explorer import ExplorerConfig, explore
-from icl_krr.files import replace
+from icl_krr.files import from_csv, replace
 from icl_krr.plots.style import BLUE, RED, legend
 from icl_krr.report import explorer_section
 
@@ -181,14 +180,6 @@ def explorer() -> str:
     return re.sub(r"var\(--(\w+)\)", lambda found: colors[found[1]], text)
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    with path.open(newline="") as file:
-        return [
-            {name: int(cell) if cell.isdigit() else float(cell) for name, cell in row.items()}
-            for row in csv.DictReader(file)
-        ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -196,7 +187,7 @@ def main() -> None:
     )
     asked = parser.parse_args()
     read = records.read
-    path = rows_of(RESULTS / "learning-path.csv")
+    path = from_csv(RESULTS / "learning-path.csv")
     comparison = finetune.Comparison(read("learning")["losses"], path, [])
     timed = read("bench")
     replace(FIGURES / "explorer.svg", explorer().encode())

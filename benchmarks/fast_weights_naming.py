@@ -18,8 +18,7 @@ import jax.numpy as jnp
 
 from benchmarks import records
 from benchmarks.records import kept
-from benchmarks.streams import SLOW
-from benchmarks.streams_models import changed
+from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, recipes, trained, with_seed
 from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
 from icl_krr.experiments.shared.draws import draw_tasks, project

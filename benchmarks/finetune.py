@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from benchmarks import records
 from icl_krr import constructions
@@ -31,11 +30,8 @@ from icl_krr.training.reference import regression
 from icl_krr.transformer import Transformer, dense, predict_batch, untie
 
 QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}
-OWN_WEIGHTS, ALL_WEIGHTS, ALL_WEIGHTS_FROM_GD_PLUS_PLUS = (
-    "trained: its own weights",
-    "trained: all weights",
-    "trained from GD++: all weights",
-)
+OWN_WEIGHTS, ALL_WEIGHTS = "trained: its own weights", "trained: all weights"
+ALL_WEIGHTS_FROM_GD_PLUS_PLUS = "trained from GD++: all weights"
 DIVERGED_ABOVE = 2
 """Training counts as diverged if its last loss exceeds its first loss times this factor."""
 
@@ -99,25 +95,19 @@ def draw_problem(config: Config, seed: int) -> Problem:
     )
     bounds = jax.jit(partial(map_tasks, lambda task: spectral_bounds(kernel, task, ridge=ridge)))
     low, high = bounds(tuning)
-    spectrum = float(jnp.min(low)), float(jnp.max(high))
-    return Problem(config, ridge, tuning, scored, spectrum)
+    return Problem(config, ridge, tuning, scored, (float(jnp.min(low)), float(jnp.max(high))))
 
 
 def gradient_descent(problem: Problem, depth: int, step_sizes: Any) -> Transformer:
     """Gradient descent with one step size per block, [depth], or one for all blocks."""
-    model = constructions.gradient_descent(
-        Linear(),
-        num_features=problem.config.num_features,
-        ridge=problem.ridge,
-        steps=depth,
-        step_size=1.0,
-    )
+    sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
+    model = constructions.gradient_descent(Linear(), ridge=problem.ridge, step_size=1.0, **sizes)
     (block,) = untie(model).weights.steps
-    sizes = jnp.broadcast_to(jnp.asarray(step_sizes), depth)
+    etas = jnp.broadcast_to(jnp.asarray(step_sizes), depth)
     scaled = {"alpha", "r", "prediction"}
 
     def scale(unit: Any) -> Any:
-        by = lambda leaf: leaf * sizes.reshape(-1, *[1] * (leaf.ndim - 1))  # noqa: E731
+        by = lambda leaf: leaf * etas.reshape(-1, *[1] * (leaf.ndim - 1))  # noqa: E731
         return unit.replace(up=jax.tree.map(by, unit.up)) if unit.to in scaled else unit
 
     steps = (block.replace(mlp=tuple(map(scale, block.mlp))),)  # pyright: ignore[reportAttributeAccessIssue]
@@ -204,33 +194,27 @@ def train_without_divergence(problem: Problem, first: Transformer, seed: int) ->
 
 
 class Comparison(NamedTuple):
-    """Results of a comparison."""
+    """Rows for every method, depth and seed; update and block of a training run; pair of slots."""
 
-    losses: Rows  # a row for every method, depth and seed
-    path: Rows  # a row for every observed update and block of one training run per seed
-    # a row for every pair of slots, with the change of the weights between them in the
-    # training runs of `path`
+    losses: Rows
+    path: Rows
     moved: Rows
 
 
-def compare(config: Config, show: Callable[[str], None] = lambda words: None) -> Comparison:
+def compare(config: Config) -> Comparison:
     """Train textbook gradient descent at every depth, and compare it with rivals.
 
-    Rivals are algorithms whose scalars are tuned. The method "trained: its own weights" trains the
-    weights of the construction, untied. The methods with "all weights" train every entry of the
-    dense matrices, starting from textbook gradient descent or from tuned GD++. The path records
-    the training of all weights from textbook gradient descent with `config.depth` blocks.
+    The method "trained: its own weights" trains the weights of the construction, untied. Those with
+    "all weights" train every entry of the dense matrices, starting from textbook gradient descent
+    or from tuned GD++. The path is that of the former with `config.depth` blocks.
 
     The column `gain` is (textbook loss - exact loss) / (loss - exact loss).
     """
-    losses: Rows = []
-    path: Rows = []
-    moved: Rows = []
+    losses, path, moved = Comparison([], [], [])
     for seed in range(config.seed, config.seed + config.seeds):
         problem = draw_problem(config, seed)
         least = problem.exact_loss()
         for depth in config.depths:
-            show(f"seed {seed}, {depth} blocks: tuning rivals")
             models = rivals(problem, depth)
             first = models["textbook step"]
             rates: dict[str, float] = {}
@@ -240,7 +224,7 @@ def compare(config: Config, show: Callable[[str], None] = lambda words: None) ->
                 ALL_WEIGHTS_FROM_GD_PLUS_PLUS: dense(models["GD++, tuned"]),
             }
             for name, begun in starts.items():
-                show(f"seed {seed}, {depth} blocks: training '{name}'")
+                print(f"seed {seed}, {depth} blocks: training '{name}'", flush=True)
                 trained, rates[name] = train_without_divergence(problem, begun, seed)
                 models[name] = trained[-1][1]
                 if depth == config.depth and name == ALL_WEIGHTS:
@@ -302,17 +286,14 @@ def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
 
 
 def loss_table(found: Comparison) -> Lines:
-    """A table of loss / exact loss and of the gain over the textbook step, at every depth."""
     depths = list(dict.fromkeys(row["blocks"] for row in found.losses))
     lines = []
     for name in dict.fromkeys(row["method"] for row in found.losses):
         line = [name]
         for depth in depths:
             here = [r for r in found.losses if (r["method"], r["blocks"]) == (name, depth)]
-            ratio, gain = (
-                np.array([value(r) for r in here])
-                for value in (lambda r: r["loss"] / r["exact"], lambda r: r["gain"])
-            )
+            ratio = np.array([r["loss"] / r["exact"] for r in here])
+            gain = np.array([r["gain"] for r in here])
             bad = np.count_nonzero(~np.isfinite(ratio))
             whole = f"{mean_and_range(ratio)} (x {mean_and_range(gain)})"
             line.append(f"diverged, {bad} of {len(ratio)} seeds" if bad else whole)
@@ -348,10 +329,7 @@ def depth_figure(found: Comparison) -> Figure:
             [row["loss"] / row["exact"] - 1 for row in here if row["blocks"] == d] for d in depths
         ]
         style = markers[i] + ("-" if name.startswith("trained") else "--")
-        mean = [np.mean(values) for values in excess]
-        axis.plot(depths, mean, style, color=COLORS[i % len(COLORS)], markersize=4, label=name)
-        low, high = [min(values) for values in excess], [max(values) for values in excess]
-        axis.fill_between(depths, low, high, color=COLORS[i % len(COLORS)], alpha=0.15)
+        mean_and_band(axis, depths, excess, style, color=COLORS[i % len(COLORS)], label=name)
     words = "loss / loss of exact KRR - 1\n(mean and range over seeds)"
     axis.set(yscale="log", xlabel="number of blocks", ylabel=words)
     label_ticks(axis, whole="x")
@@ -401,31 +379,32 @@ def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, labe
     """Mean and range over seeds, one line per block."""
     updates = sorted({row["update"] for row in found.path})
     for block in blocks:
-        values = np.array(
-            [
-                [r[key] for r in found.path if (r["update"], r["block"]) == (update, block)]
-                for update in updates
-            ]
-        )
+        values = [
+            [r[key] for r in found.path if (r["update"], r["block"]) == (update, block)]
+            for update in updates
+        ]
         one = (f"block {block}", COLORS[block])
         name, color = one if len(blocks) > 1 else ("trained, all weights", "black")
-        axis.plot(updates, values.mean(axis=1), color=color, label=name)
-        low, high = values.min(axis=1), values.max(axis=1)
-        axis.fill_between(updates, low, high, color=color, alpha=0.15)
+        mean_and_band(axis, updates, values, "-", color=color, label=name)
     axis.set_ylabel(label)
+
+
+def mean_and_band(axis: Axes, at: list[int], values: Any, style: str, **looks: Any) -> None:
+    """The mean and the range of the values at every place."""
+    axis.plot(at, [np.mean(each) for each in values], style, markersize=4, **looks)
+    low, high = [min(each) for each in values], [max(each) for each in values]
+    axis.fill_between(at, low, high, color=looks["color"], alpha=0.15)
 
 
 def main() -> None:
     asked = records.options(__doc__, seed="first seed").parse_args()
     config = Config(seed=asked.seed, **(QUICK if asked.quick else {}))
-    with Console(stderr=True).status("") as status:
-        found = compare(config, status.update)
+    found = compare(config)
     tables = "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))
-    print(tables)
+    facts = {"config": dataclasses.asdict(config), "dtype": "float32", "losses": found.losses}
+    records.finish("learning", records.meta("finetune", "optax", **facts), tables, asked.quick)
     if asked.quick:
         return
-    facts = {"config": dataclasses.asdict(config), "dtype": "float32", "losses": found.losses}
-    records.save("learning", records.meta("finetune", "optax", **facts), tables)
     replace(records.RESULTS / "learning-path.csv", to_csv(found.path))
     replace(records.RESULTS / "learning-moved.csv", to_csv(found.moved))
     records.draw("learning", depth_figure(found))

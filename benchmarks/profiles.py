@@ -20,18 +20,24 @@ from matplotlib.figure import Figure
 from benchmarks import records
 from benchmarks.streams import (
     FIRST,
+    JUNK,
     LEVELS,
+    NOISE,
+    PLAIN,
+    RANDOM,
     READINGS,
+    STRANGER,
     Case,
     name_of,
     of,
     others,
+    randoms,
     said_of,
     setting_of,
     solvers,
+    strangers,
     subject_of,
 )
-from benchmarks.streams_models import JUNK, NOISE, PLAIN, RANDOM, STRANGER, randoms, strangers
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS

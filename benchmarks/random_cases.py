@@ -22,6 +22,8 @@ TOLERANCE = 1e-2
 """A value is wrong if its error exceeds this. It is right if its error is below a tenth of this."""
 LARGEST_SPREAD = 650
 """Decimal digits that a kernel matrix may span: float64 spans 616, beyond this nothing is right."""
+ROUNDS, CASES = 11, 40
+"""Rounds, each with a seed of its own, and the tasks of a kernel in a round."""
 SHOWN = 200
 """Faults that the record lists one by one."""
 KERNELS: dict[str, Callable[[Any], ik.Kernel]] = {
@@ -402,29 +404,22 @@ def table(found: list[Found]) -> Lines:
 
 
 def main() -> None:
-    parser = records.options(__doc__, seed="seed of the tasks")
-    parser.add_argument("--rounds", type=int, default=11, help="rounds; each adds to the record")
-    parser.add_argument("--cases", type=int, default=40, help="tasks of a kernel in a round")
-    asked = parser.parse_args()
+    asked = records.options(__doc__, seed="seed of the tasks").parse_args()
     found: list[Found] = []
-    for number in range(1 if asked.quick else asked.rounds):
-        found += run(asked.seed + number, 4 if asked.quick else asked.cases)
-        faults = [one for one in found if outcome(one.error, one.ok) in FAULTS]
-        faults.sort(key=lambda one: one.ok, reverse=True)
-        header, lines = table(found)
-        print(to_markdown((header, lines)))
-        for one in faults[:SHOWN]:
-            print(f"{outcome(one.error, one.ok)}: {one}")
-        if asked.quick:
-            return
-        command = f"random_cases --seed {asked.seed} --rounds {number + 1} --cases {asked.cases}"
-        content = {
-            "meta": records.meta(command, "mpmath", seed=asked.seed, dtypes=DTYPES),
-            "rows": [dict(zip(header, line, strict=True)) for line in lines],
-            "number of faults": len(faults),
-            "faults": [one._asdict() for one in faults[:SHOWN]],
-        }
-        records.save("random_cases", content, to_markdown((header, lines)))
+    for number in range(1 if asked.quick else ROUNDS):
+        print(f"round {number + 1}", flush=True)
+        found += run(asked.seed + number, 4 if asked.quick else CASES)
+    faults = [one for one in found if outcome(one.error, one.ok) in FAULTS]
+    faults.sort(key=lambda one: one.ok, reverse=True)
+    header, lines = table(found)
+    command = f"random_cases --seed {asked.seed}"
+    record = {
+        "meta": records.meta(command, "mpmath", seed=asked.seed, dtypes=DTYPES),
+        "rows": [dict(zip(header, line, strict=True)) for line in lines],
+        "number of faults": len(faults),
+        "faults": [one._asdict() for one in faults[:SHOWN]],
+    }
+    records.finish("random_cases", record, to_markdown((header, lines)), asked.quick)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
-from rich.console import Console
 
+from benchmarks import records
 from benchmarks.cost import step_cost
-from benchmarks.records import kept, meta, options, save, ship
+from benchmarks.subjects import ERRORS, QUICK
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import (
     LEARNING_RATES,
@@ -28,25 +27,11 @@ from icl_krr.files import to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights, train
 
-ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
-QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
-HEADER = [
-    "models",
-    "parameters",
-    "learning rate",
-    "error / error of exact KRR, seeds 0, 1, 2, ...",
-    "Nadaraya-Watson",
-    "mean",
-    "zero",
-    "CPU seconds",
-    "GFLOPs",
-]
-
 Record = dict[str, Any]
 Rates = dict[tuple[str, str], float]
 
 
-def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record:
+def trained(recipe: Recipe, folder: Path) -> Record:
     """Train a model and save its weights: its errors, CPU seconds and FLOPs."""
     settings, drawn, start = recipe.training, family(recipe.task), time.process_time()
     model = blank(recipe, drawn)
@@ -59,13 +44,8 @@ def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(model)),
         "flops": flops,
     }
-
-    def progress(step: int, row: Record | None) -> None:
-        if row is not None:
-            show(f"step {step}, {row['ratio']:.3f} x the error of exact KRR")
-
     try:
-        model, rows = train(model, drawn, settings, folder=folder, progress=progress)
+        model, rows = train(model, drawn, settings, folder=folder)
         save_weights(folder / "model.msgpack", model)
         record |= {name: rows[-1][name] for name in ERRORS}
     except Diverged:
@@ -73,9 +53,7 @@ def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record
     return record | {"cpu_seconds": time.process_time() - start}
 
 
-def all_seeds(
-    name: str, variant: str, study: Study, folder: Path, show: Callable[[str], None], rates: Rates
-) -> list[Record]:
+def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates) -> list[Record]:
     """Train a variant with every learning rate and the first seed, then with the other seeds.
 
     The records of the chosen learning rate have "chosen" True. Their weights are saved together.
@@ -88,32 +66,34 @@ def all_seeds(
         return folder / name / f"{variant} {rate} {seed}".replace(" ", "-")
 
     def run(rate: float, seed: int) -> Record:
-        words = f"{name}: {variant}, learning rate {rate}, seed {seed}"
-        recipe = study.recipe(variant, seed, rate)
+        print(f"{name}: {variant}, learning rate {rate}, seed {seed}", flush=True)
         own = place(rate, seed)
         own.mkdir(parents=True, exist_ok=True)
-        told = lambda text: show(f"{words}, {text}")  # noqa: E731
-        return kept(own / "done.json", lambda: trained(recipe, own, told))
+        recipe = study.recipe(variant, seed, rate)
+        return records.kept(own / "done.json", partial(trained, recipe, own))
 
     tuning = [run(rate, seeds[0]) for rate in tried]
     finished = [record for record in tuning if record["validation"] is not None]
     best = min(finished, key=lambda record: record["validation"])["learning_rate"]
     rates[name, variant] = best
-    records = tuning + [run(best, seed) for seed in seeds[1:]]
+    runs = tuning + [run(best, seed) for seed in seeds[1:]]
     like = jax.tree.map(lambda leaf: leaf[0], random_models(name, variant))
     models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
     save_weights(folder / weights_file(name, variant).name, stack(models))
     return [
         {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
-        for record in records
+        for record in runs
     ]
 
 
-def markdown(records: list[Record]) -> str:
+def markdown(runs: list[Record]) -> str:
     """A table of errors and of the compute of all runs, with one line for each variant."""
+    header = ["models", "parameters", "learning rate"]
+    header += ["error / error of exact KRR, seeds 0, 1, 2, ...", "Nadaraya-Watson", "mean", "zero"]
+    header += ["CPU seconds", "GFLOPs"]
     lines, baselines = [], ("nadaraya_watson", "mean", "zero")
-    for name, variant in dict.fromkeys((r["study"], r["variant"]) for r in records):
-        own = [r for r in records if (r["study"], r["variant"]) == (name, variant)]
+    for name, variant in dict.fromkeys((r["study"], r["variant"]) for r in runs):
+        own = [r for r in runs if (r["study"], r["variant"]) == (name, variant)]
         chosen = [r for r in own if r["chosen"]]
         lines.append([
             f"{name}: {variant}",
@@ -124,9 +104,9 @@ def markdown(records: list[Record]) -> str:
             f"{sum(r['cpu_seconds'] for r in own):.0f}",
             f"{sum(r['flops'] for r in own) / 1e9:.0f}",
         ])  # fmt: skip
-    seconds, flops = (sum(r[name] for r in records) for name in ("cpu_seconds", "flops"))
+    seconds, flops = (sum(r[name] for r in runs) for name in ("cpu_seconds", "flops"))
     lines.append(["all", *[""] * 6, f"{seconds:.0f}", f"{flops / 1e9:.0f}"])
-    return to_markdown((HEADER, lines))
+    return to_markdown((header, lines))
 
 
 def quick() -> dict[str, Study]:
@@ -141,24 +121,21 @@ def quick() -> dict[str, Study]:
 
 
 def main() -> None:
-    parser, place = options(__doc__), Path("icl-krr-retraining")
-    parser.add_argument("--folder", type=Path, default=place, help="finished runs")
-    asked = parser.parse_args()
-    with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
-        folder, records, rates = Path(temporary) if asked.quick else asked.folder, [], {}
+    asked = records.with_folder(records.options(__doc__))
+    runs, rates = [], {}
+    with records.workplace(asked) as folder:
         for name, study in (quick() if asked.quick else STUDIES).items():
             for variant in study.variants:
-                records += all_seeds(name, variant, study, folder, status.update, rates)
-    print(markdown(records))
+                runs += all_seeds(name, variant, study, folder, rates)
+    facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
+    record = {"meta": records.meta("retraining", "optax", **facts), "runs": runs}
+    records.finish("retraining", record, markdown(runs), asked.quick)
     if asked.quick:
         return
-    facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
-    record = {"meta": meta("retraining", "optax", **facts), "runs": records}
-    save("retraining", record, markdown(records))
     for name, study in STUDIES.items():
         for variant in study.variants if study.shipped else ():
             file = weights_file(name, variant)
-            ship(folder / file.name, file)
+            records.ship(asked.folder / file.name, file)
 
 
 if __name__ == "__main__":

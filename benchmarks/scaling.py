@@ -5,15 +5,12 @@ The errors of the models are those of `icl_krr/runs/scaling.csv`; this script tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 from matplotlib.figure import Figure
-from rich.console import Console
 
-from benchmarks.records import draw, meta, options, save
+from benchmarks.records import draw, finish, meta, options
 from icl_krr.catalogue import SOLVERS as ROWS
 from icl_krr.experiments.curves import SOLVERS, curves
 from icl_krr.experiments.scaling import (
@@ -46,12 +43,12 @@ LEAST = 1e-3
 Record = dict[str, Any]
 
 
-def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...], show: Callable) -> Record:
+def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Record:
     """The curves of every family of tasks, the models beside them, and slopes."""
     own = dict(sizes)
     queries, families = own.pop("queries"), []
     for key in dict.fromkeys(map(key_of, models)):
-        show(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}")
+        print(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}", flush=True)
         found = curves(family_of(key, queries), seeds=seeds, **own)
         parts = {name: (found.excess(name), *found.interval(name)) for name in SOLVERS}
         names = ("excess", "low", "high")
@@ -191,20 +188,15 @@ def named(solver: str) -> str:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--rows", type=Path, default=FILE, help="CSV file with the trained models")
-    asked = parser.parse_args()
-    sizes, seeds, models = SIZES, SEEDS, read_models(asked.rows)
+    asked = options(__doc__).parse_args()
+    sizes, seeds, models = SIZES, SEEDS, read_models(FILE)
     if asked.quick:
         sizes, seeds = QUICK, SEEDS[:1]
         models = [row for row in models if key_of(row) == key_of(models[0])]
-    with Console(stderr=True).status("") as status:
-        record = measured(models, sizes, seeds, status.update)
     about = {"seeds": seeds, "dtype": str(jnp.result_type(float)), **sizes}
-    record = {"meta": meta("scaling", "scipy") | about} | record
-    print(table := document(record))
+    record = {"meta": meta("scaling", "scipy") | about} | measured(models, sizes, seeds)
+    finish("scaling", record, document(record), asked.quick)
     if not asked.quick:
-        save("scaling", record, table)
         draw("scaling-laws", figure(record))
 
 

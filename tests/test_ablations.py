@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ablations
-from benchmarks.ablations_patterns import (
+from benchmarks.ablations import (
     PLACES,
     SETS,
     STATEMENTS,

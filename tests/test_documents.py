@@ -32,8 +32,7 @@ from benchmarks import (
 from benchmarks.contests import Row, markdown
 from benchmarks.power import PROBE, power_table
 from benchmarks.records import folder_of, read
-from benchmarks.refresh import claim_result
-from benchmarks.solvers import solver_table
+from benchmarks.refresh import claim_result, solver_table
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
 from icl_krr.cli import commands
 from icl_krr.cli.program import parse

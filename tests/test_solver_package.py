@@ -134,7 +134,7 @@ def test_commands_conformance_suite_readme_and_identify_have_it(package, tmp_pat
     }
     code = f"""
 import helpers, test_keystone
-from benchmarks.solvers import solver_table
+from benchmarks.refresh import solver_table
 from icl_krr.cli import main
 from test_identify import made_of
 from icl_krr.probes import identify, layerwise
