@@ -56,7 +56,7 @@ def small(**options):
     return ik.init(jax.random.key(0), ik.Architecture(**{**defaults, **options}))
 
 
-def train_small(model=None, family=LINEAR, folder=None, progress=None, **changes):
+def train_small(model=None, family=LINEAR, folder=None, progress=lambda *row: None, **changes):
     settings = dataclasses.replace(SMALL, **changes)
     return train(model or small(), family, settings, folder=folder, progress=progress)
 
