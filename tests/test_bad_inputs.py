@@ -12,6 +12,7 @@ import pytest
 import icl_krr as ik
 from icl_krr import constructions as build, probes, residual, sketches, solvers, theory
 from icl_krr.experiments.depth_config import DepthConfig
+from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.sweep.config import SweepConfig
 
 X = np.linspace(-1, 1, 10, dtype="f4").reshape(5, 2)
@@ -58,6 +59,8 @@ KINDS = {
         "gap must be >= 0 and finite": lambda: theory.subspace_sine(-1.0, 0.1),
         "probability must be > 0 and < 1": lambda: ik.uncertainty.quantile(NORMAL, 0.0),
         "spectrum must be .* with low <= high": lambda: theory.heavy_ball_rate(2.0, 1.0, 2),
+        "width must be <= num_supports = 24, got 99": lambda: ExplorerConfig(widths=(99,)),
+        "temperature must be > 0": lambda: ExplorerConfig(temperatures=(0.0,)),
         "chunk must be >= 1": lambda: ik.predict_batch(model(), BATCH, chunk=0),
         "dtype must not be wider than float32": lambda: build.conjugate_gradient(
             LINEAR, **CG, dtype="float64"

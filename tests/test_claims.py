@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import often
 
 import icl_krr as ik
 from icl_krr import plots
@@ -66,14 +67,9 @@ def warmer(construct):
 
 def option(name: str, factor: float) -> Callable:
     """Of another ridge, step size, ... than it says."""
-
-    def become(construct):
-        def other(kernel, **options):
-            return construct(kernel, **{**options, name: factor * options[name]})
-
-        return other
-
-    return become
+    return lambda construct: (
+        lambda kernel, **options: construct(kernel, **{**options, name: factor * options[name]})
+    )
 
 
 def nonlinear(values):
@@ -103,14 +99,6 @@ def gaussian_only(construct):
         return (wrong if isinstance(kernel, ik.Gaussian) else construct)(kernel, **options)
 
     return other
-
-
-def only_best(sketch):
-    return lambda name, *rest: sketch("best", *rest)
-
-
-def one_width(relu):
-    return lambda width, bound: relu(64, bound)
 
 
 def undamped(features):
@@ -144,10 +132,6 @@ def wider(construct):
     return other
 
 
-def untrained(load):
-    return random_models
-
-
 def read_louder(layerwise):
     """A model's own predictions, with another factor for every layer."""
 
@@ -169,14 +153,6 @@ def running_richardson(load):
         return run._replace(model=model)
 
     return other
-
-
-def untrained_head(train):
-    return lambda model, tasks, steps: model
-
-
-def with_all_parts(load):
-    return lambda study, variant: load(study, "base")
 
 
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
@@ -242,9 +218,9 @@ CONSTRUCTION = {
     "C11": Change("constructions.richardson", option("sink", 1.05)),
     "C12": Change("constructions.richardson", option("step_size", 1.05)),
     "C13": Change("constructions.richardson", option("step_size", 0.5)),
-    "C14": Change("tabulated.ReLU", one_width),
+    "C14": Change("tabulated.ReLU", lambda relu: lambda width, bound: relu(64, bound)),
     "C15": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
-    "C16": Change("sketch_losses.sketch", only_best),
+    "C16": Change("sketch_losses.sketch", lambda make: lambda name, *rest: make("best", *rest)),
     "C17": Change("sketch_losses.spectra.hiding", lambda hiding: lambda P, *rest: P),
     "C18": RIDGE,
     "C19": Change("constructions.conjugate_gradient", option("ridge", 10.0)),
@@ -260,12 +236,12 @@ CONSTRUCTION = {
     "C33": Change("feature_errors.constructions.gradient_descent", option("step_size", 1.05)),
     "C34": Change("c15_channels_needed.constructions.conjugate_gradient", option("ridge", 1.05)),
     "C35": RIDGE,
-    "C36": Change("load_models", untrained),
-    "C37": Change("load_models", with_all_parts),
+    "C36": Change("load_models", lambda load: random_models),
+    "C37": Change("load_models", lambda load: lambda study, variant: load(study, "base")),
     "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
     "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 10.0)),
     "C40": WIDTH_RIDGE,
-    "C41": Change("train", untrained_head),
+    "C41": Change("train", lambda train: lambda model, tasks, steps: model),
     "C42": Change("constructions.nadaraya_watson", wider),
     "C43": Change("constructions.preconditioned_conjugate_gradient", option("ridge", 1.05)),
     "C44": Change("textbook", lambda build: lambda m, ridge, steps: build(m, 1.05 * ridge, steps)),
@@ -308,15 +284,9 @@ def loaded():
     return [module for path, module in sys.modules.items() if path.startswith(f"{ROOM}.")]
 
 
-NUMBERS = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 50))
-
-
 def test_there_are_all_claims():
-    assert list(CLAIMS) == [f"C{i}" for i in NUMBERS] == list(BOUND) == list(CONSTRUCTION)
-
-
-SLOW = {*CLAIMS} - {"C1"}
-"""Claims that take more than two seconds, or as long as their like."""
+    numbers = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 50))
+    assert list(CLAIMS) == [f"C{i}" for i in numbers] == list(BOUND) == list(CONSTRUCTION)
 
 
 def recorded(patch):
@@ -369,9 +339,7 @@ def test_a_claim_is_quoted_from_a_known_work_or_is_ours():
             dataclasses.replace(one, **{"source": source, "quote": quote} | bad)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CLAIMS]
-)
+@often("name", ("C1",), CLAIMS)
 def test_the_verdict_follows_from_what_is_measured(name, monkeypatch, forgotten):
     """It is the expected one; and another, if the construction or the bound is wrong."""
     with monkeypatch.context() as patch:

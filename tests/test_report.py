@@ -13,11 +13,11 @@ from helpers import numpy
 import icl_krr as ik
 from icl_krr.cli import main, page_in_parts
 from icl_krr.cli.page_in_parts import TITLE, WORDS
-from icl_krr.cli.run_folders import sweep_section
+from icl_krr.cli.run_folders import identification_section, sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
-from icl_krr.files import from_csv, to_csv
-from icl_krr.report import Section, Table, explorer_section, render, snapshots_section
+from icl_krr.files import from_csv, to_csv, to_markdown
+from icl_krr.report import Section, explorer_section, render, snapshots_section
 from icl_krr.report.chart import shares, three_digits
 from icl_krr.report.marks import log_axis
 
@@ -74,23 +74,19 @@ def test_the_grid_is_what_the_library_computes(found, cell):
     np.testing.assert_allclose(found.arrays["rmse"][cell], rmse, rtol=1e-6)
 
 
-def test_the_bound_holds_in_every_cell(found):
+def test_the_bound_holds_in_every_cell_and_numbers_are_in_words(found):
     gap, bound = found.arrays["gap"], found.arrays["bound"]
     assert np.all(gap <= bound * (1 + 1e-9) + 1e-12)
     assert np.max(gap / bound) > 0.05  # and is not empty everywhere
+    (board, _) = explorer_section(found).parts
+    assert three_digits(1234.5) == "1.23e+03"
+    assert board.data["gap"][0][1][1][4] == three_digits(gap[0, 1, 1, 4])
 
 
 def test_supports_come_in_the_order_of_their_angle():
     task = draw_task(ExplorerConfig(**SMALL))
     for x in (task.x, task.x_query):
         assert np.all(np.diff(np.arctan2(x[:, 1], x[:, 0])) > 0)
-
-
-def test_a_grid_out_of_range_is_refused():
-    with pytest.raises(ValueError, match="width must be <= num_supports = 8, got 9"):
-        ExplorerConfig(**SMALL | {"widths": (9,)})
-    with pytest.raises(ValueError, match="temperature must be > 0"):
-        ExplorerConfig(**SMALL | {"temperatures": (0.0,)})
 
 
 def test_patterns_and_streams_are_those_of_the_forward(x64):
@@ -131,26 +127,12 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
     assert "type" not in cells  # softmax alone has a square-root scale
 
 
-def test_a_page_escapes_what_it_shows():
-    table = Table("<b>", (["<i>"], [["a & b"]]))
-    text = render("<script>", "&", [Section("one", "One", ("<p>",), (table,))]).decode()
-    assert "<title>&lt;script&gt;</title>" in text
-    assert "a &amp; b" in text
-    assert "<b>" not in text
-
-
 def test_no_two_parts_of_a_page_share_a_name(page):
     text = page.read_text().split("<script>")[0]
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids)) > 10
     used = re.findall(r'(?:url\(#|href="#)([^")]+)', text)
     assert set(used) <= set(ids)
-
-
-def test_numbers_are_in_words(found):
-    (board, _) = explorer_section(found).parts
-    assert three_digits(1234.5) == "1.23e+03"
-    assert board.data["gap"][0][1][1][4] == three_digits(found.arrays["gap"][0, 1, 1, 4])
 
 
 def test_slots_keep_their_digits_at_every_setting():
@@ -271,8 +253,12 @@ def test_sliders_move_numbers_and_charts(opened, found, place):
 
 
 @pytest.mark.extras
-def test_a_point_says_its_values(opened, found):
+def test_charts_and_sliders_have_words_and_a_point_says_its_values(opened, found):
     charts = charts_of(opened)
+    for chart in charts.all():
+        assert len(chart.get_attribute("aria-label")) > 60
+    for axis in AXES:
+        assert opened.locator(f"label[for=explorer-1-{axis}]").inner_text()
     points = charts.nth(0).locator(".mark-symbol").last.locator("path")
     points.nth(5).hover(force=True)
     said = opened.locator("#vg-tooltip-element.visible").inner_text()
@@ -280,16 +266,6 @@ def test_a_point_says_its_values(opened, found):
         assert name in said
     drawn = [float(word.replace("−", "-")) for word in re.findall(r"[−\d.]+$", said, re.M)]
     assert any(abs(drawn[-1] - f) < 0.01 for f in found.arrays["prediction"][0, 1, 1, 2])
-
-
-@pytest.mark.extras
-def test_the_script_draws_what_the_file_shows(browser, opened, page):
-    without = visited(browser, page, java_script_enabled=False)
-    live, still = charts_of(opened), without.locator(".chart")
-    for line in range(4):
-        now = heights(live.nth(0), line)
-        assert len(now) > 10
-        np.testing.assert_allclose(heights(still.nth(0), line), now, atol=0.05)
 
 
 @pytest.mark.extras
@@ -306,8 +282,15 @@ def test_sliders_and_numbers_agree_when_one_comes_back(opened, page):
 
 
 @pytest.mark.extras
-def test_the_page_is_whole_without_a_script(browser, page, found):
+def test_the_page_is_whole_without_a_script_and_the_script_draws_the_same(
+    browser, opened, page, found
+):
     shown = visited(browser, page, java_script_enabled=False)
+    live, still = charts_of(opened), shown.locator(".chart")
+    for line in range(4):
+        now = heights(live.nth(0), line)
+        assert len(now) > 10
+        np.testing.assert_allclose(heights(still.nth(0), line), now, atol=0.05)
     assert not shown.locator(".controls").is_visible()
     assert shown.locator(".chart > svg").count() == 6
     shown.locator("summary", has_text="Numbers at these settings").click()
@@ -315,14 +298,6 @@ def test_the_page_is_whole_without_a_script(browser, page, found):
     gap = found.arrays["gap"][0, 1, 1, 2]
     assert row.locator("td").first.inner_text() == three_digits(gap)
     assert "temperature 0.3" in shown.locator("noscript").inner_text()
-
-
-@pytest.mark.extras
-def test_every_chart_and_slider_has_words_for_those_who_do_not_see_it(opened):
-    for chart in charts_of(opened).all():
-        assert len(chart.get_attribute("aria-label")) > 60
-    for axis in AXES:
-        assert opened.locator(f"label[for=explorer-1-{axis}]").inner_text()
 
 
 @pytest.mark.extras
@@ -385,6 +360,23 @@ def test_both_themes_have_contrast(browser, page, scheme):
             assert (light + 0.05) / (dark + 0.05) >= least, (selector, one)
 
 
+def identification(folder, meta, word, candidates):
+    """A folder of `icl-krr identify` with pairs of candidate and kernel, and a word elsewhere."""
+    folder.mkdir(exist_ok=True)
+    pairs = [dict(zip(("candidate", "kernel"), pair, strict=True)) for pair in candidates]
+    known = {"alignment": [1], "prediction": {"mean": 0.1, "interval": [0.05, 0.2]}}
+    record = {"meta": meta, "status": word, "remain": [word], "layers": [{} for _ in pairs]}
+    record |= {"baselines": {}, "candidates": [pair | known for pair in pairs]}
+    near = {"layer": 1, "step": 1, "prediction": 0.1, "hat": 0.2}
+    filters = {"layer": 1, "sigma": 2.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.4}
+    table = to_markdown(([word, word], [[*pair.values()] for pair in pairs]))
+    (folder / "identify.json").write_text(json.dumps(record))
+    (folder / "identify.md").write_text("\n".join([table] * 3))
+    (folder / "heatmaps.csv").write_bytes(to_csv([pair | near for pair in pairs]))
+    (folder / "filter.csv").write_bytes(to_csv([filters]))
+    return identification_section(folder)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Folders as the commands leave them."""
@@ -394,23 +386,10 @@ def finished(tmp_path_factory):
     size = ["--values", "0.1", "1", "--lines", "chebyshev", "nadaraya_watson"]
     small = ["--seeds", "2", "--steps", "2", "--num-supports", "8"]
     assert main(["sweep", "ridge", *size, *small, "--out", str(swept)]) == 0
-    identified = folder / "identified"
-    identified.mkdir()
     meta = json.loads((claims / "claims.json").read_text())["meta"] | {"dtype": "float64"}
     meta["settings"]["model"] = "linear"
-    one = {"candidate": "gradient_descent", "kernel": "linear", "alignment": [1, 2]}
-    one["prediction"] = {"mean": 0.1, "interval": [0.05, 0.2]}
-    record = {"meta": meta, "status": "identified", "remain": ["gradient_descent"]}
-    record |= {"layers": [{}], "candidates": [one], "baselines": {}}
-    (identified / "identify.json").write_text(json.dumps(record))
-    (identified / "identify.md").write_text(
-        "\n".join(["| a | b |\n| --- | --- |\n| 1 | 2 |\n"] * 3)
-    )
-    near = {"candidate": "gradient_descent", "kernel": "linear", "prediction": 0.1, "hat": 0.2}
-    rows = [near | {"layer": layer, "step": step} for layer in (1, 2) for step in range(3)]
-    (identified / "heatmaps.csv").write_bytes(to_csv(rows))
-    row = {"layer": 1, "sigma": 2.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.4}
-    (identified / "filter.csv").write_bytes(to_csv([row]))
+    identified = folder / "identified"
+    identification(identified, meta, "identified", [("gradient_descent", "linear")])
     return claims, swept, identified
 
 
@@ -469,6 +448,14 @@ def test_a_sweep_shows_medians(finished):
     assert smooth[0][2] == smooth[0][1]
 
 
+def refused(capsys, out, *runs):
+    """The one line with which the command refuses runs."""
+    assert main(["report", *map(str, runs), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
 def without_a_line(text):
     return "\n".join(text.splitlines()[:-1]) + "\n"
 
@@ -493,44 +480,28 @@ def without_a_line(text):
 def test_a_damaged_run_is_refused_before_anything_is_computed(
     finished, which, name, harm, tmp_path, capsys
 ):
-    folder = tmp_path / "damaged"
+    folder, out = tmp_path / "damaged", tmp_path / "out"
     shutil.copytree(finished[which], folder)
     (folder / name).write_text(harm((folder / name).read_text()))
-    assert main(["report", str(folder), "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "damaged" in error
-    assert not (tmp_path / "out").exists()
+    assert "damaged" in refused(capsys, out, folder)
+    assert not out.exists()
 
 
-def test_a_page_takes_no_other_run_s_place(finished, capsys):
-    folder = finished[1]
-    before = (folder / "meta.json").read_bytes()
-    assert main(["report", str(folder), "--out", str(folder)]) == 2
-    assert (
-        "must be empty or hold a report, got other files; choose another --out"
-        in capsys.readouterr().err
-    )
-    assert (folder / "meta.json").read_bytes() == before
-
-
-@pytest.mark.parametrize("kind", ["nothing", "twice", "half"])
-def test_what_is_no_run_is_refused_in_a_sentence(finished, kind, tmp_path, capsys):
-    claims, _, identified = finished
-    half = tmp_path / "half"
+def test_what_is_no_run_is_refused_and_a_run_of_another_kind_keeps_its_place(
+    finished, tmp_path, capsys
+):
+    claims, swept, identified = finished
+    half, out = tmp_path / "half", tmp_path / "out"
     shutil.copytree(identified, half)
     (half / "filter.csv").unlink()
-    runs, sentence = {
-        "nothing": (
-            [str(tmp_path)],
-            "runs must be folders written by verify, identify, sweep or tr",
-        ),
-        "twice": ([str(claims), str(claims)], "runs must include at most one folder with claims"),
-        "half": ([str(half)], "must hold all files that icl-krr identify writes, but a file"),
-    }[kind]
-    out = tmp_path / "out"
-    assert main(["report", *runs, "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert "Traceback" not in error
+    for runs, sentence in {
+        (tmp_path,): "runs must be folders written by verify, identify, sweep or tr",
+        (claims, claims): "runs must include at most one folder with claims",
+        (half,): "must hold all files that icl-krr identify writes, but a file",
+    }.items():
+        assert sentence in refused(capsys, out, *runs)
     assert not out.exists()
+    before = (swept / "meta.json").read_bytes()
+    sentence = "must be empty or hold a report, got other files; choose another --out"
+    assert sentence in refused(capsys, swept, swept)
+    assert (swept / "meta.json").read_bytes() == before

@@ -7,10 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 from helpers import often
+from test_report import identification
 
-from icl_krr.cli.run_folders import claims_section, identification_section
+from icl_krr.cli.run_folders import claims_section
 from icl_krr.experiments.shared.rows import Plot
-from icl_krr.files import to_csv, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.report import Axis, Board, Cell, Facts, Fold, Section, Table, render, sweep_section
 
 # RUN opens a dialog and URL makes a request, and each says which payload it belongs to
@@ -112,27 +113,12 @@ def folders(words, folder):
     versions = {"icl_krr": word, "jax": word}
     meta = {"command": list(words), "seed": word, "dtype": word, "device": word}
     meta |= {"versions": versions, "settings": {"model": word}}
-    known = {"alignment": [1], "prediction": {"mean": 0.1}}
-    record = {"meta": meta, "status": word, "remain": [word], "layers": [{}] * len(words)}
-    record["candidates"] = [
-        known | {"candidate": f"{i}{w}", "kernel": w} for i, w in enumerate(words)
-    ]
-    record["baselines"] = {}
-    near = {"layer": 1, "step": 1, "prediction": 0.1, "hat": 0.1}
-    rows = [{"candidate": f"{i}{w}", "kernel": w} | near for i, w in enumerate(words)]
-    filters = [{"layer": 1, "sigma": 1.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.5}]
+    identified = identification(folder, meta, word, [(f"{i}{w}", w) for i, w in enumerate(words)])
+    claims = {"meta": meta, "claims": [{"cpu_seconds": 1.0}] * len(words)}
+    (folder / "claims.json").write_text(json.dumps(claims))
     table = to_markdown(([word, word], [[one, one] for one in words]))
-    files = {
-        "identify.json": json.dumps(record),
-        "identify.md": "\n".join([table] * 3),
-        "heatmaps.csv": to_csv(rows).decode(),
-        "filter.csv": to_csv(filters).decode(),
-        "claims.json": json.dumps({"meta": meta, "claims": [{"cpu_seconds": 1.0}] * len(words)}),
-        "claims.md": "\n".join([table] * 2),
-    }
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    return [identification_section(folder), claims_section(folder)]
+    (folder / "claims.md").write_text("\n".join([table] * 2))
+    return [identified, claims_section(folder)]
 
 
 def page_of(words, folder):
