@@ -61,6 +61,17 @@ KINDS = {
         "spectrum must be .* with low <= high": lambda: theory.heavy_ball_rate(2.0, 1.0, 2),
         "width must be <= num_supports = 24, got 99": lambda: ExplorerConfig(widths=(99,)),
         "temperature must be > 0": lambda: ExplorerConfig(temperatures=(0.0,)),
+        "values must be <= steps = 4, got 9": lambda: SweepConfig("depth", steps=4, values=(9,)),
+        "values must be > 0, got -1.0": lambda: SweepConfig("ridge", values=(-1.0,)),
+        "values must be <= num_features = 32": lambda: SweepConfig("width", values=(99,)),
+        "values must be <= num_supports = 64, got 99": lambda: SweepConfig(
+            "width", values=(99,), kernel="exponential"
+        ),
+        "values must be <= num_supports = 64": lambda: SweepConfig("context", values=(65,)),
+        "values must be even, got 3; use 4": lambda: SweepConfig("arithmetic", values=(3,)),
+        "values must be >= 1/80, because": lambda: SweepConfig("temperature", values=(1e-6,)),
+        "temperature must be >= 1/80, because exp": lambda: SweepConfig("ridge", temperature=0.001),
+        "values must be even, because": lambda: SweepConfig("features", values=(7,)),
         "chunk must be >= 1": lambda: ik.predict_batch(model(), BATCH, chunk=0),
         "dtype must not be wider than float32": lambda: build.conjugate_gradient(
             LINEAR, **CG, dtype="float64"
@@ -139,6 +150,10 @@ KINDS = {
             GAUSSIAN, **CG, attention="linear"
         ),
         "kernel must be one of": lambda: ik.catalogue.kernel_class("cubic"),
+        "axis must be one of": lambda: SweepConfig("length"),
+        "line on the exponential kernel must be": lambda: SweepConfig("depth", lines=("newton",)),
+        "kernel along the width must be": lambda: SweepConfig("width", kernel="gaussian"),
+        "values must be one of": lambda: SweepConfig("precision", values=("float8",)),
         "solver must be one of": lambda: DepthConfig(solver="newton"),
     },
     "wrong type": {

@@ -1,4 +1,7 @@
-"""The estimator beside those of scikit-learn that compute the same, and scikit-learn's checks."""
+"""The estimator beside those of scikit-learn that compute the same, and scikit-learn's checks.
+
+Then its numbers: units, coverage, equivariance, sample weights and more digits.
+"""
 
 import pickle
 import subprocess
@@ -7,6 +10,8 @@ import sys
 import jax
 import numpy as np
 import pytest
+from helpers import left_out_losses, often
+from sklearn import datasets
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -22,10 +27,13 @@ import icl_krr as ik
 from icl_krr import InContextRegressor
 from icl_krr.experiments.depth_config import DepthConfig, choose_kernels
 from icl_krr.experiments.shared import model_selection
+from icl_krr.kernels import weighted
 
 DRAWN = np.random.default_rng(0)
 X, NEW = DRAWN.normal(size=(24, 3)), DRAWN.normal(size=(9, 3))
-Y = np.stack([X[:, 0] ** 2, 500 + 100 * np.sin(X[:, 1])], axis=1)
+Y = X[:, 0] ** 2 + np.sin(X[:, 1])
+TWO = np.stack([Y, 500 + 100 * np.sin(X[:, 1])], axis=1)
+WEIGHT = np.exp(DRAWN.normal(size=24))
 GIVEN = {"ridge": 0.5, "lengthscale": 1.5}
 
 
@@ -53,7 +61,7 @@ def searches():
     theirs = {"kernelridge__alpha": ridges, "kernelridge__gamma": gammas}
     for regressor, grid in (InContextRegressor(), ours), (KernelRidge(kernel="rbf"), theirs):
         pipeline = make_pipeline(StandardScaler(), regressor)
-        yield GridSearchCV(pipeline, grid, cv=2).fit(X, Y[:, 0])
+        yield GridSearchCV(pipeline, grid, cv=2).fit(X, Y)
 
 
 @pytest.mark.slow
@@ -67,46 +75,46 @@ def test_a_grid_search_finds_what_kernel_ridge_finds():
     np.testing.assert_allclose(ours.predict(NEW), theirs.predict(NEW), atol=1e-4)
 
 
-def process(**options):
+def process(noise=GIVEN["ridge"], **options):
     kernel = RBF(GIVEN["lengthscale"], "fixed")
-    return GaussianProcessRegressor(kernel, alpha=GIVEN["ridge"], optimizer=None, **options)
+    return GaussianProcessRegressor(kernel, alpha=noise, optimizer=None, **options)
+
+
+def both(regressor, new=NEW):
+    return np.stack(regressor.predict(new, return_std=True))
 
 
 @pytest.mark.parametrize("normalize_y", [False, True])
-@pytest.mark.parametrize("y", [Y[:, 0], Y], ids=lambda y: str(y.shape))
-def test_mean_and_standard_deviation_are_those_of_a_gaussian_process(y, normalize_y):
-    ours = InContextRegressor(**GIVEN, normalize_y=normalize_y, amplitude=1.0).fit(X, y)
-    mean, std = process(normalize_y=normalize_y).fit(X, y).predict(NEW, return_std=True)
-    std = std / y.std(axis=0) if normalize_y else std  # its amplitude is the variance of y
+def test_mean_and_standard_deviation_are_those_of_a_gaussian_process(normalize_y):
+    ours = InContextRegressor(**GIVEN, normalize_y=normalize_y, amplitude=1.0).fit(X, TWO)
+    mean, std = process(normalize_y=normalize_y).fit(X, TWO).predict(NEW, return_std=True)
+    std = std / TWO.std(axis=0) if normalize_y else std  # its amplitude is the variance of y
     found = ours.predict(NEW, return_std=True, noise=False)
     assert {array.dtype for array in found} == {np.dtype(float)}
-    assert {array.shape for array in found} == {(len(NEW), *y.shape[1:])}
-    std = std if std.shape == y[:9].shape else np.stack([std, std], axis=1)
     for array, wanted in zip(found, (mean, std), strict=True):
-        error = abs(array - wanted.reshape(array.shape)).max(axis=0)
-        assert np.all(error < 1e-4 * y.std(axis=0).max(initial=1)), error
+        assert array.shape == wanted.shape == TWO[:9].shape
+        error = abs(array - wanted).max(axis=0)
+        assert np.all(error < 1e-4 * TWO.std(axis=0).max(initial=1)), error
     np.testing.assert_allclose(ours.predict(NEW), found[0], rtol=1e-5)
 
 
 def test_a_scaler_of_y_around_the_estimator_is_normalize_y():
     around = TransformedTargetRegressor(InContextRegressor(**GIVEN), transformer=StandardScaler())
     inside = InContextRegressor(**GIVEN, normalize_y=True)
-    predictions = [regressor.fit(X, Y).predict(NEW) for regressor in (around, inside)]
+    predictions = [regressor.fit(X, TWO).predict(NEW) for regressor in (around, inside)]
     np.testing.assert_allclose(*predictions, rtol=1e-5)
-    constant = np.full(len(X), 0.1)
-    np.testing.assert_allclose(inside.fit(X, constant).predict(NEW), 0.1)
 
 
 @pytest.mark.slow
 def test_leave_one_out_chooses_what_it_chooses_for_the_command():
-    chosen = InContextRegressor().fit(X, Y)
+    chosen = InContextRegressor().fit(X, TWO)
     kernel, *_ = choose_kernels(chosen.task_, DepthConfig(kernel="gaussian"))
     assert chosen.kernel_.lengthscale == kernel.lengthscale != 1
     assert chosen.ridge_ == model_selection.choose_ridge(kernel, chosen.task_)
     assert (chosen.steps_, chosen.n_features_in_, bool(chosen.status_.ok)) == (64, 3, True)
-    given = InContextRegressor(lengthscale=2.0).fit(X, Y)
+    given = InContextRegressor(lengthscale=2.0).fit(X, TWO)
     assert given.kernel_.lengthscale == 2.0
-    among = InContextRegressor(kernel=None).fit(X, Y)
+    among = InContextRegressor(kernel=None).fit(X, TWO)
     task = ik.Task(X, among.task_.y.astype("f4"), X)
     kernel, _, errors = choose_kernels(task, DepthConfig())
     assert among.kernel_.temperature == kernel.temperature
@@ -120,7 +128,7 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
 def test_a_kernel_is_given_by_its_name_or_as_an_object(solver):
     named = InContextRegressor(solver=solver, kernel="exponential", ridge=0.5, temperature=4.0)
     given = clone(named).set_params(kernel=ik.Exponential(4.0), temperature=None)
-    predictions = [regressor.fit(X, Y).predict(NEW) for regressor in (named, given)]
+    predictions = [regressor.fit(X, TWO).predict(NEW) for regressor in (named, given)]
     np.testing.assert_allclose(*predictions, rtol=1e-5)
     assert given.kernel_ is given.kernel
     assert (given.ridge_ is None) == (given.status_ is None) == (solver == "nadaraya_watson")
@@ -129,63 +137,281 @@ def test_a_kernel_is_given_by_its_name_or_as_an_object(solver):
 def test_what_has_not_converged_is_told():
     short = InContextRegressor(**GIVEN, steps=1)
     with pytest.warns(ConvergenceWarning, match="^predictions: not converged: gap .* after 1 step"):
-        assert not short.fit(X, Y).status_.ok
+        assert not short.fit(X, TWO).status_.ok
     with pytest.warns(ConvergenceWarning, match="predictions differ from exact regression by more"):
         short.predict(NEW, return_std=True)
 
 
 def test_a_copy_is_the_same_regressor():
     regressor = InContextRegressor(kernel=ik.Gaussian(1.5), ridge=0.5, normalize_y=True)
-    fitted = clone(regressor).fit(X, Y)
+    fitted = clone(regressor).fit(X, TWO)
     again = pickle.loads(pickle.dumps(fitted))
     assert again.status_.advice() == fitted.status_.advice()
-    for found, wanted in zip(
-        again.predict(NEW, return_std=True), fitted.predict(NEW, return_std=True), strict=True
-    ):
-        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(both(again), both(fitted))
     with pytest.raises(NotFittedError):
         clone(fitted).predict(NEW)
 
 
 def test_a_program_serves_other_values_and_about_as_many_queries(programs):
-    InContextRegressor(**GIVEN).fit(X, Y[:, 0]).predict(NEW, return_std=True)
+    InContextRegressor(**GIVEN).fit(X, Y).predict(NEW, return_std=True)
     programs.clear()
     for ridge, lengthscale, queries in ((0.3, 2, NEW[:1]), (2, 0.7, np.tile(NEW, (3, 1)))):
         regressor = InContextRegressor(ridge=ridge, lengthscale=lengthscale, normalize_y=True)
-        mean, std = regressor.fit(X[::-1], Y[:, 1]).predict(queries, return_std=True)
+        mean, std = regressor.fit(X[::-1], TWO[:, 1]).predict(queries, return_std=True)
         assert len(mean) == len(std) == len(queries)
     assert programs == []
-    regressor.fit(X[:-1], Y[:-1, 1])
+    regressor.fit(X[:-1], TWO[:-1, 1])
     assert programs
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kernel": ik.Gaussian(), "lengthscale": 2.0}, "lengthscale must be None if kernel is an"),
-        ({"kernel": ik.Gaussian(), "solver": "newton_schulz"}, "kernel must have a feature map"),
-        ({"solver": "newton_schulz"}, "kernel must be 'linear' or 'polynomial' for solver 'newton"),
-        ({"normalize_y": 1}, "normalize_y must be True or False, got 1"),
-        ({"kernel": ik.Gaussian}, r"kernel must be one of .*; write 'gaussian'$"),
-        ({"lam": 0.1}, "keyword of InContextRegressor must be .*; did you mean 'ridge'"),
-    ],
-)
-def test_a_bad_parameter_is_told_in_fit(options, message):
+NAMED = {"kernel": ik.Gaussian()}
+BAD_FITS = {
+    "lengthscale must be None if kernel is an": (NAMED | {"lengthscale": 2.0}, X, None),
+    "kernel must have a feature map": (NAMED | {"solver": "newton_schulz"}, X, None),
+    "kernel must be 'linear' or 'poly.* for solver 'newton": ({"solver": "newton_schulz"}, X, None),
+    "normalize_y must be True or False, got 1": ({"normalize_y": 1}, X, None),
+    "kernel must be one of .*; write 'gaussian'$": ({"kernel": ik.Gaussian}, X, None),
+    "keyword of InContextRegressor must be .*; did you mean 'ridge'": ({"lam": 0.1}, X, None),
+    "lengthscale and ridge must be given for one support": ({}, X[:1], None),
+    "ridge must be given for one support": ({"lengthscale": 1.0}, X[:1], None),
+    r"sample_weight must be >= 0, got -.* at index \[0\]": (GIVEN, X, -WEIGHT),
+    "sample_weight must be finite, got nan": (GIVEN, X, np.full(24, np.nan)),
+    r"sample_weight must be \[n\] with n = 24, the number of rows of X": (GIVEN, X, WEIGHT[:3]),
+    "sample_weight must be > 0 for at least one row of X, got zero": (GIVEN, X, 0 * WEIGHT),
+    "sample_weight must be None for solver 'pre": (
+        GIVEN | {"solver": "preconditioned_chebyshev"},
+        X,
+        WEIGHT,
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD_FITS)
+def test_what_cannot_be_fitted_is_told(message):
+    options, x, weight = BAD_FITS[message]
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        InContextRegressor(**options).fit(X, Y)
+        InContextRegressor(**options).fit(x, Y[: len(x)], weight)
 
 
-def test_one_row_cannot_be_left_out():
-    for given, names in (({}, "lengthscale and ridge"), ({"lengthscale": 1.0}, "ridge")):
-        with pytest.raises(ValueError, match=f"^{names} must be given for one support"):
-            InContextRegressor(**given).fit(X[:1], Y[:1])
-    InContextRegressor(lengthscale=1.0, ridge=0.1).fit(X[:1], Y[:1])
+def test_one_row_is_enough_for_a_given_kernel_and_ridge():
+    InContextRegressor(**GIVEN).fit(X[:1], Y[:1])
 
 
 def test_a_solver_without_a_posterior_is_told():
-    smoother = InContextRegressor(solver="nadaraya_watson", lengthscale=1.0).fit(X, Y)
+    smoother = InContextRegressor(solver="nadaraya_watson", lengthscale=1.0).fit(X, TWO)
     with pytest.raises(ValueError, match="return_std must be False for solver 'nad"):
         smoother.predict(NEW, return_std=True)
+
+
+def test_standard_deviations_are_in_the_units_of_y():
+    """The input of scikit-learn's issue 15612."""
+    x, new = (np.pad(np.abs(part[:, :1]), ((0, 0), (0, 2))) for part in (X, NEW))
+    mean, std = both(InContextRegressor().fit(x, -50000 * x[:, 0]), new)
+    assert np.all(np.abs(mean + 50000 * new[:, 0]) < 1.96 * std)
+    assert np.all(std < 5000)
+
+
+def test_every_target_has_a_standard_deviation_in_its_units():
+    fitted = InContextRegressor(**GIVEN).fit(X, np.stack([Y, 1e4 * Y], axis=1))
+    mean, std = both(fitted)
+    np.testing.assert_allclose(mean[:, 1], 1e4 * mean[:, 0], rtol=1e-4)
+    np.testing.assert_allclose(std[:, 1], 1e4 * std[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(fitted.amplitude_[1], 1e8 * fitted.amplitude_[0])
+
+
+def table(x, y, seed=0):
+    """124 rows as supports and up to 128 queries, with columns of zeros up to 30."""
+    order = np.random.default_rng(seed).permutation(len(y))[:252]
+    x, y = x[order], y[order]
+    x = np.pad((x - x[:124].mean(0)) / x[:124].std(0), ((0, 0), (0, 30 - x.shape[1])))
+    return x[:124], y[:124], x[124:], y[124:]
+
+
+TABLES = {
+    "diabetes": lambda: datasets.load_diabetes(return_X_y=True),
+    "Friedman 1": lambda: datasets.make_friedman1(250, noise=1.0, random_state=0),
+    "wine": lambda: datasets.load_wine(return_X_y=True),
+    "Friedman 2": lambda: datasets.make_friedman2(250, noise=50.0, random_state=0),
+    "breast cancer": lambda: datasets.load_breast_cancer(return_X_y=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("normalize_y", [False, True])
+@pytest.mark.parametrize("count", [3, 5])
+def test_intervals_cover(count, normalize_y):
+    shares = {}
+    for name in [*TABLES][:count]:
+        x, y, new, asked = table(*TABLES[name]())
+        mean, std = both(InContextRegressor(normalize_y=normalize_y).fit(x, y), new)
+        shares[name] = np.mean(np.abs(mean - asked) < 1.96 * std)
+        assert np.mean(std) < 1.1 * np.std(y)
+    assert min(shares.values()) > 0.88, shares
+    assert 0.92 < np.mean([*shares.values()]) < 0.98, shares
+
+
+def test_a_given_amplitude_is_that_of_a_gaussian_process():
+    _, std = process().fit(X, Y).predict(NEW, return_std=True)
+    fitted = InContextRegressor(**GIVEN, amplitude=4.0).fit(X, 1000 * Y)
+    of_f = fitted.predict(NEW, return_std=True, noise=False)[1]
+    np.testing.assert_allclose(of_f, 2 * std)
+    np.testing.assert_allclose(both(fitted)[1], 2 * np.sqrt(std**2 + 0.5))
+    assert fitted.amplitude_ == pytest.approx(4)
+
+
+def test_the_amplitude_is_the_likeliest():
+    fitted = InContextRegressor(**GIVEN).fit(X, Y)
+    evidence = [  # of the process with this amplitude: for y over its root
+        process().fit(X, Y / root).log_marginal_likelihood_value_ - len(X) * np.log(root)
+        for root in np.sqrt(fitted.amplitude_) * np.array([0.9, 1.0, 1.1])
+    ]
+    assert np.argmax(evidence) == 1
+
+
+EQUAL = InContextRegressor(**GIVEN), InContextRegressor(normalize_y=True)
+
+
+@pytest.mark.parametrize("regressor", EQUAL, ids=["given", "chosen"])
+def test_predictions_follow_the_units_of_y(regressor):
+    regressor.fit(X, Y)
+    wanted, ridge, width = both(regressor), regressor.ridge_, regressor.kernel_.lengthscale
+    amplitude = regressor.amplitude_
+    for c in (1e-30, -1e-9, 1e12, 1e30):
+        found = both(regressor.fit(X, c * Y)) / np.array([[c], [abs(c)]])
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+        assert (regressor.ridge_, regressor.kernel_.lengthscale) == (ridge, width)
+        assert regressor.amplitude_ == pytest.approx(amplitude * c**2, rel=1e-6)
+    assert not both(regressor.fit(X, 0 * Y)).any()
+
+
+def test_a_constant_y_is_predicted_without_doubt():
+    regressor = InContextRegressor(normalize_y=True)
+    shifted = both(regressor.fit(X, Y + 1000)) - np.array([[1000.0], [0.0]])
+    np.testing.assert_allclose(both(regressor.fit(X, Y)), shifted, rtol=1e-5, atol=1e-5)
+    mean, std = both(regressor.fit(X, np.full(len(X), 0.1)))
+    np.testing.assert_array_equal(mean, np.full(len(NEW), 0.1))
+    assert not std.any()
+
+
+@pytest.mark.parametrize(
+    "weight", [None, pytest.param(WEIGHT, marks=pytest.mark.slow)], ids=["plain", "weighted"]
+)
+def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order(weight):
+    regressor = InContextRegressor(normalize_y=True)
+    wanted = both(regressor.fit(X, Y, weight))
+    origin = np.array([1.7e9, -3e7, 5.0])  # seconds since 1970, and more
+    found = both(regressor.fit(X + origin, Y, weight), NEW + origin)
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+    order, columns = np.random.default_rng(1).permutation(len(X)), [2, 0, 1]
+    permuted = None if weight is None else weight[order]
+    found = both(regressor.fit(X[order][:, columns], Y[order], permuted), NEW[:, columns])
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+KERNELS = {
+    "gaussian": ({"lengthscale": 1.5}, {"kernel": "rbf", "gamma": 1 / 4.5}),
+    "linear": ({}, {"kernel": "linear"}),
+    "exponential": ({"temperature": 2.0}, {"kernel": lambda a, b: np.exp(a @ b / 2)}),
+}
+RUNS = {
+    "gaussian": "jacobi_conjugate_gradient",
+    "exponential": "conjugate_gradient",
+    "linear": "nystrom_conjugate_gradient",
+}
+
+
+@often(("kernel", "solver"), [("exponential", "conjugate_gradient")], RUNS.items())
+def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
+    own, its = KERNELS[kernel]
+    weight = np.where(np.arange(24) == 3, 0, WEIGHT)
+    theirs = KernelRidge(**its, alpha=0.5).fit(X, Y, weight)
+    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, **own)
+    np.testing.assert_allclose(ours.fit(X, Y, weight).predict(NEW), theirs.predict(NEW), rtol=1e-8)
+    assert type(ours.kernel_).__name__.lower() == kernel
+    assert ours.status_.ok
+
+
+@pytest.mark.slow
+def test_weights_are_variances_of_the_noise():
+    """A Gaussian process of scikit-learn takes a variance for each support."""
+    theirs = process(0.5 / WEIGHT).fit(X, Y)
+    _, std = theirs.predict(NEW, return_std=True)
+    ours = InContextRegressor(**GIVEN, amplitude=1.0).fit(X, Y, WEIGHT)
+    np.testing.assert_allclose(ours.predict(NEW, return_std=True, noise=False)[1], std)
+    likeliest = InContextRegressor(**GIVEN).fit(X, Y, WEIGHT).amplitude_
+    assert likeliest == pytest.approx(np.mean(Y * theirs.alpha_))
+
+
+def test_the_mean_that_is_taken_out_of_y_has_weights():
+    mean = np.average(Y, weights=WEIGHT)
+    theirs = KernelRidge(**KERNELS["gaussian"][1], alpha=0.5).fit(X, Y - mean, WEIGHT)
+    ours = InContextRegressor(**GIVEN, normalize_y=True).fit(X, Y, WEIGHT)
+    np.testing.assert_allclose(ours.predict(NEW), mean + theirs.predict(NEW), rtol=1e-4)
+
+
+def test_leave_one_out_weights_the_squares(x64):
+    """Directly: leave a support out, solve with a free constant, and sum w e^2."""
+    kernel, ridge, n = ik.Gaussian(1.5), 0.3, len(X)
+    total = 0.0
+    for out in range(n):
+        kept = np.arange(n) != out
+        system = np.ones((n, n))
+        gram = np.asarray(kernel(X[kept], X[kept]))
+        system[:-1, :-1] = gram + ridge * np.diag(1 / WEIGHT[kept])
+        system[-1, -1] = 0
+        *alpha, constant = np.linalg.solve(system, [*Y[kept], 0])
+        error = Y[out] - constant - np.asarray(kernel(X[[out]], X[kept]))[0] @ alpha
+        total += WEIGHT[out] * error**2
+    points = np.column_stack([X, np.log(WEIGHT) / 2])
+    task = ik.Task(points, np.sqrt(WEIGHT) * Y, points)
+    found = left_out_losses(weighted(kernel, 3), task, np.array([ridge]), centred=True)
+    np.testing.assert_allclose(found, total)
+
+
+def test_weights_of_a_smoother_are_those_of_its_means():
+    k = WEIGHT * RBF(1.0)(NEW, X)
+    smoother = InContextRegressor(solver="nadaraya_watson", lengthscale=1.0).fit(X, Y, WEIGHT)
+    np.testing.assert_allclose(smoother.predict(NEW), k @ Y / k.sum(1), rtol=1e-4)
+    chosen = InContextRegressor(solver="nadaraya_watson")
+    ones = chosen.fit(X, Y, np.full(24, 7.0)).kernel_.lengthscale
+    assert ones == chosen.fit(X, Y).kernel_.lengthscale
+
+
+def test_what_has_too_few_digits_is_computed_in_float64():
+    x = np.pad(np.linspace(0, 1, 24)[:, None], ((0, 0), (0, 2)))
+    y, new = np.sin(5 * x[:, 0]), x + np.array([0.01, 0, 0])
+    wide = InContextRegressor(ridge=1e-7, lengthscale=0.3).fit(x, y)
+    assert wide.status_.gap.dtype == np.float64
+    assert not jax.config.jax_enable_x64
+    theirs = KernelRidge(kernel="rbf", gamma=1 / 0.18, alpha=1e-7).fit(x, y)
+    found = both(wide, new)
+    assert np.all(np.abs(found[0] - theirs.predict(new)) < 0.1 * found[1])
+    assert np.all(found[1] < 1e-3)
+    np.testing.assert_array_equal(both(pickle.loads(pickle.dumps(wide)), new), found)
+    with pytest.warns(ConvergenceWarning, match="^predictions: not "):
+        wide.set_params(ridge=1e-25).fit(x, y)
+    with pytest.warns(ConvergenceWarning, match="^standard deviations: nothing"):
+        assert np.isnan(both(wide, x)[1]).all()
+
+
+def test_a_model_of_landmarks_runs_with_weights(x64):
+    """Its features, k(x, x) of the queries and its variance have the factors of the weights."""
+    few = slice(6)
+    points = np.column_stack([X, np.log(WEIGHT) / 2])[few]
+    task = ik.Task(points, (np.sqrt(WEIGHT) * Y)[few], np.pad(NEW, ((0, 0), (0, 1))))
+    whole = weighted(ik.Gaussian(1.5), 3)
+    model = ik.constructions.prefix_posterior(
+        ik.kernels.Features(ik.sketches.nystrom_features(whole, task.x)),
+        num_features=4,
+        ridge=0.5,
+        steps=8,
+        approximates=whole,
+    )
+    found = ik.predictive(model, task)
+    wanted = ik.solvers.posterior(whole, task, ridge=0.5)
+    np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-8)
+    np.testing.assert_allclose(found.variance, wanted.variance + 0.5, rtol=1e-8)
 
 
 def test_the_library_does_not_need_scikit_learn():
