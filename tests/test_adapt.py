@@ -124,25 +124,6 @@ def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
     assert sum(row.change > 0 for row in whole.moved) > len(own)
 
 
-@pytest.mark.slow
-def test_a_fitted_sketch_is_better_on_other_tasks_than_a_random_one(x64):
-    """Of six features with deviations from 1 to 1/10; two steps of CG are all on two channels."""
-    family = ik.tasks.LinearRegression(
-        num_features=6, num_supports=12, num_queries=8, condition=1e2, noise=0.01
-    )
-    fitted, apart = (numpy(draw(jax.random.key(seed), family, 32)) for seed in (0, 1))
-
-    def build(sketch):
-        return ik.constructions.conjugate_gradient(
-            ik.Linear(), num_features=6, ridge=0.1, steps=2, form="pipelined", sketch=sketch
-        )
-
-    start = np.random.default_rng(0).normal(size=(6, 2))
-    found = adapt(held_out(build, fitted), start, iterations=60)
-    error = jax.jit(held_out(build, apart))
-    assert error(found.parameters) < 0.5 * error(start)
-
-
 def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
     """Through the converged forward, and the oracle's: eq. 5.9 of Rasmussen and Williams."""
     told = {"temperature": jnp.asarray(5.0), "ridge": jnp.asarray(0.4)}

@@ -14,17 +14,11 @@ from icl_krr import theory
 FORMS = ("textbook", "fused", "pipelined")
 
 
-def solve(kernel, task, ridge, steps, form="textbook", **options):
+def solve(kernel, task, ridge, steps, form="textbook"):
     positive = not isinstance(kernel, ik.Linear)
     route = {"attention": ik.Softmax(log_sink=theory.log_sink(kernel, task))} if positive else {}
     model = ik.constructions.conjugate_gradient(
-        kernel,
-        num_features=task.num_features,
-        ridge=ridge,
-        steps=steps,
-        form=form,
-        **route,
-        **options,
+        kernel, num_features=task.num_features, ridge=ridge, steps=steps, form=form, **route
     )
     prediction, cache = ik.run_with_cache(model, task)
     assert all(np.all(np.isfinite(value)) for value in cache.slots.values())
@@ -169,14 +163,9 @@ def test_a_sink_that_underflows_is_not_hidden():
 def test_a_ridge_that_vanishes_against_the_kernel_is_reported():
     """log c beyond the dtype: ridge / c is 0 in float32, and alpha / c would be as well."""
     for log_sink in (150.0, -150.0):
+        options = {"num_features": 2, "ridge": 1.0, "attention": ik.Softmax(log_sink=log_sink)}
         with pytest.raises(ValueError, match=f"between -87 and 87 for float32, got {log_sink}"):
-            ik.constructions.conjugate_gradient(
-                ik.Exponential(1.0),
-                num_features=2,
-                ridge=1.0,
-                steps=4,
-                attention=ik.Softmax(log_sink=log_sink),
-            )
+            ik.constructions.conjugate_gradient(ik.Exponential(1.0), steps=4, **options)
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,11 @@ MANIFESTS = {
     "models[0].model: Expected `str`, got `int`": row(model=0),
     "config: tasks must be >= 2, got 1": {"config": {"tasks": 1}},
     "must have format 1, got 9": {"format": 9},
-    "models must be at least one, each once, got none": {"models": []},
     "models must be at least one, each once, got m000": {"models": 2 * row()["models"]},
     "models[0].layers must be that of its answers, got 1000000000": row(layers=10**9),
     "steps must be one number >= 0 for layer 0 and each layer of its": row(steps=(-1, 2)),
     "must have the checksum of tasks/linear.npz, got none": {"sha256": {}},
     "names must stay in its folder, got '/etc'": row(model="/etc"),
-    "names must stay in its folder, got '../outside'": row(model="../outside"),
-    "folder, got '/dev/null'": {"sha256": {"/dev/null": digest(b"")}},
     "folder, got '../sums'": {"sha256": {"../sums": digest(b"")}},
 }
 
