@@ -84,25 +84,23 @@ def read_between(q, k, v, g, beta):
     return task_of(*(np.stack(pair, axis=1).reshape(2 * T, *pair[0].shape[1:]) for pair in pairs))
 
 
-def along_of(name, kernel, task, form=None, **options):
-    """The predictions at supports and queries: of the model, and of the oracle after all steps."""
-    built = {**SIZES, **options} | ({} if form is None else {"form": form})
-    model = getattr(ik.constructions, name)(kernel, **built)
-    oracle = getattr(ik.solvers, name)(kernel, task, **options)
-    return {
-        "model": np.asarray(ik.predict_along(model, task)),
-        "oracle": np.asarray(oracle.along)[-1],
-    }
-
-
-def agree(predictions, expected, select=slice(None), tolerance=TOLERANCE):
-    for source, along in predictions.items():
-        assert relative(along[select], expected) < tolerance, source
-
-
 KEYS = ik.Linear(projection=U)
-learn = partial(along_of, "delta_rule", step_size=1.0, steps=T, prefix="inclusive", **LAYER)
-solve = partial(along_of, "prefix_conjugate_gradient", steps=K, prefix="inclusive", **LAYER)
+READS = slice(1, 2 * T, 2)
+
+
+def agree(name, task, expected, at=slice(T), kernel=KEYS, form=None, **options):
+    """The predictions at supports and queries: of the model, and of the oracle after all steps."""
+    given = {"prefix": "inclusive", **LAYER, **options}
+    built = SIZES | given | ({} if form is None else {"form": form})
+    model = getattr(ik.constructions, name)(kernel, **built)
+    assert relative(np.asarray(ik.predict_along(model, task))[at], expected) < TOLERANCE
+    oracle = getattr(ik.solvers, name)(kernel, task, **given)
+    assert relative(np.asarray(oracle.along)[-1][at], expected) < TOLERANCE
+
+
+learn = partial(agree, "delta_rule", step_size=1.0, steps=T)
+solve = partial(agree, "prefix_conjugate_gradient", steps=K)
+iterate = partial(agree, "prefix_chebyshev")
 
 
 def test_default_scale_and_separate_queries():
@@ -111,7 +109,7 @@ def test_default_scale_and_separate_queries():
     last = delta_rule(q, k, v, g, beta)[-1:]
     for gate in (0.0, -0.3):
         task = task_of(k, v, g, beta, queries=K**-0.5 * q[-1:], gates=gate)
-        agree(learn(KEYS, task), np.exp(gate) * last, slice(T, None))
+        learn(task, np.exp(gate) * last, slice(T, None))
 
 
 def test_exclusive_predictions_are_what_the_layer_erases():
@@ -122,7 +120,7 @@ def test_exclusive_predictions_are_what_the_layer_erases():
         S = np.exp(g[t]) * S
         erased.append(S.T @ k[t])
         S = S + np.outer(k[t], beta[t] * (v[t] - erased[-1]))
-    agree(learn(KEYS, task_of(k, v, g, beta), prefix="exclusive"), np.stack(erased), slice(T))
+    learn(task_of(k, v, g, beta), np.stack(erased), prefix="exclusive")
 
 
 def test_coefficients_are_the_pseudo_values():
@@ -142,17 +140,10 @@ def test_normalised_step_size():
     lengths = np.linalg.norm(k, axis=1, keepdims=True)
     expected = delta_rule(unit(q), unit(k), v, g, beta, scale=1)
     task = read_between(unit(q), k, lengths * v, g, beta)
-    agree(learn(KEYS, task, steps=2 * T, normalised=True), expected, slice(1, 2 * T, 2))
+    learn(task, expected, READS, steps=2 * T, normalised=True)
     plain = task_of(k, v, g, beta)
     expected = delta_rule(k, unit(k), v / lengths, g, beta, scale=1)
-    agree(learn(KEYS, plain, normalised=True), expected, slice(T))
-
-
-@pytest.mark.parametrize("form", ["textbook", "fused"])
-def test_mesa(form):
-    _, k, v, g, beta = inputs(8)
-    expected = mesa(k, k, v, g, beta, np.full(K, 0.4))
-    agree(solve(KEYS, task_of(k, v, g, beta), ridge=0.4, form=form), expected, slice(T))
+    learn(plain, expected, normalised=True)
 
 
 def test_mesa_with_a_diagonal_regulariser():
@@ -161,13 +152,11 @@ def test_mesa_with_a_diagonal_regulariser():
     lamb = 0.25 + np.random.default_rng(9).exponential(1, K)
     kernel = ik.Linear(projection=lamb[:, None] ** -0.5 * U)
     expected, task = mesa(q, k, v, g, beta, lamb), read_between(q, k, v, g, beta)
-    reads = slice(1, 2 * T, 2)
-    agree(solve(kernel, task, ridge=1.0), expected, reads)
-    agree(solve(KEYS, task, ridge=lamb, preconditioner="jacobi"), expected, reads)
-    agree(solve(KEYS, task, ridge=lamb, form="fused"), expected, reads)
+    solve(task, expected, READS, kernel, ridge=1.0)
+    solve(task, expected, READS, ridge=lamb, preconditioner="jacobi")
+    solve(task, expected, READS, ridge=lamb, form="fused")
     bounds = ik.theory.prefix_bounds(KEYS, task, ridge=lamb)
-    options = {"steps": 120, "spectrum": bounds, "prefix": "inclusive", **LAYER}
-    agree(along_of("prefix_chebyshev", KEYS, task, ridge=lamb, **options), expected, reads)
+    iterate(task, expected, READS, ridge=lamb, steps=120, spectrum=bounds)
 
     @jax.jit
     def traced(lamb):
@@ -191,7 +180,7 @@ def test_regression_on_the_last_pairs(w):
         weight = beta[near] * np.exp(total[t] - total[near])
         A = (weight[:, None] * k[near]).T @ k[near] + 0.3 * np.eye(K)
         expected.append(k[t] @ np.linalg.solve(A, (weight[:, None] * k[near]).T @ v[near]))
-    agree(solve(KEYS, task_of(k, v, g, beta), ridge=0.3, window=w), np.stack(expected), slice(T))
+    solve(task_of(k, v, g, beta), np.stack(expected), ridge=0.3, window=w)
 
 
 @pytest.mark.parametrize("w", [1, 4])
@@ -204,12 +193,12 @@ def test_delta_rule_that_forgets_a_write(w):
         error = v[t] - sum(writes, np.zeros((K, V))).T @ k[t]
         writes.append(np.outer(k[t], beta[t] * error))
         expected.append(sum(writes[-w:]).T @ k[t])
-    agree(learn(KEYS, task_of(k, v, g, beta), window=w), np.stack(expected), slice(T))
+    learn(task_of(k, v, g, beta), np.stack(expected), window=w)
 
 
-def conjugate_gradient(A, b, x, steps, M):
-    """Preconditioned conjugate gradient from x, for one right-hand side."""
-    r = b - A @ x
+def conjugate_gradient(A, b, steps, M):
+    """Preconditioned conjugate gradient, for one right-hand side."""
+    x, r = 0 * b, b
     z = p = M * r
     for _ in range(steps):
         step = (r @ z) / (p @ A @ p)
@@ -226,14 +215,10 @@ def test_jacobi(steps):
     expected = []
     for kt, (kk, kv) in zip(k, states(k, v, g, beta), strict=True):
         A = kk + 0.1 * np.eye(K)
-        solved = [conjugate_gradient(A, b, 0 * b, steps, 1 / np.diag(A)) for b in kv.T]
+        solved = [conjugate_gradient(A, b, steps, 1 / np.diag(A)) for b in kv.T]
         expected.append(np.stack(solved) @ kt)
     options = {"ridge": 0.1, "steps": steps, "preconditioner": "jacobi"}
-    task = task_of(k, v, g, beta)
-    agree(solve(KEYS, task, **options), np.stack(expected), slice(T))
-    if steps == K:
-        exact = mesa(k, k, v, g, beta, np.full(K, 0.1))
-        agree(solve(KEYS, task, **options), exact, slice(T))
+    solve(task_of(k, v, g, beta), np.stack(expected), **options)
 
 
 def chebyshev(steps, low, high, eigenvalues):
@@ -243,59 +228,31 @@ def chebyshev(steps, low, high, eigenvalues):
     return np.divide(*(np.polynomial.chebyshev.chebval(value, basis) for value in at))
 
 
+def gated_kalmanet(A, q, low, high, iterations):
+    """The iteration of that layer, which starts with a gradient step."""
+    size, shrink = 2 / (high + low), ((high - low) / (high + low)) ** 2
+    before, x, omega = 0 * q, size * q, 2.0
+    for _ in range(iterations):
+        omega = 4 / (4 - shrink * omega)
+        x, before = x - omega * size * (A @ x - q) + (omega - 1) * (x - before), x
+    return x
+
+
 @pytest.mark.parametrize("steps", [1, 20])
 def test_prefix_chebyshev_is_the_chebyshev_polynomial(steps):
-    """The factors of the error do not depend on the right-hand side: both sides have them."""
+    """The factors of the error do not depend on the right-hand side: both sides have them.
+
+    So n + 1 steps are n iterations of Gated KalmaNet with the strengths beta^2.
+    """
     q, k, v, g, beta = inputs(12)
     ridge = 0.2
     spectrum = (ridge, ridge + float(np.sum(beta)))  # keys of length 1
-    task = read_between(q, k, v, g, beta)
-    options = {"ridge": ridge, "steps": steps, "spectrum": spectrum, **LAYER}
-    found = along_of("prefix_chebyshev", KEYS, task, prefix="inclusive", **options)
-    expected = []
+    expected, layer = [], []
     for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-        e, Q = np.linalg.eigh(kk + ridge * np.eye(K))
+        A = kk + ridge * np.eye(K)
+        e, Q = np.linalg.eigh(A)
         expected.append(kv.T @ Q @ ((1 - chebyshev(steps, *spectrum, e)) / e * (Q.T @ qt)))
-    agree(found, np.stack(expected), slice(1, 2 * T, 2))
-    if steps == 20:
-        rate = (spectrum[1] / ridge) ** 0.5
-        exact = mesa(q, k, v, g, beta, np.full(K, ridge))
-        left = 2 * ((rate - 1) / (rate + 1)) ** steps
-        agree(found, exact, slice(1, 2 * T, 2), tolerance=left * 4)
-
-
-def test_gated_kalmanet():
-    """Gated KalmaNet: strengths beta^2, lambda_t = a |H_t|, the bounds lambda_t, lambda_t + |H_t|.
-
-    Its iteration starts with a gradient step, which is the first step here. A model has one ridge
-    and one pair of bounds, so that every token is the query of a task with the supports before it.
-    """
-    q, k, v, g, beta = inputs(13)
-    ratio, more = 0.02, 6
-    squared = task_of(k, v, g, beta**2, queries=q)
-
-    def step(A, low, high, qt):
-        size, shrink = 2 / (high + low), ((high - low) / (high + low)) ** 2
-        before, x, omega = 0 * qt, size * qt, 2.0
-        for _ in range(more):
-            omega = 4 / (4 - shrink * omega)
-            x, before = x - omega * size * (A @ x - qt) + (omega - 1) * (x - before), x
-        return x
-
-    @jax.jit
-    def both(ridge, norm, mask, query):
-        task = squared.replace(mask=mask, x_query=query)
-        options = {"ridge": ridge, "steps": more + 1, "spectrum": (ridge, ridge + norm), **LAYER}
-        model = ik.constructions.prefix_chebyshev(KEYS, **SIZES, **options)
-        oracle = ik.solvers.prefix_chebyshev(KEYS, task, **options)
-        return ik.predict(model, task)[0], oracle.prediction[-1, 0]
-
-    layer = states(beta[:, None] * k, beta[:, None] * v, g, np.ones(T))
-    found, expected = [], []
-    for t, (kk, kv) in enumerate(layer):
-        norm = np.linalg.norm(kk)
-        ridge = ratio * norm
-        expected.append(kv.T @ step(kk + ridge * np.eye(K), ridge, ridge + norm, q[t]))
-        found.append(both(ridge, norm, np.arange(T) <= t, squared.x_query[t : t + 1]))
-    for predictions in zip(*found, strict=True):
-        assert relative(np.stack(predictions), np.stack(expected)) < TOLERANCE
+        layer.append(kv.T @ gated_kalmanet(A, qt, *spectrum, steps - 1))
+    task, options = read_between(q, k, v, g, beta), {"ridge": ridge, "spectrum": spectrum}
+    for outputs in (expected, layer):
+        iterate(task, np.stack(outputs), READS, steps=steps, **options)

@@ -1,6 +1,7 @@
 """Every bound of `theory`: that it holds, and how near to it one can come."""
 
 import inspect
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -299,31 +300,21 @@ def test_c35_the_angle_that_an_eigengap_guarantees(x64):
 
 
 KEEP = np.arange(9) % 3 != 1
+sigma = partial(theory.eigenvalues, gaussian)
+preconditioned = partial(theory.preconditioned_eigenvalues, gaussian, ridge=2.0, sink=0.01)
 WITH_TASKS = {
     "log_sink": lambda task, keep: theory.log_sink(gaussian, task),
     "prediction_bound": lambda task, keep: theory.prediction_bound(
         exponential, task, jnp.where(keep, 0.3, jnp.nan), ridge=0.1
     ),
-    "preconditioned_eigenvalues": lambda task, keep: theory.preconditioned_eigenvalues(
-        gaussian, task, ridge=2.0, sink=0.01
-    )[np.sum(~keep) :],
-    "their condition": lambda task, keep: jnp.divide(
-        *theory.preconditioned_eigenvalues(gaussian, task, ridge=2.0, sink=0.01)[jnp.array([-1, 0])]
-    ),
-    "eigenvalues": lambda task, keep: theory.eigenvalues(gaussian, task)[np.sum(~keep) :],
-    "spectral_bounds": lambda task, keep: jnp.stack(
-        theory.spectral_bounds(gaussian, task, ridge=0.1)
-    ),
-    "prefix_bounds": lambda task, keep: jnp.stack(theory.prefix_bounds(gaussian, task, ridge=0.1)),
-    "effective_dimension": lambda task, keep: theory.effective_dimension(
-        theory.eigenvalues(gaussian, task), 0.1
-    ),
-    "expected_gap": lambda task, keep: theory.expected_gap(
-        theory.eigenvalues(gaussian, task), 2, 0.1, 1.0, 0.5
-    ),
-    "inverse_error_tail": lambda task, keep: theory.inverse_error_tail(
-        theory.eigenvalues(gaussian, task), 2, 0.1
-    ),
+    "preconditioned_eigenvalues": lambda task, keep: preconditioned(task)[np.sum(~keep) :],
+    "their condition": lambda task, keep: jnp.divide(*preconditioned(task)[jnp.array([-1, 0])]),
+    "eigenvalues": lambda task, keep: sigma(task)[np.sum(~keep) :],
+    "spectral_bounds": lambda task, keep: theory.spectral_bounds(gaussian, task, ridge=0.1),
+    "prefix_bounds": lambda task, keep: theory.prefix_bounds(gaussian, task, ridge=0.1),
+    "effective_dimension": lambda task, keep: theory.effective_dimension(sigma(task), 0.1),
+    "expected_gap": lambda task, keep: theory.expected_gap(sigma(task), 2, 0.1, 1.0, 0.5),
+    "inverse_error_tail": lambda task, keep: theory.inverse_error_tail(sigma(task), 2, 0.1),
     "query_error_dual": lambda task, keep: theory.query_error_dual(
         ik.tasks.system(gaussian, task).cross, ik.tasks.system(gaussian, task).y[:, 0], 0.1
     ),
