@@ -8,10 +8,9 @@ from helpers import draw, kernel_matrix, often, relative
 from sklearn.gaussian_process.kernels import Matern
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, name_of, taken
+from icl_krr.catalogue import taken
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.identify.settings import IdentifyOptions
-from icl_krr.experiments.shared.build import build
 
 ORDERS = {ik.Matern12: 0.5, ik.Matern32: 1.5, ik.Matern52: 2.5}
 ERRORS = {ik.Matern12: 6.4e-4, ik.Matern32: 1.2e-5, ik.Matern52: 1.2e-5}
@@ -62,19 +61,6 @@ def test_its_mixture_has_the_error_that_is_stated(kind, x64):
         assert abs(gap[0, 0]) < 2 * np.finfo(dtype).eps
         assert f"{errors[kind]:.1e}".replace("e-0", "e-") in str(ik.kernels.Matern.__doc__)
         assert f"{len(kernel.patterns(dtype))} " in str(ik.kernels.Matern.__doc__)
-
-
-RUNS = ("richardson", "nadaraya_watson")
-
-
-@often("solver", RUNS, [name for name in SOLVERS if "matern52" in taken(name)])
-def test_constructions_run_on_it(solver, x64):
-    """Also with a lengthscale that is traced, and two outputs."""
-    task = draw(0, p=2, n=9, q=4, r=2)
-    model, oracle = build(solver, ik.Matern52(1.5), task, 0.3, 6)
-    assert 1e-9 < relative(ik.predict(model, task), oracle[-1]) < 2e-4
-    if model.problem is not None:
-        assert name_of(model.problem.kernel) == "matern52"
 
 
 def test_check_compares_with_the_exact_kernel(x64):

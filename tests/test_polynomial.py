@@ -4,17 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import dense, draw, kernel_matrix, often, relative
+from helpers import draw, kernel_matrix, relative
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, load, taken
-from icl_krr.experiments.shared.build import build_model, keywords
 from icl_krr.kernels import weighted
 
 X, Z = np.random.default_rng(0).normal(size=(2, 6, 3))
 U = np.random.default_rng(1).normal(size=(2, 3))
-MASK = np.arange(9) % 4 != 1
-RUNS = ("conjugate_gradient", "gradient_descent_plus_plus", "prefix_posterior")
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
@@ -27,19 +23,6 @@ def test_features_have_the_values_of_the_kernel(degree, x64):
     assert relative(kernel_matrix(kernel, X, Z), values) < 1e-13
     assert relative(kernel_matrix(ik.sketched(ik.Polynomial(degree), U.T), X, Z), values) < 1e-13
     assert relative(kernel.diagonal(X), np.sum(phi**2, axis=1)) < 1e-13
-
-
-@often("solver", RUNS, [name for name in SOLVERS if "polynomial" in taken(name)])
-def test_constructions_equal_their_oracles(solver, x64):
-    """With masked supports and three outputs."""
-    row, task = SOLVERS[solver], draw(3, 3, 9, r=3).replace(mask=MASK)
-    kernel, steps = ik.Polynomial(3, U / 3), 9 if row.sequential else 3
-    needs = keywords(row, kernel, task, 0.5, steps)
-    model = build_model(solver, kernel, task, 0.5, steps)
-    path = load(row.oracle)(kernel, task, **needs)
-    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-11
-    if solver == "conjugate_gradient":
-        assert relative(ik.predict(dense(model), task), path.prediction[-1]) < 1e-9
 
 
 @pytest.mark.parametrize(
