@@ -1,9 +1,8 @@
 """Identification: right on models whose solver is known, and modest where none is told apart."""
 
 import json
-from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -37,19 +36,9 @@ from icl_krr.training.batches import draw
 SETTING = cache(lambda: setting("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
 
 
-class Made(NamedTuple):
-    """A construction of four steps and its answers, its parameters, and tasks to fit and score."""
-
-    model: ik.Transformer
-    answers: Callable
-    truth: dict[str, float]
-    fitted: ik.Task
-    scored: ik.Task
-
-
 @cache
 def made_of(solver, kernel):
-    """A known model of SolverBench, in float64."""
+    """A known model of SolverBench in float64: its parameters, and tasks to fit and to score."""
     model = exact(solver, kernel, SETTING())
     at = model.layers or tuple(range(5))
 
@@ -60,62 +49,50 @@ def made_of(solver, kernel):
     truth = {width: getattr(SETTING().kernel(kernel), width)} if width else {}
     fitted = SOLVERS[solver].fitted or {}
     truth |= {name: value for name, value in model.truth.known.items() if name in fitted}
-    return Made(model.weights, answers, truth, *halves_of(SETTING().tasks))
+    halves = halves_of(SETTING().tasks)
+    return SimpleNamespace(answers=answers, truth=truth, halves=halves)
 
 
 def found_of(solver, kernel, candidates, answers=None, **options):
     """The model of a solver, or other answers on its tasks, compared with some candidates."""
     made = made_of(solver, kernel)
-    options = {"kernels": (kernel,), **options}
-    found = identify(
-        answers or made.answers, made.fitted, made.scored, candidates=candidates, **options
-    )
-    return made, found
+    options = {"candidates": candidates, "kernels": (kernel,), **options}
+    return identify(answers or made.answers, *made.halves, **options)
 
 
 DESCENTS = ("gradient_descent", "conjugate_gradient")
 FIRST_ORDER = ("gradient_descent", "heavy_ball", "chebyshev", "conjugate_gradient")
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name != "gradient_descent"))
-        for name in FIRST_ORDER
-    ],
-)
+@often("solver", FIRST_ORDER[:1], FIRST_ORDER)
 def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
-    made, found = found_of(solver, "linear", FIRST_ORDER)
+    found = found_of(solver, "linear", FIRST_ORDER)
     assert (found.status, found.remain) == ("identified", (solver,))
     assert found.best.fit.alignment == (1, 2, 3, 4)
     assert all(distance.mean < 1e-3 for distance in found.best.distances.values())
-    assert abs(found.best.fit.values["ridge"] / made.truth["ridge"] - 1) < 0.02
+    ridge = made_of(solver, "linear").truth["ridge"]
+    assert abs(found.best.fit.values["ridge"] / ridge - 1) < 0.02
     for suspect in found.suspects[1:]:
         special = "special case" in suspect.because
         assert special or suspect.distances["prediction"].interval[0] > 1e-3
-    for spaces in found.baselines.values():
-        assert spaces["prediction"].mean > 0.05
+    assert all(spaces["prediction"].mean > 0.05 for spaces in found.baselines.values())
 
 
 CAUSAL = ("gradient_descent", "delta_rule", "prefix_conjugate_gradient")
 SMOOTH = ("nadaraya_watson", "richardson")
-
-
-@pytest.mark.parametrize(
-    ("solver", "kernel", "candidates", "alignment"),
-    [
-        ("delta_rule", "linear", CAUSAL, (1, 1, 1, 1)),
-        pytest.param(CAUSAL[2], "linear", CAUSAL, (1, 2, 3, 4), marks=pytest.mark.slow),
-        *(
-            pytest.param(name, "exponential", SMOOTH, None, marks=pytest.mark.slow)
-            for name in SMOOTH
-        ),
-    ],
+OTHERS = (
+    ("delta_rule", "linear", CAUSAL, (1, 1, 1, 1)),
+    ("prefix_conjugate_gradient", "linear", CAUSAL, (1, 2, 3, 4)),
+    ("nadaraya_watson", "exponential", SMOOTH, None),
+    ("richardson", "exponential", SMOOTH, None),
 )
+
+
+@often(("solver", "kernel", "candidates", "alignment"), OTHERS[:1], OTHERS)
 def test_other_solvers_are_identified(x64, solver, kernel, candidates, alignment):
-    made, found = found_of(solver, kernel, candidates)
+    found = found_of(solver, kernel, candidates)
     assert (found.status, found.remain) == ("identified", (solver,))
-    for name, value in made.truth.items():
+    for name, value in made_of(solver, kernel).truth.items():
         error = abs(found.best.fit.values[name] / value - 1)
         assert error < (1e-3 if alignment else 0.02), name
     if alignment:
@@ -131,7 +108,7 @@ def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
     def backwards(task):
         return made.answers(task.replace(x=task.x[::-1], y=task.y[::-1]))
 
-    _, found = found_of("delta_rule", "linear", ("delta_rule",), backwards)
+    found = found_of("delta_rule", "linear", ("delta_rule",), backwards)
     assert found.status == "none is close"
     assert found.best.distances["prediction"].interval[0] > 0.1
 
@@ -143,14 +120,14 @@ def test_solvers_that_are_the_same_are_not_told_apart(x64):
         ik.Gaussian(4.0), num_features=8, ridge=0.3, steps=3
     )
     both = ("conjugate_gradient", "jacobi_conjugate_gradient")
-    _, found = found_of(both[0], "linear", both, partial(layerwise, model), kernels=("gaussian",))
+    found = found_of(both[0], "linear", both, partial(layerwise, model), kernels=("gaussian",))
     assert found.status == "not distinguishable"
     assert set(found.remain) == set(both)
 
 
 def test_what_is_no_candidate_is_close_to_none(x64):
     """Gradient descent's distances when only smoothing is offered; strata and layers add up."""
-    made, found = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
+    found = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert found.status == "none is close"
     near, hat = (found.best.distances[space] for space in ("prediction", "hat"))
     away = f"{near.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
@@ -163,12 +140,9 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     assert np.isclose(near.mean, np.mean(near.by_layer))
     for (low, high), value in zip(near.layer_intervals, near.by_layer, strict=True):
         assert low < value < high
-    assert len(near.by_stratum) == 3
-    assert len(found.strata) == 4
-    assert near.matrix.shape == (4, 17)
+    assert (len(near.by_stratum), len(found.strata), near.matrix.shape) == (3, 4, (4, 17))
     chosen = np.asarray(near.matrix)[range(4), list(found.best.fit.alignment)]
     assert np.allclose(chosen, near.by_layer)
-    assert np.all(np.isfinite(made.fitted.x))
 
 
 def zero(task):
@@ -184,30 +158,19 @@ def stuck(task):
     return jnp.stack([0.005 * (task.x_query @ task.x.T @ task.y)] * 3)
 
 
-def half_stuck(task):
-    return stuck(task).at[:2].set(0)
-
-
-@pytest.mark.parametrize(
-    ("layer_answers", "candidate", "kernel", "baseline", "words"),
-    [
-        (zero, "gradient_descent", "linear", "zero", "predicting 0"),
-        pytest.param(
-            mean,
-            "nadaraya_watson",
-            "exponential",
-            "mean",
-            "predicting the mean of y",
-            marks=pytest.mark.slow,
-        ),
-        (stuck, "newton_schulz", "linear", "start", "the prediction before the first layer"),
-    ],
+RUN_NONE = (
+    (zero, "gradient_descent", "linear", "zero", "predicting 0"),
+    (stuck, "newton_schulz", "linear", "start", "the prediction before the first layer"),
+    (mean, "nadaraya_watson", "exponential", "mean", "predicting the mean of y"),
 )
+
+
+@often(("layer_answers", "candidate", "kernel", "baseline", "words"), RUN_NONE[:2], RUN_NONE)
 def test_no_solver_is_named_for_a_model_that_runs_none(
     x64, candidate, kernel, layer_answers, baseline, words
 ):
     tasks = "gradient_descent", "linear"
-    _, found = found_of(*tasks, (candidate,), layer_answers, kernels=(kernel,))
+    found = found_of(*tasks, (candidate,), layer_answers, kernels=(kernel,))
     assert (found.status, found.remain) == ("not identified", ())
     assert found.as_near[0] == baseline
     assert all(distance.mean < 1e-12 for distance in found.baselines[baseline].values())
@@ -219,7 +182,8 @@ def test_no_solver_is_named_for_a_model_that_runs_none(
 
 
 def test_a_solver_that_starts_in_a_later_layer_is_named(x64):
-    _, found = found_of("gradient_descent", "linear", DESCENTS, half_stuck)
+    late = lambda task: stuck(task).at[:2].set(0)  # noqa: E731
+    found = found_of("gradient_descent", "linear", DESCENTS, late)
     assert (found.status, found.remain, found.as_near) == ("identified", ("gradient_descent",), ())
     assert found.best.fit.alignment == (0, 1)
     assert found.verdict.startswith("identified: gradient_descent; every other candidate is")
@@ -265,13 +229,12 @@ def test_a_task_whose_answers_explode_is_left_out():
 
 
 def test_identify_refuses_what_it_cannot_compare(x64):
-    made = made_of("gradient_descent", "linear")
-    layer_answers, tasks = partial(layerwise, made.model), (made.fitted, made.scored)
-    options = {"candidates": ("nadaraya_watson",), "kernels": ("linear",)}
-    with pytest.raises(ValueError, match="kernels must contain a kernel that a candidate accepts"):
-        identify(layer_answers, *tasks, **options)
-    with pytest.raises(ValueError, match="predictions of layer_answers must be finite, got nan"):
-        identify(lambda task: zero(task) / 0, *tasks)
+    for names, answers, message in (
+        (("nadaraya_watson",), None, "kernels must contain a kernel that a candidate accepts"),
+        (DESCENTS, lambda task: zero(task) / 0, "of layer_answers must be finite, got nan"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found_of("gradient_descent", "linear", names, answers)
 
 
 @pytest.mark.parametrize(
@@ -287,10 +250,10 @@ def test_identify_refuses_what_it_cannot_compare(x64):
 def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
     x64, programs, layer_answers, error, got
 ):
-    made = made_of("gradient_descent", "linear")
+    halves = made_of("gradient_descent", "linear").halves
     programs.clear()
     with pytest.raises(error, match=got) as caught:
-        identify(layer_answers, made.fitted, made.scored)
+        identify(layer_answers, *halves)
     assert programs == []
     if "array" in got or "shape" in got:
         assert "[layers + 1, queries] with layers >= 1 and queries = 6" in str(caught.value)
@@ -340,11 +303,8 @@ def test_a_run_is_examined_layer_by_layer(x64):
     near = findings.found.best.distances["hat"]
     low, high = near.layer_intervals[0]
     assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)
-    for figure in (
-        identification_figure(findings.found, "linear"),
-        filter_figure(findings, "linear"),
-    ):
-        assert not cut_off(figure)
+    assert not cut_off(identification_figure(findings.found, "linear"))
+    assert not cut_off(filter_figure(findings, "linear"))
 
 
 def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch):
@@ -392,9 +352,12 @@ def descent(x, y, x_query, steps=2, step_size=0.02):
 
 def test_a_function_of_arrays_is_identified(x64):
     answers = ik.probes.array_answers(descent, layers=2)
-    _, found = found_of("gradient_descent", "linear", DESCENTS, answers)
+    found = found_of("gradient_descent", "linear", DESCENTS, answers)
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
     assert np.isclose(found.best.fit.values["step_size"], 0.02, rtol=1e-3)
+    task = one_task(0, q=5)
+    with pytest.raises(Exception, match=r"= \[3, 5\], got shape \[4, 5\]"):
+        jax.block_until_ready(ik.probes.array_answers(partial(descent, steps=3), layers=2)(task))
 
 
 @pytest.mark.parametrize("queries", [2, 9])
@@ -414,15 +377,8 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
         jax.jit(jax.jacobian(lambda x: answers(single.replace(x=x))))(single.x)
 
 
-def test_a_function_of_arrays_of_another_shape_is_told():
-    answers = ik.probes.array_answers(descent, layers=1)
-    task = one_task(0, q=5)
-    with pytest.raises(Exception, match=r"= \[2, 5\], got shape \[3, 5\]"):
-        jax.block_until_ready(answers(task))
-
-
 def test_candidates_that_all_diverge_are_compared_all_the_same(x64, monkeypatch):
     """Seen on the logit lens of a GPT-2: none remained, and no baseline was as near."""
     monkeypatch.setattr(ruling, "diverges", lambda gaps: True)
-    _, found = found_of("gradient_descent", "linear", ("gradient_descent",))
+    found = found_of("gradient_descent", "linear", ("gradient_descent",))
     assert found.remain == ("gradient_descent",)

@@ -4,10 +4,9 @@ from functools import partial
 from itertools import product
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, relative
+from helpers import built, numpy, one, relative, stacked
 from sklearn.linear_model import Ridge
 
 import icl_krr as ik
@@ -40,19 +39,16 @@ def tasks(x64):
 
 
 def hats(model, tasks):
-    return np.asarray(of_layers(model, tasks))
-
-
-@jax.jit
-def of_layers(model, tasks):
-    return jax.lax.map(partial(hat_matrix, partial(layerwise, model)), tasks)
+    return hats_of(partial(layerwise, model), tasks)
 
 
 def hats_of(answers, tasks):
-    """Those of a function of a task, by one program."""
-    return np.asarray(
-        jax.jit(lambda tasks: jax.lax.map(partial(hat_matrix, answers), tasks))(tasks)
-    )
+    return np.asarray(jax.jit(partial(jax.lax.map, partial(hat_matrix, answers)))(tasks))
+
+
+def hats_of_exact(kernel, tasks):
+    exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
+    return hats_of(exact, tasks)[:, 0]
 
 
 @pytest.mark.parametrize("at", [0.0, 0.5, 1.0])
@@ -79,11 +75,10 @@ def test_alignments_are_the_best_of_all_monotone_ones():
 
 
 def test_hat_matrices_are_those_of_exact_regression_and_of_smoothing(tasks):
-    task = jax.tree.map(lambda leaf: leaf[0], tasks)
+    task = one(tasks, 0)
     gram, cross = task.x @ task.x.T, task.x_query @ task.x.T
-    exact = lambda t: ik.solvers.exact(ik.Linear(), t, ridge=RIDGE).prediction[None]  # noqa: E731
-    wanted = np.linalg.solve(gram + RIDGE * np.eye(10), np.asarray(cross).T).T
-    assert relative(hats_of(exact, tasks)[0, 0], wanted) < 1e-9
+    wanted = np.linalg.solve(gram + RIDGE * np.eye(10), cross.T).T
+    assert relative(hats_of_exact(ik.Linear(), tasks)[0], wanted) < 1e-9
     kernel = ik.Exponential(2.0)
     model = ik.constructions.nadaraya_watson(kernel, num_features=4)
     weights = numpy(ik.solvers.nadaraya_watson(kernel, task).weights)
@@ -92,8 +87,7 @@ def test_hat_matrices_are_those_of_exact_regression_and_of_smoothing(tasks):
 
 def test_hat_matrices_of_more_supports_than_answers_are_the_same(tasks):
     """Products with the Jacobian from the left, and from the right."""
-    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=2)
-    task = jax.tree.map(lambda leaf: leaf[0], tasks)
+    model, task = built(ik.Linear(), 2), one(tasks, 0)
     whole = hats(model, tasks)[0]
     assert whole.shape == (3, 5, 10)
     ones = tasks.replace(x_query=tasks.x_query[:, :1], y_query=tasks.y_query[:, :1])
@@ -104,39 +98,32 @@ def test_hat_matrices_of_more_supports_than_answers_are_the_same(tasks):
 
 def test_filters_are_those_of_the_theory(tasks):
     """q_t of gradient descent and of Chebyshev at every eigenvalue, exact q when CG is done."""
-    top = float(max(np.linalg.eigvalsh(t.x @ t.x.T)[-1] for t in each(tasks)))
-    sigma = np.unique([np.linalg.eigvalsh(t.x @ t.x.T)[-4:] for t in each(tasks)])
+    sigma = np.unique([np.linalg.eigvalsh(x @ x.T)[-4:] for x in tasks.x])
+    top = float(sigma[-1])
     apart = (sigma[1:] + sigma[:-1]) / 2
     edges = np.array([sigma[0] / 2, *apart, sigma[-1] * 2])
     eta = 1 / top
-    model = ik.constructions.gradient_descent(
-        ik.Linear(), num_features=4, ridge=RIDGE, steps=5, step_size=eta
-    )
-    found = spectral_filter(ik.Linear(), tasks, hats(model, tasks), edges=edges)
+
+    def found_of(*model, **options):
+        own = hats(built(ik.Linear(), *model, **options), tasks)
+        return spectral_filter(ik.Linear(), tasks, own, edges=edges)
+
+    found = found_of(5, "gradient_descent", step_size=eta)
     assert relative(found.sigma, sigma) < 1e-9
     for t in range(6):
-        assert (
-            relative(found.q[t] + 1, numpy(ik.theory.gradient_filter(sigma, RIDGE, eta, t)) + 1)
-            < 1e-9
-        )
-    done = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=6)
-    found = spectral_filter(ik.Linear(), tasks, hats(done, tasks), edges=edges)
-    assert relative(found.q[-1], 1 / (sigma + RIDGE)) < 1e-3
-    chebyshev = ik.constructions.chebyshev(
-        ik.Linear(), num_features=4, ridge=RIDGE, steps=5, spectrum=(RIDGE, top + RIDGE)
-    )
+        wanted = numpy(ik.theory.gradient_filter(sigma, RIDGE, eta, t))
+        assert relative(found.q[t] + 1, wanted + 1) < 1e-9
+    assert relative(found_of(6).q[-1], 1 / (sigma + RIDGE)) < 1e-3
     theta, delta = top / 2 + RIDGE, top / 2
     scaled = (theta - (sigma + RIDGE)) / delta
     cosh = lambda x: np.polynomial.chebyshev.chebval(x, [0] * 5 + [1])  # noqa: E731
     wanted = (1 - cosh(scaled) / cosh(theta / delta)) / (sigma + RIDGE)
-    found = spectral_filter(ik.Linear(), tasks, hats(chebyshev, tasks), edges=edges)
+    found = found_of(5, "chebyshev", spectrum=(RIDGE, top + RIDGE))
     assert relative(found.q[5], wanted) < 1e-3
 
 
 def test_bins_of_a_filter_have_error_bars_that_hold_it(tasks):
-    model = ik.constructions.gradient_descent(
-        ik.Linear(), num_features=4, ridge=RIDGE, steps=2, step_size=0.02
-    )
+    model = built(ik.Linear(), 2, "gradient_descent", step_size=0.02)
     found = spectral_filter(ik.Linear(), tasks, hats(model, tasks), bins=4)
     assert np.all(found.low <= found.q + 1e-12)
     assert np.all(found.q <= found.high + 1e-12)
@@ -147,9 +134,8 @@ def test_bins_of_a_filter_have_error_bars_that_hold_it(tasks):
 def test_intervals_of_a_filter_are_of_95_percent(x64):
     """Those of a mean of 64 tasks that differ by a normal error: 1.96 standard errors."""
     errors = np.random.default_rng(0).normal(size=64)
-    one = ik.Task(x=np.eye(2), y=np.ones(2), x_query=np.ones((1, 2)))
-    tasks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (64, *leaf.shape)), one)
-    own = np.asarray(errors)[:, None, None, None] * np.ones((1, 1, 1, 2))
+    tasks = stacked(*[ik.Task(x=np.eye(2), y=np.ones(2), x_query=np.ones((1, 2)))] * 64)
+    own = errors[:, None, None, None] * np.ones((1, 1, 1, 2))
     found = spectral_filter(ik.Linear(), tasks, own, bins=1)
     half = 1.96 * errors.std() / 8
     assert np.allclose([found.low - found.q, found.high - found.q], [[[-half]], [[half]]], rtol=0.2)
@@ -162,21 +148,13 @@ def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
     masked = tasks.replace(
         x=np.where(keep[:, None], tasks.x, 9.0), mask=np.tile(keep, (len(tasks.x), 1))
     )
-    kernel = ik.Exponential(3.0)
-    exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
-    found = []
+    kernel, edges, filters, values = ik.Exponential(3.0), np.array([0.0, 1.0, 1e3]), [], []
     for part in (masked, rest):
-        own = hats_of(exact, part)
-        edges = np.array([0.0, 1.0, 1e3])
-        of_part = spectral_filter(kernel, part, own, edges=edges)
-        found.append((of_part, effective("regression", "exponential", part, own[:, 0])))
-    for a, b in zip(*(part[0] for part in found), strict=True):
-        assert relative(a, b) < 1e-9
-    assert all(np.isclose(found[0][1][name], value) for name, value in found[1][1].items())
-
-
-def each(tasks):
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(tasks.x))]
+        own = hats_of_exact(kernel, part)
+        filters.append(spectral_filter(kernel, part, own[:, None], edges=edges))
+        values.append(effective("regression", "exponential", part, own))
+    assert all(relative(a, b) < 1e-9 for a, b in zip(*filters, strict=True))
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +163,7 @@ def each(tasks):
 )
 def test_effective_parameters_of_exact_regression_are_its_own(tasks, kernel):
     name = type(kernel).__name__.lower()
-    exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
-    own = hats_of(exact, tasks)[:, 0]
-    found = effective("regression", name, tasks, own)
+    found = effective("regression", name, tasks, hats_of_exact(kernel, tasks))
     assert abs(found["ridge"] / RIDGE - 1) < 0.02
     if name != "linear":
         bandwidth = "lengthscale" if name == "gaussian" else "temperature"
@@ -197,10 +173,10 @@ def test_effective_parameters_of_exact_regression_are_its_own(tasks, kernel):
 
 def test_the_effective_temperature_of_a_head_is_its_own(tasks):
     model = ik.constructions.nadaraya_watson(ik.Exponential(1.7), num_features=4)
-    found = effective("smoother", "exponential", tasks, hats(model, tasks)[:, 1])
+    own = hats(model, tasks)[:, 1]
+    found = effective("smoother", "exponential", tasks, own)
     assert abs(found["temperature"] / 1.7 - 1) < 0.02
-    wrong = effective("regression", "exponential", tasks, hats(model, tasks)[:, 1])
-    assert wrong["distance"] > 0.02
+    assert effective("regression", "exponential", tasks, own)["distance"] > 0.02
 
 
 def test_distances_are_those_of_a_loop():
@@ -217,33 +193,29 @@ def test_distances_are_those_of_a_loop():
     assert bounded(np.array([np.nan, np.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]
 
 
-def trained(depth=2):
-    """Not trained: what a probe can read of random features is what it can."""
-    spec = ik.Architecture(num_features=4, width=16, depth=depth, heads=2)
-    return ik.init(jax.random.key(0), spec)
-
-
 def test_probes_are_ridge_regressions(x64):
-    model = trained()
+    """Not trained: what a probe can read of random features is what it can."""
+    spec = ik.Architecture(num_features=4, width=16, depth=2, heads=2)
+    model = ik.init(jax.random.key(0), spec)
     family = ik.tasks.LinearRegression(num_features=4, num_supports=10, num_queries=5)
     tasks = numpy(draw(jax.random.key(3), family, 40))
     assert not has_slot(model)
     probe = fit_probe(model, tasks)
-    seen = np.stack([streams(model, task) for task in each(tasks)], axis=1)
-    task = each(tasks)[0]
+    given = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
+    assert np.array_equal(probe.weights, given.weights)
+    seen, task = np.stack([streams(model, one(tasks, i)) for i in range(40)], axis=1), one(tasks, 0)
     ours = numpy(layerwise(model, task, probe))
     assert ours.shape == (3, 5)
     assert relative(ours[2], ik.predict(model, task)) < 1e-9
+    y = tasks.y_query.reshape(200)
     for layer in range(2):
         features = np.asarray(seen[layer]).reshape(200, -1)
         errors = []
         for ridge in 10.0 ** np.arange(-8, 2) * np.mean(np.var(features[:150], axis=0)):
-            fit = Ridge(ridge * 150).fit(features[:150], tasks.y_query.reshape(200)[:150])
-            errors.append(
-                np.sum((fit.predict(features[150:]) - tasks.y_query.reshape(200)[150:]) ** 2)
-            )
+            fit = Ridge(ridge * 150).fit(features[:150], y[:150])
+            errors.append(np.sum((fit.predict(features[150:]) - y[150:]) ** 2))
         scale = 10.0 ** (np.argmin(errors) - 8) * np.mean(np.var(features, axis=0))
-        theirs = Ridge(scale * 200).fit(features, tasks.y_query.reshape(200))
+        theirs = Ridge(scale * 200).fit(features, y)
         assert relative(ours[layer], theirs.predict(features[:5])) < 1e-3
 
 
@@ -263,17 +235,15 @@ def test_controls_show_what_a_probe_owes_to_the_model(x64):
 
 
 def test_the_slot_of_a_construction_is_its_read_out(tasks):
-    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=3)
+    model, task = built(ik.Linear(), 3), one(tasks, 0)
     assert has_slot(model)
-    task = each(tasks)[0]
     oracle = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=RIDGE, steps=3))
     assert relative(layerwise(model, task), oracle.prediction) < 1e-9
 
 
 def test_probes_refuse_what_they_cannot_read(tasks):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=tasks.num_features)
-    shape = (len(tasks.x), tasks.num_queries, tasks.num_supports)
-    rows = np.ones(shape)
+    rows = np.ones((len(tasks.x), tasks.num_queries, tasks.num_supports))
     for refused, message in (
         (lambda: effective("smoother", "linear", tasks, rows), "kernel must have a bandwidth"),
         (lambda: effective("regression", "linear", tasks, 0 * rows), "hats must not be zero"),
@@ -285,11 +255,3 @@ def test_probes_refuse_what_they_cannot_read(tasks):
     ):
         with pytest.raises(ValueError, match=message):
             refused()
-
-
-def test_a_probe_of_given_targets_needs_no_y_query(tasks):
-    spec = ik.Architecture(num_features=tasks.num_features, width=8, depth=1, heads=1)
-    model = ik.init(jax.random.key(0), spec)
-    with_outputs = fit_probe(model, tasks, tasks.y_query)
-    without = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
-    assert np.array_equal(with_outputs.weights, without.weights)
