@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cut_off, dense, draw, numpy, one, relative, stacked
+from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, stacked
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, kernel_class, load
@@ -64,18 +64,14 @@ def test_an_algorithm_without_nothing_is_the_solver(x64, solver):
 def test_conjugate_gradient_without_beta_is_steepest_descent(x64):
     """By the textbook, in NumPy: gamma = r.r / r.Ar along r itself."""
     tasks, steps, ridge = batch(n=9, q=2), 6, 0.3
-    model = ik.constructions.conjugate_gradient(
-        ik.Linear(), num_features=4, ridge=ridge, steps=steps
-    )
+    model = CASES["cg"].build(one(tasks, 0), ridge, steps)
     (without,) = np.asarray(ablate(model, tasks, [named(model, "step.4.heads.0.p")]))
-    for i, prediction in enumerate(np.asarray(without)):
-        task = one(tasks, i)
-        x, r = np.asarray(task.x), np.asarray(task.y)
+    for prediction, x, r, at in zip(without, tasks.x, tasks.y, tasks.x_query, strict=True):
         A, alpha = x @ x.T + ridge * np.eye(9), np.zeros(9)
         for _ in range(steps):
             gamma = r @ r / (r @ A @ r)
             alpha, r = alpha + gamma * r, r - gamma * (A @ r)
-        assert np.allclose(prediction, np.asarray(task.x_query) @ x.T @ alpha, atol=1e-10)
+        assert np.allclose(prediction, at @ x.T @ alpha, atol=1e-10)
     assert relative(without, ik.predict_batch(model, tasks)) > 1e-3
 
 
@@ -92,21 +88,16 @@ def test_a_head_is_its_weights_and_nothing_else(x64):
     assert len(found) == 2 * (2 + 6 + 8)
     ours = np.asarray(ablate(model, tasks, found, chunk=8))
     weights = model.weights.steps[0]
-    write, unit = weights.attention[0].writes[0], weights.mlp[0]
-    for site, prediction in zip(found, ours, strict=True):
-        if site.name == "blocks.1.heads.0[1]":
-            blocks = {
-                slot: zeroed(b, 1, ..., slice(4, None)) for slot, b in write.value.blocks.items()
-            }
-            heads = weights.attention[0].replace(
-                writes=(write.replace(value=write.value.replace(blocks=blocks)),)
-            )
-            changed = weights.replace(attention=(heads,))
-        elif site.name == "blocks.0.units.0[3]":
-            silent = unit.replace(out=zeroed(unit.out, 0, 3))
-            changed = weights.replace(mlp=(silent, *weights.mlp[1:]))
-        else:
-            continue
+    heads, unit = weights.attention[0], weights.mlp[0]
+    (write,) = heads.writes
+    blocks = {k: zeroed(b, 1, ..., slice(4, None)) for k, b in write.value.blocks.items()}
+    headless = heads.replace(writes=(write.replace(value=write.value.replace(blocks=blocks)),))
+    silent = unit.replace(out=zeroed(unit.out, 0, 3))
+    for name, changed in {
+        "blocks.1.heads.0[1]": weights.replace(attention=(headless,)),
+        "blocks.0.units.0[3]": weights.replace(mlp=(silent, *weights.mlp[1:])),
+    }.items():
+        (prediction,) = (p for site, p in zip(found, ours, strict=True) if site.name == name)
         without = model.replace(weights=model.weights.replace(steps=(changed,)))
         assert relative(prediction, ik.predict_batch(without, tasks)) < 1e-12
         assert relative(prediction, ik.predict_batch(model, tasks)) > 1e-4
@@ -204,16 +195,14 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
     assert relative(transplant(model, task, 16, {"r": 0 * path.r[3]}), ours) > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("kind", "outputs"),
-    [
-        ("cg", 2),
-        pytest.param("dense cg", 2, marks=pytest.mark.slow),
-        pytest.param("ric-exponential", 2, marks=pytest.mark.slow),
-        pytest.param("trained", 2, marks=pytest.mark.slow),
-        ("ric-exponential", None),
-    ],
-)
+TRANSPLANTED = [
+    ("cg", 2),
+    ("ric-exponential", None),
+    *((kind, 2) for kind in ("dense cg", "ric-exponential", "trained")),
+]
+
+
+@often(("kind", "outputs"), TRANSPLANTED[:2], TRANSPLANTED)
 def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
     """Values of another task's run, in every form: the prediction is then that of the other task.
 
@@ -262,47 +251,39 @@ def test_transplant_refuses_a_cache_where_no_step_starts():
         transplant(model, task, 1, [cache["alpha"]])
 
 
+def scratch(model, tasks, found, source, chunk):
+    """Bytes of memory beside the arguments and the result, for these sites."""
+    ids = places_and_points(model, found)
+    codes = encoded(ids, found)
+    program = run_interventions.lower(model, tasks, codes, source, ids, chunk).compile()
+    return program.memory_analysis().temp_size_in_bytes
+
+
 @pytest.mark.slow
 def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
     tasks = batch(4, n=64)
     model = CASES["che-exponential"].build(one(tasks, 0), 0.5, 4)
-    every = sites(model, ("head", "slot"), each_step=True)
-
-    def scratch(count, chunk):
-        found = (every * 8)[:count]
-        ids = places_and_points(model, every)
-        program = run_interventions.lower(
-            model, tasks, encoded(ids, found), None, ids, chunk
-        ).compile()
-        return program.memory_analysis().temp_size_in_bytes
-
-    few, many, wide = scratch(16, 8), scratch(128, 8), scratch(128, 32)
+    every = sites(model, ("head", "slot"), each_step=True) * 8
+    few, many, wide = (
+        scratch(model, tasks, every[:count], None, chunk)
+        for count, chunk in ((16, 8), (128, 8), (128, 32))
+    )
     assert many <= 1.1 * few + 128 * 4 * 16
     assert wide <= 4.4 * many
-    one_run = ik.transformer.memory(model, one(tasks, 0)).scratch
-    assert many <= 8 * (2 * one_run)
+    assert many <= 8 * (2 * ik.transformer.memory(model, one(tasks, 0)).scratch)
 
 
 @pytest.mark.parametrize("source", [False, True])
 def test_memory_is_bounded_for_many_tasks_too(source):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
-    tasks = stacked(*[draw(0, n=64)] * 512)
-    every = sites(model, ("head", "slot"))
-    ids, codes = (
-        places_and_points(model, every),
-        encoded(places_and_points(model, every), (every * 99)[:200]),
-    )
-    program = run_interventions.lower(
-        model, tasks, codes, tasks if source else None, ids, 16
-    ).compile()
-    scratch = program.memory_analysis().temp_size_in_bytes
-    one_run = ik.transformer.memory(model, one(tasks, 0)).scratch
-    returned = 200 * 512 * 3 * 4
-    kept = jax.tree.leaves(
-        jax.eval_shape(lambda: captured_points(model, one(tasks, 0), point_names(ids)))
-    )
+    tasks, task = stacked(*[draw(0, n=64)] * 512), draw(0, n=64)
+    found = (sites(model, ("head", "slot")) * 99)[:200]
+    points = point_names(places_and_points(model, found))
+    kept = jax.tree.leaves(jax.eval_shape(lambda: captured_points(model, task, points)))
     activations = sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
-    assert scratch <= 16 * 2 * one_run + returned + source * activations
+    one_run, returned = ik.transformer.memory(model, task).scratch, 200 * 512 * 3 * 4
+    used = scratch(model, tasks, found, tasks if source else None, 16)
+    assert used <= 16 * 2 * one_run + returned + source * activations
 
 
 def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
@@ -315,9 +296,8 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
         return jnp.where(where.step == 1, value / 2, value)
 
     ours = ik.run_with_hooks(model, task, {"blocks.*.attn.smoothed": halve})
-    theirs = ik.run_with_hooks(
-        model, task, {"blocks.3.attn.smoothed": lambda value, name: value / 2}
-    )
+    half = {"blocks.3.attn.smoothed": lambda value, name: value / 2}
+    theirs = ik.run_with_hooks(model, task, half)
     assert set(seen) == {2}
     assert relative(ours, theirs) == 0
 
@@ -345,25 +325,20 @@ def test_interventions_refuse():
     cg = lambda steps: CASES["cg"].build(task, 0.2, steps)  # noqa: E731
     model = cg(2)
     found = sites(model)
-    refusals = [
-        (
-            lambda: ablate(model, tasks, sites(cg(9), ("head",), each_step=True)[-1:]),
-            "sites must belong to this model, got 'blocks.45.heads.0.p'",
+    refusals = {
+        "sites must belong to this model, got 'blocks.45.heads.0.p'": lambda: ablate(
+            model, tasks, sites(cg(9), ("head",), each_step=True)[-1:]
         ),
-        (
-            lambda: ablate(model, batch(2, r=2), found, replace="mean"),
-            "must have num_outputs = 1 like the model, got 2",
+        "must have num_outputs = 1 like the model, got 2": lambda: ablate(
+            model, batch(2, r=2), found, replace="mean"
         ),
-        (lambda: ablate(model, tasks, []), "sites must not be empty"),
-        (lambda: patch(model, tasks, found, batch(2, n=5)), "source must have x, y and x_query"),
-        (lambda: ik.resume(model, task, {}, 3), "stream must have the slots"),
-        (lambda: ik.transformer.tail(model, 12), "block must be <= depth = 11, got 12"),
-        (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must exist in some"),
-        (
-            lambda: ik.run_with_hooks(model, task, {"blocks.*.x": lambda v, w: v}),
-            "exist in some block",
-        ),
-    ]
-    for refused, message in refusals:
+        "sites must not be empty": lambda: ablate(model, tasks, []),
+        "source must have x, y and x_q": lambda: patch(model, tasks, found, batch(2, n=5)),
+        "stream must have the slots": lambda: ik.resume(model, task, {}, 3),
+        "block must be <= depth = 11, got 12": lambda: ik.transformer.tail(model, 12),
+        "point must exist in some": lambda: ik.run_with_cache(model, task, points=("nowhere",)),
+        "exist in some block": lambda: ik.run_with_hooks(model, task, {"blocks.*.x": max}),
+    }
+    for message, refused in refusals.items():
         with pytest.raises(ValueError, match=message):
             refused()
