@@ -114,18 +114,6 @@ def test_a_special_case_that_is_as_near_is_named():
     assert apart.nearest.name == "heavy_ball"
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (("--positions", "3"), "--positions must not be given with --protocol error-profile"),
-        (("--steps", "2"), "steps must be >= the number of layers, 6, got 2"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(capsys, option, message):
-    assert main(["identify", "gp-encoder", "--protocol", "error-profile", *option]) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
     small = partial(Protocol, candidates=NAMES, search=Search(32, 2))

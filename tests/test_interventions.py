@@ -8,7 +8,6 @@ from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, st
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, kernel_class, load
-from icl_krr.cli import main
 from icl_krr.experiments.ablate.ablation import examine, table
 from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.ablate.expected import Without
@@ -208,31 +207,27 @@ def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
 
     The tasks differ in y only, which no state after the first block depends on in another way.
     """
-    task = draw(0)
+    task = draw(0).replace(y_query=None)
     y = task.y if outputs is None else np.stack([task.y, task.y**2], axis=1)
-    task, other = task.replace(y=0 * y, y_query=None), task.replace(y=y, y_query=None)
-    name = kind.removeprefix("dense ")
+    task, other = task.replace(y=0 * y), task.replace(y=y)
     if kind == "trained":
-        model = ik.init(jax.random.key(0), ENCODER)
+        model, step = ik.init(jax.random.key(0), ENCODER), 1
     else:
-        model = CASES[name].build(draw(0), 0.3, 3)
+        model, step = CASES[kind.removeprefix("dense ")].build(draw(0), 0.3, 3), 2
     model = dense(model) if "dense" in kind else model
     prediction, cache = ik.run_with_cache(model, other, points=("resid_pre",))
-    step = 2 if kind != "trained" else 1
     block = len(model.weights.prologue) + step * model.blocks_per_step
-    stream = cache[f"blocks.{block}.resid_pre"]
-    given = [cache, stream]
+    given = [cache, cache[f"blocks.{block}.resid_pre"]]
     if kind != "trained":
         given.append({name: value[step] for name, value in cache.slots.items()})
+    if kind == "cg":
+        parts = {slot: cache[f"blocks.{block}.resid_pre.{slot}"] for slot in ("r", "p", "rr")}
+        given.append(parts | {"prediction": cache["prediction"][step]})
     for slots in given:
         ours = transplant(model, task, block, slots)
         assert ours.shape == prediction.shape
         assert relative(ours, prediction) < 1e-12
     assert relative(transplant(model, task, block, {}), prediction) > 0.01
-    if name == "cg" and kind == name:
-        parts = {f"{slot}": cache[f"blocks.{block}.resid_pre.{slot}"] for slot in ("r", "p", "rr")}
-        parts["prediction"] = cache["prediction"][step]
-        assert relative(transplant(model, task, block, parts), prediction) < 1e-12
 
 
 def test_transplant_refuses_a_cache_where_no_step_starts():
@@ -300,24 +295,6 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     theirs = ik.run_with_hooks(model, task, half)
     assert set(seen) == {2}
     assert relative(ours, theirs) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["nowhere"], "model must be a run's folder or one of"),
-        (["EMPTY"], "model must be a run's folder or one of gp-decoder-12, "),
-        (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
-        (["gp-encoder", "--kernel", "linear"], "kernel must be None for a run"),
-    ],
-)
-def test_bad_settings_are_one_line(options, message, capsys, tmp_path):
-    options = [str(tmp_path) if option == "EMPTY" else option for option in options]
-    assert main(["ablate", *options, "--out", str(tmp_path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"icl-krr: error: {message}")
-    assert len(err.splitlines()) == 1
 
 
 def test_interventions_refuse():

@@ -375,23 +375,3 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
             one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
         )
         assert min(suspect.distances["prediction"].mean for suspect in found.suspects) > 0.01
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["score"], "TABLE.csv must be given for score"),
-        (["write", "table.csv"], "TABLE.csv must not be given for write"),
-        (["identify", "--quick"], "--quick must not be given for identify"),
-        (["identify", "--models", "nowhere"], "nowhere/manifest.json must exist"),
-        (["score", "nowhere.csv", "--labels", "nowhere"], "nowhere/labels.json must exist"),
-        (["judge"], "judge"),
-    ],
-)
-def test_bad_options_are_one_line(tmp_path, monkeypatch, capsys, argv, message):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["solverbench", *argv]) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
