@@ -1,5 +1,9 @@
-"""identify_streams: what linear maps decode, what says nothing, and what is used."""
+"""identify_streams: what linear maps decode, what says nothing, and what is used.
 
+Arrays and files of streams say what the function they come from says.
+"""
+
+import json
 from functools import cache, partial
 
 import jax
@@ -9,9 +13,11 @@ import pytest
 from helpers import numpy
 
 import icl_krr as ik
+from icl_krr.cli import main
+from icl_krr.cli.identification import answered
 from icl_krr.experiments.solverbench import foreign
 from icl_krr.experiments.solverbench.disguise import rotated
-from icl_krr.probes import identify_streams, streams
+from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
 from icl_krr.probes.naming import ruling
 from icl_krr.probes.naming.candidate_fit import CandidateFit
 from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
@@ -59,8 +65,8 @@ def of_descent():
         return identify_streams(in_other_coordinates(), *batches(), **OPTIONS)
 
 
-def means(spaces):
-    return [found.mean for found in spaces.values()]
+def means(*spaces):
+    return [found.mean for each in spaces for found in each.values()]
 
 
 def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x64):
@@ -286,3 +292,95 @@ def test_float32_is_enough_to_name_a_solver():
     found = identify_streams(model, *halves, **OPTIONS)
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
     assert 1e-9 < max(means(found.best.distances)) < 1e-3
+
+
+TURN = np.random.default_rng(0).normal(size=(4, 5))
+ONE = {"candidates": NAMES[:1], "kernels": ("linear",)}
+
+
+def two_steps(task):
+    """Two steps of gradient descent, in channels that say nothing by themselves."""
+    w, after = 0 * task.x[0], []
+    for _ in range(3):
+        prediction = (task.x_query @ w)[:, None]
+        after.append(jnp.concatenate([task.x_query, prediction], axis=1) @ TURN)
+        w = w + 0.05 * task.x.T @ (task.y - task.x @ w)
+    return jnp.stack(after)
+
+
+def still(task):
+    """A model of the same shape whose layers take no steps."""
+    first = two_steps(task)[1]
+    return jnp.stack([jnp.tanh(size * first) for size in (0, 1, 2)])
+
+
+def both_batches():
+    return jax.tree.map(lambda *both: np.concatenate(both), *batches())
+
+
+def arrays_of(reader, names=("streams", "stream_jacobians")):
+    both = jax.vmap(lambda task: (reader(task), hat_matrix(reader, task)))
+    return dict(zip(names, map(np.asarray, both(both_batches())), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control", [None, still], ids=["untrained encoders", "own control"])
+def test_arrays_say_what_their_function_says(control, x64):
+    arrays = arrays_of(two_steps)
+    if control:
+        arrays |= arrays_of(control, ("control_streams", "control_jacobians"))
+    found = identify_arrays(both_batches(), **arrays, **ONE)
+    same = identify_streams(two_steps, *batches(), control=control, **ONE)
+    assert found.status == same.status == "close to"  # two layers say too little
+    assert found.remain == same.remain == ("gradient_descent",)
+    ours, theirs = (one.best.evidence.controls for one in (found, same))
+    assert [*ours] == [*theirs]
+    ours, theirs = means(found.best.distances, *ours.values()), [*theirs.values()]
+    assert ours == pytest.approx(means(same.best.distances, *theirs), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_arrays_in_single_precision_are_near(x64):
+    arrays = {name: array.astype("f4") for name, array in arrays_of(two_steps).items()}
+    found = identify_arrays(both_batches(), **arrays, **ONE)
+    assert found.status == "close to"  # two layers say too little
+    assert found.remain == ("gradient_descent",)
+    assert max(means(found.best.distances)) < 1e-5
+
+
+def written(path, **arrays):
+    tasks = both_batches()
+    np.savez(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query, **arrays)
+    return path
+
+
+def test_a_file_may_hold_answers_and_streams(tmp_path, capsys, x64):
+    streams = arrays_of(two_steps)
+    control = arrays_of(still, ("control_streams", "control_jacobians"))
+    answers = {
+        "answers": streams["streams"][..., 0],
+        "hats": streams["stream_jacobians"][..., 0, :],
+    }
+    held = answered(written(tmp_path / "both.npz", **control, **streams, **answers)).given
+    assert [*held] == ["answers", "streams"]
+    assert {name for arrays in held.values() for name in arrays} == {*streams, *control, *answers}
+    for missing in ("stream_jacobians", "control_streams"):
+        rest = {name: array for name, array in (streams | control).items() if name != missing}
+        assert main(["identify", str(written(tmp_path / "rest.npz", **rest))]) == 2
+        assert f"{missing} is missing; add the predictions" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_file_of_both_is_identified_twice(tmp_path, capsys, x64):
+    streams, out = arrays_of(two_steps), tmp_path / "out"
+    own = np.linalg.pinv(TURN)[:, 3]  # the channel of the prediction
+    hats = np.einsum("blqdn,d->blqn", streams["stream_jacobians"], own)
+    path = written(tmp_path / "both.npz", **streams, answers=streams["streams"] @ own, hats=hats)
+    run = ["identify", str(path), "--kernels", "linear", "--steps", "4", "--out", str(out)]
+    assert main(run) == 0
+    record = json.loads((out / "identify.json").read_text())
+    for one in (record, record["streams"]):  # other solvers take the same two steps
+        assert "gradient_descent" in one["remain"]
+    said = capsys.readouterr().out
+    assert 0 < said.index("answers: ") < said.index("streams: ")
+    assert (out / "streams-heatmaps.csv").exists()
