@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from helpers import draw as one_task, numpy, relative
+from helpers import draw as one_task, numpy
 
 import icl_krr as ik
 from icl_krr.files import to_csv
@@ -18,7 +18,6 @@ from icl_krr.training import Diverged, adapt, held_out, marginal_likelihood
 from icl_krr.training.batches import draw
 
 NORMAL: Any = scipy.stats.multivariate_normal
-U = np.array([[1.0, 0.3, -0.4, 0.0], [-0.2, 0.8, 0.5, 0.6]])
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def tasks(x64):
 
 def softmax(told):
     """Conjugate gradient on the exponential kernel, converged."""
-    kernel = ik.Exponential(told["temperature"], projection=told.get("projection"))
+    kernel = ik.Exponential(told["temperature"])
     return ik.constructions.conjugate_gradient(
         kernel, num_features=4, ridge=told["ridge"], steps=8, form="pipelined"
     )
@@ -66,28 +65,6 @@ def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
         assert abs(found.parameters[name] / value - 1) < (1e-3 if method == "adam" else 1e-6)
     assert [row.name for row in found.moved] == ["ridge", "temperature"]
     assert ("the line search finds no lower loss" in found.stopped) == (method == "lbfgs")
-
-
-@pytest.mark.slow
-def test_a_projection_is_found_up_to_rotations(tasks):
-    """U^T U / temperature is all that the kernel shows: so the temperature is fixed."""
-
-    build = lambda told: softmax(told | {"temperature": 2.0})  # noqa: E731
-    planted = {"projection": jnp.asarray(U), "ridge": 0.4}
-    start = jnp.asarray(np.random.default_rng(1).normal(size=U.shape))
-    found = adapt(
-        held_out(build, tasks, predictions(build, tasks, planted)),
-        {"projection": start, "ridge": 1.0},
-        positive=("ridge",),
-        iterations=400,
-    )
-    V = np.asarray(found.parameters["projection"])
-    angles = lambda a: np.degrees(np.max(scipy.linalg.subspace_angles(U.T, np.asarray(a).T)))  # noqa: E731
-    assert angles(start) > 30
-    assert angles(V) < 1
-    assert relative(V.T @ V, U.T @ U) < 1e-2
-    assert relative(V, U) > 0.1
-    assert abs(found.parameters["ridge"] / 0.4 - 1) < 1e-2
 
 
 def descend(told):

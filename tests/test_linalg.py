@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from itertools import product
 
 import jax
@@ -25,23 +26,20 @@ def systems():
     return roots @ roots.swapaxes(1, 2) + np.eye(5), random.normal(size=(6, 5, 2))
 
 
-def ours(A, b):
-    return jnp.sum(jnp.sin(linalg.solve(A + A.T, b)))
-
-
-def theirs(A, b):
-    return jnp.sum(jnp.sin(jnp.linalg.solve(A + A.T, b)))
+def derivatives(function, *given):
+    """First and second ones in every argument."""
+    each = [*product((jax.grad, jax.jacfwd, jax.hessian), range(len(given)))]
+    return jax.jit(lambda *given: [derive(function, at)(*given) for derive, at in each])(*given)
 
 
 def test_solve_with_first_and_second_derivatives(x64):
     A, b = systems()
     assert relative(jax.jit(jax.vmap(linalg.solve))(A, b), np.linalg.solve(A, b)) < 1e-13
-    derivatives = [*product((jax.grad, jax.jacfwd, jax.hessian), (0, 1))]
-
-    def slopes(f):
-        return jax.jit(lambda A, b: [derive(f, at)(A, b) for derive, at in derivatives])(A[0], b[0])
-
-    for found, wanted in zip(slopes(ours), slopes(theirs), strict=True):
+    ours, theirs = (
+        lambda A, b, solve=solve: jnp.sum(jnp.sin(solve(A + A.T, b)))
+        for solve in (linalg.solve, jnp.linalg.solve)
+    )
+    for found, wanted in zip(*(derivatives(f, A[0], b[0]) for f in (ours, theirs)), strict=True):
         assert relative(found, wanted) < 1e-11
     batched = [
         jax.jit(jax.grad(lambda A, f=f: jnp.sum(jax.vmap(f)(A, b))))(A) for f in (ours, theirs)
@@ -50,22 +48,16 @@ def test_solve_with_first_and_second_derivatives(x64):
 
 
 def test_eigh_with_first_and_second_derivatives(x64):
-    A, _ = systems()
-    sigma, vectors = numpy(linalg.eigh(A[0]))
-    assert relative(vectors * sigma[None] @ vectors.T, A[0]) < 1e-13
+    A = systems()[0][0]
+    sigma, vectors = numpy(linalg.eigh(A))
+    assert relative(vectors * sigma[None] @ vectors.T, A) < 1e-13
 
-    def loss(eigh):
-        def of(A):
-            sigma, vectors = eigh(A + A.T)
-            return jnp.sum(jnp.cos(sigma)) + jnp.sum(vectors**4)
+    def loss(A, eigh):
+        sigma, vectors = eigh(A + A.T)
+        return jnp.sum(jnp.cos(sigma)) + jnp.sum(vectors**4)
 
-        return of
-
-    def slopes(eigh):
-        derivatives = (jax.grad, jax.jacfwd, jax.hessian)
-        return jax.jit(lambda A: [derive(loss(eigh))(A) for derive in derivatives])(A[0])
-
-    for found, wanted in zip(slopes(linalg.eigh), slopes(jnp.linalg.eigh), strict=True):
+    both = (derivatives(partial(loss, eigh=eigh), A) for eigh in (linalg.eigh, jnp.linalg.eigh))
+    for found, wanted in zip(*both, strict=True):
         assert relative(found, wanted) < 1e-9
 
 
