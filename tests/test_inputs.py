@@ -125,7 +125,7 @@ def row(**entries):
     return {"models": [{"model": "m000", "tasks": "linear", **entries}]}
 
 
-MANIFESTS = {
+DAMAGED = {
     "models[0]: Object missing required field `tasks`": {"models": [{"model": "m000"}]},
     "models[0].model: Expected `str`, got `int`": row(model=0),
     "config: tasks must be >= 2, got 1": {"config": {"tasks": 1}},
@@ -136,28 +136,20 @@ MANIFESTS = {
     "must have the checksum of tasks/linear.npz, got none": {"sha256": {}},
     "names must stay in its folder, got '/etc'": row(model="/etc"),
     "folder, got '../sums'": {"sha256": {"../sums": digest(b"")}},
+    "m000/answers.npz must be a NumPy file": {"m000/answers.npz": b""},
+    "m000/answers.npz must hold the arrays answers, hats": {"m000/answers.npz": npz(a=1)},
+    "m000: hats must be [b, layers + ": {"m000/answers.npz": npz(**GOOD | {"hats": GOOD["y"]})},
+    "linear.npz: y must be [n]": {"tasks/linear.npz": npz(**GOOD | {"y": GOOD["y"][:, :1]})},
 }
+"""What is written into files, or into the manifest."""
 
 
-@pytest.mark.parametrize("message", MANIFESTS)
+@pytest.mark.parametrize("message", DAMAGED)
 def test_a_damaged_solverbench_is_refused_by_one_sentence(bench, tmp_path, capsys, message):
-    write_manifest(bench, **MANIFESTS[message])
-    command = ["solverbench", "identify", "--models", bench, "--out", tmp_path / "out"]
-    assert message in refused(capsys, command)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("m000/answers.npz", b"", "m000/answers.npz must be a NumPy file"),
-        ("m000/answers.npz", npz(a=1), "m000/answers.npz must hold the arrays answers, hats"),
-        ("tasks/linear.npz", npz(**GOOD | {"y": GOOD["y"][:, :1]}), "linear.npz: y must be [n]"),
-        ("m000/answers.npz", npz(**GOOD | {"hats": GOOD["y"]}), "m000: hats must be [b, layers + "),
-    ],
-)
-def test_damaged_arrays_of_solverbench(bench, tmp_path, capsys, name, content, message):
-    (bench / name).write_bytes(content)
-    write_manifest(bench)
+    changes = dict(DAMAGED[message])
+    for name in [name for name in changes if name.endswith(".npz")]:
+        (bench / name).write_bytes(changes.pop(name))
+    write_manifest(bench, **changes)
     command = ["solverbench", "identify", "--models", bench, "--out", tmp_path / "out"]
     assert message in refused(capsys, command)
 
