@@ -156,28 +156,30 @@ def test_m_channels_carry_the_features(x64, kernel):
     assert model.layout.width == full.layout.width - 3
 
 
-@pytest.mark.parametrize(
-    ("kernel", "at", "sketch"),
-    [
-        pytest.param(ik.Linear(), np.eye(3, 2) + 0.1, jnp.asarray, marks=pytest.mark.slow),
-        (GAUSSIAN, np.eye(3, 2) + 0.1, jnp.asarray),
-        pytest.param(
-            *(EXPONENTIAL, 2.0, lambda t: MAPS["positive"](KEY, ik.Exponential(t), 6)),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["linear", "gaussian", "temperature of random features"],
-)
-def test_gradients_reach_the_sketch(x64, kernel, at, sketch):
+TOLD = {
+    "sketch": (np.eye(3, 2) + 0.1, lambda P: (GAUSSIAN, P)),
+    "sketch of a linear kernel": (np.eye(3, 2) + 0.1, lambda P: (ik.Linear(), P)),
+    "projection": (PROJECTION / 3, lambda U: (ik.Polynomial(4, U), None)),
+    "temperature of random features": (
+        2.0,
+        lambda t: (EXPONENTIAL, MAPS["positive"](KEY, ik.Exponential(t), 6)),
+    ),
+}
+
+
+@often("name", ("sketch", "projection"), TOLD)
+def test_gradients_reach_what_features_are_told(x64, name):
     """Through the weights, equal to those through the solver."""
-    task = draw(0, p=3, n=10)
+    task, (at, of) = draw(0, p=3, n=10), TOLD[name]
 
     def by_weights(at):
-        model = cg(kernel, sketch=sketch(at)).rebuild(ridge=0.3, steps=4)
+        kernel, sketch = of(at)
+        model = cg(kernel, sketch=sketch).rebuild(ridge=0.3, steps=4)
         return jnp.sum(ik.predict(model, task) ** 2)
 
     def by_solver(at):
-        seen = ik.sketched(kernel, sketch(at))
+        kernel, sketch = of(at)
+        seen = kernel if sketch is None else ik.sketched(kernel, sketch)
         path = ik.solvers.conjugate_gradient(seen, task, ridge=0.3, steps=4)
         return jnp.sum(path.prediction[-1] ** 2)
 
