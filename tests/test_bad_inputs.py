@@ -72,6 +72,7 @@ KINDS = {
         "values must be >= 1/80, because": lambda: SweepConfig("temperature", values=(1e-6,)),
         "temperature must be >= 1/80, because exp": lambda: SweepConfig("ridge", temperature=0.001),
         "values must be even, because": lambda: SweepConfig("features", values=(7,)),
+        "bound of alpha must be > 0": lambda: ik.ReLU(8, {"alpha": 0.0}),
         "chunk must be >= 1": lambda: ik.predict_batch(model(), BATCH, chunk=0),
         "dtype must not be wider than float32": lambda: build.conjugate_gradient(
             LINEAR, **CG, dtype="float64"
@@ -175,6 +176,9 @@ KINDS = {
         "spectrum must be given": lambda: solvers.chebyshev(LINEAR, TASK, ridge=0.1, steps=2),
         "exactly one of step_size and spectrum": lambda: solvers.gradient_descent(
             LINEAR, TASK, ridge=0.1, steps=2
+        ),
+        "bound must have an entry for slot '": lambda: build.richardson(
+            GAUSSIAN, **CG, arithmetic=ik.ReLU(8, {"y": 1.0})
         ),
         "sketch must be given": lambda: build.conjugate_gradient(LINEAR, **CG, width=1),
         "targets must be given": lambda: probes.fit_probe(model(True), BATCH),

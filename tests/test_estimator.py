@@ -32,7 +32,7 @@ from icl_krr.kernels import weighted
 DRAWN = np.random.default_rng(0)
 X, NEW = DRAWN.normal(size=(24, 3)), DRAWN.normal(size=(9, 3))
 Y = X[:, 0] ** 2 + np.sin(X[:, 1])
-TWO = np.stack([Y, 500 + 100 * np.sin(X[:, 1])], axis=1)
+TWO = np.stack([X[:, 0] ** 2, 500 + 100 * np.sin(X[:, 1])], axis=1)
 WEIGHT = np.exp(DRAWN.normal(size=24))
 GIVEN = {"ridge": 0.5, "lengthscale": 1.5}
 

@@ -1,12 +1,10 @@
 """Tables in narrow and wide terminals."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmarks.records import read
 from benchmarks.refresh import claim_result
 from icl_krr.cli import identification as tables, output
 from icl_krr.cli.commands import ablate, sweep, train, verify
@@ -23,20 +21,17 @@ from icl_krr.probes import CandidateFit, Identification
 from icl_krr.probes.naming.distances import Distance, Suspect
 from icl_krr.text_tables import LONGEST, Table, as_text
 
-RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+CLAIMS, FOUND = read("claims")["claims"], read("identify-gp-encoder")
 
 
-def record(name):
-    return json.loads((RESULTS / f"{name}.json").read_text())
-
-
-def of_ablation(name):
-    found = record(f"ablate-{name}")
-    ablate.print_table(Ablate(name), Ablation(found["rows"], found["meta"]["losses"]))
+def of_ablation():
+    found = read("ablate-conjugate-gradient")
+    settings = Ablate("conjugate-gradient")
+    ablate.print_table(settings, Ablation(found["rows"], found["meta"]["losses"]))
 
 
 def of_claims(long):
-    found = [claim_result(entry, seed=3, draw=14) for entry in record("claims")["claims"]]
+    found = [claim_result(entry, seed=3, draw=14) for entry in CLAIMS]
     verify.print_claims(found, claims(), long)
 
 
@@ -48,27 +43,22 @@ def distances(entries):
 
 
 def identification():
-    found = record("identify-gp-encoder")
     suspects = [
         Suspect(
             CandidateFit(c["candidate"], c["kernel"], c["values"], tuple(c["alignment"]), 0.0),
             distances(c),
             c["ruled out"],
         )
-        for c in found["candidates"]
+        for c in FOUND["candidates"]
     ]
-    known = {name: distances(spaces) for name, spaces in found["baselines"].items()}
-    edges = tuple(found["strata of the condition number"])
-    return Identification(
-        found["status"], tuple(found["remain"]), tuple(suspects), known, edges, ()
-    )
+    known = {name: distances(spaces) for name, spaces in FOUND["baselines"].items()}
+    edges, remain = (tuple(FOUND[name]) for name in ("strata of the condition number", "remain"))
+    return Identification(FOUND["status"], remain, tuple(suspects), known, edges, ())
 
 
 def of_identification():
-    layers = record("identify-gp-encoder")["layers"]
-    tables.print_findings(
-        "gp-encoder", Findings(identification(), layers, None, Gaussian(0.4), 0.05)
-    )
+    found = Findings(identification(), FOUND["layers"], None, Gaussian(0.4), 0.05)
+    tables.print_findings("gp-encoder", found)
 
 
 def of_sweep():
@@ -85,7 +75,7 @@ def of_sweep():
 
 
 COMMANDS = {
-    "ablate": lambda: of_ablation("conjugate-gradient"),
+    "ablate": of_ablation,
     "verify": lambda: of_claims(False),
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,
@@ -121,7 +111,7 @@ def test_claims_are_short_by_default(monkeypatch, capsys):
         of_claims(long)
         shown[long, width] = capsys.readouterr().out
     short, wide, whole = shown.values()
-    assert len(short.splitlines()) <= 2.5 * len(record("claims")["claims"])
+    assert len(short.splitlines()) <= 2.5 * len(CLAIMS)
     for words, kept, left_out in (
         ("tightness", whole, short),
         ("│ this task ", wide, short),
@@ -129,7 +119,7 @@ def test_claims_are_short_by_default(monkeypatch, capsys):
     ):
         assert words in kept
         assert words not in left_out
-    for result in record("claims")["claims"]:
+    for result in CLAIMS:
         assert f"│ {result['id']}: " in short
         assert f"│ {result['id']} " in whole
 
