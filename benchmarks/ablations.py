@@ -16,22 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks import records
-from benchmarks.ablations_models import (
-    CANDIDATES,
-    EFFECTS,
-    KIND,
-    NAMES,
-    PARTS,
-    REPLACED,
-    RIVALS,
-    VARIANTS,
-    Variant,
-    build,
-    config_of,
-    measure,
-    run_setting,
-)
+from benchmarks import ablations_models as models, records
+from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED, RIVALS
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
@@ -70,8 +56,8 @@ class Work:
         self.folder = folder
         self.sizes = QUICK_SIZES if quick else SIZES
         self.names = QUICK_NAMES if quick else NAMES
-        labels = ("base", "ridge x 10") if quick else VARIANTS
-        self.variants = {label: VARIANTS[label] for label in labels}
+        labels = ("base", "ridge x 10") if quick else models.VARIANTS
+        self.variants = {label: models.VARIANTS[label] for label in labels}
         self.families = (LINEAR,) if quick else (LINEAR, PROCESS)
 
     def kept(self, words: str, make: Callable[[], Any]) -> Any:
@@ -83,27 +69,27 @@ class Work:
         rows = []
         for family in self.families:
             for label, variant in self.variants.items():
-                one = setting(family, config_of(variant, self.sizes))
+                one = setting(family, models.config_of(variant, self.sizes))
                 for name in self.names:
                     make = partial(built, name, one, variant, label == "base")
                     if found := self.kept(f"known {family} {name} {label}", make):
                         rows.append({"family": family, "variant": label, "solver": name, **found})
         return rows
 
-    def trained(self, models: list[Path]) -> list[Record]:
+    def trained(self, folders: list[Path]) -> list[Record]:
         """Trained runs, each with all constructions on its tasks and of its depth."""
         rows = []
-        for where in models:
+        for where in folders:
             run, name = load(where), where.name
-            steps, digest = run.model.steps, sha256(str(where).encode()).hexdigest()[:6]
-            own = run_setting(run, steps, self.sizes, None)
-            found = self.kept(f"trained {name} {digest}", partial(measure, run.model, own, True))
+            steps = run.model.steps
+            own = models.run_setting(run, steps, self.sizes, None)
+            found = self.kept(f"trained {name}", partial(models.measure, run.model, own, True))
             key = sha256(f"{own.family} {steps}".encode()).hexdigest()[:12]
             beside = []
             for label, condition in RIDGES.items():
-                one = run_setting(run, steps, self.sizes, condition) if condition else own
+                one = models.run_setting(run, steps, self.sizes, condition) if condition else own
                 for solver in self.names:
-                    make = partial(built, solver, one, Variant(), False)
+                    make = partial(built, solver, one, models.Variant(), False)
                     if other := self.kept(f"beside {key} {solver} {label}", make):
                         beside.append({"variant": label, "solver": solver, **other})
             rows.append({"model": name, **found, "beside": beside})
@@ -337,9 +323,9 @@ STATEMENTS: dict[str, Callable[[Effects, str], bool | None]] = {
 """Statements about a model, by what decides them from its effects and the kind of removal."""
 
 
-def built(name: str, one: Setting, variant: Variant, profile: bool) -> Record | None:
-    model = build(name, one, variant.slower, variant.form)
-    return None if model is None else measure(model, one, profile)
+def built(name: str, one: Setting, variant: models.Variant, profile: bool) -> Record | None:
+    model = models.build(name, one, variant.slower, variant.form)
+    return None if model is None else models.measure(model, one, profile)
 
 
 def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
@@ -360,9 +346,7 @@ def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
                 **{word: [share.cases, share.total] for word, share in shares.items()},
                 "strangers": strangers(rows, patterns, own.within),
                 "size": own.size,
-                "said": own.said,
                 "by variant": own.by_variant,
-                "said, other family": {} if away is None else away.said,
                 "within": own.within,
                 "between": own.between,
             })  # fmt: skip
@@ -627,18 +611,18 @@ def main() -> None:
     asked = records.with_folder(records.options(__doc__))
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_disable_most_optimizations", True)  # compilation takes most of the time
-    models = [*map(records.folder_of, SHIPPED[1:2] if asked.quick else SHIPPED)]
+    folders = [*map(records.folder_of, SHIPPED[1:2] if asked.quick else SHIPPED)]
     with records.workplace(asked) as folder:
         work = Work(folder, asked.quick)
-        known, trained = work.known(), work.trained(models)
+        known, trained = work.known(), work.trained(folders)
     every = [*known, *trained, *(other for row in trained for other in row["beside"])]
     facts = {
         "seed": SEED,
         "dtype": "float64",
         "sizes": SIZES,
         "resamples": RESAMPLES,
-        "variants": {name: one._asdict() for name, one in VARIANTS.items()},
-        "models": [where.name for where in models],
+        "variants": {name: one._asdict() for name, one in models.VARIANTS.items()},
+        "models": [where.name for where in folders],
         "cpu_seconds": sum(row["cpu_seconds"] for row in every),
     }
     record = {"meta": records.meta("ablations", **facts), **report(known, trained)}

@@ -22,12 +22,7 @@ from icl_krr.experiments.solverbench import rivals
 from icl_krr.experiments.solverbench.settings import BenchConfig, Setting, largest
 from icl_krr.kernels import Kernel
 from icl_krr.probes import fit_probe, layerwise
-from icl_krr.probes.changing.interventions import (
-    SiteCodes,
-    point_names,
-    role_means,
-    run_interventions,
-)
+from icl_krr.probes.changing import interventions
 from icl_krr.probes.reading.readouts import ridge_regression, streams_of_batch
 from icl_krr.residual import ROLES, Read
 from icl_krr.tasks import Sampler, Task, map_tasks
@@ -131,7 +126,8 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
     """A construction, or a model that runs no solver; None where this variant does not exist."""
     kernel = kernel_of(name, one)
     if form == "kernel":
-        offered = hasattr(one.family, "kernel") or "exponential" not in taken_by(name)
+        some = taken(name) if name in CANDIDATES and name != "preconditioned_chebyshev" else ()
+        offered = hasattr(one.family, "kernel") or "exponential" not in some
         kernel = None if offered else one.kernel("exponential")
     if kernel is None or (form == "form" and name not in FORMS):
         return None
@@ -159,11 +155,6 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
         needs["step_size"] = 1 / slower
     given = {**needs, **one.attention(kernel), **row.options}
     return load(row.construction)(kernel, num_features=one.tasks.num_features, **given)
-
-
-def taken_by(name: str) -> tuple[str, ...]:
-    """Kernels of a candidate; no other model is built with another kernel."""
-    return taken(name) if name in CANDIDATES and name != "preconditioned_chebyshev" else ()
 
 
 def smoother(name: str, kernel: Kernel, one: Setting) -> Transformer:
@@ -231,16 +222,16 @@ def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str
     counts = [1] + [len(layers)] * len(PARTS)
     hits = [[one in part for one in ids] for part in places]
     total = sum(counts)
-    codes = SiteCodes(
+    codes = interventions.SiteCodes(
         jnp.asarray(np.repeat(hits, counts, axis=0)),
         jnp.asarray(np.concatenate([np.arange(count) for count in counts])),
         jnp.tile(jnp.array([0, jnp.iinfo(jnp.int32).max]), (total, 1)),
         jnp.ones((total, len(ROLES)), bool),
     )
-    means = role_means(model, tasks, point_names(ids))
+    means = interventions.role_means(model, tasks, interventions.point_names(ids))
     sources = {"zero": jax.tree.map(jnp.zeros_like, means), "mean": means}
     answers = {
-        name: np.asarray(run_interventions(model, tasks, codes, source, ids, 16))
+        name: np.asarray(interventions.run_interventions(model, tasks, codes, source, ids, 16))
         for name, source in sources.items()
     }
     shape = (len(PARTS), len(layers), *answers["zero"].shape[1:])
@@ -282,6 +273,5 @@ def measure(model: Transformer, one: Setting, profile: bool = False) -> Record:
 
 def finite(arrays: dict[str, Any]) -> Record:
     """Lists of numbers with six digits; what is not finite, or larger, becomes 1e30."""
-    large = {"nan": 1e30, "posinf": 1e30}
-    sound = {n: np.nan_to_num(np.asarray(a, float), **large) for n, a in arrays.items()}
-    return rounded({name: array.clip(max=1e30).tolist() for name, array in sound.items()})
+    sound = lambda a: np.nan_to_num(np.asarray(a, float), nan=1e30, posinf=1e30)  # noqa: E731
+    return rounded({name: sound(a).clip(max=1e30).tolist() for name, a in arrays.items()})

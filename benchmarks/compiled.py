@@ -18,14 +18,7 @@ OF_EACH_TERM = {"reduce", "reduce-window"}
 
 
 class Operation(NamedTuple):
-    """One line of a computation.
-
-    Attributes:
-        kind: what it does, such as "dot".
-        shapes: data type and sizes of every array that it makes.
-        operands: names of the operations whose results it takes.
-        line: the line.
-    """
+    """One line of a computation: its kind, arrays that it makes, operations that it takes."""
 
     kind: str
     shapes: list[tuple[str, tuple[int, ...]]]
@@ -85,7 +78,8 @@ def work(program: Program, name: str) -> Counter[str]:
             inside = work(program, called("body", operation))
             total += Counter({key: trips(operation) * count for key, count in inside.items()})
         elif operation.kind == "conditional":
-            total += min((work(program, b) for b in branches(operation)), key=lambda c: c["flops"])
+            branches = re.findall(r"%([\w.-]+)", operation.line.split("computation", 1)[1])
+            total += min((work(program, b) for b in branches), key=lambda c: c["flops"])
         elif operation.kind in ("fusion", "call"):
             body = "calls" if operation.kind == "fusion" else "to_apply"
             total += work(program, called(body, operation))
@@ -122,10 +116,6 @@ def called(what: str, operation: Operation) -> str:
     found = re.search(rf"\b{what}=%([\w.-]+)", operation.line)
     assert found is not None
     return found[1]
-
-
-def branches(operation: Operation) -> list[str]:
-    return re.findall(r"%([\w.-]+)", operation.line.split("computation", 1)[1])
 
 
 def trips(operation: Operation) -> int:

@@ -26,13 +26,11 @@ class Contest:
     Programs take no argument and return an array of JAX, NumPy or PyTorch, or a pytree of arrays.
 
     Args:
-        target: goal for our time / time of the best rival; default: no goal.
+        target: goal for our time / time of the best rival.
         tolerance: largest difference to the first rival in any array, relative to the largest entry
-            of this array, or to 1 % of the largest entry of all arrays if that is larger. None
-            skips the check, for example between a function and its gradient.
+            of this array, or to 1 % of the largest entry of all arrays if that is larger.
         like_rivals: gives our result the structure of those of the rivals; it is not timed.
         scratch: returns the bytes of our temporary buffers.
-        size: sizes of the problem, by name.
     """
 
     suite: str

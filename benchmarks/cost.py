@@ -61,6 +61,7 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     rows = dict.fromkeys(uniform_slots(model), 1)
     pairs = [] if place and place.context else known_heads(model, tokens)
     first = len(model.weights.prologue)
+    of_one_step = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)  # noqa: E731
     steps = jax.tree.map(of_one_step, model.weights.steps)
     for b, block in enumerate(with_patterns(steps, model.weights.patterns)):
         known = {j for at, j in pairs if at == first + b}
@@ -73,10 +74,6 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
         stream += tokens * keys * sum(block.attention[j].heads for j in known)
         weights += sum(leaf.size for leaf in jax.tree.leaves(block))
     return Cost(copies * flops, size * (copies * stream + weights))
-
-
-def of_one_step(leaf: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
 def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, known: bool) -> int:

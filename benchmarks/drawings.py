@@ -1,11 +1,7 @@
-"""`python -m benchmarks.drawings`: draw the README's figures from the records in `results`.
-
-It copies the figures of `icl-krr demo` and `icl-krr identify gp-encoder` from folders it is given.
-"""
+"""`python -m benchmarks.drawings`: draw the README's figures from the records in `results`."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from importlib import resources
 from pathlib import Path
@@ -27,7 +23,6 @@ from icl_krr.report import explorer_section
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"
-COPIES = {"depth": "depth", "heatmaps": "identify-gp-encoder", "filter": "filter-gp-encoder"}
 
 SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
@@ -125,10 +120,8 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
             here = [r for r in rows if axis_of(r) == size and r.contest.startswith(name)]
             ours = [row for row in here if row.program == "icl_krr"]
             at = [row.size[size] for row in ours]
-            times, words = (
-                [r.median_ms for r in ours],
-                f"{name} attention: solver without transformer",
-            )
+            words = f"{name} attention: solver without transformer"
+            times = [r.median_ms for r in ours]
             top.plot(at, times, "o-", color=color, label=f"{name} attention: forward pass")
             bare = [
                 min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
@@ -181,15 +174,9 @@ def explorer() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "folders", nargs="*", type=Path, help="folders that icl-krr demo and identify wrote"
-    )
-    asked = parser.parse_args()
-    read = records.read
     path = from_csv(RESULTS / "learning-path.csv")
-    comparison = finetune.Comparison(read("learning")["losses"], path, [])
-    timed = read("bench")
+    comparison = finetune.Comparison(records.read("learning")["losses"], path, [])
+    timed = records.read("bench")
     replace(FIGURES / "explorer.svg", explorer().encode())
     drawn = {
         "design": design(),
@@ -199,10 +186,6 @@ def main() -> None:
     }
     for name, figure in drawn.items():
         records.draw(name, figure)
-    for folder in asked.folders:
-        for stem, name in COPIES.items():
-            for path in folder.glob(f"{stem}.svg"):
-                replace(FIGURES / f"{name}.svg", path.read_bytes())
 
 
 if __name__ == "__main__":

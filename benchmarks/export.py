@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import icl_krr as ik
+from benchmarks.figures import worst
 from benchmarks.records import RESULTS, listed
 from icl_krr.export import T5, to_t5
 from icl_krr.files import replace, to_markdown
@@ -31,10 +32,7 @@ HEADER = [
 
 
 def construct(solver: str, kernel: ik.Kernel, ridge: float, steps: int, task: ik.Task) -> tuple:
-    """The construction with ReLU tables, and its twin with exact arithmetic.
-
-    The tables cover all operands of the twin on this task.
-    """
+    """The construction with ReLU tables of all operands, and its twin with exact arithmetic."""
     options: dict[str, Any] = {"num_features": 2, "ridge": ridge, "steps": steps}
     if solver != "richardson":
         options["attention"] = ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))
@@ -55,12 +53,6 @@ def run(t5: T5, folder: str, task: ik.Task) -> tuple[Any, Any]:
     return network.config, [state[0].numpy() for state in outputs.hidden_states]
 
 
-def relative(a: Any, b: Any) -> float:
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    largest = np.max(np.abs(b))
-    return float(np.max(np.abs(a - b)) / (largest if largest > 0 else 1))
-
-
 def lines() -> Iterator[list[str]]:
     for solver, kernel, ridge, steps in CASES:
         for dtype in ("float64", "float32"):
@@ -78,8 +70,7 @@ def lines() -> Iterator[list[str]]:
                 path.append(cache[f"blocks.{last}.resid_post"])
                 errors = {
                     slot: [
-                        relative(t5.slot(s, slot), p[slot])
-                        for s, p in zip(states, path, strict=True)
+                        worst(t5.slot(s, slot), p[slot]) for s, p in zip(states, path, strict=True)
                     ]
                     for slot in model.layout.names
                 }
@@ -87,13 +78,13 @@ def lines() -> Iterator[list[str]]:
                 layer = int(np.argmax(errors[slot]))
                 exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
                 answer = t5.read_out(states[-1][None], task)
-                gaps = relative(answer, exact), relative(ik.predict(twin, task), exact)
+                gaps = worst(answer, exact), worst(ik.predict(twin, task), exact)
                 sizes = config.num_layers, config.d_model, config.d_kv, config.d_ff
                 yield [
                     *(f"{solver}, {type(kernel).__name__}", str(steps), *map(str, sizes), dtype),
                     f"{errors[slot][layer]:.1e} ({slot}, layer {layer})",
                     f"{max(errors['alpha']):.1e}",
-                    f"{relative(answer, ours):.1e}",
+                    f"{worst(answer, ours):.1e}",
                     *(f"{gap:.1e}" for gap in gaps),
                 ]
 

@@ -494,10 +494,11 @@ def document(record: Given) -> str:
         to_markdown((header, lines)),
     ]
     for one in record["contests"]:
-        lines = [
-            [name, *(spread(row[key]) for key in MEASURES), yes(row), shown(row["not ok"], "-")]
-            for name, row in one["rows"].items()
-        ]
+        lines = []
+        for name, row in one["rows"].items():
+            _, low, high = row["minus Mesa"]
+            same = "yes" if low <= 0 <= high else "no"
+            lines.append([name, *(spread(row[k]) for k in MEASURES), same, shown(row["not ok"])])
         parts += [
             f"Tasks: {one['kind']} (seeds {', '.join(map(str, one['seeds']))}). "
             "Medians and 95 % intervals over tasks; errors in units of the variance of "
@@ -528,22 +529,17 @@ TITLES = {
 }
 
 
-def shown(value: Any, missing: str = "-") -> str:
+def shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(shown(one) for one in value)
     if value is None:
-        return missing
+        return "-"
     return number(value, 2) if isinstance(value, float) else str(value)
 
 
 def spread(values: list[float]) -> str:
     middle, low, high = (number(value) for value in values)
     return f"{middle} ({low} to {high})"
-
-
-def yes(row: Given) -> str:
-    _, low, high = row["minus Mesa"]
-    return "yes" if low <= 0 <= high else "no"
 
 
 def fast_weights_figure(record: Given, meta: Given) -> Figure:

@@ -56,10 +56,7 @@ EDGES: dict[str, tuple[str, dict[str, float]]] = {
     },
     "implicit steps on a sphere": ("implicit_delta_rule", {"step_size": 0.5}),
     "plain steps on a sphere": ("delta_rule", {"step_size": 0.15}),
-    "initial curvature 10000": (
-        "preconditioned_delta_rule",
-        {"step_size": 1500.0, "initial": 10000.0},
-    ),
+    "initial curvature 10000": ("preconditioned_delta_rule", {"step_size": 1500.0, "initial": 1e4}),
     "process noise 100": ("kalman_delta_rule", {"ridge": 0.5, "process_noise": 100.0}),
     "converged": ("prefix_conjugate_gradient", {"ridge": 0.5}),
 }
@@ -210,16 +207,13 @@ def means(spaces: Any) -> Record:
 
 def decoders(quick: bool) -> dict[str, Recipe]:
     """Recipes of decoders with linear attention: two of the grid, and one without anything else."""
-    grid = recipes()
-    found = {name: grid[name] for name in DECODERS}
-    plain = {"layer_norm": False, "hidden": 0}
-    bare = grid["linear-decoder-linear-2"]
-    found[BARE] = dataclasses.replace(bare, model=dataclasses.replace(bare.model, **plain))
+    found = {name: recipe for name, recipe in recipes().items() if name in DECODERS}
+    bare, plain = found[DECODERS[0]], {"layer_norm": False, "hidden": 0}
+    bare = dataclasses.replace(bare, model=dataclasses.replace(bare.model, **plain))
     if quick:
-        found = {BARE: found[BARE]}
-        change = {"training": dataclasses.replace(found[BARE].training, **QUICK)}
-        found = {BARE: dataclasses.replace(found[BARE], **change)}
-    return found
+        training = dataclasses.replace(bare.training, **QUICK)
+        return {BARE: dataclasses.replace(bare, training=training)}
+    return found | {BARE: bare}
 
 
 def asked(folder: Path, seed: int, count: int) -> Record:

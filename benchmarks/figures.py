@@ -42,9 +42,9 @@ def build(task: ik.Task, ridge: float, steps: int) -> ik.Transformer:
     )
 
 
-def worst(a: jax.Array, b: jax.Array) -> float:
-    size = float(jnp.max(jnp.abs(b)))
-    return float(jnp.max(jnp.abs(a - b))) / (size or 1.0)
+def worst(a: Any, b: Any) -> float:
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return float(np.max(np.abs(a - b)) / (np.max(np.abs(b)) or 1.0))
 
 
 def keystone(quick: bool) -> dict[str, float]:

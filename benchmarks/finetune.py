@@ -48,8 +48,7 @@ class Config:
     noise: float = 0.02  # variance of the noise on the supports' outputs
     updates: int = 3000  # number of updates, each on a fresh batch
     batch: int = 256  # number of tasks in a batch
-    # learning rates to try in this order, until training does not diverge
-    learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)
+    learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)  # until one does not diverge
     every: int = 200  # number of updates between records of the path
     tuning: int = 1024  # number of tasks that tune the scalars of rivals
     tasks: int = 4096  # number of other tasks that score all methods
@@ -69,8 +68,7 @@ class Problem(NamedTuple):
     ridge: float  # optimal ridge of the tasks
     tuning: Task  # tasks that tune scalars
     scored: Task  # tasks that score models
-    # bounds (low, high) on the eigenvalues of K + ridge I over the tuning tasks
-    spectrum: tuple[float, float]
+    spectrum: tuple[float, float]  # bounds on the eigenvalues of K + ridge I
 
     def loss(self, model: Transformer) -> float:
         return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
@@ -121,11 +119,7 @@ def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
 
 
 def rivals(problem: Problem, depth: int) -> dict[str, Transformer]:
-    """Algorithms with `depth` steps, each with its scalars tuned by the same procedure.
-
-    Each step is one block, except for conjugate gradient. Conjugate gradient has 5 blocks per step
-    and one block before the first step, and it has no scalars to tune.
-    """
+    """Algorithms with `depth` steps, each with its scalars tuned by the same procedure."""
     low, high = problem.spectrum
     sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
     descent = partial(gradient_descent, problem, depth)

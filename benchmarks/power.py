@@ -1,11 +1,8 @@
-"""`python -m benchmarks.power`: how often `identify` says the right name, against noise on weights.
-
-A run that was interrupted continues from its record; delete that for a new run.
-"""
+"""`python -m benchmarks.power`: how often `identify` is right, against noise on the weights."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -13,7 +10,7 @@ from typing import Any
 import jax
 from matplotlib.figure import Figure
 
-from benchmarks.records import RESULTS, draw, meta, options, read, save, write
+from benchmarks.records import draw, finish, meta, options
 from icl_krr.experiments.shared.rows import Rows
 from icl_krr.experiments.solverbench.disguise import perturbed, rotated
 from icl_krr.experiments.solverbench.known import KERNELS, exact
@@ -56,24 +53,19 @@ class PowerConfig:
 
 
 POWER_QUICK: dict[str, Any] = {
-    "levels": (0.0, 1e-2),
-    "seeds": 1,
-    "solvers": ("gradient_descent",),
-    "candidates": ("gradient_descent", "conjugate_gradient"),
-    "families": (LINEAR,),
+    **{"levels": (0.0, 1e-2), "seeds": 1, "families": (LINEAR,)},
+    **{"solvers": ("gradient_descent",), "candidates": ("gradient_descent", "conjugate_gradient")},
     "sizes": BenchConfig(**QUICK, quick=True),
 }
 """Settings of `--quick`."""
 
 
-def measure(config: PowerConfig, done: Collection[tuple] = ()) -> Iterator[list[dict[str, Any]]]:
-    """Yield two rows for every cell that is not in `done`, one for each way to read the model."""
+def measure(config: PowerConfig) -> Iterator[list[dict[str, Any]]]:
+    """Yield two rows for every cell, one for each way to read the model."""
     for seed, family in product(range(config.seed, config.seed + config.seeds), config.families):
         one = setting(family, replace(config.sizes, seed=seed))
         kernel = KERNELS[family][0]
         for (i, solver), (j, level) in product(enumerate(config.solvers), enumerate(config.levels)):
-            if (family, seed, solver, level) in done:
-                continue
             model = exact(solver, kernel, one)
             assert model.weights is not None
             noise = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), i), j)
@@ -158,18 +150,14 @@ def power_figure(rows: Rows, title: str) -> Figure:
 def main() -> None:
     asked = options(__doc__, seed="first seed of tasks and noise").parse_args()
     jax.config.update("jax_enable_x64", True)
-    config = PowerConfig(seed=asked.seed, **(POWER_QUICK if asked.quick else {}))
-    facts = meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
-    path, names = RESULTS / "solverbench-power.json", ("tasks", "seed", "solver", "level")
-    rows = read("solverbench-power")["rows"] if path.exists() and not asked.quick else []
-    for found in measure(config, {tuple(row[name] for name in names) for row in rows}):
+    config, rows = PowerConfig(seed=asked.seed, **(POWER_QUICK if asked.quick else {})), []
+    for found in measure(config):
         rows += found
         print(f"{len(rows) // 2} models", flush=True)
-        if not asked.quick:
-            write(path, {"meta": facts, "rows": rows})
-    print(text := to_markdown(power_table(rows)))
+    facts = meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
+    record = {"meta": facts, "rows": rows}
+    finish("solverbench-power", record, to_markdown(power_table(rows)), asked.quick)
     if not asked.quick:
-        save("solverbench-power", {"meta": facts, "rows": rows}, text)
         title = f"identify on constructions with noise, seeds from {asked.seed}, float64"
         draw("solverbench-power", power_figure(rows, title))
 

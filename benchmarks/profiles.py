@@ -17,28 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import records
-from benchmarks.streams import (
-    FIRST,
-    JUNK,
-    LEVELS,
-    NOISE,
-    PLAIN,
-    RANDOM,
-    READINGS,
-    STRANGER,
-    Case,
-    name_of,
-    of,
-    others,
-    randoms,
-    said_of,
-    setting_of,
-    solvers,
-    strangers,
-    subject_of,
-)
-from icl_krr.catalogue import candidates
+from benchmarks import records, streams
+from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.profile_tables import record as whole_record
@@ -84,27 +64,21 @@ compared with step l. "monotone": a later layer has no earlier step, of 12.
 
 
 def cases() -> Iterator[Case]:
-    """The models, the most important first."""
-    yield from solvers(PLAIN, names=CANDIDATES, one=True)
-    yield from others(STRANGER, strangers)
-    yield from solvers(JUNK, 64, names=CANDIDATES, one=True)
-    yield from (c for level in LEVELS for c in solvers(NOISE, level, names=FIRST, one=True))
+    yield from streams.solvers(PLAIN, names=CANDIDATES)
+    yield from streams.solvers(PLAIN, one=True)
     for seed in (1, 2):
-        yield from solvers(PLAIN, seed=seed, names=CANDIDATES, one=True)
-    yield from solvers(PLAIN, names=set_apart(), one=True)
-    yield from solvers(PLAIN, names=CANDIDATES)
-    yield from others(RANDOM, lambda one: randoms(one, 0))
-
-
-def set_apart() -> tuple[str, ...]:
-    """Candidates of `identify` that the protocol does not compare."""
-    return tuple(name for name in candidates() if name not in CANDIDATES)
+        yield from streams.solvers(PLAIN, seed=seed, names=CANDIDATES, one=True)
+    yield from streams.solvers(JUNK, 64, names=CANDIDATES, one=True)
+    for level in streams.LEVELS:
+        yield from streams.solvers(NOISE, level, names=streams.FIRST, one=True)
+    yield from streams.others(STRANGER, streams.strangers)
+    yield from streams.others(RANDOM, lambda one: streams.randoms(one, 0))
 
 
 @cache
 def protocol_of(family: str, kernel: str, config: BenchConfig) -> Protocol:
     """The protocol on the tasks of a family, with the kernel of the model first."""
-    one = setting_of(family, config)
+    one = streams.setting_of(family, config)
     made = one.kernel(kernel)
     both = [targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
     kernels = dict.fromkeys((kernel, *KERNELS[family]))
@@ -117,7 +91,8 @@ def readers(case: Case, one: Setting, reader: Any) -> dict[str, Callable[[Task],
     found = {}
     if own := own_reader(case, one, reader):
         found[OWN] = own
-        found[FACTOR] = partial(scaled, own, factors(own, one.probing))
+        by = factors(own, one.probing)
+        found[FACTOR] = lambda task, own=own: own(task) * by[:, None]
     plain = reader if isinstance(reader, Transformer) else jax.jit(reader)
     found[PROBE] = partial(probed, reader, fit_probe(plain, one.probing))
     return found
@@ -151,10 +126,6 @@ def factors(own: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
     return jnp.where(size > 0, products / jnp.where(size > 0, size, 1), 0)
 
 
-def scaled(own: Callable[[Task], jax.Array], by: jax.Array, task: Task) -> jax.Array:
-    return own(task) * by[:, None]
-
-
 def short(found: Any) -> Row:
     """The last error of a profile, and for each way to compare: who is nearest, and distances."""
     record = whole_record(found)
@@ -171,9 +142,9 @@ def short(found: Any) -> Row:
 def examine(case: Case, config: BenchConfig) -> Row:
     """Read one model in all ways."""
     began = time.perf_counter()
-    one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
+    one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
     protocol = protocol_of(case.tasks, case.kernel, one.config)
-    subject, found = subject_of(case, one), {}
+    subject, found = streams.subject_of(case, one), {}
     for name, read in readers(case, one, subject.reader).items():
         answer = jax.jit(partial(map_tasks, read))
         answers = [np.asarray(answer(t.tasks)) for t in (protocol.fitted, protocol.scored)]
@@ -290,7 +261,7 @@ def beside(rows: list[Row]) -> Lines:
         said = [said_of(s, name).status for s in strange]
         wrong = ("wrong", "close to another")
         lines.append([
-            f"{name}: {READINGS[name]}",
+            f"{name}: {streams.READINGS[name]}",
             str(len(known)),
             share(one == "right" for one in found),
             share(one in wrong for one in found),

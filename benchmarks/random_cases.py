@@ -164,7 +164,7 @@ class Subject(NamedTuple):
     small steps; the others run as a user calls them.
     """
 
-    run: Callable[[ik.Kernel, ik.Task, jax.Array], tuple[Any, jax.Array]]
+    run: Callable[..., tuple[Any, jax.Array]]
     answers: tuple[str, ...] = ("prediction",)
     kernels: tuple[str, ...] = tuple(KERNELS)
     batched: bool = False
@@ -173,7 +173,7 @@ class Subject(NamedTuple):
 def told(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[str, Any]:
     """What a solver must be told."""
     given: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
-    if SOLVERS[name].spectral:
+    if name in (*TOLD_SPECTRUM, "newton_schulz"):
         given["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
     if name == "preconditioned_chebyshev":
         largest = jnp.max(kernel.diagonal(task.x), where=task.mask, initial=0)
@@ -181,22 +181,14 @@ def told(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[
     return given
 
 
-class Solver(NamedTuple):
-    spectral: bool = False
-    kernels: tuple[str, ...] = tuple(KERNELS)
-
-
+TOLD_NO_SPECTRUM = ("conjugate_gradient", "preconditioned_conjugate_gradient")
+TOLD_SPECTRUM = ("chebyshev", "gradient_descent", "heavy_ball", "gradient_descent_in_alpha")
 SOLVERS = {
-    "conjugate_gradient": Solver(),
-    "preconditioned_conjugate_gradient": Solver(),
-    "chebyshev": Solver(True),
-    "gradient_descent": Solver(True),
-    "heavy_ball": Solver(True),
-    "gradient_descent_in_alpha": Solver(True),
-    "richardson": Solver(kernels=SMOOTH),
-    "preconditioned_chebyshev": Solver(kernels=SMOOTH),
-    "newton_schulz": Solver(True, ("linear",)),
+    **dict.fromkeys(TOLD_NO_SPECTRUM + TOLD_SPECTRUM, tuple(KERNELS)),
+    **dict.fromkeys(("richardson", "preconditioned_chebyshev"), SMOOTH),
+    "newton_schulz": ("linear",),
 }
+"""Solvers, with the kernels that they take."""
 
 
 def solve(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
@@ -285,14 +277,12 @@ SUBJECTS: dict[str, Subject] = {
     "`solvers.exact`": Subject(partial(exactly, "exact", ("prediction",))),
     "`solvers.posterior`": Subject(partial(exactly, "posterior", ("mean", "variance")), BOTH),
     **{
-        f"{words}{name}`": Subject(partial(run, name), kernels=row.kernels, batched=batched)
+        f"{words}{name}`": Subject(partial(run, name), kernels=kernels, batched=batched)
         for words, run, batched in (("`solvers.", solve, False), ("`check` of `", check, True))
-        for name, row in SOLVERS.items()
+        for name, kernels in SOLVERS.items()
     },
     **{
-        f"`posterior` of `{name}`": Subject(
-            partial(posterior, name), BOTH, SOLVERS[name].kernels, True
-        )
+        f"`posterior` of `{name}`": Subject(partial(posterior, name), BOTH, SOLVERS[name], True)
         for name in ("conjugate_gradient", "chebyshev", "richardson")
     },
     **{

@@ -40,11 +40,7 @@ def options(
 
 
 def meta(command: str, *packages: str, device: str | None = None, **facts: Any) -> dict[str, Any]:
-    """What a record says of its run: the command, the machine, versions, and further facts.
-
-    The device is the first one of JAX if it is not given; a benchmark gives it if it runs in other
-    processes, because JAX would take the device from them.
-    """
+    """What a record says of its run: the command, the machine, versions, and further facts."""
     if device is None:
         first = jax.devices()[0]
         device = f"{first.platform}: {first.device_kind}"

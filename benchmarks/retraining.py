@@ -13,15 +13,9 @@ import jax
 from benchmarks import records
 from benchmarks.cost import step_cost
 from benchmarks.subjects import ERRORS, QUICK
+from icl_krr.experiments.shared import retrained
 from icl_krr.experiments.shared.recipe import Recipe
-from icl_krr.experiments.shared.retrained import (
-    LEARNING_RATES,
-    STUDIES,
-    Study,
-    random_models,
-    stack,
-    weights_file,
-)
+from icl_krr.experiments.shared.retrained import STUDIES, Study
 from icl_krr.experiments.shared.runs import blank, family
 from icl_krr.files import to_markdown
 from icl_krr.tasks import sample
@@ -60,7 +54,9 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
     `rates` holds the chosen learning rates of the studies so far.
     """
     seeds = study.seeds(variant)
-    tried = LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
+    tried = (
+        retrained.LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
+    )
 
     def place(rate: float, seed: int) -> Path:
         return folder / name / f"{variant} {rate} {seed}".replace(" ", "-")
@@ -77,9 +73,9 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
     best = min(finished, key=lambda record: record["validation"])["learning_rate"]
     rates[name, variant] = best
     runs = tuning + [run(best, seed) for seed in seeds[1:]]
-    like = jax.tree.map(lambda leaf: leaf[0], random_models(name, variant))
+    like = jax.tree.map(lambda leaf: leaf[0], retrained.random_models(name, variant))
     models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
-    save_weights(folder / weights_file(name, variant).name, stack(models))
+    save_weights(folder / retrained.weights_file(name, variant).name, retrained.stack(models))
     return [
         {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
         for record in runs
@@ -127,14 +123,14 @@ def main() -> None:
         for name, study in (quick() if asked.quick else STUDIES).items():
             for variant in study.variants:
                 runs += all_seeds(name, variant, study, folder, rates)
-    facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
+    facts = {"learning_rates": retrained.LEARNING_RATES, "dtype": "float32"}
     record = {"meta": records.meta("retraining", "optax", **facts), "runs": runs}
     records.finish("retraining", record, markdown(runs), asked.quick)
     if asked.quick:
         return
     for name, study in STUDIES.items():
         for variant in study.variants if study.shipped else ():
-            file = weights_file(name, variant)
+            file = retrained.weights_file(name, variant)
             records.ship(asked.folder / file.name, file)
 
 

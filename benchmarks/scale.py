@@ -37,11 +37,8 @@ def of_attention(name: str, cores: int) -> dict[str, Any]:
     place = Placement(AbstractMesh((DEVICES,), (CONTEXT,)), context=(CONTEXT,))
     whole, count = Case(KERNELS[name], P, N), max(COUNTS)
     model, task = whole.model(STEPS), whole.task(place)
-    work, sent, own = (
-        step_cost(model, task, place),
-        step_sent(model, task, place),
-        own_part(task, place),
-    )
+    work, sent = step_cost(model, task, place), step_sent(model, task, place)
+    own = own_part(task, place)
     # the devices of this machine get as many supports each
     here = Placement(mesh_of(count), context=(CONTEXT,))
     alike = whole._replace(n=count * own.num_supports)
@@ -83,14 +80,6 @@ def steps_needed(kernel: Any, ridge: float) -> dict[str, float]:
     }
 
 
-def accelerator_seconds(row: dict[str, Any]) -> tuple[float, float]:
-    """Seconds of one step on the accelerator: products or memory, and communication."""
-    compute = max(
-        row["flops"] / ACCELERATOR["FLOP/s"], row["moved"] / ACCELERATOR["bytes/s of memory"]
-    )
-    return compute, row["sent"] / ACCELERATOR["bytes/s between machines"]
-
-
 def shown(seconds: float) -> str:
     for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "min"), (1.0, "s")):
         if seconds >= 2 * size:
@@ -101,7 +90,10 @@ def shown(seconds: float) -> str:
 def document(measured: dict[str, Any]) -> str:
     rows = list(measured.values())
     on_core = [row["flops"] / row["rate"] for row in rows]
-    on_gpu = [accelerator_seconds(row) for row in rows]
+    speed, memory, sending = ACCELERATOR.values()
+    on_gpu = [
+        (max(row["flops"] / speed, row["moved"] / memory), row["sent"] / sending) for row in rows
+    ]
     costs = {
         "supports of a device": [f"{row['supports']:,}" for row in rows],
         "memory of a device, forward (compiled)": [f"{row['bytes'] / 1e6:.3g} MB" for row in rows],

@@ -12,22 +12,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.records import draw, finish, meta, options
 from icl_krr.catalogue import SOLVERS as ROWS
+from icl_krr.experiments import scaling
 from icl_krr.experiments.curves import SOLVERS, curves
-from icl_krr.experiments.scaling import (
-    ARMS,
-    FEWEST,
-    FILE,
-    SETTINGS,
-    arm,
-    equivalents,
-    family_of,
-    groups,
-    in_words,
-    key_of,
-    place_on,
-    read_models,
-    slope,
-)
+from icl_krr.experiments.scaling import ARMS, SETTINGS, arm, groups, in_words, key_of, place_on
 from icl_krr.files import to_markdown
 from icl_krr.plots import curves_figure
 from icl_krr.text_tables import number
@@ -49,7 +36,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
     queries, families = own.pop("queries"), []
     for key in dict.fromkeys(map(key_of, models)):
         print(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}", flush=True)
-        found = curves(family_of(key, queries), seeds=seeds, **own)
+        found = curves(scaling.family_of(key, queries), seeds=seeds, **own)
         parts = {name: (found.excess(name), *found.interval(name)) for name in SOLVERS}
         names = ("excess", "low", "high")
         shown = {
@@ -60,7 +47,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
         facts = {name: here[0][name] for name in (*SETTINGS, "dimension")}
         families.append(facts | {"curves": shown})
         for row in here:
-            row["equivalents"] = equivalents(found, row)
+            row["equivalents"] = scaling.equivalents(found, row)
     return {"families": families, "models": models, "slopes": slopes(models)}
 
 
@@ -75,7 +62,7 @@ def slopes(models: list[Record]) -> list[Record]:
             ):
                 here = [row for row in arm(here, axis) if row["excess"] > 0]
                 values = [place_on(axis, row) for row in here]
-                fit = slope(values, [row["excess"] for row in here])
+                fit = scaling.slope(values, [row["excess"] for row in here])
                 counts = {"count": len(here), "values": len({*values})}
                 facts = {"group": group, "axis": axis, "models": which, **counts}
                 found.append(facts | {"fit": fit and fit._asdict()})
@@ -99,11 +86,15 @@ def document(record: Record) -> str:
         for row in sorted(record["models"], key=lambda row: (row["group"], key_of(row)))
     ]
     header = ["model", "architecture", "p", "N", "depth", "width", "seed", "effective dimension"]
-    header += ["updates", "excess", "excess of one head", *map(titled, SOLVERS)]
+    header += ["updates", "excess", "excess of one head"]
+    for name in SOLVERS:
+        blocks = ROWS[name].blocks.get("softmax")  # of a step
+        words = f"{blocks} block{'s' * (blocks > 1)} a step" if blocks else "by features only"
+        header.append(f"{name} ({words})")
     lines = []
     for row in record["slopes"]:
         fit = row["fit"]
-        said = f"too few points ({row['values']} of {FEWEST} values)"
+        said = f"too few points ({row['values']} of {scaling.FEWEST} values)"
         if fit:
             said = f"{fit['slope']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})"
         lines.append([row["group"], row["axis"], row["models"], str(row["count"]), said])
@@ -125,20 +116,13 @@ def document(record: Record) -> str:
     return "\n".join(map(to_markdown, tables))
 
 
-def titled(name: str) -> str:
-    """A solver with the blocks of a step by softmax attention, if it has such a construction."""
-    blocks = ROWS[name].blocks.get("softmax")
-    words = f"{blocks} block{'s' * (blocks > 1)} a step" if blocks else "by features only"
-    return f"{name} ({words})"
-
-
 def figure(record: Record) -> Figure:
     """Excess against steps or depth, and against width, supports and effective dimension.
 
     An axis on which all models have one value has no panel.
     """
     models, about = record["models"], record["meta"]
-    found = groups(models)
+    found, titles = groups(models), {name: name.replace("_", " ") for name in SOLVERS}
     main = max(found.values(), key=len)
     (key,) = {key_of(row) for row in arm(main, "depth")}
     depth = arm(main, "width")[0]["depth"]
@@ -153,7 +137,7 @@ def figure(record: Record) -> Figure:
             for name, one in own["curves"].items():
                 parts = [one[part][1:] for part in ("excess", "low", "high")]
                 last = next((t for t, e in enumerate(parts[0], 1) if e < LEAST), len(parts[0]))
-                curved[named(name)] = ([*range(1, last + 1)], *(part[:last] for part in parts))
+                curved[titles[name]] = ([*range(1, last + 1)], *(part[:last] for part in parts))
         elif axis != "width":
             here = {key_of(row) for row in arm(main, axis)}
             chosen = [one for one in record["families"] if key_of(one) in here]
@@ -161,7 +145,7 @@ def figure(record: Record) -> Figure:
             for name in SOLVERS:
                 if depth < len(chosen[0]["curves"][name]["excess"]):
                     height = [one["curves"][name]["excess"][depth] for one in chosen]
-                    curved[named(name)] = ([place_on(axis, one) for one in chosen], height)
+                    curved[titles[name]] = ([place_on(axis, one) for one in chosen], height)
         for group, rows in found.items():
             for word, done in MARKS.items():
                 shown = [row for row in arm(rows, axis) if row["converged"] == done]
@@ -183,13 +167,9 @@ def figure(record: Record) -> Figure:
     return curves_figure(panels, words, title, log="xy", dots=dots, limits=(LEAST, None))
 
 
-def named(solver: str) -> str:
-    return solver.replace("_", " ")
-
-
 def main() -> None:
     asked = options(__doc__).parse_args()
-    sizes, seeds, models = SIZES, SEEDS, read_models(FILE)
+    sizes, seeds, models = SIZES, SEEDS, scaling.read_models(scaling.FILE)
     if asked.quick:
         sizes, seeds = QUICK, SEEDS[:1]
         models = [row for row in models if key_of(row) == key_of(models[0])]

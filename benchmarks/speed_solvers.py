@@ -13,14 +13,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 import icl_krr as ik
+from benchmarks import speed_plain
 from benchmarks.contests import Contest, Programs, scratch
-from benchmarks.speed_plain import (
-    conjugate_gradient,
-    factored,
-    formed,
-    over_tasks,
-    plain_predictions,
-)
+from benchmarks.speed_plain import factored, formed, over_tasks
 from icl_krr.catalogue import SOLVERS, load
 from icl_krr.tasks import GaussianProcess, LinearRegression, map_tasks, sample
 from icl_krr.transformer.tiled_attention import uses_tiles
@@ -134,7 +129,7 @@ def against_plain(
         suite,
         name,
         lambda: forward(model, tasks),
-        plain_predictions(kernel, tasks, solver, options),
+        speed_plain.plain_predictions(kernel, tasks, solver, options),
         target=target,
         # rounding changes inner products, and these change all later steps
         tolerance=0.05 if row.sums else 1e-3,
@@ -172,7 +167,7 @@ def one_task(quick: bool, seed: int) -> Iterator[Contest]:
 
 def plain_prediction(kernel: ik.Kernel, ridge: float, steps: int, task: ik.Task) -> jax.Array:
     system = factored if kernel.featured else formed
-    return conjugate_gradient(system(kernel, task), ridge, steps)
+    return speed_plain.conjugate_gradient(system(kernel, task), ridge, steps)
 
 
 def called(
@@ -215,7 +210,7 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
         return jnp.mean((ik.predict_batch(model, tasks) - tasks.y_query) ** 2)
 
     def plain(at: jax.Array, task: ik.Task) -> jax.Array:
-        found = conjugate_gradient(formed(ik.Exponential(at[0]), task), at[1], steps)
+        found = speed_plain.conjugate_gradient(formed(ik.Exponential(at[0]), task), at[1], steps)
         return jnp.mean((found - task.y_query) ** 2)
 
     def mean(run: Callable[[ik.Task], Any], tasks: ik.Task) -> jax.Array:

@@ -22,16 +22,9 @@ from icl_krr.catalogue import candidate, candidates
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import load
+from icl_krr.experiments.solverbench import known as solverbench
 from icl_krr.experiments.solverbench.disguise import perturbed, rotated, superposed
-from icl_krr.experiments.solverbench.known import (
-    CHANGED,
-    FEWER,
-    KERNELS,
-    exact,
-    fine_tuned,
-    first,
-    kernels_of,
-)
+from icl_krr.experiments.solverbench.known import CHANGED, FEWER, KERNELS, kernels_of
 from icl_krr.experiments.solverbench.models import Answers, answers_and_hats
 from icl_krr.experiments.solverbench.open_set import functions_of, weights_of
 from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome
@@ -170,46 +163,25 @@ def others(kind: str, make: Callable[[Setting], Any], seed: int = 0) -> Iterator
 
 
 def cases() -> Iterator[Case]:
-    """All cases, the most important first."""
     few = partial(solvers, names=FIRST, one=True)
     plain, open_set = [*solvers(PLAIN)], [*others(STRANGER, strangers)]
-    first = [*solvers(PLAIN, one=True)]
     noisy = [c for level in LEVELS for c in few(NOISE, level)]
-    yield from first
-    yield from open_set
-    yield from solvers(JUNK, 64, one=True, families=(LINEAR,))
-    yield from noisy
-    for family in FAMILIES:
-        yield Case(POWERS, family, POWERS, KERNELS[family][0])
-    yield from few(SINGLE)
-    yield from (Case(ENCODER, run, run, "gaussian") for run in ENCODERS)
-    random = sorted(others(RANDOM, lambda one: randoms(one, 0)), key=lambda c: "64" in c.about)
-    yield from random
-    yield from (c._replace(probed=True) for c in first)
-    yield from (Case(SUPERPOSED, LINEAR, name, "linear", fewer) for name, fewer in FEWER)
-    yield from solvers(TRAINED, names=CHANGED[:2], one=True)
-    yield from few(NORMED)
-    for seed in (1, 2):
-        yield from few(NOISE, LEVELS[0], seed)
-    yield from few(JUNK, 256, families=(LINEAR,))
+    random = [*others(RANDOM, lambda one: randoms(one, 0))]
     small = [c for c in random if "width 16" in c.about or c.about.startswith("8 ")]
+    yield from (*plain, *open_set, *noisy, *random)
     yield from (c._replace(seed=1) for c in small)
+    yield from (c._replace(probed=True) for c in (*solvers(PLAIN, one=True), *noisy, *open_set))
+    for kind, level in ((JUNK, 16), (JUNK, 64), (SINGLE, 0.0), (NORMED, 0.0), (NOISE, LEVELS[0])):
+        yield from solvers(kind, level, one=True)
+    yield from few(JUNK, 256)
     for seed in (1, 2):
         yield from solvers(PLAIN, seed=seed, one=True)
-    yield from (c._replace(probed=True) for c in noisy)
-    yield from solvers(JUNK, 16, one=True)
-    yield from solvers(JUNK, 64, one=True, families=(PROCESS,))
-    yield from (c._replace(probed=True) for c in open_set)
-    yield from solvers(SINGLE, one=True)
-    yield from solvers(NORMED, one=True)
-    rest = tuple(name for name in candidates() if name not in FIRST)
-    yield from solvers(NOISE, LEVELS[0], names=rest, one=True)
-    for seed in (1, 2):
-        yield from few(NOISE, LEVELS[1], seed)
-        yield from few(JUNK, 64, seed)
-    yield from (Case(ENCODER, run, run, "gaussian", seed=1) for run in ENCODERS)
-    yield from plain
-    yield from few(JUNK, 256, families=(PROCESS,))
+        for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
+            yield from few(kind, level, seed)
+    yield from (Case(POWERS, family, POWERS, KERNELS[family][0]) for family in FAMILIES)
+    yield from (Case(SUPERPOSED, LINEAR, name, "linear", fewer) for name, fewer in FEWER)
+    yield from solvers(TRAINED, names=CHANGED[:2], one=True)
+    yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
 
 QUICK_CASES = (
@@ -240,16 +212,18 @@ def key_of(*parts: Any) -> jax.Array:
 
 def known(one: Setting, disguise: str, solver: str, kernel: str, level: float) -> Subject:
     """The construction of a solver in a disguise; `level` is the noise or the channels of junk."""
-    model, seed = exact(solver, kernel, one), one.config.seed
+    model, seed = solverbench.exact(solver, kernel, one), one.config.seed
     weights, key, gap = model.weights, key_of(solver, kernel, disguise, level, seed), None
     assert weights is not None
     if disguise == NOISE:
         weights = perturbed(weights, jax.random.fold_in(key, 1), level)
         gap = to_oracle(weights, model, one)
     if disguise == TRAINED:
-        weights = fine_tuned(weights, first(one.probing), 10 if one.config.quick else 100)
+        weights = solverbench.fine_tuned(
+            weights, solverbench.first(one.probing), 10 if one.config.quick else 100
+        )
     if disguise == SUPERPOSED:
-        tasks, updates = first(one.probing), 20 if one.config.quick else 2000
+        tasks, updates = solverbench.first(one.probing), 20 if one.config.quick else 2000
         width = weights.layout.width - int(level)
         weights = superposed(weights, tasks, key, width, updates)
     else:

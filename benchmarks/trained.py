@@ -19,28 +19,16 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
+from icl_krr import probes
 from icl_krr.catalogue import name_of
+from icl_krr.experiments.identify import probe_controls
 from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
-from icl_krr.experiments.identify.probe_controls import (
-    family_of,
-    in_dtype_of_tasks,
-    read_by_probe,
-    tasks_of,
-    untrained,
-)
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.shared.runs import Run, load
 from icl_krr.files import Lines, to_markdown
 from icl_krr.plots.style import COLORS, legend
-from icl_krr.probes import (
-    Identification,
-    effective,
-    fit_probe,
-    identify,
-    identify_streams,
-    layerwise,
-)
+from icl_krr.probes import Identification, fit_probe, layerwise
 from icl_krr.probes.naming.answers import run_model
 from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
 from icl_krr.tasks import map_tasks
@@ -64,12 +52,8 @@ PRECONDITIONED = {
     "richardson (preconditioned)": ("richardson",),
     "richardson or preconditioned_chebyshev": ("richardson", "preconditioned_chebyshev"),
 }
-DECODERS, PROCESSES, FUNCTIONS = (
-    "GPT-2-style decoders",
-    "second grid, Gaussian processes",
-    "second grid, linear functions",
-)
-NAMES_OF_GROUPS = (DECODERS, PROCESSES, FUNCTIONS)
+DECODERS = "GPT-2-style decoders"
+NAMES_OF_GROUPS = (DECODERS, "second grid, Gaussian processes", "second grid, linear functions")
 ABOUT = f"""\
 `python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
 {", ".join(CANDIDATES)} (of the streams: {", ".join(IN_STREAMS)}). Kernel width, ridge and step size
@@ -113,36 +97,41 @@ def examine(where: Path, sizes: dict[str, Any], names: tuple[str, ...]) -> Row:
 
 
 def read(run: Run, config: IdentifyConfig, names: tuple[str, ...]) -> Row:
-    family, key = family_of(run, config), jax.random.key(config.seed)
-    probing, scored, fitted = tasks_of(run, config)
+    family, key = probe_controls.family_of(run, config), jax.random.key(config.seed)
+    probing, scored, fitted = probe_controls.tasks_of(run, config)
     best = reference(family, jax.random.fold_in(key, 4))
     name, system = name_of(best.kernel), (best.kernel, float(best.ridge))
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
     both = [targets_of(tasks, *system) for tasks in (fitted, scored)]
     protocol = Protocol(both, kernels, steps, known_of(*system), config.seed, names)
-    model = in_dtype_of_tasks(run.model, fitted)
-    other = untrained(model, fitted, jax.random.fold_in(key, 3))
+    model = probe_controls.in_dtype_of_tasks(run.model, fitted)
+    other = probe_controls.untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
     found: Row = {"exact": best.losses(scored)["exact"]}
-    for words, answers in (("model", layers), ("untrained", read_by_probe(other, probing))):
+    for words, answers in (
+        ("model", layers),
+        ("untrained", probe_controls.read_by_probe(other, probing)),
+    ):
         run_on = jax.jit(partial(map_tasks, answers))
         last = run_model(answers, fitted, scored).hats[:, -1]
-        near = effective("regression", name, scored, last)["distance"] if np.any(last) else None
+        near = (
+            probes.effective("regression", name, scored, last)["distance"] if np.any(last) else None
+        )
         found[words] = short(protocol.read([run_on(part.tasks) for part in both]))
         found[words]["filter"] = near
     given: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
-    found["probe"] = names_and_distances(identify(layers, fitted, scored, system=system, **given))
+    found["probe"] = names_and_distances(
+        probes.identify(layers, fitted, scored, system=system, **given)
+    )
     few = (jax.tree.map(lambda leaf: leaf[:FEW], part.tasks) for part in both)
     given |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}
-    found["streams"] = names_and_distances(identify_streams(model, *few, **given))
+    found["streams"] = names_and_distances(probes.identify_streams(model, *few, **given))
     return found
 
 
 def group_of(name: str) -> str:
-    if "-depth" in name:
-        return DECODERS
-    return PROCESSES if name.startswith("gp-") else FUNCTIONS
+    return NAMES_OF_GROUPS[0 if "-depth" in name else 1 if name.startswith("gp-") else 2]
 
 
 def nearest_far(said: Row) -> float:

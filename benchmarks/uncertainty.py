@@ -135,14 +135,13 @@ def joined(parts: list[Predictive]) -> Predictive:
 
 def scores(given: Predictive, y: np.ndarray) -> Row:
     """Scores over all held-out rows [folds, rows]."""
-    rows, folded = (uncertainty.coverage(given, y, by_task=by_task) for by_task in (False, True))
+    rows = uncertainty.coverage(given, y, by_task=False)
     return {
         "root mean squared error": float(np.sqrt(np.mean((np.asarray(given.mean) - y) ** 2))),
         "log likelihood": float(uncertainty.log_likelihood(given, jnp.asarray(y))),
         "CRPS": float(jnp.mean(uncertainty.crps(given, jnp.asarray(y)))),
         "coverage": rows.fraction,
         "interval by rows": rows[2:4],
-        "interval by folds": folded[2:4],
         "p-value by folds": uncertainty.uniformity(given, y, by_task=True).p_value,
     }
 
@@ -162,19 +161,15 @@ def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
     return records
 
 
-def ranged(ends: Any) -> str:
-    return f"{ends[0]:.3f} to {ends[1]:.3f}"
-
-
 def markdown(records: list[Row]) -> str:
     header = ["table", "model", "told", "root mean squared error", "log likelihood", "CRPS"]
-    header += ["coverage of 95%", "95% confidence by rows", "by folds", "p-value of uniformity"]
+    header += ["coverage of 95%", "95% confidence by rows", "p-value of uniformity"]
     lines = []
     for row in records:
         lines.append([
             *(row[key] for key in header[:3]),
             *(f"{row[key]:.3f}" for key in (*header[3:6], "coverage")),
-            *(ranged(row[key]) for key in ("interval by rows", "interval by folds")),
+            "{:.3f} to {:.3f}".format(*row["interval by rows"]),
             f"{row['p-value by folds']:.2g}",
         ])  # fmt: skip
     return to_markdown((header, lines))
@@ -183,7 +178,7 @@ def markdown(records: list[Row]) -> str:
 CAPTION = """Held-out rows of tables that come with scikit-learn, in ten folds, in units of the
 standard deviation of the supports' outputs. Gaussian kernel with k(x, x) = 1, and linear kernel;
 lengthscale and noise are scikit-learn's fits to the supports of each fold. Rows of a fold share
-their supports, and folds share rows, so that both confidence intervals are approximate. A p-value
+their supports, and folds share rows, so that the confidence interval is approximate. A p-value
 of 0.05 or more says that the distributions are not distinguishable from calibrated ones. float64,
 seed {seed}, {versions}.
 """

@@ -203,14 +203,8 @@ def solvers_of(kernel: Kernel, p: int, drawn: Drawn, steps: Sequence[int]) -> li
 
 
 def baselines_of(names: Sequence[str], kernel: Kernel, before: Drawn) -> list[Row]:
-    return [
-        {
-            "model": f"{name}, constant variance",
-            "told": "variance",
-            "run": constant(name, kernel, before),
-        }
-        for name in names
-    ]
+    rows = [(f"{name}, constant variance", constant(name, kernel, before)) for name in names]
+    return [{"model": model, "told": "variance", "run": run} for model, run in rows]
 
 
 def figure_2(tasks: int, seed: int) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import profiles, trained
-from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, READERS, listed, read_by, share
+from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, read
 from benchmarks.streams import RANDOM, STRANGER, of
 from icl_krr.experiments.scaling import in_words
@@ -31,11 +30,6 @@ def hours(rows: Iterable[Row]) -> str:
     return f"{sum(row['seconds'] for row in rows) / 3600:.1f}"
 
 
-def quoted(text: str) -> str:
-    """A paragraph as lines of a quotation, without the mark of the first."""
-    return "\n> ".join(textwrap.wrap(text, 98))
-
-
 def left(rows: list[Row], count: int) -> dict[str, str]:
     """How many models were not read, and the hours that they would take."""
     hours = count * sum(row["seconds"] for row in rows) / len(rows) / 3600
@@ -46,20 +40,9 @@ def control_table(rows: list[Row]) -> Lines:
     """A line for each way to read a layer: the names of known models, and those of strangers."""
     header = ["layers are read from", "right", "wrong, the right one as near", "certain and wrong"]
     header += ["a null is as near", "strangers named for certain", "strangers: a null is as near"]
-    lines = []
-    for reader in READERS:
-        each = read_by(listed(of(rows, *KNOWN)), reader)
-        other = [said for _, said in read_by(of(rows, STRANGER, RANDOM), reader)]
-        found = [profiles.outcome_of(row, said) for row, said in each]
-        lines.append([
-            reader,
-            *(share(one == name for one in found) for name in ("right", "among")),
-            share(one == "certain and wrong" for one in found),
-            share(profiles.with_null(said) for _, said in each),
-            share(not said["as near"] for said in other),
-            share(map(profiles.with_null, other)),
-        ])  # fmt: skip
-    return header, lines
+    _, lines = profiles.summary(rows)
+    chosen = [line for line in lines if ", ".join(line[1:3]) == HOWS[0]]
+    return header, [[line[0], *line[4:6], *line[7:9], *line[11:]] for line in chosen]
 
 
 def scaling_table(models: list[Row]) -> Lines:
@@ -206,16 +189,13 @@ def page() -> str:
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
             "claims": f"{sum(claims[name]['cpu_seconds'] for name in CLAIMS) / 3600:.1f}",
         },
-        "claims": {name.lower(): quoted(claims[name]["truth"]) for name in CLAIMS},
+        "claims": {
+            name.lower(): "\n> ".join(textwrap.wrap(claims[name]["truth"], 98)) for name in CLAIMS
+        },
     }
     words = {f"{part}_{name}": text for part, own in parts.items() for name, text in own.items()}
     return TEXT.read_text().format(**words)
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    replace(PAGE, page().encode())
-
-
 if __name__ == "__main__":
-    main()
+    replace(PAGE, page().encode())

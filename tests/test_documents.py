@@ -39,6 +39,7 @@ from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.tables import markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
+from icl_krr.experiments.scaling import FILE as SCALING_ROWS
 from icl_krr.experiments.shared.build import construct, solver_keywords
 from icl_krr.experiments.shared.recipe import Recipe, holds_run, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, STUDIES, weights_file
@@ -242,7 +243,7 @@ def test_what_the_tables_are_of():
     regressed, parts = read("regressors")["rows"], read("ablations")
     assert {row["regressor"] for row in regressed} == {*regressors.REGRESSORS, "mean"}
     assert [row["model"] for row in parts["trained"]] == parts["meta"]["models"]
-    with scaling.FILE.open(newline="") as file:
+    with SCALING_ROWS.open(newline="") as file:
         shipped = {row["model"]: float(row["validation"]) for row in csv.DictReader(file)}
     assert {row["model"]: row["validation"] for row in read("scaling")["models"]} == shipped
     for row in read("devices")["rows"]:
