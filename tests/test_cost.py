@@ -54,18 +54,13 @@ def test_counts_by_hand(model, by_hand):
 PLACE = Placement(AbstractMesh((4,), ("context",)), context=("context",))
 
 
-def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all():
+def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all_and_sends_them():
     task, own = draw(0, n=12, q=2), draw(0, n=3, q=2)
     linear, encoder = CASES["gd"].build(task, 0.5, STEPS), ik.init(jax.random.key(0), ENCODER)
     assert step_cost(linear, task, PLACE) == step_cost(linear, own)
     tokens, keys_of_others = 1 + 3 + 2, 3 * (1 + 3)
     more = step_cost(encoder, task, PLACE).flops - step_cost(encoder, own).flops
     assert more == 4 * 8 * tokens * keys_of_others
-
-
-def test_what_a_device_sends_by_hand():
-    task = draw(0, n=12, q=2)
-    linear, encoder = CASES["gd"].build(task, 0.5, STEPS), ik.init(jax.random.key(0), ENCODER)
     assert step_sent(linear, task, PLACE) == (4 * P, 1)  # the state X^T r
     keys, both_heads = 1 + 3, 2 * (4 + 4 + 1)  # keys, values and ones
     passed = 4 * keys * both_heads + keys
@@ -88,11 +83,8 @@ def test_counts_are_those_of_the_compiler(name):
     """It also counts functions of one number, and every value between two of its operations."""
     task = draw(0, n=64, p=8)
     spec = ik.Architecture(num_features=8, width=32, depth=STEPS)
-    model = (
-        ik.init(jax.random.key(0), spec)
-        if name == "encoder"
-        else CASES[name].build(task, 0.5, STEPS)
-    )
+    encoder = name == "encoder"
+    model = ik.init(jax.random.key(0), spec) if encoder else CASES[name].build(task, 0.5, STEPS)
     flops, moved = compilers_count(model, task)
     ours = step_cost(model, task)
     assert 1 <= flops / ours.flops < 1.3

@@ -12,8 +12,10 @@ from xla_flags import EIGHT_DEVICES, QUICK, known
 FOLDER = Path(__file__).parent / "on_eight_devices"
 
 
-def run_on_eight_devices(marked):
-    """Run the tests with a mark. LAPACK gets no threads of its own: devices would wait for them.
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_on_eight_devices(marked):
+    """LAPACK gets no threads of its own: devices would wait for them.
 
     The files are named: a pattern of all files would have pytest rewrite the asserts of JAX, too.
     """
@@ -28,14 +30,3 @@ def run_on_eight_devices(marked):
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert re.search(r"\d+ passed", done.stdout)
-
-
-@pytest.mark.timeout(600)
-def test_on_eight_devices():
-    run_on_eight_devices("not slow")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_every_model_on_eight_devices():
-    run_on_eight_devices("slow")

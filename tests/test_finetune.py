@@ -22,20 +22,6 @@ def gd(eta=0.1, steps=2):
     )
 
 
-def heads_and_write(model):
-    """Of the only head of a merged model."""
-    (block,) = model.weights.steps
-    (heads,) = block.attention
-    (write,) = heads.writes
-    return heads, write
-
-
-def with_heads(model, heads):
-    (block,) = model.weights.steps
-    steps = (block.replace(attention=(heads,)),)
-    return model.replace(weights=model.weights.replace(steps=steps))
-
-
 def test_drift_is_where_the_weights_moved(x64):
     """A step size twice as large: alpha, r and prediction are written twice as much, by the MLP."""
     rows = drift(gd(0.2), gd(0.1))
@@ -52,9 +38,13 @@ def test_drift_is_where_the_weights_moved(x64):
 def test_drift_does_not_feel_what_no_prediction_feels(x64):
     """Queries twice as large and values half as large are the same heads."""
     model = dense(gd())
-    heads, write = heads_and_write(model)
+    (block,) = model.weights.steps
+    (heads,) = block.attention
+    (write,) = heads.writes
     other = heads.replace(query=2 * heads.query, writes=(write.replace(value=0.5 * write.value),))
-    assert max(row["change"] for row in drift(with_heads(model, other), model)) < 1e-12
+    steps = (block.replace(attention=(other,)),)
+    same = model.replace(weights=model.weights.replace(steps=steps))
+    assert max(row["change"] for row in drift(same, model)) < 1e-12
     for model, start in ((gd(steps=3), gd()), (gd(), gd(steps=3))):
         with pytest.raises(ValueError, match="model must have the layout and the depth of start"):
             drift(model, start)
@@ -66,13 +56,16 @@ def test_the_steps_that_are_read_off_are_those_of_the_weights(x64):
     steps, curvatures = finetune.block_coefficients(model)
     assert np.allclose(steps, 0.17)
     assert np.allclose(curvatures, 0)
-    heads, write = heads_and_write(model)
+    x, (block,) = model.layout.channels("x"), model.weights.steps
+    (heads,) = block.attention
+    (write,) = heads.writes
     more = np.zeros((2, model.layout.width, 3))
-    more[:, model.layout.channels("x")] = np.eye(3)
+    more[:, x] = np.eye(3)
     value = np.concatenate([write.value.blocks["stream"], -0.05 * more], axis=2)
     out = np.concatenate([write.out, more.transpose(0, 2, 1)], axis=1)
     wider = write.replace(value=ik.Read({"stream": value}, value.shape[2]), out=out)
-    curved = with_heads(model, heads.replace(writes=(wider,)))
+    steps = (block.replace(attention=(heads.replace(writes=(wider,)),)),)
+    curved = model.replace(weights=model.weights.replace(steps=steps))
     steps, curvatures = finetune.block_coefficients(curved)
     assert np.allclose(steps, 0.17)
     assert np.allclose(curvatures, 0.05)

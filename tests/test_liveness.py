@@ -4,6 +4,7 @@ import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from helpers import cg, dense, draw, numpy, relative
 
 import icl_krr as ik
@@ -66,32 +67,21 @@ def test_weights_that_erase_are_weights(x64):
     assert relative(left, ik.predict(literal, task)) > 1e-3
 
 
-def test_a_scratch_slot_that_does_not_start_at_zero_counts(x64):
-    """The model cannot know what a given stream holds, so it carries all slots that it writes."""
+@pytest.mark.parametrize(("slot", "step"), [("K_p", 0), ("K_p", 1), ("x", 1)])
+def test_a_slot_that_does_not_hold_what_the_steps_left_counts(x64, slot, step):
+    """Scratch that is not 0, and a slot that no step writes: all that is given is carried."""
     task = draw(0)
     model = cg(task, 0.5, 3)
+    block = len(model.weights.prologue) + step * model.blocks_per_step
     _, cache = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
-    first = len(model.weights.prologue)
-    start = cache[f"blocks.{first}.resid_pre"]
-    clean = numpy(ik.resume(model, task, start, first))
-    dirty = numpy(ik.resume(model, task, {**start, "K_p": start["K_p"] + 1}, first))
-    hooks = {f"blocks.{first}.resid_pre.K_p": lambda value, where: value + 1}
+    start = cache[f"blocks.{block}.resid_pre"]
+    clean = numpy(ik.resume(model, task, start, block))
+    changed = numpy(ik.resume(model, task, {**start, slot: start[slot] + 1}, block))
     assert relative(clean, ik.predict(model, task)) < 1e-12
-    assert relative(dirty, clean) > 1e-3
-    assert relative(dirty, ik.run_with_hooks(model, task, hooks)) < 1e-12
-
-
-def test_a_hook_may_change_a_slot_that_no_step_writes(x64):
-    task = draw(0)
-    model = cg(task, 0.5, 3)
-    after = len(model.weights.prologue) + model.blocks_per_step
-    _, cache = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
-    start = cache[f"blocks.{after}.resid_pre"]
-    changed = numpy(ik.resume(model, task, {**start, "x": 0.5 * start["x"]}, after))
-    for point in (f"blocks.{after - 1}.resid_post.x", f"blocks.{after}.resid_pre.x"):
-        hooked = numpy(ik.run_with_hooks(model, task, {point: lambda value, where: 0.5 * value}))
-        assert relative(hooked, changed) < 1e-12
-    assert relative(changed, ik.predict(model, task)) > 1e-3
+    assert relative(changed, clean) > 1e-3
+    for point in (f"blocks.{block - 1}.resid_post", f"blocks.{block}.resid_pre"):
+        hooks = {f"{point}.{slot}": lambda value, where: value + 1}
+        assert relative(changed, ik.run_with_hooks(model, task, hooks)) < 1e-12
 
 
 def test_a_fixed_coefficient_is_structure():

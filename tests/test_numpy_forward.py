@@ -41,8 +41,8 @@ def describe(model):
     ]
 
 
-def apply(read, stream, tokens):
-    total = np.zeros((tokens, 1))
+def apply(read, stream, tokens, width=1):
+    total = np.zeros((tokens, 1 if read["blocks"] else width))
     for slot, block in read["blocks"].items():
         total = total + (stream[slot] @ block if np.ndim(block) else stream[slot] * block)
     return total
@@ -90,21 +90,12 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
         for j, (heads, targets, pattern) in enumerate(structure[b]["heads"]):
             group = block["attention"][str(j)]
             shared = arrays["patterns"][pattern] if pattern else group
-            q, k = (
-                apply(shared[name], read, tokens) * np.ones((tokens, heads))
-                if not shared[name]["blocks"]
-                else apply(shared[name], read, tokens)
-                for name in ("query", "key")
-            )
+            q, k = (apply(shared[name], read, tokens, heads) for name in ("query", "key"))
             for t, slot in enumerate(targets):
                 write = group["writes"][str(t)]
                 v = apply(write["value"], read, tokens)
-                parts = []
-                for qh, kh, vh in zip(
-                    *(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True
-                ):
-                    logits = qh @ kh.T
-                    parts.append(PATTERNS[kind](logits, seen) @ vh)
+                each = zip(*(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True)
+                parts = [PATTERNS[kind](qh @ kh.T, seen) @ vh for qh, kh, vh in each]
                 mixed = np.concatenate(parts, axis=1)
                 written.append((slot, mixed if write["out"] is None else mixed @ write["out"]))
         stream, written = add(stream, written), []

@@ -31,22 +31,22 @@ def needed(monkeypatch):
     monkeypatch.setattr(xla, "TOLD", set())
 
 
-def in_another_process(code):
+AFTER_THE_IMPORT = """
+import os, numpy as np, icl_krr as ik
+from icl_krr import xla
+xla.WRONG = (xla.version('jaxlib'),)
+os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'
+ik.Gaussian()(np.ones((1, 1)), np.ones((1, 1)))
+print(os.environ['XLA_FLAGS'])
+"""
+
+
+def test_flags_that_a_user_sets_after_the_import_stay():
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    code = f"import os, numpy as np, icl_krr as ik\nfrom icl_krr import xla\n{code}"
-    told = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(told, env=environment, capture_output=True, text=True, check=True).stdout
-
-
-def test_flags_that_a_user_sets_after_the_import_stay(needed):
-    code = (
-        "xla.WRONG = (xla.version('jaxlib'),)\n"
-        "os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"
-        "ik.Gaussian()(np.ones((1, 1)), np.ones((1, 1)))\n"
-        "print(os.environ['XLA_FLAGS'])"
-    )
+    told = [sys.executable, "-W", "error", "-c", AFTER_THE_IMPORT]
+    done = subprocess.run(told, env=environment, capture_output=True, text=True, check=True)
     flags = f"--xla_force_host_platform_device_count=2 {xla.FLAG}=-reduce"
-    assert in_another_process(code).strip() == flags
+    assert done.stdout.strip() == flags
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers import often
 
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
@@ -47,12 +48,21 @@ def compiled(model, task, place, gradient):
     return parse(run.lower(model, task, place=place).compile().as_text())
 
 
-def check_a_step(name, gradient, count):
-    model, mesh = (
-        MODELS[name](),
-        jax.make_mesh((count,), ("context",), devices=jax.devices()[:count]),
-    )
-    place = placement(TASK, mesh)
+def mesh_of(count):
+    return jax.make_mesh((count,), ("context",), devices=jax.devices()[:count])
+
+
+@often(
+    ("name", "gradient", "count"),
+    (("linear CG", True, 8),),
+    [
+        ("linear CG", False, 8),
+        *((name, True, 8) for name in MODELS),
+        *(("linear causal decoder", False, count) for count in (2, 5)),
+    ],
+)
+def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient, count):
+    model, place = MODELS[name](), placement(TASK, mesh_of(count))
     program = compiled(model, TASK, place, gradient)
     assert collectives(program) <= {"all-reduce", "collective-permute"}
     found, kinds = work_of_steps(program, STEPS), ("all-reduce", "collective-permute")
@@ -60,34 +70,12 @@ def check_a_step(name, gradient, count):
     assert sent == step_sent(model, TASK, place, gradient)
 
 
-@pytest.mark.parametrize(
-    ("name", "gradient"),
-    [
-        pytest.param("linear CG", False, marks=pytest.mark.slow),
-        ("linear CG", True),
-        *(pytest.param(name, True, marks=pytest.mark.slow) for name in [*MODELS][1:]),
-    ],
-)
-def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient):
-    check_a_step(name, gradient, 8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 5])
-@pytest.mark.parametrize("name", ["linear causal decoder"])
-def test_a_step_sends_what_the_formula_says_on_any_number_of_devices(name, count):
-    check_a_step(name, False, count)
-
-
 @pytest.mark.slow
 def test_the_memory_of_a_divided_run_is_that_of_one_device():
     config = ik.tasks.LinearRegression(num_features=P, num_supports=80_000)
     task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))
     model = cg(ik.Linear())
-    one, eight = (
-        ik.memory(model, task, mesh=jax.make_mesh((d,), ("context",), devices=jax.devices()[:d]))
-        for d in (1, 8)
-    )
+    one, eight = (ik.memory(model, task, mesh=mesh_of(count)) for count in (1, 8))
     for field, error in {"arguments": 0.01, "peak": 0.1}.items():
         assert abs(getattr(one, field) / (8 * getattr(eight, field)) - 1) < error
     assert 0.9 < one.flops / (8 * eight.flops) < 1.1
