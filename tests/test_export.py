@@ -1,6 +1,5 @@
 """Models as files: the native format, and a stock T5 that runs a construction."""
 
-import dataclasses
 import inspect
 import json
 import re
@@ -63,7 +62,6 @@ def path(tmp_path):
 
 @pytest.fixture
 def saved(path):
-    """The file of a decoder."""
     save(path, decoder(np.float32))
     return path
 
@@ -161,9 +159,7 @@ def rewrite(path, change):
 DAMAGES = {
     "a tensor is missing": lambda model, tensors: tensors.popitem(),
     "a tensor more": lambda model, tensors: tensors.update(more=np.ones(1, np.float32)),
-    "an integer tensor": lambda model, tensors: tensors.update(
-        {name: tensor.astype(np.int32) for name, tensor in tensors.items()}
-    ),
+    "an integer tensor": lambda model, tensors: tensors.update(cast(tensors, np.int32)),
     "a part of another kind": lambda model, tensors: model.update({"$type": "Task"}),
     "another part alone": lambda model, tensors: model.update(model["layout"]),
     "a field is missing": lambda model, tensors: model.pop("steps"),
@@ -203,34 +199,35 @@ WRONG = {
 TAKEN = {"depth", "hidden", "max_tokens", "streaming", "about"}  # other values are models too
 
 
+def wrong_for(place, name):
+    return () if name in TAKEN else WRONG.get(type(place[name]), ())
+
+
 def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(saved):
     record, tensors = read(saved)
-    count = 0
-    for place, name in list(entries(record["model"])):
-        right = place[name]
-        for wrong in WRONG.get(type(right), ()):
-            if name in TAKEN:
-                continue
-            place[name] = wrong
-            write(saved, tensors, {"icl_krr": json.dumps(record | {"checksum": SEAL})})
-            refuse(saved, ValueError, "must hold all parts of a model")
-            count += 1
+    places = [(*entry, wrong) for entry in entries(record["model"]) for wrong in wrong_for(*entry)]
+    assert len(places) > 150
+    for place, name, wrong in places:
+        right, place[name] = place[name], wrong
+        write(saved, tensors, {"icl_krr": json.dumps(record | {"checksum": SEAL})})
+        refuse(saved, ValueError, "must hold all parts of a model")
         place[name] = right
-    assert count > 150
 
 
 def test_what_is_no_model_is_refused(path):
     model = decoder(np.float32)
-    with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got Weights"):
-        save(path, model.weights)
-    with pytest.raises(TypeError, match="must be float32 or float64, got bfloat16"):
-        save(path, jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model))
-    with pytest.raises(TypeError, match="must be float32 or float64, got int32"):
-        save(path, jax.tree.map(lambda leaf: leaf.astype(np.int32), model))
+    for message, wrong in {
+        r"model must be an icl_krr\.Transformer, got Weights": model.weights,
+        "must be float32 or float64, got bfloat16": cast(model, jnp.bfloat16),
+        "must be float32 or float64, got int32": cast(model, np.int32),
+        r"embedding\.one\.blocks\.one must be an array or one of": jax.tree.map(
+            lambda leaf: leaf.tolist(), model
+        ),
+    }.items():
+        with pytest.raises(TypeError, match=message):
+            save(path, wrong)
     with pytest.raises(IsADirectoryError):
         save(".", model)
-    with pytest.raises(TypeError, match=r"embedding\.one\.blocks\.one must be an array or one of"):
-        save(path, jax.tree.map(lambda leaf: leaf.tolist(), model))
     assert not path.exists()
 
 
@@ -438,17 +435,13 @@ def test_a_trained_transformer_of_relu_units(run, tmp_path, x64, monkeypatch):
 
 
 def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
-    plain = ik.Architecture(num_features=4, activation="relu", layer_norm=False)
-
     def drawn(**options):
-        architecture = dataclasses.replace(plain, **options)
+        plain = {"num_features": 4, "activation": "relu", "layer_norm": False}
+        architecture = ik.Architecture(**plain | options)
         return jax.eval_shape(lambda: ik.init(jax.random.key(0), architecture))
 
-    build = lambda solver, kernel, **options: jax.eval_shape(  # noqa: E731
-        lambda: getattr(ik.constructions, solver)(kernel, num_features=4, **options)
-    )
-    linear = build("conjugate_gradient", ik.Linear(), ridge=0.1, steps=2)
-    gated = build("nadaraya_watson", ik.Gaussian())
+    linear = jax.eval_shape(cg)
+    gated = jax.eval_shape(lambda: ik.constructions.nadaraya_watson(ik.Gaussian(), num_features=4))
     refused = {
         "softmax attention, got linear; build it with attention='softmax'": linear,
         r"ReLU units, got units gated by .*; build it with arithmetic=icl_krr\.ReLU": gated,

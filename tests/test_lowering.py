@@ -92,7 +92,6 @@ def double(value, where):
 
 
 def fitting_step(optimiser, ridge, task):
-    """One step of `ik.training.adapt`."""
     loss = Partial(lambda task, ridge: squares(build(ridge), task), task)
     return compiled_step((), optimiser)(ridge, optimiser.init(ridge), loss)
 

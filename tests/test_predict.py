@@ -42,7 +42,6 @@ def table(tmp_path):
 
 @pytest.fixture
 def queries(tmp_path):
-    """The columns in another order, without the target."""
     asked = [(size, city) for city, size, _ in ROWS[30:]]
     return write(tmp_path / "queries.csv", "size,city", asked)
 
@@ -235,29 +234,18 @@ def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
     assert "1 query is more than twice as far from the mean as any support, row 2, in a;" in told
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("city,size\nRome,1\n", "must have the column 'age' of the table"),
-        ("age,size,city,floor\n1,1,Rome,2\n", "only columns of the table, got 'floor'; remove"),
-    ],
-)
-def test_queries_that_do_not_fit_are_refused(tmp_path, text, message):
-    path = write(tmp_path / "t.csv", "age,size,city,price", [(1, 2, "Rome", 3), (2, 2, "Oslo", 4)])
-    table = ik.tasks.read_table(path, "price", encode=True)
-    (tmp_path / "q.csv").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        ik.tasks.read_queries(tmp_path / "q.csv", table)
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (("a", "b", "c", "d"), "column 'name' must have few different texts to be encoded, got 4"),
+def test_queries_and_texts_that_do_not_fit_are_refused(table, tmp_path):
+    known, path = ik.tasks.read_table(table, "price", encode=True), tmp_path / "other.csv"
+    for header, rows, message in (
+        ("city", ["R"], "must have the column 'size' of the table"),
+        ("size,city,floor", [(1, "Rome", 2)], "only columns of the table, got 'floor'; remove"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ik.tasks.read_queries(write(path, header, rows), known)
+    for texts, message in (
+        ("abcd", "column 'name' must have few different texts to be encoded, got 4"),
         (("a", "", "a", "b"), "line 3, column 'name': expected text, got ''"),
-    ],
-)
-def test_text_that_cannot_be_encoded_is_refused(tmp_path, texts, message):
-    path = write(tmp_path / "t.csv", "name,y", [(text, i) for i, text in enumerate(texts)])
-    with pytest.raises(ValueError, match=message):
-        ik.tasks.read_table(path, "y", encode=True)
+    ):
+        rows = [(text, i) for i, text in enumerate(texts)]
+        with pytest.raises(ValueError, match=message):
+            ik.tasks.read_table(write(path, "name,y", rows), "y", encode=True)

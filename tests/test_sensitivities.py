@@ -74,7 +74,6 @@ def by_hand(kernel, task, told):
 
 @often("system", ("exponential",), SYSTEMS)
 def test_sensitivities_of_what_has_converged_are_the_closed_forms(task, system):
-    """In every parameter, the queries, the supports and their outputs."""
     kernel, construct, told = SYSTEMS[system]
     told = jax.tree.map(jnp.asarray, told | {"ridge": RIDGE})
     answers = lambda told, task: ik.predict(construct(kernel(told), **told), task)  # noqa: E731

@@ -44,5 +44,4 @@ def test_hyperparameters_take_the_dtype_of_the_task(x64, kernel):
 
 @pytest.mark.slow
 def test_a_flag_that_xla_does_not_know_does_not_reach_it():
-    """It would abort the process."""
     assert known(["--xla_no_such_flag=true", FLAG]) == FLAG

@@ -387,7 +387,6 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
 
 @pytest.fixture
 def run(tmp_path):
-    """The folder of a finished run."""
     return shutil.copytree(folder_of("linear"), tmp_path / "run")
 
 
@@ -536,7 +535,6 @@ def test_every_recipe_that_ships_can_be_run():
 
 
 def test_runs_are_loaded_in_their_own_precision(x64):
-    """Where double precision is on as well."""
     run = load("linear")
     assert run.model.dtype == np.float32
     task = numpy(ik.tasks.sample(jax.random.key(0), run.family))
@@ -546,7 +544,6 @@ def test_runs_are_loaded_in_their_own_precision(x64):
 
 @pytest.fixture
 def weights(tmp_path):
-    """A file of weights."""
     save_weights(tmp_path / "model.msgpack", small())
     return tmp_path / "model.msgpack"
 

@@ -165,12 +165,20 @@ def test_a_random_model_without_norm_can_be_merged(x64):
     assert relative(ours, theirs) < 1e-12
 
 
-# caches
+# caches and hooks
 
 
-def test_everything_is_kept_under_its_name():
-    task = draw(4)
-    model = cg(task, 0.1, 3)
+@pytest.fixture
+def task():
+    return draw(4)
+
+
+@pytest.fixture
+def model(task):
+    return cg(task, 0.1, 3)
+
+
+def test_everything_is_kept_under_its_name(task, model):
     prediction, cache = numpy(ik.run_with_cache(model, task, everything=True))
     # linear attention forms its pattern to show it, which rounds in another order
     assert relative(prediction, ik.predict(model, task)) < 1e-4
@@ -195,9 +203,7 @@ def test_everything_is_kept_under_its_name():
             cache[name]
 
 
-def test_only_named_slots_are_stored():
-    task = draw(5)
-    model = cg(task, 0.1, 3)
+def test_only_named_slots_are_stored(task, model):
     _, cache = numpy(ik.run_with_cache(model, task, names=("r", "x", "rr")))
     assert sorted(cache) == ["r", "rr", "x"]
     assert cache["x"].shape == (4, 1 + 7 + 3, 4)
@@ -207,15 +213,13 @@ def test_only_named_slots_are_stored():
         ik.run_with_cache(model, task, names=("q",))
 
 
-def test_caches_batch_by_vmap():
-    model, tasks = cg(draw(0), 0.1, 3), stacked(draw(0), draw(1))
+def test_caches_batch_by_vmap(model):
+    tasks = stacked(draw(0), draw(1))
     _, cache = jax.eval_shape(jax.vmap(ik.run_with_cache, in_axes=(None, 0)), model, tasks)
     assert cache["alpha"].shape == (2, 4, 7)
 
 
-def test_a_name_that_a_cache_does_not_have_is_told_the_names_it_has():
-    task = draw(4)
-    model = cg(task, 0.1, 3)
+def test_a_name_that_a_cache_does_not_have_is_told_the_names_it_has(task, model):
     _, cache = numpy(ik.run_with_cache(model, task, points=("attn",)))
     for name, sentence in {
         "alhpa": r"has alpha, .* and points of blocks\.0, 1, \.\.\., 15; .* you mean 'alpha'\?",
@@ -233,12 +237,7 @@ def test_a_name_that_a_cache_does_not_have_is_told_the_names_it_has():
         ik.run_with_cache(model, task)[1][3]
 
 
-# hooks
-
-
-def test_hooks_see_and_replace():
-    task = draw(6)
-    model = cg(task, 0.1, 3)
+def test_hooks_see_and_replace(task, model):
     plain = numpy(ik.predict(model, task))
     same = numpy(ik.run_with_hooks(model, task, {"blocks.3.attn": lambda value, name: value}))
     assert np.array_equal(same, plain)
@@ -252,10 +251,8 @@ def test_hooks_see_and_replace():
     assert np.array_equal(unread, plain)
 
 
-def test_a_hook_acts_in_its_own_block_only():
+def test_a_hook_acts_in_its_own_block_only(task, model):
     """Halving gamma p in block 3 (step 0) halves the first step's share of alpha, no other."""
-    task = draw(7)
-    model = cg(task, 0.1, 3)
     _, cache = numpy(ik.run_with_cache(model, task))
     seen = []
 
@@ -274,10 +271,8 @@ def test_a_hook_acts_in_its_own_block_only():
     }
 
 
-def test_a_hook_is_told_where_it_is(x64):
+def test_a_hook_is_told_where_it_is(x64, task, model):
     """At every block and at one block alike: the hook finds the value of the run in the cache."""
-    task = draw(7)
-    model = cg(task, 0.1, 3)
     _, cache = numpy(ik.run_with_cache(model, task, points=("resid_post.r", "attn.rr")))
     stored, seen = cache.stack("resid_post.r"), []
 
@@ -292,9 +287,7 @@ def test_a_hook_is_told_where_it_is(x64):
     assert {point for _, point, _ in seen} == {"resid_post.r"}
 
 
-def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64):
-    task = draw(9)
-    model = cg(task, 0.1, 3)
+def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64, task, model):
 
     def scaled(scale):
         hooks = {"blocks.1.heads.0.pattern": lambda value, name: scale * value}
@@ -306,9 +299,7 @@ def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64):
     assert np.isclose(scaled(1.0), np.sum(numpy(ik.predict(model, task))), rtol=1e-12)
 
 
-def test_hooks_refuse():
-    task = draw(6)
-    model = cg(task, 0.1, 3)
+def test_hooks_refuse(task, model):
     same = lambda value, name: value  # noqa: E731
     for name in ("blocks.16.attn", "attn", "blocks.-1.attn"):
         with pytest.raises(ValueError, match=r"blocks\.I\.POINT with I < depth = 16"):
@@ -321,9 +312,7 @@ def test_hooks_refuse():
         ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": lambda value, name: value[:, 0]})
 
 
-def test_runs_refuse_what_they_cannot_use():
-    task = draw(0)
-    model = cg(task, 0.1, 3)
+def test_runs_refuse_what_they_cannot_use(task, model):
     for hooks in (None, {"blocks.1.attn": 3}):
         with pytest.raises(TypeError, match=r"hooks must be \{name: function"):
             ik.run_with_hooks(model, task, hooks)
