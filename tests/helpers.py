@@ -128,16 +128,16 @@ def matrix(kernel, task):
     return np.random.default_rng(5).normal(size=(p, max(1, p - 1))).astype(task.x.dtype)
 
 
-def positive(kernel, task):
-    return ik.sketches.positive_features(
-        jax.random.key(5), kernel, num_features=task.num_features, width=5
-    )
+def random_features(kind, width):
+    def sketch(kernel, task):
+        options = {"num_features": task.num_features, "width": width}
+        return getattr(ik.sketches, kind)(jax.random.key(5), kernel, **options)
+
+    return sketch
 
 
-def trigonometric(kernel, task):
-    return ik.sketches.trigonometric_features(
-        jax.random.key(5), kernel, num_features=task.num_features, width=6
-    )
+positive = random_features("positive_features", 5)
+trigonometric = random_features("trigonometric_features", 6)
 
 
 def landmarks(kernel, task):
@@ -436,7 +436,3 @@ def equations(jaxpr, name):
             inner = getattr(inner, "jaxpr", inner)
             if hasattr(inner, "eqns"):
                 yield from equations(inner, name)
-
-
-def loops(jaxpr):
-    return equations(jaxpr, "scan")

@@ -11,7 +11,7 @@ import typing
 import jax
 import numpy as np
 import pytest
-from helpers import CASES, draw, numpy, stacked
+from helpers import CASES, draw, numpy, often, stacked
 
 import icl_krr as ik
 from benchmarks import speed, speed_plain as plain
@@ -88,47 +88,39 @@ def plain_and_oracle(kernel, task, ridge, steps):
     A = np.asarray(kernel(task.x, task.x)) + ridge * np.eye(task.num_supports)
     low, *_, high = np.linalg.eigvalsh(A).tolist()
     forms = [plain.formed, plain.factored] if isinstance(kernel, ik.Linear) else [plain.formed]
-    jobs = {}
-    for name, solve in plain.SOLVERS.items():
-        row = SOLVERS[name]
-        if name_of(kernel) in taken(name) and not row.options:
-            told = {"spectrum": (low, high)} if "spectrum" in row.told else {}
-            jobs[name] = solve, load(row.oracle), {"ridge": ridge, "steps": steps, **told}
 
     def run(task):
-        return {
-            name: (
-                [solve(form(kernel, task), **options) for form in forms],
-                oracle(kernel, task, **options).prediction[-1],
-            )
-            for name, (solve, oracle, options) in jobs.items()
-        }
+        found = {}
+        for name, solve in plain.SOLVERS.items():
+            row = SOLVERS[name]
+            if name_of(kernel) in taken(name) and not row.options:
+                told = {"spectrum": (low, high)} if "spectrum" in row.told else {}
+                told |= {"ridge": ridge, "steps": steps}
+                oracle = load(row.oracle)(kernel, task, **told).prediction[-1]
+                found[name] = [solve(form(kernel, task), **told) for form in forms], oracle
+        assert found
+        return found
 
-    assert jobs
     return numpy(jax.jit(run)(task))
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        ik.Linear(),
-        *(pytest.param(k, marks=pytest.mark.slow) for k in (ik.Exponential(0.5), ik.Gaussian(0.7))),
-    ],
-    ids=name_of,
-)
-def test_plain_code_takes_the_steps_of_the_oracles_and_converges(kernel, x64):
+KERNELS = {"linear": ik.Linear(), "exponential": ik.Exponential(0.5), "gaussian": ik.Gaussian(0.7)}
+
+
+@often("name", ("linear",), KERNELS)
+def test_plain_code_takes_the_steps_of_the_oracles_and_converges(name, x64):
     """The steps are compared after three, before anything has converged."""
-    task = draw(0, n=12)
+    kernel, task = KERNELS[name], draw(0, n=12)
     task = task.replace(x=task.x / 2, x_query=task.x_query / 2)
     ridge = float(np.mean(kernel.diagonal(task.x)))
     exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
-    for name, (found, oracle) in plain_and_oracle(kernel, task, ridge, 3).items():
+    for solver, (found, oracle) in plain_and_oracle(kernel, task, ridge, 3).items():
         for prediction in found:
-            np.testing.assert_allclose(prediction, oracle, rtol=1e-10, err_msg=name)
-        assert np.max(np.abs(oracle - exact)) > 1e-9, name
-    for name, (found, _) in plain_and_oracle(kernel, task, ridge, 400).items():
+            np.testing.assert_allclose(prediction, oracle, rtol=1e-10, err_msg=solver)
+        assert np.max(np.abs(oracle - exact)) > 1e-9, solver
+    for solver, (found, _) in plain_and_oracle(kernel, task, ridge, 400).items():
         for prediction in found:
-            np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=name)
+            np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=solver)
 
 
 @pytest.mark.slow
@@ -215,21 +207,13 @@ def test_memory_counts_what_is_kept():
     assert ik.memory(model, tasks, gradient=True).scratch > ik.memory(model, tasks).scratch
 
 
-def test_map_tasks_is_vmap_in_chunks():
-    tasks = stacked(*(draw(seed) for seed in range(7)))
-    solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=0.1)  # noqa: E731
-    whole = jax.jit(jax.vmap(solve))(tasks)
-    for chunk in (None, 3):
-        ours = ik.map_tasks(solve, tasks, chunk=chunk)
-        assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-5), ours, whole))
-
-
-def test_a_batch_of_tasks_of_unequal_lengths_is_padded_and_masked():
+def test_map_tasks_is_a_loop_in_chunks_over_tasks_that_are_padded_and_masked():
     tasks = [draw(seed, n=n) for seed, n in enumerate((4, 7, 5))]
-    found = ik.map_tasks(lambda task: ik.solvers.exact(ik.Linear(), task, ridge=0.1), batch(tasks))
-    for i, task in enumerate(tasks):
-        alone = ik.solvers.exact(ik.Linear(), task, ridge=0.1).prediction
-        np.testing.assert_allclose(found.prediction[i], alone, atol=1e-5)
+    solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=0.1)  # noqa: E731
+    alone = np.stack([solve(task).prediction for task in tasks])
+    for chunk in (None, 2):
+        found = ik.map_tasks(solve, batch(tasks), chunk=chunk)
+        np.testing.assert_allclose(found.prediction, alone, atol=1e-5)
     assert batch(tasks[:1]).mask is None
 
 

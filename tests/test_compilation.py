@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, KINDS, cg, draw
+from helpers import CASES, KINDS, cg, draw, often
 
 import icl_krr as ik
 from benchmarks.operations import CASES as STEPS, RESULT, operations
@@ -122,9 +122,7 @@ QUICK = ("linear, CG", "linear, Chebyshev", "softmax, CG", "softmax, Chebyshev")
     RECORD["meta"]["versions"]["jax"] != jax.__version__ or jax.default_backend() != "cpu",
     reason="another compiler makes other operations",
 )
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in STEPS]
-)
+@often("case", QUICK, STEPS)
 def test_a_step_compiles_to_no_more_operations_than_recorded(case):
     """A carried scratch slot, a literal erasure or a transposed batch adds some."""
     assert sum(operations(case).values()) <= sum(RECORD["now"][case].values())

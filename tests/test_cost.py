@@ -2,7 +2,7 @@
 
 import jax
 import pytest
-from helpers import CASES, draw, loops
+from helpers import CASES, draw, equations
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
@@ -71,7 +71,8 @@ def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all_and_sends
 def compilers_count(model, task):
     """FLOPs and bytes of the body of the loop over the steps."""
     program = jax.make_jaxpr(lambda model, task: evaluate(model, task)[0])(model, task)
-    (steps,) = (loop for loop in loops(program.jaxpr) if loop.params["length"] == STEPS)
+    loops = equations(program.jaxpr, "scan")
+    (steps,) = (loop for loop in loops if loop.params["length"] == STEPS)
     body = steps.params["jaxpr"]
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
     lowered = jax.jit(jaxpr_as_fun(body)).lower(*shapes)

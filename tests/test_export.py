@@ -13,7 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, one, operand_bounds, parametrize, relative, stacked, with_one_bit_flipped
+from helpers import (
+    numpy,
+    often,
+    one,
+    operand_bounds,
+    parametrize,
+    relative,
+    stacked,
+    with_one_bit_flipped,
+)
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
@@ -327,13 +336,10 @@ def cast(tree, dtype):
 
 @each_engine
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
-@pytest.mark.parametrize(
+@often(
     ("solver", "steps"),
-    [
-        pytest.param("richardson", 8, marks=pytest.mark.slow),
-        ("chebyshev", 40),
-        pytest.param("conjugate_gradient", 1, marks=pytest.mark.slow),
-    ],
+    (("chebyshev", 40),),
+    (("richardson", 8), ("chebyshev", 40), ("conjugate_gradient", 1)),
 )
 def test_every_layer_of_the_t5_is_the_forward(run, solver, steps, dtype, tolerance, tmp_path, x64):
     """Slot by slot, and the read-out; in float32 beside the forward in float64."""

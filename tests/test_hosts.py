@@ -94,8 +94,9 @@ def whole(tmp_path_factory):
     return curve(folder)
 
 
-def interrupted(folder, monkeypatch):
-    """A run in one process and on one device, until its first checkpoint."""
+@pytest.mark.slow
+def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
+    """From its first checkpoint, with the same losses; process 0 alone prints and writes."""
     save = checkpoint.save
 
     def save_and_stop(*arguments):
@@ -104,14 +105,8 @@ def interrupted(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", save_and_stop)
-        assert main([*TRAIN, str(folder)]) == 130
-    return (folder / "metrics.csv").read_text()
-
-
-@pytest.mark.slow
-def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
-    """Same losses; process 0 alone prints and writes."""
-    before = interrupted(tmp_path, monkeypatch)
+        assert main([*TRAIN, str(tmp_path)]) == 130
+    before = (tmp_path / "metrics.csv").read_text()
     printed, statuses = end(start(tmp_path, "--json"))
     assert statuses == [0, 0], printed
     assert (tmp_path / "metrics.csv").read_text().startswith(before)  # with the times of its steps

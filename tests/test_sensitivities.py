@@ -211,20 +211,6 @@ def test_steps_and_bounds_matter_before_convergence_as_in_the_oracle(task, name)
             assert key == "ridge" or np.max(np.abs(mine[-1])) < 1e-9, key
 
 
-def test_a_sink_of_the_logits_matters_to_no_prediction(task):
-    """It shifts all logits, and what is divided by it is multiplied again."""
-
-    def answers(log_sink):
-        options = {"spectrum": (RIDGE, 40.0), "attention": ik.Softmax(log_sink=log_sink)}
-        model = ik.constructions.chebyshev(
-            ik.Exponential(2.0), num_features=3, ridge=RIDGE, steps=6, **options
-        )
-        return ik.predict(model, task)
-
-    slope = jax.jit(partial(parameter_sensitivities, answers))(4.0)
-    assert np.max(np.abs(slope)) < 1e-12 * np.max(np.abs(task.y))
-
-
 def test_influence_is_that_of_regression_with_weights_and_without_the_support(x64):
     task = draw(0, p=2, n=8, q=4)
     model = CASES["picg"].build(task, RIDGE, 3)

@@ -151,16 +151,13 @@ def draws(count):
     return tasks, *numbers.astype("f4").T
 
 
-@pytest.mark.parametrize(
-    ("solver", "options"),
-    [
-        ("exact", {}),
-        ("conjugate_gradient", {"steps": 12}),
-        pytest.param("richardson", {"steps": 12}, marks=pytest.mark.slow),
-    ],
-)
-def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
+QUICK = ("exact", "conjugate_gradient")
+
+
+@often("solver", QUICK, (*QUICK, "richardson"))
+def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
     tasks, ridges, temperatures = draws(200)
+    options = {} if solver == "exact" else {"steps": 12}
 
     def solve(task, ridge, temperature):
         kernel = ik.Exponential(temperature)

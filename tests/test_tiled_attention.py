@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, equations, in_tiles, log_sink, numpy, often, relative
+from helpers import CASES, draw, equations, in_tiles, numpy, often, relative
 
 import icl_krr as ik
 from icl_krr.transformer import attention, tiled_attention
@@ -319,16 +319,3 @@ def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(na
         spec = ik.Architecture(num_features=2, width=8, depth=3, causal=True)
         model = ik.init(jax.random.key(0), spec)
     assert ik.memory(in_tiles(model), task, gradient=True).scratch < 0.5 * 4000**2
-
-
-@pytest.mark.slow
-def test_a_long_task_through_a_construction(compiled_as_users_do):
-    """3000 supports of Route A: the pattern is never formed, and the answer is exact KRR's."""
-    task, kernel, options = draw(0, p=2, n=3000), ik.Exponential(4.0), {"ridge": 300.0, "steps": 8}
-    attention = ik.Softmax(log_sink=log_sink(kernel, task))
-    model = ik.constructions.conjugate_gradient(
-        kernel, num_features=2, attention=attention, **options
-    )
-    exact = numpy(ik.solvers.conjugate_gradient(kernel, task, **options).prediction)[-1]
-    assert relative(ik.predict(model, task), exact) < 1e-3
-    assert ik.memory(model, task).scratch < 0.6 * 4 * 3002**2

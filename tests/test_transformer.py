@@ -121,15 +121,6 @@ def test_steps_that_are_no_count_are_refused(steps):
         model.replace(steps=steps)
 
 
-def test_a_model_holds_whatever_jax_puts_into_it():
-    """Placeholders, gradients and batches: the check of its steps does not look at its leaves."""
-    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
-    empty = jax.tree.map(lambda leaf: object(), model)
-    assert jax.tree.structure(empty) == jax.tree.structure(model)
-    batched = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), model)
-    assert jax.eval_shape(jax.vmap(lambda one: one), batched).steps == 1
-
-
 @pytest.mark.slow
 def test_initial_parameters_do_not_depend_on_the_others():
     """Keys derive from names: a deeper model starts with the same first blocks."""
@@ -318,8 +309,6 @@ def test_runs_refuse_what_they_cannot_use(task, model):
             ik.run_with_hooks(model, task, hooks)
     with pytest.raises(TypeError, match=r"hook at blocks.1.attn must take \(value, where\), got"):
         ik.run_with_hooks(model, task, {"blocks.1.attn": lambda value: value})
-    with pytest.raises(TypeError, match=r"names must be a tuple of names, got 'alpha'"):
-        ik.run_with_cache(model, task, names="alpha")
     with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
         ik.predict(model, task.x)
     with pytest.raises(ValueError, match="num_outputs = 2 to fit the model, got 3"):
@@ -340,6 +329,11 @@ def test_a_model_is_a_pytree_of_its_parts():
     assert "weights.patterns.pattern_0.query.blocks.x" in named
     nothing = jax.tree.map(lambda leaf: None, model)
     assert len(jax.tree.leaves(nothing, is_leaf=lambda leaf: leaf is None)) >= len(paths)
+    # placeholders and batches: the check of its steps does not look at its leaves
+    empty = jax.tree.map(lambda leaf: object(), model)
+    assert jax.tree.structure(empty) == jax.tree.structure(model)
+    batched = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), model)
+    assert jax.eval_shape(jax.vmap(lambda one: one), batched).steps == 2
     before = ik.predict(model, task)
     model.weights.readout.blocks["prediction"] *= 2
     assert relative(ik.predict(model, task), 2 * before) < 1e-6

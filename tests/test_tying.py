@@ -1,10 +1,12 @@
 """Weights that steps share, and what is computed once because of it."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cg, dense, draw, equations, loops, numpy, relative
+from helpers import CASES, cg, dense, draw, equations, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
@@ -52,9 +54,12 @@ def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
         ik.predict(own, task)
 
 
+scans = partial(equations, name="scan")
+
+
 def exponentials_in_a_step(model, task):
     """Exponentials within the scan over steps."""
-    (steps,) = loops(jax.make_jaxpr(lambda model: ik.predict(model, task))(model).jaxpr)
+    (steps,) = scans(jax.make_jaxpr(lambda model: ik.predict(model, task))(model).jaxpr)
     return len(list(equations(steps.params["jaxpr"].jaxpr, "exp")))
 
 
@@ -116,8 +121,8 @@ def test_a_gradient_computes_chunks_again_only_of_a_large_batch():
 
     def inner_loops(size):
         program = jax.make_jaxpr(loss)(model, batch_of(task, size))
-        *_, backwards = (loop for loop in loops(program.jaxpr) if loop.params["length"] > 3)
-        return len(list(loops(backwards.params["jaxpr"].jaxpr)))
+        *_, backwards = (loop for loop in scans(program.jaxpr) if loop.params["length"] > 3)
+        return len(list(scans(backwards.params["jaxpr"].jaxpr)))
 
     assert (inner_loops(64), inner_loops(3200)) == (1, 2)
 

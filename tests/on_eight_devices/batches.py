@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import cg, draw, numpy, relative
+from helpers import cg, draw, numpy, often, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
@@ -30,24 +30,21 @@ def mesh_of(kind, name="tasks"):
     return jax.make_mesh((8,), (name,), (kind,))
 
 
+def mapped(model, tasks):
+    return ik.map_tasks(lambda task: ik.predict(model, task), tasks)
+
+
 RUNS = {
-    "predict_batch": ik.predict_batch,
-    "vmap": jax.vmap(ik.predict, in_axes=(None, 0)),
-    "map_tasks": lambda model, tasks: ik.map_tasks(lambda task: ik.predict(model, task), tasks),
+    "predict_batch": (ik.predict_batch, AxisType.Auto),
+    "vmap": (jax.vmap(ik.predict, in_axes=(None, 0)), AxisType.Explicit),
+    "map_tasks": (mapped, AxisType.Explicit),
 }
 
 
-@pytest.mark.parametrize(
-    ("run", "kind"),
-    [
-        (RUNS["vmap"], AxisType.Explicit),
-        pytest.param(RUNS["predict_batch"], AxisType.Auto, marks=pytest.mark.slow),
-        pytest.param(RUNS["map_tasks"], AxisType.Explicit, marks=pytest.mark.slow),
-    ],
-)
-def test_a_batch_that_is_divided_already_stays_where_it_is(run, kind):
+@often("name", ("vmap",), RUNS)
+def test_a_batch_that_is_divided_already_stays_where_it_is(name):
     """Under any name, and inside of a jitted function, too."""
-    tasks = tasks_of(16)
+    tasks, (run, kind) = tasks_of(16), RUNS[name]
     divided = NamedSharding(mesh_of(kind, "data"), PartitionSpec("data"))
     there = jax.device_put(tasks, divided)
     expected = ik.predict_batch(MODEL, tasks)

@@ -40,14 +40,6 @@ MODELS = {
 }
 
 
-def compiled(model, task, place, gradient):
-    run = evaluate_divided
-    if gradient:
-        loss = lambda model, task, place: jnp.sum(evaluate_divided(model, task, place=place)[0])  # noqa: E731
-        run = jax.jit(jax.grad(loss), static_argnames="place")
-    return parse(run.lower(model, task, place=place).compile().as_text())
-
-
 def mesh_of(count):
     return jax.make_mesh((count,), ("context",), devices=jax.devices()[:count])
 
@@ -63,7 +55,11 @@ def mesh_of(count):
 )
 def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient, count):
     model, place = MODELS[name](), placement(TASK, mesh_of(count))
-    program = compiled(model, TASK, place, gradient)
+    run = evaluate_divided
+    if gradient:
+        loss = lambda model, task, place: jnp.sum(evaluate_divided(model, task, place=place)[0])  # noqa: E731
+        run = jax.jit(jax.grad(loss), static_argnames="place")
+    program = parse(run.lower(model, TASK, place=place).compile().as_text())
     assert collectives(program) <= {"all-reduce", "collective-permute"}
     found, kinds = work_of_steps(program, STEPS), ("all-reduce", "collective-permute")
     sent = Sent(sum(found[kind] for kind in kinds), sum(found[f"{kind} arrays"] for kind in kinds))

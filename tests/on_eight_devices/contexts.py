@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, numpy, parametrize, relative
+from helpers import CASES, draw, numpy, often, parametrize, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
@@ -82,9 +82,7 @@ def test_predictions_along_the_supports(x64):
     assert_equal(got, expected, 1e-12)
 
 
-@pytest.mark.parametrize(
-    "kind", [AxisType.Auto, pytest.param(AxisType.Explicit, marks=pytest.mark.slow)]
-)
+@often("kind", (AxisType.Auto,), MESHES)
 def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
     model, task = of_a_case(CASES["ric-gaussian"])
     task = draw(3, p=3, n=16, q=2)
@@ -103,10 +101,9 @@ def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cg"])
-def test_slots_after_every_step(x64, name):
+def test_slots_after_every_step(x64):
     """Also if the largest y, which one device has, chooses the unit of all."""
-    model, task = of_a_case(CASES[name])
+    model, task = of_a_case(CASES["cg"])
     task = task.replace(y=np.where(np.arange(13) == 0, 1e9, task.y))
     expected, got = ik.run_with_cache(model, task)[1], ik.run_with_cache(model, task, mesh=MESH)[1]
     assert {*expected} == {*got} >= {"alpha"}
