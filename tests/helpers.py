@@ -10,7 +10,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -273,10 +272,6 @@ def often(names, often, cases):
     )
 
 
-# the others have the same pieces: their slots are compared with the oracles' all the same
-QUICK = ("cg", "cg-exponential", "ric-gaussian", "ns-features", "nw-gaussian")
-each_kind = parametrize(KINDS, QUICK)
-each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"), QUICK)
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 
@@ -310,23 +305,6 @@ def built(kernel, steps, solver="conjugate_gradient", **options):
 
 def cg(task, ridge, steps, **options):
     return CASES["cg"].build(task, ridge, steps, **options)
-
-
-def train(model, loss, rate, steps):
-    """Adam on all weights; the losses on the way, and the model at the end."""
-    optimiser = optax.adam(rate)
-
-    @jax.jit
-    def update(model, state):
-        value, gradient = jax.value_and_grad(loss)(model)
-        updates, state = optimiser.update(gradient, state)
-        return optax.apply_updates(model, updates), state, value
-
-    state, losses = optimiser.init(model), []
-    for _ in range(steps):
-        model, state, value = update(model, state)
-        losses.append(float(value))
-    return losses, model
 
 
 # one program for each shape, not one for each operation
