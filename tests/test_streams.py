@@ -371,16 +371,26 @@ def test_a_file_may_hold_answers_and_streams(tmp_path, capsys, x64):
 
 
 @pytest.mark.slow
-def test_a_file_of_both_is_identified_twice(tmp_path, capsys, x64):
-    streams, out = arrays_of(two_steps), tmp_path / "out"
-    own = np.linalg.pinv(TURN)[:, 3]  # the channel of the prediction
-    hats = np.einsum("blqdn,d->blqn", streams["stream_jacobians"], own)
-    path = written(tmp_path / "both.npz", **streams, answers=streams["streams"] @ own, hats=hats)
+def test_a_file_is_identified_by_its_answers_and_by_its_streams(tmp_path, capsys, x64):
+    path, out = tmp_path / "mine.npz", tmp_path / "out"
+    ask = ["identify", str(path), "--tasks-of", "linear", "--tasks", "8", "--num-queries", "4"]
     run = ["identify", str(path), "--kernels", "linear", "--steps", "4", "--out", str(out)]
+    assert [main(words) for words in (ask, ask, run)] == [0, 2, 2]
+    said = capsys.readouterr().err
+    assert "must be a new file" in said
+    assert "answers, hats is missing; add the predictions" in said
+    tasks = both_batches()
+    rows = 0.05 * np.einsum("bqp,bnp->bqn", tasks.x_query, tasks.x)  # one step of descent
+    hats = np.stack([0 * rows, rows], axis=1)
+    answers = {"hats": hats, "answers": np.einsum("blqn,bn->blq", hats, tasks.y)}
+    written(path, **answers, **arrays_of(two_steps))
     assert main(run) == 0
     record = json.loads((out / "identify.json").read_text())
-    for one in (record, record["streams"]):  # other solvers take the same two steps
-        assert "gradient_descent" in one["remain"]
+    assert (record["status"], record["remain"]) == ("identified", ["gradient_descent"])
+    assert "gradient_descent" in record["streams"]["remain"]  # others take the same two steps
     said = capsys.readouterr().out
-    assert 0 < said.index("answers: ") < said.index("streams: ")
+    assert 0 < said.index("answers: identified: gradient_descent") < said.index("streams: ")
     assert (out / "streams-heatmaps.csv").exists()
+    path.write_bytes(b"PK no file")
+    assert main(run) == 2
+    assert "must be a NumPy file" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """What `identify` may say: nulls, the ladder, paired comparisons, arrays, masks and outputs."""
 
-import json
 from functools import cache
 
 import jax
@@ -11,7 +10,6 @@ from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import solvers
-from icl_krr.cli import main
 from icl_krr.probes import agreement, identify, identify_arrays, prefixes
 from icl_krr.probes.naming.candidate_fit import CandidateFit
 from icl_krr.probes.naming.distances import Aligned
@@ -326,27 +324,3 @@ def test_two_seeds_may_not_give_two_names(x64):
     assert set(both.remain) == set(NAMES)
     for status in ("identified", "close to", "not identified"):
         assert agreement([one, one._replace(status=status)]).status == status
-
-
-@pytest.mark.slow
-def test_a_file_of_answers_is_identified(tmp_path, capsys):
-    path, out = tmp_path / "mine.npz", tmp_path / "out"
-    few = ["--tasks", "8", "--num-queries", "4"]
-    assert main(["identify", str(path), "--tasks-of", "linear", *few]) == 0
-    assert main(["identify", str(path), "--tasks-of", "linear", *few]) == 2
-    assert "must be a new file" in capsys.readouterr().err
-    run = ["identify", str(path), "--kernels", "linear", "--out", str(out)]
-    assert main(run) == 2
-    assert "answers, hats is missing; add the predictions" in capsys.readouterr().err
-    with np.load(path) as stored:
-        held = dict(stored)
-    rows = 0.05 * np.einsum("bqp,bnp->bqn", held["x_query"], held["x"])
-    hats = np.stack([0 * rows, rows], axis=1)
-    np.savez(path, **held, hats=hats, answers=np.einsum("blqn,bn->blq", hats, held["y"]))
-    assert main(run) == 0
-    record = json.loads((out / "identify.json").read_text())
-    assert (record["status"], record["remain"]) == ("identified", ["gradient_descent"])
-    assert "identified: gradient_descent" in capsys.readouterr().out
-    path.write_bytes(b"PK no file")
-    assert main(run) == 2
-    assert "must be a NumPy file" in capsys.readouterr().err
