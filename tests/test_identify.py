@@ -29,7 +29,7 @@ from icl_krr.experiments.solverbench.settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes.naming import ruling
-from icl_krr.probes.naming.answers import LayerArrays, flat_answers, halves_of
+from icl_krr.probes.naming.answers import halves_of
 from icl_krr.probes.naming.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
@@ -214,18 +214,6 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
     else:
         assert not np.any(path[0])
         assert np.allclose(path[1:], expected[-1] if row.iterates else expected, atol=1e-8)
-
-
-def test_a_task_whose_answers_explode_is_left_out():
-    """Of all arrays: the derivatives with other outputs kept it, and `identify` stopped."""
-    x = np.ones((3, 2, 1))
-    tasks = ik.Task(x=x, y=x[..., 0], x_query=x[:, :1])
-    values = np.ones((3, 2, 1))
-    values[1] = 1e3
-    hats = np.broadcast_to(values[..., None], (3, 2, 1, 2))
-    found = flat_answers(tasks, tasks, LayerArrays(values, values, hats, hats))
-    assert found.left_out == 2
-    assert found.hats.shape == found.other_hats.shape == (2, 1, 1, 2)
 
 
 def test_identify_refuses_what_it_cannot_compare(x64):

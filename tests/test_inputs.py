@@ -45,6 +45,8 @@ def answers_of(b=4, n=4, p=2, q=3):
 
 
 GOOD = answers_of()
+TASKS = {name: GOOD[name] for name in ("x", "y", "x_query")}
+STREAMS = {"streams": GOOD["answers"][..., None], "stream_jacobians": GOOD["hats"][..., None, :]}
 
 
 def with_text():
@@ -68,6 +70,12 @@ ARRAYS = {
     "(it holds one array without a name)": one_array(),
     "x must be an array of real numbers, got dtype |S5": with_text(),
     "y, x_query, answers, hats is missing; add the predictions": npz(x=GOOD["x"]),
+    "stream_jacobians is missing; add the predictions": npz(
+        **TASKS, streams=GOOD["answers"][..., None]
+    ),
+    "control_streams is missing; add the predictions": npz(
+        **TASKS, **STREAMS, control_jacobians=GOOD["hats"][..., None, :]
+    ),
     "file.npz: x must be [n, p], got shape []": npz(**GOOD | {"x": 1.0}),
     "file.npz: y must be [n] or [n, r]": npz(**GOOD | {"x": GOOD["x"][:, :2]}),
     "y must be <= 1e150 in size": npz(**GOOD | {"y": 1e300 * GOOD["y"]}),
@@ -134,6 +142,9 @@ DAMAGED = {
     "models[0].layers must be that of its answers, got 1000000000": row(layers=10**9),
     "steps must be one number >= 0 for layer 0 and each layer of its": row(steps=(-1, 2)),
     "must have the checksum of tasks/linear.npz, got none": {"sha256": {}},
+    "must be as its manifest says": {
+        "sha256": dict.fromkeys(("tasks/linear.npz", "m000/answers.npz"), digest(b""))
+    },
     "names must stay in its folder, got '/etc'": row(model="/etc"),
     "folder, got '../sums'": {"sha256": {"../sums": digest(b"")}},
     "m000/answers.npz must be a NumPy file": {"m000/answers.npz": b""},

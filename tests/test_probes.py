@@ -234,13 +234,6 @@ def test_controls_show_what_a_probe_owes_to_the_model(x64):
     assert {"lens", "other family"} < {*rows[1]}
 
 
-def test_the_slot_of_a_construction_is_its_read_out(tasks):
-    model, task = built(ik.Linear(), 3), one(tasks, 0)
-    assert has_slot(model)
-    oracle = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=RIDGE, steps=3))
-    assert relative(layerwise(model, task), oracle.prediction) < 1e-9
-
-
 def test_probes_refuse_what_they_cannot_read(tasks):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=tasks.num_features)
     rows = np.ones((len(tasks.x), tasks.num_queries, tasks.num_supports))

@@ -171,12 +171,14 @@ def test_a_decoder_is_identified_at_its_prefixes(x64):
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
 
 
-def test_a_task_whose_derivative_explodes_is_left_out(x64):
+def test_a_task_whose_answers_or_derivatives_explode_is_left_out(x64):
+    """Of all arrays: those with other outputs kept it, and `identify` stopped."""
     both = both_batches()
-    seen, hats = map(np.array, seen_and_hats(descend(0.05), both))
-    hats[-1, 2] *= 1e4
-    found = identify_arrays(both, seen, hats, **OPTIONS)
-    assert (found.left_out, found.status) == (1, "identified")
+    for which, wild in ((0, [0, -1]), (1, [-1])):
+        seen, hats = arrays = [*map(np.array, seen_and_hats(descend(0.05), both))]
+        arrays[which][wild, 2] *= 1e4
+        found = identify_arrays(both, seen, hats, other_hats=hats, **OPTIONS)
+        assert (found.left_out, found.status) == (len(wild), "identified")
     hats[-1, 2] /= 1e3  # one large task alone is not left out, and is no descent
     assert identify_arrays(both, seen, hats, **OPTIONS).status != "identified"
 
