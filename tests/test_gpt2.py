@@ -387,9 +387,7 @@ def test_hooks_and_interventions_are_those_of_torch(x64):
     handle.remove()
     hook = {"blocks.2.heads.0.mixed": lambda mixed, where: mixed.at[:, 0].set(0)}
     assert relative(ik.run_with_hooks(own, task, hook), expected) < 1e-12
-    tasks, others = (
-        jax.tree.map(lambda field: jnp.asarray(field)[None], t) for t in (task, draw(1))
-    )
+    tasks, others = draw(batch=(1,)), draw(1, batch=(1,))
     found = [s for s in ik.probes.sites(own, ("head",), each_step=True) if s.step == 1]
     assert [site.name for site in found] == ["blocks.2.heads.0[0]", "blocks.2.heads.0[1]"]
     assert relative(ik.probes.ablate(own, tasks, found)[0, 0], expected) < 1e-12
@@ -404,8 +402,7 @@ def test_the_examples_of_the_docstrings(function):
     """Those that need torch, which conftest.py leaves out of the other lane."""
     for name in ("torch", "transformers"):
         pytest.importorskip(name)
-    (examples,) = doctest.DocTestFinder().find(
-        function, globs=dict(vars(inspect.getmodule(function)))
-    )
+    names = dict(vars(inspect.getmodule(function)))
+    (examples,) = doctest.DocTestFinder().find(function, globs=names)
     assert "import torch" in examples.docstring
     assert doctest.DocTestRunner().run(examples).failed == 0

@@ -15,11 +15,6 @@ from icl_krr.residual.reads import one_hot
 LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("flag", 1)))
 
 
-def stream(tokens=3):
-    rng = np.random.default_rng(0)
-    return {s.name: rng.normal(size=(tokens, s.width)).astype("f4") for s in LAYOUT.slots}
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_channels_follow_the_declared_order(widths):
     layout = Layout(tuple(Slot(f"s{i}", width) for i, width in enumerate(widths)))
@@ -55,7 +50,8 @@ def test_layout_is_hashable_and_prints_as_a_table():
 
 
 def test_reads_add_scale_and_compose():
-    h = stream()
+    rng = np.random.default_rng(0)
+    h = {slot.name: rng.normal(size=(3, slot.width)).astype("f4") for slot in LAYOUT.slots}
     x, Kp, p, flag = map(LAYOUT.read, LAYOUT.names)
     matrix = np.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "f4")
     cases = (

@@ -143,20 +143,15 @@ def test_results_unpack_as_before_and_are_pytrees(task):
     assert jax.tree.map(np.asarray, path).status.advice().startswith("converged: gap ")
 
 
-def draws(count):
-    tasks = numpy(draw(jax.random.key(1), CONFIG, count)).replace(y_query=None)
-    tasks = tasks.replace(x=np.tile(tasks.x[:, :16], (1, 2, 1)))  # K has 16 eigenvalues beside 0
-    rng = np.random.default_rng(0)
-    numbers = 10 ** rng.uniform([-5, 0.5], [2, 1.5], (count, 2))
-    return tasks, *numbers.astype("f4").T
-
-
 QUICK = ("exact", "conjugate_gradient")
 
 
 @often("solver", QUICK, (*QUICK, "richardson"))
 def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
-    tasks, ridges, temperatures = draws(200)
+    tasks = numpy(draw(jax.random.key(1), CONFIG, 200)).replace(y_query=None)
+    tasks = tasks.replace(x=np.tile(tasks.x[:, :16], (1, 2, 1)))  # K has 16 eigenvalues beside 0
+    numbers = 10 ** np.random.default_rng(0).uniform([-5, 0.5], [2, 1.5], (200, 2))
+    ridges, temperatures = numbers.astype("f4").T
     options = {} if solver == "exact" else {"steps": 12}
 
     def solve(task, ridge, temperature):

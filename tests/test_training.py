@@ -465,12 +465,9 @@ def test_a_family_that_is_predicted_exactly_has_a_ratio():
 
 def test_starts_that_do_not_fit_are_refused():
     task = TaskRecipe(num_features=2, num_supports=4)
+    ns = ModelRecipe(start="newton_schulz")
     for model, changes, message in (
-        (
-            ModelRecipe(start="newton_schulz"),
-            {},
-            "kernel must be one of linear, polynomial to start",
-        ),
+        (ns, {}, "kernel must be one of linear, polynomial to start"),
         (ModelRecipe(start="richardson"), {"noise": 0.0}, "ridge must be given to start from"),
         (ModelRecipe(ridge=0.5), {}, "ridge must be None unless start is a solver"),
         (ModelRecipe(), {"table": Path("a.csv"), "target": "y"}, "table must be None for family"),
@@ -550,12 +547,11 @@ def test_weights_of_another_shape_are_named(weights):
 
 
 def test_weights_in_half_precision_are_read_in_single_precision(weights):
-    save_weights(weights, jax.tree.map(lambda leaf: leaf.astype("f2"), small()))
-    for half, leaf in zip(
-        *map(jax.tree.leaves, (load_weights(weights, small()), small())), strict=True
-    ):
-        assert half.dtype == np.float32
-        np.testing.assert_allclose(half, leaf, rtol=2**-11)
+    like = small()
+    save_weights(weights, jax.tree.map(lambda leaf: leaf.astype("f2"), like))
+    loaded = load_weights(weights, like)
+    chex.assert_trees_all_equal_dtypes(loaded, like)
+    chex.assert_trees_all_close(loaded, like, rtol=2**-11)
 
 
 @pytest.mark.parametrize(("flips", "end"), [(220, None), (100, 200)])

@@ -14,9 +14,6 @@ from icl_krr.transformer.evaluate import Request, evaluate
 from icl_krr.transformer.tying import uniform_slots
 from icl_krr.transformer.weights import Block, Unit
 
-ONE = np.ones(())
-OFTEN = ("picg", "cg-exponential")  # linear and softmax attention: the others have the same blocks
-
 
 def test_steps_share_what_is_the_same_and_keep_what_is_their_own():
     task = draw(0)
@@ -48,9 +45,7 @@ def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
     assert deeper.depth == cg(task, 0.1, 6).depth
     assert relative(ik.predict(deeper, task), ik.predict(cg(task, 0.1, 6), task)) < 1e-12
     own = CASES["che"].build(task, 0.1, 5).replace(steps=6)
-    with pytest.raises(
-        ValueError, match="steps must be 5, the number of steps in the weights, got 6"
-    ):
+    with pytest.raises(ValueError, match="must be 5, the number of steps in the weights, got 6"):
         ik.predict(own, task)
 
 
