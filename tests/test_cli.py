@@ -221,6 +221,7 @@ REFUSALS = {
     "ablate richardson --kernel linear --out .": "kernel of richardson must be one of",
     "ablate gp-encoder --kernel linear --out .": "kernel must be None for a run",
     "ablate x --kinds heads": r"--kinds: must be one of 'head', .*, got 'heads'; .* 'head'\?\n$",
+    "ablate conjugate-gradeint": r"model must be .*; did you mean 'conjugate_gradient'\?\n$",
     "ablate gp-encoder --each-step": "--each-step must not be given for a trained model",
     "sweep wdth": r"error: value must be one of 'depth', .*; did you mean 'width'\?\n$",
     "sweep ridge --ridge 3": "--ridge must not be given along the axis 'ridge'",
@@ -260,7 +261,6 @@ AT_WORK = {
     f"{FIT} --kernel exponential --temperature 0.01 --ridge 1 --steps 2": "raise the temperature",
     f"{PREDICT} --kernel exponential --temperature 0.001 --ridge 1 --steps 2": "raise the temper",
     "identify gp-encoder --protocol error-profile --steps 2": "steps must be >= the number of la",
-    "ablate conjugate-gradeint": r"model must be .*; did you mean 'conjugate_gradient'\?\n$",
     "verify C16 --set spectrum=foo --quick": "spectrum must be one of '1/sqrt i', '1/i',",
     "verify C16 --set width=21 --quick": "C16 cannot run with these settings: width must be <= p",
 }

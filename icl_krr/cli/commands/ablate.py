@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ...catalogue import SOLVERS
 from ...experiments.ablate.config import AblateConfig
 from ...experiments.shared.recipe import solver_of
 from ...files import to_csv, to_markdown
@@ -52,9 +53,12 @@ def run(settings: Ablate) -> int:
     import jax
 
     from ...experiments.ablate.ablation import examine, table
+    from ...experiments.shared.runs import find
     from ...plots import ablation_figure, images
 
     config = checked(settings, AblateConfig)
+    if not config.constructed:
+        find(config.model, *SOLVERS)  # before a folder is made
     settings = replace(settings, model=config.model)
     folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
     output.prepare(folder)

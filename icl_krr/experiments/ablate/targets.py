@@ -16,7 +16,7 @@ from ...transformer import Transformer
 from ..identify.trained_model import in_dtype_of_tasks
 from ..shared.build import build_model, solver_keywords
 from ..shared.draws import draw_tasks
-from ..shared.runs import find as find_run, load
+from ..shared.runs import load
 from .config import AblateConfig
 
 
@@ -31,7 +31,6 @@ class Subject(NamedTuple):
 
 
 def trained(config: AblateConfig) -> Subject:
-    find_run(config.model, *SOLVERS)
     run = load(config.model)
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     key = jax.random.key(config.seed)
