@@ -29,12 +29,11 @@ def found(family):
 
 
 def models(sizes=STAR):
-    tasks = dict(zip(scaling.SETTINGS, KEY, strict=True))
+    one = dict(zip(scaling.SETTINGS, KEY, strict=True))
+    one |= {"model": "one", "group": "trained decoder", "sampling": 0.0, "converged": True}
     return [
-        {"model": "one", "group": "trained decoder", "depth": depth, "width": width, **tasks}
-        | {"num_supports": n, "excess": 8 / depth**2, "sampling": 0.0, "converged": True}
-        | {"dimension": n / 4}
-        for depth, width, n in sizes
+        one | {"depth": d, "width": w, "num_supports": n, "excess": 8 / d**2, "dimension": n / 4}
+        for d, w, n in sizes
     ]
 
 
