@@ -307,3 +307,7 @@ def test_rounded_slots_hold_values_of_their_format(x64):
         assert 1e-6 < relative(prediction, exact) < 0.2
     same = ik.probes.round_slots(model, {"C": "float64"})
     assert np.array_equal(ik.run_with_hooks(model, task, same), exact)
+    long = task.replace(x=16 * task.x)  # the finding of C39: d.Ad is above 65504
+    for slot, finite in (("dAd", False), ("gamma", True)):
+        f = ik.run_with_hooks(model, long, ik.probes.round_slots(model, {slot: "float16"}))
+        assert np.all(np.isfinite(f)) == finite, slot

@@ -19,6 +19,7 @@ import pytest
 from helpers import numpy, relative
 
 import icl_krr as ik
+from icl_krr.constructions import SUPPORTS_AND_QUERIES
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -152,7 +153,8 @@ def test_mesa_with_a_diagonal_regulariser():
     lamb = 0.25 + np.random.default_rng(9).exponential(1, K)
     kernel = ik.Linear(projection=lamb[:, None] ** -0.5 * U)
     expected, task = mesa(q, k, v, g, beta, lamb), read_between(q, k, v, g, beta)
-    solve(task, expected, READS, kernel, ridge=1.0)
+    for form in ("textbook", "fused"):
+        solve(task, expected, READS, kernel, ridge=1.0, form=form)
     solve(task, expected, READS, ridge=lamb, preconditioner="jacobi")
     solve(task, expected, READS, ridge=lamb, form="fused")
     bounds = ik.theory.prefix_bounds(KEYS, task, ridge=lamb)
@@ -196,29 +198,43 @@ def test_delta_rule_that_forgets_a_write(w):
     learn(task_of(k, v, g, beta), np.stack(expected), window=w)
 
 
-def conjugate_gradient(A, b, steps, M):
-    """Preconditioned conjugate gradient, for one right-hand side."""
-    x, r = 0 * b, b
+def conjugate_gradient(A, b, steps, M=1, x=0):
+    """Preconditioned conjugate gradient from x, for one right-hand side."""
+    x = x + 0 * b
+    r = b - A @ x
     z = p = M * r
     for _ in range(steps):
-        step = (r @ z) / (p @ A @ p)
-        x, r, before = x + step * p, r - step * (A @ p), r @ z
-        z = M * r
-        p = z + (r @ z) / before * p
+        if np.any(r):
+            step = (r @ z) / (p @ A @ p)
+            x, r, before = x + step * p, r - step * (A @ p), r @ z
+            z = M * r
+            p = z + (r @ z) / before * p
     return x
 
 
 @pytest.mark.parametrize("steps", [1, K])
-def test_jacobi(steps):
-    """The preconditioner diag(H_kk) + lambda, by which a Mesa layer divides its first guess."""
-    _, k, v, g, beta = inputs(11)
-    expected = []
-    for kt, (kk, kv) in zip(k, states(k, v, g, beta), strict=True):
-        A = kk + 0.1 * np.eye(K)
-        solved = [conjugate_gradient(A, b, steps, 1 / np.diag(A)) for b in kv.T]
-        expected.append(np.stack(solved) @ kt)
-    options = {"ridge": 0.1, "steps": steps, "preconditioner": "jacobi"}
-    solve(task_of(k, v, g, beta), np.stack(expected), **options)
+def test_iterates_of_a_mesa_layer(steps):
+    """With the preconditioner diag(A), A = H_kk + lambda, and without.
+
+    The layer iterates on h = A^-1 q, from 0 or, when it decodes, from q / diag(A), and the model on
+    w = A^-1 b: they are equal after K steps only.
+    """
+    q, k, v, g, beta = inputs(11)
+    plain, jacobi, layer, decoding = outputs = [[], [], [], []]
+    for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
+        A = kk + 0.4 * np.eye(K)
+        run, diagonal = partial(conjugate_gradient, A, steps=steps), np.diag(A)
+        plain.append(np.stack([run(b) for b in kv.T]) @ qt)
+        jacobi.append(np.stack([run(b, M=1 / diagonal) for b in kv.T]) @ qt)
+        layer.append(kv.T @ run(qt))
+        decoding.append(kv.T @ run(qt, x=qt / diagonal))
+    plain, jacobi, *others = map(np.stack, outputs)
+    task, options = read_between(q, k, v, g, beta), {"ridge": 0.4, "steps": steps}
+    solve(task, plain, READS, **options)
+    solve(task, jacobi, READS, **options, preconditioner="jacobi")
+    for other in others:
+        error = relative(other, plain)
+        assert error < TOLERANCE if steps == K else error > 1e-3
 
 
 def chebyshev(steps, low, high, eigenvalues):
@@ -228,31 +244,80 @@ def chebyshev(steps, low, high, eigenvalues):
     return np.divide(*(np.polynomial.chebyshev.chebval(value, basis) for value in at))
 
 
-def gated_kalmanet(A, q, low, high, iterations):
-    """The iteration of that layer, which starts with a gradient step."""
-    size, shrink = 2 / (high + low), ((high - low) / (high + low)) ** 2
-    before, x, omega = 0 * q, size * q, 2.0
-    for _ in range(iterations):
-        omega = 4 / (4 - shrink * omega)
-        x, before = x - omega * size * (A @ x - q) + (omega - 1) * (x - before), x
-    return x
-
-
 @pytest.mark.parametrize("steps", [1, 20])
 def test_prefix_chebyshev_is_the_chebyshev_polynomial(steps):
-    """The factors of the error do not depend on the right-hand side: both sides have them.
-
-    So n + 1 steps are n iterations of Gated KalmaNet with the strengths beta^2.
-    """
+    """The factors of the error do not depend on the right-hand side: both sides have them."""
     q, k, v, g, beta = inputs(12)
     ridge = 0.2
     spectrum = (ridge, ridge + float(np.sum(beta)))  # keys of length 1
-    expected, layer = [], []
+    expected = []
     for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-        A = kk + ridge * np.eye(K)
-        e, Q = np.linalg.eigh(A)
+        e, Q = np.linalg.eigh(kk + ridge * np.eye(K))
         expected.append(kv.T @ Q @ ((1 - chebyshev(steps, *spectrum, e)) / e * (Q.T @ qt)))
-        layer.append(kv.T @ gated_kalmanet(A, qt, *spectrum, steps - 1))
     task, options = read_between(q, k, v, g, beta), {"ridge": ridge, "spectrum": spectrum}
-    for outputs in (expected, layer):
-        iterate(task, np.stack(outputs), READS, steps=steps, **options)
+    iterate(task, np.stack(expected), READS, steps=steps, **options)
+
+
+def test_gated_kalmanet():
+    """Strengths beta^2, lambda_t = a |H_t|, the bounds lambda_t, lambda_t + |H_t|.
+
+    Its iteration starts with a gradient step, which is the first step here. A model has one ridge
+    and one pair of bounds, so that every token is the query of a task with the supports before it.
+    """
+    q, k, v, g, beta = inputs(13)
+    squared, more = task_of(k, v, g, beta**2, queries=q), 6
+
+    @jax.jit
+    def both(ridge, norm, mask, query):
+        task = squared.replace(mask=mask, x_query=query)
+        options = {"ridge": ridge, "steps": more + 1, "spectrum": (ridge, ridge + norm), **LAYER}
+        model = ik.constructions.prefix_chebyshev(KEYS, **SIZES, **options)
+        oracle = ik.solvers.prefix_chebyshev(KEYS, task, **options)
+        return ik.predict(model, task)[0], oracle.prediction[-1, 0]
+
+    for t, (H, kv) in enumerate(states(beta[:, None] * k, beta[:, None] * v, g, np.ones(T))):
+        norm = np.linalg.norm(H)
+        A, size, shrink = H + 0.02 * norm * np.eye(K), 2 / (1.04 * norm), (1 / 1.04) ** 2
+        before, x, omega = 0 * q[t], size * q[t], 2.0
+        for _ in range(more):
+            omega = 4 / (4 - shrink * omega)
+            x, before = x - omega * size * (A @ x - q[t]) + (omega - 1) * (x - before), x
+        for found in both(0.02 * norm, norm, np.arange(T) <= t, squared.x_query[t : t + 1]):
+            assert relative(found, kv.T @ x) < TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_random_feature_attention(dtype):
+    """Normalised and gated (Peng et al., 2021): features, log gates and strengths 1 - gate.
+
+    The last output of each support is 1, so that its sum is z, by which the others are divided.
+    """
+    q, k, v, g, _ = inputs(6)
+    q, kernel = unit(q), ik.Exponential(projection=U)
+    features = ik.sketches.trigonometric_features(
+        jax.random.key(0), kernel, num_features=P, width=64
+    )
+    m = ik.constructions.prefix_sums(
+        kernel, P, ridge=1.0, prefix="inclusive", sketch=features, num_outputs=V + 1, dtype=dtype,
+        **LAYER,
+    )  # fmt: skip
+    w = m.vector("w", "sum_j phi_j y_j", starts_as=m.right)
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "phi . S / phi . z", width=V + 1)
+    last = np.repeat(np.eye(V + 1, dtype=dtype)[:, -1:], V + 1, axis=1)
+
+    def step():
+        fit = m.fit_of(w, None, to="fit")
+        m.divide(fit, fit @ last, to=prediction)
+
+    model = m.transformer(step, steps=1, readout=prediction)
+    task = read_between(q, k, np.column_stack([v, np.ones(T)]), g, 1 - np.exp(g))
+    task = jax.tree.map(lambda part: part.astype(dtype), task)
+    S, z, expected = 0, 0, []
+    phi_q, phi_k = (np.asarray(features(part @ U)) for part in (q, k))
+    for at, phi, value, gate in zip(phi_q, phi_k, v, np.exp(g), strict=True):
+        S, z = gate * S + (1 - gate) * np.outer(phi, value), gate * z + (1 - gate) * phi
+        expected.append(at @ S / (at @ z))
+    found = np.asarray(ik.predict_along(model, task))[READS, :V]
+    assert relative(found, np.stack(expected)) < (1e-10 if dtype == "float64" else 1e-3)
+    slopes = jax.grad(lambda model: ik.predict(model, task).sum())(model)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))

@@ -222,11 +222,15 @@ def test_jit_equals_eager(x64, case):
 
 
 @few
-def test_dtype_of_the_task_comes_back(x64, case):
+def test_dtype_of_the_task_comes_back(x64, case, programs):
+    """And what is built again needs no new program."""
     task = draw(10)
     single = jax.tree.map(lambda a: a.astype(np.float32), task)
     model = case.build(task, 0.1, 4)
     assert ik.predict(model, task).dtype == np.float64
+    programs.clear()
+    ik.predict(case.build(task, 0.2, 4), task)
+    assert programs == []
     assert ik.predict(model, single).dtype == np.float32
     narrow = case.build(task, 0.1, 4, dtype=np.float32)
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(narrow))

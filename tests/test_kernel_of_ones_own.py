@@ -17,7 +17,7 @@ from icl_krr.experiments.depth import run
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.shared.build import build
 from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import sweep
+from icl_krr.experiments.sweep.grid import last, sweep
 from icl_krr.kernels import LogBilinear, Matern, PositiveKernel
 from icl_krr.pytree import checked
 
@@ -164,6 +164,15 @@ def test_it_is_sketched_and_seen_from_landmarks(x64):
 
 
 @pytest.mark.slow
+def test_it_is_swept(registered):
+    options = {"kernel": "tilted", "seeds": 1, "num_supports": 8, "num_queries": 5, "steps": 8}
+    for (line, _), rows in sweep(SweepConfig("ridge", (0.1, 1.0), **options)):
+        assert np.isfinite([row["gap"] for row in rows]).all(), line
+        if line == "conjugate_gradient":
+            assert max(row["gap"] for row in last(rows)) < 0.02
+
+
+@pytest.mark.slow
 def test_identify_has_it_as_a_candidate(x64, registered):
     keys = jax.random.split(jax.random.key(0), (2, 6))
     sampler = ik.tasks.GaussianProcess(Tilted(), num_supports=10, num_queries=4)
@@ -244,6 +253,7 @@ def test_a_row_that_cannot_be_is_refused(make, sentence):
 
 
 def test_it_is_run_by_name_with_its_own_hyperparameters(x64, registered):
+    assert all(("tilted" in taken(name)) == ("exponential" in taken(name)) for name in SOLVERS)
     task = draw(0, p=3, n=9, q=4)
     found = run(task, DepthConfig("nadaraya_watson", "tilted", ridge=0.5, steps=3))
     assert max(row.oracle_gap for row in found.rows) < 1e-9

@@ -150,16 +150,19 @@ def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
 
 
 @pytest.mark.slow
-def test_default_task_in_float32():
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-4), ("float64", 1e-12)])
+def test_default_task_in_float32_and_float64(dtype, bound):
     """Conjugate gradient by softmax attention, without a sink."""
-    config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
-    kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
-    model = ik.constructions.conjugate_gradient(kernel, num_features=2, ridge=ridge, steps=32)
-    for seed in range(2):
-        task = numpy(ik.tasks.sample(jax.random.key(seed), config))
-        exact = numpy(ik.solvers.exact(kernel, task, ridge=ridge).prediction)
-        gap = np.linalg.norm(ik.predict(model, task) - exact)
-        assert gap < 1e-4 * np.linalg.norm(exact)
+    with jax.enable_x64(dtype == "float64"):
+        config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
+        kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
+        model = ik.constructions.conjugate_gradient(kernel, num_features=2, ridge=ridge, steps=32)
+        for seed in range(2):
+            task = numpy(ik.tasks.sample(jax.random.key(seed), config))
+            exact = numpy(ik.solvers.exact(kernel, task, ridge=ridge).prediction)
+            assert task.x.dtype == dtype
+            gap = np.linalg.norm(ik.predict(model, task) - exact)
+            assert gap < bound * np.linalg.norm(exact)
 
 
 @often(("p", "n", "r"), ((16, 64, 1),), SIZES[::2])

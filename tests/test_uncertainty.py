@@ -137,6 +137,14 @@ def test_the_quantile_moves_with_its_probability(x64):
     np.testing.assert_allclose(slope, 1 / density(at), rtol=1e-9)
 
 
+def test_functions_map_over_distributions():
+    many, y = mixture("f4", lead=(4,)), np.arange(4.0)
+    for function in (uncertainty.log_density, uncertainty.cdf, uncertainty.crps):
+        mapped = jax.jit(jax.vmap(function))(many, y)
+        np.testing.assert_allclose(mapped, function(many, y), rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(quantile, (0, None))(many, 0.3), quantile(many, 0.3))
+
+
 def test_the_score_is_the_integral_that_defines_it(x64):
     for y in (-1.0, 2.2):
         pieces = [(-30, y), (y, 30)]

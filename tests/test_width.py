@@ -12,6 +12,7 @@ from test_kernel_of_ones_own import Tilted
 
 import icl_krr as ik
 from icl_krr import sketches, theory
+from icl_krr.experiments.shared.spectra import spectral_task
 from icl_krr.transformer.evaluate import embed_task
 
 KEY = jax.random.key(0)
@@ -217,8 +218,20 @@ def test_what_a_sketch_loses(x64, kernel):
                 assert error <= theory.inverse_error_tail(sigma, 3, ridge)
 
 
-def test_logits_of_a_sketch(x64):
-    x = draw(0, p=2, n=40).x
+def test_a_random_sketch_breaks_the_bound_of_c16(x64):
+    """The counterexample that is kept: any seed is one."""
+    task, P = spectral_task(jax.random.key(0), "1/i", 20, 40), sketches.orthonormal(KEY, 20, 8)
+    sigma = numpy(theory.eigenvalues(ik.Linear(), task))
+    lost = norm(gram(ik.Linear(), task) - gram(ik.sketched(ik.Linear(), P), task))
+    assert lost > 5 * numpy(theory.sketch_error_tail(sigma, 8))
+
+
+def test_the_exponential_of_a_sketch_has_full_rank(x64):
+    task = draw(0, p=2, n=40)
+    sigma = np.linalg.eigvalsh(gram(ik.Exponential(1.0), task))
+    assert np.linalg.matrix_rank(gram(ik.Linear(), task)) == 2
+    assert np.sum(sigma > 1e-14 * sigma[-1]) > 30
+    x = np.asarray(task.x)
     coarse = np.round(x, 1)
     error = np.abs(np.exp(x @ x.T) - np.exp(coarse @ coarse.T))
     assert np.all(
