@@ -102,7 +102,7 @@ def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -
     ahead = w.slot("ahead", y / normaliser)
 
     def step(state: State, _: None) -> tuple[State, None]:
-        ahead, _ = state
+        ahead = state[0]
         Kv, kv = (w.slot("smoothed", w.head("smoothed", product(ahead))) for product in (K, k))
         prediction = w.slot("prediction", w.slot("normaliser_query", kv))
         return (w.slot("ahead", ahead + (y - ridge * ahead - Kv) / normaliser), prediction), None
