@@ -51,6 +51,7 @@ KINDS = {
     "out of range": {
         "weights must be > 0, got -1.0 at": lambda: ik.Mixture((GAUSSIAN, GAUSSIAN), weights=X[0]),
         "ridge must be > 0": lambda: build.conjugate_gradient(LINEAR, **CG | {"ridge": 0.0}),
+        "temperature must be in the range of float32": lambda: ik.Exponential(1e39),
         "steps must be >= 1": lambda: solvers.richardson(GAUSSIAN, TASK, ridge=0.1, steps=0),
         "log_gate must be <= 0": lambda: build.delta_rule(LINEAR, **DELTA, log_gate=0.5),
         "squash must be > 1": lambda: build.preconditioned_delta_rule(LINEAR, **DELTA, squash=1.0),

@@ -119,6 +119,7 @@ def test_a_perfect_table_an_empty_table_and_a_random_table(bench, tmp_path):
     assert sum(shares["right"].cases for shares in drawn["variants"].values()) == right
     assert sum(map(sum, (line.values() for line in drawn["confusion"].values()))) == len(labels)
     assert Share.of(0, 0) == (0, 0, None, None)
+    assert Share.of(3, 9).interval == pytest.approx((0.120584, 0.645798), abs=1e-6)  # Wilson's
 
 
 @pytest.mark.parametrize(
