@@ -337,7 +337,7 @@ def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
             patterns = [pattern(one, key, parts) for one in found]
             own = confusion(rows, patterns)
             away = confusion(rows, patterns, other_family=True) if both else None
-            shares = {"right": own.right, "alone": own.alone, "lone": own.lone, "among": own.among}
+            shares = {"right": own.right, "lone": own.lone, "among": own.among}
             shares["other family"] = Share.of(0, 0) if away is None else away.right
             made.append({
                 "set": name,
@@ -376,14 +376,9 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
 
 
 def pattern_row(model: str, tasks: str, row: Record) -> Record:
-    """The changes of the predictions, with 95 % intervals, of zeros in place of a part."""
-    logs = 10 ** effects_of(row).logs[MAIN]
-    made: Record = {"model": model, "tasks": tasks, "change": {}, "low": {}, "high": {}}
-    for i, part in enumerate(PARTS):
-        ends = [interval(one) for one in logs[:, i].T]
-        made["change"][part] = logs[0, i].tolist()
-        made["low"][part], made["high"][part] = map(list, zip(*ends, strict=True))
-    return made
+    """The changes of the predictions with zeros in place of a part."""
+    changes = (10 ** effects_of(row).logs[MAIN][0]).tolist()
+    return {"model": model, "tasks": tasks, "change": dict(zip(PARTS, changes, strict=True))}
 
 
 def stated(known: list[Record], trained: list[Record]) -> list[Record]:

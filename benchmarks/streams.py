@@ -110,7 +110,6 @@ offered only where it is the truth. Streams are rotated at random.
   the steps is not measured.
 """
 
-
 SLOW = "prefix_conjugate_gradient"
 """A candidate that takes as long as all others together, on the linear kernel. It is offered only
 where it is the truth."""
@@ -148,18 +147,20 @@ def setting_of(family: str, config: BenchConfig) -> Setting:
     return setting(family, config)
 
 
-def solvers(kind: str, level: float = 0.0, seed: int = 0, **of: Any) -> Iterator[Case]:
+def solvers(
+    kind: str, level: float = 0.0, seed: int = 0, names: Iterable[str] = (), one: bool = False
+) -> Iterator[Case]:
     """Every candidate on its kernels, or on the first of them (`one`), or some (`names`)."""
-    for family in of.get("families", FAMILIES):
-        for solver in of.get("names", candidates()):
-            for kernel in kernels_of(solver, family)[: 1 if of.get("one") else None]:
+    for family in FAMILIES:
+        for solver in names or candidates():
+            for kernel in kernels_of(solver, family)[: 1 if one else None]:
                 yield Case(kind, family, solver, kernel, level, seed)
 
 
-def others(kind: str, make: Callable[[Setting], Any], seed: int = 0) -> Iterator[Case]:
+def others(kind: str, make: Callable[[Setting], Any]) -> Iterator[Case]:
     for family in FAMILIES:
         for name in make(setting_of(family, BenchConfig())):
-            yield Case(kind, family, name, KERNELS[family][0], seed=seed)
+            yield Case(kind, family, name, KERNELS[family][0])
 
 
 def cases() -> Iterator[Case]:
