@@ -47,6 +47,16 @@ CALLS = {
     "solvers.log_marginal_likelihood(*ARGUMENTS, ridge=0.1)": "regression 320",
     "solvers.conjugate_gradient(*ARGUMENTS, ridge=0.1, steps=1)": "regression 160",
     "solvers.richardson(GAUSSIAN, SHORT, ridge=0.1, steps=10**9)": "regression 1.2e+04",
+    "solvers.delta_rule(ik.Linear(), SHORT, step_size=0.1, steps=10**6)": "causal regression 12",
+    "solvers.momentum_delta_rule(ik.Linear(), SHORT, step_size=1, momentum=0, steps=10**9)": (
+        "causal regression 12"
+    ),
+    "solvers.prefix_conjugate_gradient(ik.Linear(), SHORT, ridge=0.1, steps=10**6)": (
+        "causal regression 12"
+    ),
+    "ik.init(KEY, ik.Architecture(num_features=1, width=10**6, depth=3, heads=1))": (
+        "weights 1.44e+05"
+    ),
     "solvers.nadaraya_watson(GAUSSIAN, empty(q=N))": "regression 160",
     "solvers.derivative_in_supports(*ARGUMENTS, ridge=0.1)": "regression 480",
     "ik.check(CG, TASK)": "regression 960",

@@ -16,7 +16,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes
-from .prefix import PrefixOptions, in_units_of_y, learned, num_features, of_tokens, sees, tokens_of
+from .prefix import PrefixOptions, in_units_of_y, learned, of_tokens, sees, tokens_of
 from .results import CausalTrajectory, recurrent
 
 
@@ -68,7 +68,6 @@ def follow(
     check_axes(task)
     steps = task.num_supports if steps is None else steps
     step_sizes.no_window(options.get("window"))
-    num_features(kernel, task)  # so that its error shows a kernel without tracers
     given = sees(kernel, task, steps, options, gates=True)
     return run(task, (kernel, given, numbers, dict(own)), rule, start, steps, scales_with_y)
 

@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -80,6 +80,9 @@ def sees(
     checks.count("steps", steps)
     if given.window is not None:
         checks.count("window", given.window)
+    states = num_features(kernel, task) if gates else task.num_supports + task.num_queries
+    numbers = 3 * (steps + 1) * states * task.num_outputs
+    capacity.check("causal regression", numbers, task.x, "use fewer steps or supports")
     return given
 
 

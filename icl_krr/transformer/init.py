@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import capacity, checks
 from ..residual import Layout, Read, Slot
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -81,7 +81,12 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
     checks.key("key", key)
-    return draw(key, architecture, checks.dtype(dtype))
+    dtype = checks.dtype(dtype)
+    leaves = jax.tree.leaves(jax.eval_shape(lambda key: draw(key, architecture, dtype), key))
+    capacity.check(
+        "weights", sum(leaf.size for leaf in leaves), key, "use a smaller width or depth"
+    )
+    return draw(key, architecture, dtype)
 
 
 DATA = ("x", "y", "aggregator", "support", "query")
