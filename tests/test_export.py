@@ -9,6 +9,7 @@ import textwrap
 from functools import cache
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,13 +58,6 @@ def decoder(dtype):
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype) + dtype(0.1), drawn())
 
 
-def assert_same(again, model):
-    assert jax.tree.structure(again) == jax.tree.structure(model)
-    for leaf, other in zip(jax.tree.leaves(again), jax.tree.leaves(model), strict=True):
-        assert leaf.dtype == other.dtype
-        np.testing.assert_array_equal(leaf, other)
-
-
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "model.safetensors"
@@ -84,7 +78,7 @@ def refuse(path, error, message):
 def assert_round_trip(path, model, task):
     save(path, model)
     again = load(path)
-    assert_same(again, model)
+    chex.assert_trees_all_equal(again, model, strict=True)
     np.testing.assert_array_equal(ik.predict(again, task), ik.predict(model, task))
 
 
@@ -103,7 +97,7 @@ def test_other_forms_of_a_construction_come_back_to_the_bit(path):
     columns = jax.tree.map(lambda leaf: np.asfortranarray(np.asarray(leaf)), matrices)
     for form in (ik.untie(model), matrices, model.replace(steps=5), columns):
         save(path, form)
-        assert_same(load(path), form)
+        chex.assert_trees_all_equal(load(path), form, strict=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -66,11 +66,6 @@ def write_run(folder, recipe, model):
     save_weights(folder / "model.msgpack", model)
 
 
-def same(a, b):
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.array_equal(x, y) for x, y in pairs)
-
-
 def test_the_loss_is_that_of_a_loop():
     tasks = numpy(draw(jax.random.key(1), LINEAR, 3))
     lengths = np.array([8, 3, 5])
@@ -176,13 +171,13 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
         train_small(folder=cut, progress=stop)
     resumed, again = train_small(folder=cut, progress=lambda step, _: steps.append(step))
     assert steps == [5, 6]
-    assert same(whole, resumed)
+    chex.assert_trees_all_equal(whole, resumed)
     for name in ("step", "loss", "validation"):
         np.testing.assert_array_equal([row[name] for row in rows], [row[name] for row in again])
     *lines, last = (cut / "metrics.csv").read_text().splitlines()
     (cut / "metrics.csv").write_text("\n".join([*lines, last, last.replace("6,", "8,", 1)]) + "\n")
     done, rows = train_small(folder=cut)
-    assert same(whole, done)
+    chex.assert_trees_all_equal(whole, done)
     assert [row["step"] for row in rows] == [0, 2, 4, 6]
 
 
@@ -299,8 +294,7 @@ def test_a_construction_with_new_weights_is_saved_and_loaded(start, tmp_path):
     model = jax.tree.map(lambda leaf: leaf * 1.5, first_model(recipe, family(recipe.task)))
     write_run(tmp_path, recipe, model)
     loaded = load(tmp_path).model
-    assert same(loaded, model)
-    assert jax.tree.structure(loaded) == jax.tree.structure(model)
+    chex.assert_trees_all_equal(loaded, model)
 
 
 @pytest.mark.slow
@@ -319,7 +313,7 @@ def test_constructions_are_starting_points():
         assert relative(ik.predict(model, task), oracle.prediction[-1]) < 1e-3
         trained, rows = train(model, drawn, recipe.training)
         assert np.isfinite(rows[-1]["loss"])
-        assert not same(trained, model)
+        assert not jax.tree.all(jax.tree.map(np.array_equal, trained, model))
         leading = {leaf.shape[0] for leaf in jax.tree.leaves(trained.weights.steps)}
         assert leading == ({1} if tied else {3})
 
@@ -338,7 +332,7 @@ def test_runs_are_starting_points(tmp_path):
         model=dataclasses.replace(first.model, start=str(tmp_path)),
         training=dataclasses.replace(SMALL, seed=6),
     )
-    assert same(first_model(again, drawn), first_model(first, drawn))
+    chex.assert_trees_all_equal(first_model(again, drawn), first_model(first, drawn))
     for change, message in (
         ({"width": 16}, "width: stored 8, given 16"),
         ({"start": "gp-encodr"}, "start must be a run's folder or one of .*; got 'gp-encodr'"),
@@ -351,7 +345,7 @@ def test_runs_are_starting_points(tmp_path):
     later.mkdir()
     write_run(later, recorded(again), first_model(again, drawn))
     (tmp_path / "model.msgpack").unlink()
-    assert same(load(later).model, first_model(first, drawn))
+    chex.assert_trees_all_equal(load(later).model, first_model(first, drawn))
 
 
 def test_recipes_are_read_and_refused(tmp_path, capsys):
