@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from helpers import draw as one_task, numpy
+from helpers import draw as one_task, numpy, relative
 
 import icl_krr as ik
 from icl_krr.files import to_csv
@@ -28,7 +28,7 @@ def tasks(x64):
 
 def softmax(told):
     """Conjugate gradient on the exponential kernel, converged."""
-    kernel = ik.Exponential(told["temperature"])
+    kernel = ik.Exponential(told["temperature"], projection=told.get("projection"))
     return ik.constructions.conjugate_gradient(
         kernel, num_features=4, ridge=told["ridge"], steps=8, form="pipelined"
     )
@@ -65,6 +65,24 @@ def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
         assert abs(found.parameters[name] / value - 1) < (1e-3 if method == "adam" else 1e-6)
     assert [row.name for row in found.moved] == ["ridge", "temperature"]
     assert ("the line search finds no lower loss" in found.stopped) == (method == "lbfgs")
+
+
+@pytest.mark.slow
+def test_a_projection_is_found_up_to_rotations(tasks):
+    """U^T U / temperature is all that the kernel shows: so the temperature is fixed."""
+    U = np.array([[1.0, 0.3, -0.4, 0.0], [-0.2, 0.8, 0.5, 0.6]])
+    build = lambda told: softmax(told | {"temperature": 2.0})  # noqa: E731
+    planted = {"projection": jnp.asarray(U), "ridge": 0.4}
+    start = {"projection": jnp.asarray(np.random.default_rng(1).normal(size=U.shape)), "ridge": 1.0}
+    error = held_out(build, tasks, predictions(build, tasks, planted))
+    found = adapt(error, start, positive=("ridge",), iterations=400).parameters
+    V = np.asarray(found["projection"])
+    angles = lambda a: np.degrees(np.max(scipy.linalg.subspace_angles(U.T, np.asarray(a).T)))  # noqa: E731
+    assert angles(start["projection"]) > 30
+    assert angles(V) < 1
+    assert relative(V.T @ V, U.T @ U) < 1e-2
+    assert relative(V, U) > 0.1
+    assert abs(found["ridge"] / 0.4 - 1) < 1e-2
 
 
 def descend(told):

@@ -64,7 +64,7 @@ def one_array():
 
 UNREADABLE = "must be a NumPy file as numpy.savez writes it"
 ARRAYS = {
-    f"{UNREADABLE}, but cannot be read": b"",
+    f"{UNREADABLE}, but cannot be read (it is not a NumPy file)": b"",
     f"{UNREADABLE}, but": npz(**GOOD)[:600],
     "must be a NumPy file": npz(**GOOD | {"x": np.array([None])}),
     "(it holds one array without a name)": one_array(),

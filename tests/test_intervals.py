@@ -134,7 +134,7 @@ def test_what_float64_cannot_compute_is_not_written(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_given_amplitude_is_told_and_scales_the_deviations(tmp_path, capsys):
+def test_a_given_amplitude_is_told_and_units_of_y_are_followed(tmp_path, capsys):
     argv = command(tmp_path, Y, "--kernel", "gaussian", "--ridge", "0.1")
     base, meta = written(tmp_path, argv)
     found, other = written(tmp_path, [*argv, "--amplitude", "2"])
@@ -142,6 +142,15 @@ def test_a_given_amplitude_is_told_and_scales_the_deviations(tmp_path, capsys):
     ratio = np.sqrt(2 / meta["process"]["amplitude"])
     np.testing.assert_allclose(found["std"], ratio * base["std"], rtol=0.01)
     assert other["process"]["amplitude"] == pytest.approx(2)
+    for size, shift in ((1e-30, 0.0), (-3.0, 1000.0)):
+        table(tmp_path / "t.csv", size * Y + shift)
+        found, other = written(tmp_path, argv)
+        for name in ("exact", "transformer", "std"):
+            values = found[name] / abs(size) if name == "std" else (found[name] - shift) / size
+            np.testing.assert_allclose(values, base[name], rtol=1e-3)
+        for group, name, unit in (("tasks", "lengthscale", 1), ("process", "amplitude", size**2)):
+            numbers = [one[group].get("t.csv", one[group])[name] for one in (other, meta)]
+            assert numbers[0] / unit == pytest.approx(numbers[1], rel=1e-3 if unit != 1 else 1e-6)
 
 
 def test_noise_gives_a_prediction_and_says_that_nothing_was_learned(tmp_path, capsys):

@@ -87,6 +87,12 @@ def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
     flat = solve("chebyshev", kernel, task, steps=3, spectrum=(high, high))
     plain = solve("gradient_descent", kernel, task, steps=3, step_size=1 / high)
     assert relative(flat.alpha, plain.alpha) < 1e-12
+    if isinstance(kernel, ik.Linear):  # the same polynomial at the queries; of CG it is another
+        primal = solve("prefix_chebyshev", kernel, task, steps=9, spectrum=(low, high))
+        assert relative(primal.prediction, path.prediction) < 1e-12
+        dual, primal = (solve(f"{name}conjugate_gradient", kernel, task, steps=2).prediction
+                        for name in ("", "prefix_"))  # fmt: skip
+        assert relative(primal, dual) > 1e-3
 
 
 @each_kernel_and_shape

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import draw, kernel_matrix, often, relative
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
 import icl_krr as ik
@@ -60,7 +61,10 @@ def test_its_mixture_has_the_error_that_is_stated(kind, x64):
         assert errors[kind] * 0.9 < np.max(np.abs(gap)) <= errors[kind]
         assert abs(gap[0, 0]) < 2 * np.finfo(dtype).eps
         assert f"{errors[kind]:.1e}".replace("e-0", "e-") in str(ik.kernels.Matern.__doc__)
-        assert f"{len(kernel.patterns(dtype))} " in str(ik.kernels.Matern.__doc__)
+        heads = len(kernel.patterns(dtype))
+        model = ik.constructions.nadaraya_watson(kernel, num_features=1, dtype=dtype)
+        assert model.num_heads == heads
+        assert f"{heads} " in str(ik.kernels.Matern.__doc__)
 
 
 def test_check_compares_with_the_exact_kernel(x64):
@@ -72,7 +76,7 @@ def test_check_compares_with_the_exact_kernel(x64):
 
 @pytest.mark.slow
 @each
-def test_mixtures_and_gradients(kind, x64):
+def test_weights_and_mixtures_and_gradients(kind, x64):
     task = draw(0, p=2, n=9, q=4)
 
     def predict(lengthscale):
@@ -87,6 +91,16 @@ def test_mixtures_and_gradients(kind, x64):
     slopes = [jax.jit(jax.jacrev(f))(1.5) for f in (predict, exact)]
     assert relative(*slopes) < 1e-2
     assert relative(predict(1.5), exact(1.5)) < 2e-4
+    weight, options = np.linspace(0.5, 2, 9), {"lengthscale": 1.5, "ridge": 0.5, "amplitude": 1.0}
+    theirs = GaussianProcessRegressor(
+        Matern(1.5, "fixed", ORDERS[kind]), alpha=0.5 / weight, optimizer=None
+    )
+    mean, std = theirs.fit(task.x, task.y).predict(task.x_query, return_std=True)
+    for solver in ("conjugate_gradient", "richardson"):
+        ours = ik.InContextRegressor(kernel=kind.__name__, solver=solver, steps=99, **options)
+        found = ours.fit(task.x, task.y, weight).predict(task.x_query, return_std=True, noise=False)
+        assert relative(found[0], mean) < 1e-3
+        assert relative(found[1], std) < 1e-6
 
 
 def test_it_is_refused_where_it_cannot_be():

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from helpers import numpy
+from helpers import kernel_matrix, numpy
 from jax.test_util import check_grads
 from scipy import integrate, stats
 
+import icl_krr as ik
 from icl_krr import uncertainty
 from icl_krr.uncertainty import Predictive
 
@@ -196,3 +197,20 @@ def test_coverage_has_the_interval_of_wilson(x64):
     found = numpy(uncertainty.coverage(Predictive(one, 0 * one, one), y))
     exact = stats.binomtest(46, 50).proportion_ci(method="wilson")
     np.testing.assert_allclose(found[1:4], (0.92, exact.low, exact.high), rtol=1e-12)
+
+
+def test_the_values_along_the_supports_are_independent(x64):
+    """The chain rule: what a Gaussian process says of an output given those before it."""
+    kernel, found = ik.Gaussian(0.7), {0.25: [], 0.5: []}
+    family = ik.tasks.GaussianProcess(kernel, num_supports=40, noise=0.25)
+    for seed in range(30):
+        task = numpy(ik.tasks.sample(jax.random.key(seed), family))
+        for noise, parts in found.items():
+            L = np.linalg.cholesky(kernel_matrix(kernel, task.x, task.x) + noise * np.eye(40))
+            scale = np.diag(L)
+            means = task.y - scale * np.linalg.solve(L, task.y)
+            parts.append((1 + 0 * scale, means, scale**2, task.y))
+    for noise, parts in found.items():
+        *values, y = map(np.concatenate, zip(*parts, strict=True))
+        predictive = Predictive(*(value[:, None] for value in values))
+        assert uncertainty.uniformity(predictive, y).calibrated == (noise == 0.25)
