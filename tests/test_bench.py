@@ -215,6 +215,8 @@ def test_map_tasks_is_a_loop_in_chunks_over_tasks_that_are_padded_and_masked():
         found = ik.map_tasks(solve, batch(tasks), chunk=chunk)
         np.testing.assert_allclose(found.prediction, alone, atol=1e-5)
     assert batch(tasks[:1]).mask is None
+    with pytest.raises(ValueError, match="task must be a batch of tasks"):
+        ik.map_tasks(solve, tasks[0])
 
 
 @pytest.mark.slow

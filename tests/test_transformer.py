@@ -44,11 +44,12 @@ def test_the_shapes_that_annotations_state_are_checked():
 
 
 def test_linear_attention_never_forms_the_pattern():
-    """Cost linear in context: no array of the whole computation holds T^2 entries."""
+    """No array of the whole computation holds T^2 entries; nor has softmax of many tokens one."""
     big = 4096
     shapes = [jax.ShapeDtypeStruct((big, 2), np.float32)] * 3
     for spec, formed in (
         (ik.Spec(1, attention="linear"), False),
+        (ik.Spec(1), False),
         (ik.Spec(1, streaming=False), True),
     ):
         attend = partial(attention.attend, visible=jnp.ones(big, bool), spec=spec)
@@ -308,6 +309,8 @@ def test_runs_refuse_what_they_cannot_use(task, model):
             ik.run_with_hooks(model, task, hooks)
     with pytest.raises(TypeError, match=r"hook at blocks.1.attn must take \(value, where\), got"):
         ik.run_with_hooks(model, task, {"blocks.1.attn": lambda value: value})
+    with pytest.raises(TypeError, match=r"names must be a tuple of names, got 'alpha'"):
+        ik.run_with_cache(model, task, names="alpha")
     with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
         ik.predict(model, task.x)
     with pytest.raises(ValueError, match="num_outputs = 2 to fit the model, got 3"):
