@@ -15,11 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from matplotlib.figure import Figure
 
+from icl_krr import checks
 from icl_krr.cli.output import plain
 from icl_krr.experiments.shared import recipe
-from icl_krr.files import replace
+from icl_krr.files import json_of, replace
 from icl_krr.plots import svg
 from icl_krr.training import checkpoint
 
@@ -75,7 +77,8 @@ def write(path: Path, record: Any) -> None:
 
 
 def read(name: str) -> Any:
-    return json.loads((RESULTS / f"{name}.json").read_text())
+    path = RESULTS / f"{name}.json"
+    return json_of(path, path.read_bytes())
 
 
 def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
@@ -137,7 +140,10 @@ def folder_of(name: str) -> Path:
 def ship(source: Path, target: Path) -> None:
     """Copy weights in half precision; they are read in single precision."""
     weights = checkpoint.read(source, "model")["model"]
-    checkpoint.write(target, {"model": jax.tree.map(lambda leaf: leaf.astype("f2"), weights)})
+    half = jax.tree.map(lambda leaf: jnp.astype(leaf, "f2"), weights)
+    for leaf in jax.tree.leaves(half):
+        checks.finite(f"weights of {source} in float16", leaf)
+    checkpoint.write(target, {"model": half})
 
 
 def kept(path: Path, make: Callable[[], Any]) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import tyro
 
 from benchmarks import drawings, records
 from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
@@ -27,14 +28,16 @@ ROOT = Path(__file__).parent.parent
 SEEDS = range(10)
 
 
-def main(claim: tuple[str, ...] = ()) -> None:
+def main(claim: tyro.conf.UseAppendAction[tuple[str, ...]] = ()) -> None:
     """Refresh the drawing of the design, the README's numbers, the records and the count of code.
 
     Args:
-        claim: claims to test again, such as C8; their results replace those of the record.
+        claim: a claim to test again, such as C8; its result replaces that of the record.
     """
-    for path in records.RESULTS.glob("*.json"):
-        records.write(path, json.loads(path.read_text()))
+    verify.choose(claim)  # refuses unknown names before anything is written
+    found = {path: records.read(path.stem) for path in records.RESULTS.glob("*.json")}
+    for path, record in found.items():
+        records.write(path, record)
     if claim:
         test_again(claim)
     records.draw("design", drawings.design())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -48,15 +49,19 @@ def main(
     rows, failures = [], []
     for name in suite or SUITES:
         for contest in SUITES[name](quick, seed):
+            contest = replace(contest, target=None if quick else contest.target)
             try:
                 rows += compete(contest, 1 if quick else repeats)
             except Disagreement as error:
                 failures.append(str(error))
-    print(text := markdown(rows))
+    told = "\n--quick runs each program once: these times judge no goal\n" if quick else ""
+    print(text := markdown(rows) + told)
     if out is not None:
-        command = f" speed {' '.join(suite)} --repeats {repeats} --seed {seed}"
-        rivals = ("torch",) if find_spec("torch") else ()
-        facts = records.meta(command, *rivals, seed=seed, quick=quick)
+        options = f"--suite {' '.join(suite)} " if suite else ""
+        options += "--quick " if quick else ""
+        packages = ("flax", "numpy", "scipy", *(("torch",) if find_spec("torch") else ()))
+        facts = records.meta("speed", *packages, seed=seed, matmul_precision="highest")
+        facts["command"] = f"python -m benchmarks speed {options}--repeats {repeats} --seed {seed}"
         records.save("bench", {"meta": facts, "rows": [row._asdict() for row in rows]}, text, out)
     if failures:
         raise SystemExit("; ".join(failures))

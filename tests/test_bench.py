@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import re
+import runpy
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import pytest
 from helpers import CASES, draw, numpy, often, stacked
 
 import icl_krr as ik
-from benchmarks import speed, speed_plain as plain
+from benchmarks import records, speed, speed_plain as plain
 from benchmarks.contests import Contest, Disagreement, compete, markdown
 from benchmarks.cost import step_cost
 from benchmarks.speed_networks import (
@@ -164,14 +166,39 @@ def test_every_suite_that_settings_offer_exists():
 
 def test_the_command_writes_what_it_prints(tmp_path, capsys):
     speed.main(("exact",), quick=True, out=tmp_path)
-    assert (tmp_path / "bench.md").read_text() == capsys.readouterr().out.removesuffix("\n")
+    text = (tmp_path / "bench.md").read_text()
+    assert text == capsys.readouterr().out.removesuffix("\n")
+    assert text.endswith("these times judge no goal\n")
     saved = json.loads((tmp_path / "bench.json").read_text())
     row = saved["rows"][0]
     assert (row["suite"], row["program"], row["dtype"]) == ("exact", "icl_krr", "float32")
     assert row["error"] < 1e-3
-    assert {"device", "machine", "versions", "seed", "cores"} <= set(saved["meta"])
-    with pytest.raises(ValueError, match="repeats must be >= 1, got 0"):
-        speed.main(repeats=0)
+    assert row["met"] is None
+    assert {"device", "machine", "seed", "cores", "matmul_precision"} <= set(saved["meta"])
+    assert {"icl_krr", "jax", "flax", "numpy", "scipy"} <= set(saved["meta"]["versions"])
+    options = "--suite exact --quick --repeats 7 --seed 0"
+    assert saved["meta"]["command"] == f"python -m benchmarks speed {options}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("speed --repeats 0", "repeats must be >= 1, got 0"),
+        ("refresh --claim C99", "claim must be one of 'C1', .*, got 'C99'"),
+        ("refresh --claim", "Missing value for argument '--claim'"),
+        ("refresh", r"damaged\.json must be a JSON file: "),
+    ],
+)
+def test_commands_refuse_what_they_cannot_do(tmp_path, monkeypatch, capsys, typed, told):
+    """Before anything is written."""
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *typed.split()])
+    (tmp_path / "sound.json").write_text(" {}")
+    (tmp_path / "damaged.json").write_text("{")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        runpy.run_module("benchmarks", run_name="__main__")
+    assert re.search(told, capsys.readouterr().err)
+    assert (tmp_path / "sound.json").read_text() == " {}"
 
 
 def test_the_roofline_does_the_work_that_it_names():

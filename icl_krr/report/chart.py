@@ -15,7 +15,7 @@ import vl_convert
 Spec = dict[str, Any]
 
 INK, ACCENT = "currentColor", "var(--accent)"
-BLUE, RED, GREEN, ORANGE, PURPLE, SKY, OLIVE = PALETTE = tuple(
+BLUE, RED, GREEN, ORANGE, PURPLE, SKY, *_ = PALETTE = tuple(
     f"var(--{name})" for name in ("blue", "red", "green", "orange", "purple", "sky", "olive")
 )
 CONFIG: Spec = {

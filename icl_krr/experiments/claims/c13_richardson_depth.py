@@ -18,7 +18,7 @@ from .measuring import Plot, Rows, every, exponent, first_below, softmax, tidy
 BASE = {"n": 64, "ridge": 0.1, "lengthscale": 1.0, "p": 2}
 QUERIES = 64
 LINES = "|f - f*| / largest |y|", "the same for the worst y", "A-norm of alpha"
-DRAWN, WORST, ENERGY = range(len(LINES))
+DRAWN, WORST = 0, 1
 GRID = np.unique(np.geomspace(1, 6000, 300).astype(int))  # steps at which the worst y is known
 FIXED, MEAN = "ridge fixed", "ridge proportional to n"
 
