@@ -11,9 +11,9 @@ import re
 from dataclasses import is_dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 
-from .fields import unknown
+from .fields import shown, unknown
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -128,8 +128,8 @@ def json_of(path: Path, content: bytes) -> Any:
         raise ValueError(f"{path} must be a JSON file: {error}") from None
 
 
-def record_of(hint: Any, value: Any, path: Path) -> Any:
-    """A value of a JSON file as a type has it; ValueError that names the file and the place.
+def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
+    """A value of a JSON file as a type has it; ValueError names the file, the place and the value.
 
     >>> from typing import TypedDict
     >>> class Run(TypedDict):
@@ -139,25 +139,29 @@ def record_of(hint: Any, value: Any, path: Path) -> Any:
     {'name': 'a', 'seeds': (1, 2)}
     >>> record_of(Run, {"name": "a", "seeds": [1, "2"]}, Path("runs.json"))
     Traceback (most recent call last):
-    ValueError: runs.json: seeds[1]: Expected `int`, got `str`
+    ValueError: runs.json: seeds[1] must be int, got '2'
     """
     import msgspec  # `icl-krr --help` does not need it
 
-    refuse_unknown(hint, value, path)
+    where = f"{path}: {place}" if place else f"{path}"
+    kind, inner = get_origin(hint), get_args(hint)
+    known = get_type_hints(hint) if is_dataclass(hint) or is_typeddict(hint) else {}
+    if isinstance(value, dict) and (known or kind is dict):
+        for name, one in value.items():
+            if name in known or kind is dict:
+                own = known[name] if known else inner[1]
+                record_of(own, one, path, f"{place}.{name}" if place else name)
+            elif is_dataclass(hint):
+                raise ValueError(f"{where}: {unknown('field', name, known)}")
+    elif isinstance(value, list) and kind is tuple:
+        for i, one in enumerate(value):
+            record_of(inner[0], one, path, f"{place}[{i}]")
+    elif kind is Literal and value not in inner:
+        raise ValueError(f"{path}: {unknown(place, value, inner)}")
     try:
         return msgspec.convert(value, hint, dec_hook=lambda kind, one: kind(one))
     except msgspec.ValidationError as error:
-        words, _, place = str(error).partition(" - at `$")
-        raise ValueError(f"{path}: {': '.join(filter(None, (place.strip('.`'), words)))}") from None
-
-
-def refuse_unknown(hint: Any, value: Any, path: Path, name: str = "") -> None:
-    """Refuse a field that a dataclass does not have, or a word that is none of its choices."""
-    if is_dataclass(hint) and isinstance(value, dict):
-        known = get_type_hints(hint)
-        for field, one in value.items():
-            if field not in known:
-                raise ValueError(f"{path}: {unknown('field', field, known)}")
-            refuse_unknown(known[field], one, path, field)
-    elif get_origin(hint) is Literal and value not in get_args(hint):
-        raise ValueError(f"{path}: {unknown(name, value, get_args(hint))}")
+        rule, _, inside = str(error).partition(" - at `$")
+        rule = f": {re.sub(', got `.*|`', '', rule)}".replace(": Expected", " must be")
+        got = "" if ", got " in rule else f", got {shown(value)}"
+        raise ValueError(f"{where}{inside.strip('`')}{rule}{got}") from None

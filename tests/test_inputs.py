@@ -134,8 +134,9 @@ def row(**entries):
 
 
 DAMAGED = {
-    "models[0]: Object missing required field `tasks`": {"models": [{"model": "m000"}]},
-    "models[0].model: Expected `str`, got `int`": row(model=0),
+    "models[0]: Object missing required field tasks, got {": {"models": [{"model": "m000"}]},
+    "manifest.json: models[0].model must be str, got 0": row(model=0),
+    "config: field must be one of 'seed', 'tasks', ": {"config": {"task": 1}},
     "config: tasks must be >= 2, got 1": {"config": {"tasks": 1}},
     "must have format 1, got 9": {"format": 9},
     "models must be at least one, each once, got m000": {"models": 2 * row()["models"]},
@@ -168,8 +169,8 @@ def test_a_damaged_solverbench_is_refused_by_one_sentence(bench, tmp_path, capsy
 @pytest.mark.parametrize(
     ("labels", "table", "message"),
     [
-        ([], "", "labels.json: Expected `object`, got `array`"),
-        ({"models": {"m000": {"variant": "exact"}}}, "", "Object missing required field `about`"),
+        ([], "", "labels.json must be object, got []"),
+        ({"models": {"m000": {"variant": "exact"}}}, "", "m000: Object missing required field a"),
         ({}, "\xff", "table.csv must be comma-separated UTF-8 text"),
         ({}, "", "table.csv must have the columns model, status, names, got no model"),
     ],

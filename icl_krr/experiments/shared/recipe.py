@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -151,10 +152,16 @@ class Recipe:
         if sealed:
             del entries[CHECKSUM]
         recipe = record_of(cls, entries, path)
+        for part, settings in vars(recipe).items():
+            for name, value in vars(settings).items():
+                most = 2**31 if isinstance(value, int) else math.inf
+                if isinstance(value, (int, float)) and not 0 <= value < most:
+                    rule = f"{part}.{name} must be >= 0 and < {most}"
+                    raise ValueError(f"{path}: {rule}, got {fields.shown(value)}")
         start = recipe.model.start
         if not (start is None or start in SOLVERS or start in names() or start.startswith(DIGEST)):
             raise ValueError(
-                f"{path}: start must be the name of a solver or a run of the package, got "
+                f"{path}: model.start must be the name of a solver or a run of the package, got "
                 f"{fields.shown(start)}; give the folder of another run as --model.start FOLDER"
             )
         return recipe
