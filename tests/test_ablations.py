@@ -3,6 +3,7 @@
 import re
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -85,8 +86,9 @@ def test_statements(words, changes, holds):
 
 
 @pytest.mark.slow
-def test_a_few_models_are_measured_and_compared(monkeypatch, capsys):
+def test_a_few_models_are_measured_and_compared(monkeypatch, capsys, x64):
     monkeypatch.setattr(sys, "argv", ["ablations", "--quick"])
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)  # the tests after it have their own
     ablations.main()
     shown = capsys.readouterr().out
     assert re.findall(r"^\| (gp-encoder-2d) \|", shown, re.M)

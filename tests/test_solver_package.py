@@ -137,7 +137,7 @@ import helpers, test_keystone
 from benchmarks.refresh import solver_table
 from icl_krr.cli import main
 from test_identify import made_of
-from icl_krr.probes import identify, layerwise
+from icl_krr.probes import identify
 
 for words in {[*commands]}:
     print("END" if main(words.split()) == 0 else "FAILED")
@@ -147,7 +147,7 @@ test_keystone.test_slots_equal_the_oracle_after_every_step(None, cases[1], 4, 7,
 print("table:", [line[:2] for line in solver_table()[1] if "steepest" in line[0]])
 made = made_of("steepest_descent", "linear")
 found = identify(
-    lambda task: layerwise(made.model, task), made.fitted, made.scored, kernels=("linear",),
+    made.answers, *made.halves, kernels=("linear",),
     candidates=("steepest_descent", "gradient_descent"),
 )
 print("found:", found.status, *found.remain)
