@@ -211,7 +211,7 @@ def test_a_gpt2_that_is_not_understood_is_refused(x64):
         r"read_in\.weight must be float32 or float64, got float16": with_read_in((D, P), "f2"),
     }
     for message, parts in refused.items():
-        with pytest.raises((TypeError, ValueError), match=message):
+        with pytest.raises(TypeError if "float32" in message else ValueError, match=message):
             from_gpt2(*parts)
     with jax.enable_x64(False), pytest.raises(ValueError, match="float32 if x64 is not enabled"):
         from_gpt2(network, read_in, read_out)

@@ -277,10 +277,11 @@ def test_a_construction_in_tiles_is_the_same_model(x64, tile, name):
 
 
 @pytest.mark.slow
-def test_a_model_in_tiles_has_the_same_gradient(x64, tile):
-    task = draw(0, n=30)
-    spec = ik.Architecture(num_features=4, width=8, depth=2, heads=2, causal=True, max_tokens=64)
-    model = ik.init(jax.random.key(0), spec)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_model_in_tiles_has_the_same_gradient(x64, tile, own):
+    task, sizes = draw(0, n=30), {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
+    options = {"causal": True, "max_tokens": 64, "inclusive": own, "aggregator": not own}
+    model = ik.init(jax.random.key(0), ik.Architecture(**sizes, **options))
     loss = lambda model: jnp.sum(ik.predict(model, task) ** 2)  # noqa: E731
     plain, tiled = jax.grad(loss)(model), jax.grad(loss)(in_tiles(model))
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(tiled), strict=True):
