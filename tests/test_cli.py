@@ -188,7 +188,7 @@ REFUSALS = {
     f"{PREDICT} --ridge abc": "--ridge: must be FLOAT, got 'abc'",
     f"{PREDICT} --ridge 1e39": r"ridge must be in the range of float32, got 1e\+39",
     f"{PREDICT} --temperature 0": "temperature must be > 0, got 0.0",
-    f"{PREDICT} --kernel linear --temperature 2": "temperature must be None for kernel 'linear', ",
+    f"{PREDICT} --kernel linear --temperature 2": "must be None for kernel 'linear', which has",
     f"{PREDICT} --solver nadaraya-watson --steps 3": "--steps must not be given for solver",
     f"{PREDICT} --steps 0": "steps must be >= 1, got 0",
     f"{PREDICT} --seed -1": "seed must be >= 0, got -1",
@@ -259,7 +259,7 @@ REFUSALS = {
 AT_WORK = {
     f"{FIT} --kernel exponential --temperature 0.01 --ridge 1 --steps 2": "raise the temperature",
     f"{PREDICT} --kernel exponential --temperature 0.001 --ridge 1 --steps 2": "raise the temper",
-    "identify gp-encoder --protocol error-profile --steps 2": "steps must be >= the number of la",
+    "identify gp-encoder --protocol error-profile --steps 2": r"steps must be >= the .*, 6, got 2",
     "verify C16 --set spectrum=foo --quick": "spectrum must be one of '1/sqrt i', '1/i',",
     "verify C16 --set width=21 --quick": "C16 cannot run with these settings: width must be <= p",
 }

@@ -276,6 +276,10 @@ def test_the_reference_has_every_name_and_shows_its_formulas(site):
                 assert convert(both or one, displaystyle=bool(both)) in html, name
             shown = site[1][site[0] / f"reference/{room.__name__}.html"]
             assert re.search(rf'["#>]{room.__name__}\.{name}["<]', shown), f"{room} has no {name}"
+    for room, kind in ((icl_krr.constructions, "construction"), (icl_krr.solvers, "oracle")):
+        first = [*{getattr(row, kind).replace(":", "."): None for row in SOLVERS.values()}]
+        page = site[1][site[0] / f"reference/{room.__name__}.html"]
+        assert re.findall(rf'id="({room.__name__}\.\w+)"', page)[: len(first)] == first
     assert entry_of(site, icl_krr.Status).name == "icl_krr.status.html"
     methods = {name.rpartition(".")[2] for name in METHODS if ".Machine." in name}
     page = site[1][site[0] / "reference/icl_krr.constructions.Machine.html"]

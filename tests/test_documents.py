@@ -165,6 +165,14 @@ def test_the_linked_files_exist(name, least):
         assert ((ROOT / name).parent / link).exists(), link
 
 
+def test_every_source_of_the_comparison_is_cited():
+    text = TEXTS["benchmarks/comparison.md"]
+    source = r"^(\d+)\. \[.*\]\(https://github\.com/\S+/blob/[0-9a-f]{40}/\S+\)$"
+    sources = [int(number) for number in re.findall(source, text, re.M)]
+    cited = {int(n) for group in re.findall(r" \[([\d, ]+)\]", text) for n in group.split(", ")}
+    assert sources == sorted(cited) == [*range(1, len(sources) + 1)]
+
+
 def test_every_result_is_led_to():
     linked = set(re.findall(r"\(results/(.*?)\)", BENCHMARKS))
     assert linked == {path.name for path in RESULTS.iterdir()}
@@ -284,9 +292,9 @@ def test_the_identification_is_the_one_that_was_measured():
         for space in ("prediction", "hat"):
             assert flow[space]["mean"] - best[space]["mean"] < 0.03
     for layer in record["layers"]:
-        cells = [layer[name] for name in record["layers"][0]]
-        line = ["-" if cell is None else f"{cell:.3g}" for cell in cells]
-        assert "| " + " | ".join(line) + " |" in shown
+        cells = map(layer.get, record["layers"][0])
+        line = " | ".join("-" if cell is None else f"{cell:.3g}" for cell in cells)
+        assert f"| {line} |" in shown
     for candidate in record["candidates"]:
         assert f"| {candidate['candidate']}, {candidate['kernel']} |" in shown
         for space in ("prediction", "hat"):
@@ -320,10 +328,8 @@ def test_the_power_of_identify_is_the_one_that_was_measured():
     said = Counter(row["outcome"] for row in rows if row["reading"] == PROBE)
     none, close, wrong = (said.pop(key) for key in ("none", "close to another", "wrong"))
     assert not said  # no right name
-    assert (
-        f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
-        in README
-    )
+    told = f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
+    assert told in README
     told = f"no name in {none}, a close but wrong one in {close}, and a wrong tie (heavy ball and"
     assert told in SAID["benchmarks"]
 
@@ -465,6 +471,7 @@ def test_a_notebook_is_as_it_was_run_and_ends_with_an_exercise(name):
     texts = ["".join(cell["source"]) for cell in NOTEBOOKS[name]]
     assert [text.startswith("## Exercise\n") for text in texts].index(True) == len(texts) - 2
     folded = re.fullmatch(FOLDED, texts[-1], re.S)
-    assert folded
-    assert "\nassert " in folded[1] or "\n    assert " in folded[1]
+    assert re.search(r"\n(    )?assert ", folded[1])
+    parts = (texts, folded[1].splitlines(), *(cell["source"] for cell in code))
+    assert max(map(len, parts)) <= 25
     assert "\n".join(code[-1]["metadata"]["nbmake"]["post_cell_execute"]) == RUN_ANSWER.format(name)

@@ -364,15 +364,16 @@ def identification(folder, meta, word, candidates):
     """A folder of `icl-krr identify` with pairs of candidate and kernel, and a word elsewhere."""
     folder.mkdir(exist_ok=True)
     pairs = [dict(zip(("candidate", "kernel"), pair, strict=True)) for pair in candidates]
-    known = {"alignment": [1], "prediction": {"mean": 0.1, "interval": [0.05, 0.2]}}
+    known = {"alignment": [1, 2], "prediction": {"mean": 0.1, "interval": [0.05, 0.2]}}
     record = {"meta": meta, "status": word, "remain": [word], "layers": [{} for _ in pairs]}
     record |= {"baselines": {}, "candidates": [pair | known for pair in pairs]}
-    near = {"layer": 1, "step": 1, "prediction": 0.1, "hat": 0.2}
+    places = [{"layer": layer, "step": step} for layer in (1, 2) for step in range(3)]
+    near = [pair | place | {"prediction": 0.1, "hat": 0.2} for pair in pairs for place in places]
     filters = {"layer": 1, "sigma": 2.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.4}
     table = to_markdown(([word, word], [[*pair.values()] for pair in pairs]))
     (folder / "identify.json").write_text(json.dumps(record))
     (folder / "identify.md").write_text("\n".join([table] * 3))
-    (folder / "heatmaps.csv").write_bytes(to_csv([pair | near for pair in pairs]))
+    (folder / "heatmaps.csv").write_bytes(to_csv(near))
     (folder / "filter.csv").write_bytes(to_csv([filters]))
     return identification_section(folder)
 
@@ -406,8 +407,7 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     for shown in (*sections, *quoted, "Excess error against effective dimension"):
         assert shown in text
     assert "Which solver does linear run?" in text
-    table = (tmp_path / "grid.csv").read_text().splitlines()
-    assert len(table) == 1 + 2 * 3 * 2 * 5
+    assert len((tmp_path / "grid.csv").read_text().splitlines()) == 1 + 2 * 3 * 2 * 5
     assert json.loads((tmp_path / "meta.json").read_text())["seed"] == 0
     said = capsys.readouterr()
     assert "sliders over constructed transformers" in said.out
@@ -434,15 +434,10 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
 
 
 def test_a_sweep_shows_medians(finished):
-    _, folder, _ = finished
-    rows = from_csv(folder / "results.csv")
-    (board,) = sweep_section(0, folder).parts
+    rows = from_csv(finished[1] / "results.csv")
+    (board,) = sweep_section(0, finished[1]).parts
     chebyshev, smooth = board.data["top"]
-    here = [
-        row["gap"]
-        for row in rows
-        if (row["line"], row["value"], row["step"]) == ("chebyshev", 1, 2)
-    ]
+    here = [r["gap"] for r in rows if (r["line"], r["value"], r["step"]) == ("chebyshev", 1, 2)]
     assert chebyshev[1][2] == three_digits(np.median(here))
     assert len(here) == 2
     assert smooth[0][2] == smooth[0][1]
