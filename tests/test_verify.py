@@ -225,9 +225,9 @@ def test_workers_end_with_their_parent(tmp_path):
 
 
 def test_another_verdict_than_before_is_exit_status_1(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(c01, "CLAIM", dataclasses.replace(c01.CLAIM, expected=FALSE))
-    assert cli.main(["verify", "C1", "--quick"]) == 1
+    assert cli.main(["verify", "C1", "--quick", "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     for words in ("0 of 1 verdicts", "expected", f"C1: {c01.CLAIM.title} "):
         assert words in printed
