@@ -84,8 +84,8 @@ def chebyshev(
     first, a, b = step_sizes.chebyshev(steps, spectrum)
     r, p = w.slot("r", y), w.slot("p", first * y)
 
-    def step(state: State, step_sizes: State) -> tuple[State, None]:
-        (r, p, prediction), (a, b) = state, step_sizes
+    def step(state: State, coefficients: State) -> tuple[State, None]:
+        (r, p, prediction), (a, b) = state, coefficients
         Kp, kp = (w.slot("mean_p", w.head("mean_p", product(p))) for product in (K, k))
         Ap = w.slot("normaliser_support", Kp) + ridge * p
         prediction = w.slot("prediction", prediction + w.slot("normaliser_query", kp))

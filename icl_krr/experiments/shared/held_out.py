@@ -42,7 +42,7 @@ def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False)
     With $K = V \mathrm{diag}(\sigma) V^T$, $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal
     of the inverse is $(V \circ V) (1 / (\sigma + \lambda))$, and an error is a quotient of entries.
 
-    If x and y were `centred`, the other supports give the one that is left out away: it is minus
+    If x and y were `centred`, the other supports give away the one that is left out: it is minus
     their sum. So the errors are those of regression with a free constant. With $u = A^{-1} 1$, its
     matrix $A^{-1} - u u^T / (1^T u)$ replaces $A^{-1}$.
     """
