@@ -23,11 +23,8 @@ from benchmarks import records
 from icl_krr.cli.output import to_json
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
-from icl_krr.solvers.delta_rule import IMPLICIT, NORMALISED, PLAIN, corrected
-from icl_krr.solvers.fast_weights import Token, nothing, only_S, outer
-from icl_krr.solvers.kalman_delta_rule import STARTS, rule as kalman
-from icl_krr.solvers.momentum_delta_rule import rule as momentum, start as at_rest
-from icl_krr.solvers.preconditioned_delta_rule import rule as preconditioned, start as initial
+from icl_krr.solvers import delta_rules
+from icl_krr.solvers.delta_rules import COVARIANCES, IMPLICIT, NORMALISED, PLAIN, Token, outer
 from icl_krr.text_tables import number
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
@@ -73,8 +70,8 @@ class Method(NamedTuple):
     oracle: Any
 
 
-def systems(ridge, width, outputs, dtype):
-    return *nothing(width, outputs, dtype), jnp.zeros((width, width), dtype)
+def systems(ridge, b):
+    return b, jnp.zeros((len(b), len(b)), b.dtype)
 
 
 def mesa(ridge, states, token):
@@ -91,7 +88,9 @@ def solved(ridge, states):
 
 def delta(divisor: tuple, parameters: str, cost: str, oracle: Callable) -> Method:
     needs = lambda g: ((g["step_size"], None, divisor), {})  # noqa: E731
-    return Method(corrected, only_S, needs, parameters, "S", (cost, "m*r"), oracle)
+    return Method(
+        delta_rules.corrected, delta_rules.only_S, needs, parameters, "S", (cost, "m*r"), oracle
+    )
 
 
 of = ik.solvers
@@ -100,14 +99,14 @@ MESA = Method(
     ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"), partial(of.prefix_posterior, steps=3 * FEATURES),
 )  # fmt: skip
 CURVED = Method(
-    preconditioned, initial,
+    delta_rules.preconditioned, delta_rules.curved,
     lambda g: ((g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)),
                {"strength": 1.0}),
     "step_size initial gate", "S A",
     ("4*m*r + 4*m + r", "m*r + m"), of.preconditioned_delta_rule,
 )  # fmt: skip
 KALMAN = Method(
-    kalman, STARTS["diagonal"],
+    delta_rules.kalman, COVARIANCES["diagonal"],
     lambda g: ((g["ridge"], g["info_scale"]), {"process_noise": g["process_noise"]}),
     "ridge process_noise info_scale gate", "S p",
     ("4*m*r + 8*m + r", "m*r + m"), of.kalman_delta_rule,
@@ -119,14 +118,15 @@ METHODS = {
     ),
     "gated delta rule": delta(PLAIN, "step_size gate", "4*m*r + r", of.delta_rule),
     "momentum": Method(
-        momentum, at_rest, lambda g: ((), {n: g[n] for n in ("step_size", "momentum", "decay")}),
+        delta_rules.heavy_ball, delta_rules.at_rest,
+        lambda g: ((), {n: g[n] for n in ("step_size", "momentum", "decay")}),
         "step_size momentum decay gate", "S M", ("5*m*r + r", "2*m*r"), of.momentum_delta_rule,
     ),
     "implicit": delta(IMPLICIT, "step_size gate", "4*m*r + m + r", of.implicit_delta_rule),
     "preconditioned, 1 / A": CURVED,
     "preconditioned, squashed": CURVED._replace(parameters="step_size initial squash center gate"),
     "Kalman, isotropic": KALMAN._replace(
-        start=STARTS["isotropic"], cost=("4*m*r + 3*m + r", "m*r + 1"),
+        start=COVARIANCES["isotropic"], cost=("4*m*r + 3*m + r", "m*r + 1"),
         oracle=partial(of.kalman_delta_rule, covariance="isotropic"),
     ),
     "Kalman, diagonal": KALMAN,
@@ -164,7 +164,8 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
         return after, (phi @ read)[0]
 
     numbers = jax.tree.map(jnp.asarray, numbers)
-    states, f = jax.lax.scan(step, method.start(numbers, x.shape[1], 1, x.dtype), (x, y, *old))
+    start = method.start(numbers, jnp.zeros((x.shape[1], 1), x.dtype))
+    states, f = jax.lax.scan(step, start, (x, y, *old))
     return f, states
 
 

@@ -384,11 +384,3 @@ def obeys(name: str, value: Any, rule: str, remedy: str = "") -> None:
     known = concrete(value)
     if known is not None and known.ndim == 0:
         each(name, known, RULES[rule](known), rule, remedy)
-
-
-def gates(log_gate: Any, strength: Any) -> None:
-    """Raise an error if a log gate is a number > 0, or a write strength is a number < 0."""
-    if log_gate is not None:
-        obeys("log_gate", log_gate, "<= 0", "; a gate above 1 grows")
-    if strength is not None:
-        obeys("strength", strength, ">= 0")

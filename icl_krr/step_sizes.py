@@ -155,27 +155,3 @@ def richardson_step(step_size: Any) -> Any:
     if (value := checks.concrete(step_size)) is not None and not value < 2:
         raise ValueError(f"step_size must be < 2 to converge, got {step_size}")
     return known(step_size)
-
-
-def no_window(window: Any) -> None:
-    """Raise an error of a delta rule whose state no window can leave."""
-    if window is not None:
-        raise ValueError(
-            "window must be None with erase, with a gate of each feature and for rules with "
-            f"further states, got {window!r}; delta_rule and implicit_delta_rule take a window"
-        )
-
-
-def check_curvature(initial: Any, squash: Any, center: Any, num_features: int) -> None:
-    """Check what a preconditioned delta rule makes step sizes of m features from."""
-    checks.positive("initial", initial)
-    if np.ndim(initial) and np.shape(initial) != (num_features,):
-        raise ValueError(
-            f"initial must be a number or a vector [m] with m = {num_features} features, got shape "
-            f"{list(np.shape(initial))}"
-        )
-    if squash is not None:
-        checks.scalar("squash", squash)
-        checks.obeys("squash", squash, "> 1")
-    checks.scalar("center", center)
-    checks.finite("center", center)

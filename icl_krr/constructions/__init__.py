@@ -104,6 +104,7 @@ which kernels it takes, and explains the arguments that both have. `num_features
 channels of a point x, and `options` are explained in `Options` and `CausalOptions`.
 
 Args:
+    step_size: step size $\eta$ > 0.
     form: order of the operations, "textbook" or "fused" (see `conjugate_gradient`).
     stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent layer
         does, so that it can be read, rounded or patched. A step then needs no head, but one more
@@ -120,20 +121,22 @@ from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 from .bayesian_average import bayesian_average
 from .conjugate_gradient import conjugate_gradient
-from .delta_rule import delta_rule
+from .delta_rules import (
+    delta_rule,
+    implicit_delta_rule,
+    kalman_delta_rule,
+    momentum_delta_rule,
+    preconditioned_delta_rule,
+)
 from .gradient_descent import (
     gradient_descent,
     gradient_descent_in_alpha,
     gradient_descent_plus_plus,
 )
-from .implicit_delta_rule import implicit_delta_rule
-from .kalman_delta_rule import kalman_delta_rule
 from .momentum import chebyshev, heavy_ball, prefix_chebyshev
-from .momentum_delta_rule import momentum_delta_rule
 from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .preconditioned_delta_rule import preconditioned_delta_rule
 from .prefix_conjugate_gradient import prefix_conjugate_gradient, prefix_posterior
 from .richardson import preconditioned_chebyshev, richardson
 

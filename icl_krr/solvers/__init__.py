@@ -14,6 +14,7 @@ Args:
     ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; the variance of the noise of a Gaussian
         process.
     steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n.
+    step_size: step size $\eta$ > 0.
     spectrum: bounds (low, high) on the eigenvalues of $A$, as `icl_krr.spectral_bounds` returns
         them.
     options: what a token sees: prefix, log_gate, strength and window of
@@ -25,7 +26,13 @@ from typing import TYPE_CHECKING
 
 from .bayesian_average import AverageTrajectory, bayesian_average
 from .conjugate_gradient import conjugate_gradient
-from .delta_rule import delta_rule
+from .delta_rules import (
+    delta_rule,
+    implicit_delta_rule,
+    kalman_delta_rule,
+    momentum_delta_rule,
+    preconditioned_delta_rule,
+)
 from .derivatives import (
     change_without,
     derivative_in_bandwidth,
@@ -39,18 +46,18 @@ from .derivatives import (
 from .exact import exact, leave_one_out, posterior
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
-from .implicit_delta_rule import implicit_delta_rule
-from .kalman_delta_rule import kalman_delta_rule
 from .likelihood import log_marginal_likelihood
 from .momentum import chebyshev, heavy_ball
-from .momentum_delta_rule import momentum_delta_rule
 from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
 from .newton_schulz import newton_schulz
 from .normalised import preconditioned_chebyshev, richardson
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .preconditioned_delta_rule import preconditioned_delta_rule
-from .prefix_iterations import prefix_chebyshev, prefix_conjugate_gradient
-from .prefix_posterior import PosteriorTrajectory, prefix_posterior
+from .prefix_iterations import (
+    PosteriorTrajectory,
+    prefix_chebyshev,
+    prefix_conjugate_gradient,
+    prefix_posterior,
+)
 from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
 
 __all__ = [

@@ -25,7 +25,7 @@ from . import accuracy
 from .algebra import like, seen
 from .likelihood import known
 from .prefix import Sees, sees
-from .prefix_posterior import solve as solve_posterior
+from .prefix_iterations import solve_posterior
 from .results import Result
 
 

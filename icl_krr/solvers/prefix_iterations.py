@@ -1,29 +1,24 @@
-"""Conjugate gradient and Chebyshev at every token, on the ridge regression of its prefix."""
+"""The ridge regression of its prefix at every token: conjugate gradient, Chebyshev, posteriors."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Unpack
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
-from ..kernels import Kernel
+from ..causal import PrefixOptions
+from ..kernels import Kernel, check_kernel
 from ..numerics import matmul, reciprocal
+from ..readable import readable
 from ..tasks import Task
+from .algebra import like
 from .paths import after
-from .prefix import (
-    PrefixOptions,
-    fits,
-    in_units_of_y,
-    num_features,
-    prefix_systems,
-    sees,
-    tokens_of,
-)
-from .results import CausalTrajectory, causal_trajectory
+from .prefix import Sees, decays, num_features, sees, solve, tokens_of
+from .results import CausalTrajectory, Result, causal_trajectory
 
 
 @checks.suggesting
@@ -60,23 +55,20 @@ def prefix_conjugate_gradient(
     given = sees(kernel, task, steps, options)
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
-    return solve(task, iterate, (steps, preconditioner), kernel, given, ridge)
+    static = conjugate_directions, (steps, preconditioner)
+    return solve(task, regress, static, causal_trajectory, 1, kernel, given, ridge)
 
 
-@partial(jax.jit, static_argnames=("iterates", "static"))
-def solve(task, iterates, static, *given):
-    return causal_trajectory(task, *in_units_of_y(task, partial(iterates, *static), 1, *given))
+def regress(iterates, static, task, kernel, given, ridge, *others):
+    """The predictions [L + 1, T, r] and all w, r, d [L + 1, T, m, r] of the systems."""
+    phi, C, b = prefix_systems(task, kernel, given)
+    ridge, others = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, others))
+    w, r, d = iterates(*static, C, b, ridge.reshape(1, -1, 1), *others)
+    return jnp.sum(phi[None, :, :, None] * w, axis=2), w, r, d
 
 
-def iterate(steps, preconditioner, task, kernel, given, ridge):
-    phi, C, b = prefix_systems(kernel, tokens_of(task, given), given)
-    w, r, d = conjugate_directions(C, b, jnp.asarray(ridge, phi.dtype), steps, preconditioner)
-    return fits(phi, w), w, r, d
-
-
-def conjugate_directions(C, b, ridge, steps, preconditioner=None):
-    """All iterates w, r, d [L + 1, T, m, r] of (C + ridge I) w = b, for b [T, m, r]."""
-    ridge = ridge.reshape(1, -1, 1)
+def conjugate_directions(steps, preconditioner, C, b, ridge):
+    """All iterates w, r, d of (C + ridge I) w = b, for b [T, m, r] and a ridge [1, m or 1, 1]."""
     diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge[..., 0]
     M = reciprocal(diagonal) if preconditioner else jnp.ones_like(diagonal)
 
@@ -119,7 +111,6 @@ def prefix_chebyshev(
     follow from the bounds $(a, b)$ before the first step.
 
     Args:
-        ridge: as in `icl_krr.solvers.prefix_conjugate_gradient`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
             from `icl_krr.theory.prefix_bounds`. A prefix with fewer supports than features has the
             eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, the largest eigenvalue
@@ -136,15 +127,11 @@ def prefix_chebyshev(
     """
     checks.ridges(ridge, num_features(kernel, task))
     given = sees(kernel, task, steps, options)
-    momentum = step_sizes.chebyshev(steps, spectrum)
-    return solve(task, momentum_iterates, (), kernel, given, ridge, momentum)
+    parts = kernel, given, ridge, step_sizes.chebyshev(steps, spectrum)
+    return solve(task, regress, (momentum_directions, ()), causal_trajectory, 1, *parts)
 
 
-def momentum_iterates(task, kernel, given, ridge, momentum):
-    phi, C, b = prefix_systems(kernel, tokens_of(task, given), given)
-    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, momentum))
-    ridge = ridge.reshape(1, -1, 1)
-
+def momentum_directions(C, b, ridge, momentum):
     def step(state, coefficients):
         (w, r, d), (mu, eta) = state, coefficients
         w, r = w + d, r - (matmul(C, d) + ridge * d)
@@ -153,5 +140,133 @@ def momentum_iterates(task, kernel, given, ridge, momentum):
 
     start = jnp.zeros_like(b), b, momentum.first * b
     _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
-    w, r, d = after(start, path)
-    return fits(phi, w), w, r, d
+    return after(start, path)
+
+
+@readable
+@struct.dataclass
+class PosteriorTrajectory(Result):
+    r"""All iterates of `prefix_posterior`, from iterate 0 to iterate L, at supports and queries.
+
+    Args:
+        prediction: means at the queries, [L + 1, q] or [L + 1, q, r].
+        along: means at the supports from their prefixes, then at the queries; 0 at masked supports.
+        variance: variances of the function at supports and queries, [L + 1, n + q].
+        h: coefficients $(C_i + \lambda I)^{-1} \phi_i$, [L + 1, n + q, m].
+        r: residual $\phi_i - (C_i + \lambda I) h_i$.
+        d: direction.
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
+    >>> ik.solvers.prefix_posterior(ik.Linear(), task, ridge=1.0, steps=1).variance.tolist()
+    [[0.0, 0.0], [1.0, 0.5]]
+    """
+
+    prediction: Float[Array, "..."]
+    along: Float[Array, "..."]
+    variance: Float[Array, "L T"]
+    h: Float[Array, "L T m"]
+    r: Float[Array, "L T m"]
+    d: Float[Array, "L T m"]
+
+
+@checks.suggesting
+def prefix_posterior(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    approximates: Kernel | None = None,
+    **options: Unpack[PrefixOptions],
+) -> PosteriorTrajectory:
+    r"""Solve $(C_i + \lambda I) h_i = \phi_i$ at every token by conjugate gradient from $h = 0$.
+
+    $$f_i = b_i^T h_i, \quad v_i = \lambda \phi_i^T h_i$$
+
+    $C_i$ and $b_i$ are those of `prefix_conjugate_gradient`. After m steps, $f_i$ and $v_i$ are
+    mean and variance of Bayesian linear regression on the features, with prior $N(0, I)$ and noise
+    variance $\lambda / \beta_j$. In exact arithmetic, more steps never decrease $v_i$; before
+    convergence, it is too small by $\lambda r_i^T (C_i + \lambda I)^{-1} r_i \leq |r_i|^2$ with the
+    residual $r_i$.
+
+    Args:
+        approximates: kernel k that the features approximate, as Nystrom features do; $v_i$ then
+            also has the part $k(x, x) - |\phi_i|^2$, which they leave out. Default None: it does
+            not.
+
+    Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8;
+    Quinonero-Candela and Rasmussen, A unifying view of sparse approximate Gaussian process
+    regression, 2005, section 5, for `approximates`.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
+    >>> result = prefix_posterior(Linear(), task, ridge=1.0, steps=1)
+    >>> result.along[-1].tolist(), [round(float(v), 4) for v in result.variance[-1]]
+    ([0.0, 1.0, 2.0], [1.0, 0.5, 0.3333])
+    """
+    checks.one_ridge(ridge)
+    if approximates is not None:
+        check_kernel(approximates)
+    given = sees(kernel, task, steps, options)
+    return solve_posterior(kernel, task, ridge, approximates, given, steps)
+
+
+def solve_posterior(kernel, task, ridge, approximates, given, steps):
+    parts = kernel, given, ridge, approximates
+    return solve(task, posteriors, (steps,), posterior_trajectory, (1, 0, 0, 0, 0), *parts)
+
+
+def posterior_trajectory(task, along, *rest):
+    along = like(task.y, along)
+    return PosteriorTrajectory(along[:, task.num_supports :], along, *rest)
+
+
+def posteriors(steps, task, kernel, given, ridge, approximates):
+    phi, C, b = prefix_systems(task, kernel, given)
+    ridge = jnp.asarray(ridge, phi.dtype)
+    paths = conjugate_directions(steps, None, C, phi[:, :, None], ridge.reshape(1, 1, 1))
+    h, r, d = (path[..., 0] for path in paths)
+    along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
+    missing = jnp.zeros(len(phi), phi.dtype)
+    if approximates is not None:
+        tokens = tokens_of(task, given)
+        left_out = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
+        missing = jnp.where(tokens.kept, left_out, 0)
+    # jaxlib 0.10.2 compiles a sum of products to wrong numbers here, for many steps in float32
+    of_features = jnp.einsum("tm,ltm->lt", phi, h, precision="highest")
+    variance = missing[None] + ridge * of_features
+    return along, variance, h, r, d
+
+
+def prefix_systems(
+    task: Task, kernel: Kernel, given: Sees
+) -> tuple[Float[Array, "T m"], Float[Array, "T m m"], Float[Array, "T m r"]]:
+    """The features phi_i, C_i = sum_j w_ij phi_j phi_j^T and b_i = sum_j w_ij phi_j y_j.
+
+    The sums of a window are taken anew for every token; others follow a recurrence.
+    """
+    tokens, n = tokens_of(task, given), task.num_supports
+    phi = jnp.where(tokens.kept[:, None], kernel.feature_map(tokens.x), 0)
+    both = jnp.concatenate([phi[:n], tokens.y], axis=1)
+    gates = jnp.exp(tokens.log_gate)[:, None, None]
+
+    def step(sums, token):
+        gate, beta, phi, each = token
+        decayed = gate * sums
+        sums = decayed + beta * jnp.outer(phi, each)
+        return sums, sums if given.prefix == "inclusive" else decayed
+
+    if given.window is None:
+        empty = jnp.zeros((phi.shape[1], both.shape[1]), phi.dtype)
+        each = gates[:n], tokens.strength, phi[:n], both
+        last, along = jax.lax.scan(step, empty, each)
+        sums = jnp.concatenate([along, gates[n:] * last[None]])
+    else:
+        fade, w = decays(tokens, given), min(given.window, n)
+        last = jax.lax.top_k(jnp.where(fade > 0, jnp.arange(n)[None], -1), w)[0]
+        weights = jnp.take_along_axis(fade * tokens.strength[None], last, axis=1)
+        keys, values = (jnp.where(last[..., None] < 0, 0, part[last]) for part in (phi, both))
+        sums = jnp.einsum("tw,twm,twk->tmk", weights, keys, values, precision="highest")
+    C, b = jnp.split(sums, [phi.shape[1]], axis=2)
+    return phi, C, jnp.where(tokens.kept[:, None, None], b, 0)

@@ -9,7 +9,8 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from ... import checks, step_sizes
+from ... import causal, checks
+from ...causal import PrefixOptions
 from ...constants import xp
 from ...kernels import Kernel, check_kernel
 from ...residual import ROLES, Read, Slot
@@ -21,10 +22,8 @@ from .options import Options
 from .prefix_sums import PrefixSums
 from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, spread
 
-PREFIXES = ("exclusive", "inclusive")
 
-
-class CausalOptions(Options, TypedDict, total=False):
+class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
     r"""Keywords of causal constructions, in addition to those of `Options`.
 
     Token i sees only the supports of its prefix, and all sums over supports depend on i. The *gate*
@@ -65,12 +64,8 @@ class CausalOptions(Options, TypedDict, total=False):
     True
     """
 
-    prefix: str
-    log_gate: Any
-    strength: Any
     tokens: str
     max_supports: int | None
-    window: int | None
 
 
 def causal_machine(
@@ -87,12 +82,10 @@ def causal_machine(
     **options: Unpack[Options],
 ) -> tuple[Any, Read]:
     """Make a machine with a causal mask, and the read of the strengths of its supports."""
-    checks.choice("prefix", prefix, PREFIXES)
+    causal.check_prefix(prefix, log_gate, strength, window)
     checks.choice("tokens", tokens, TOKENS)
     if max_supports is not None:
         checks.count("max_supports", max_supports)
-    if window is not None:
-        checks.count("window", window)
     if tokens == "interleaved" and prefix == "inclusive":
         raise ValueError(
             "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
@@ -100,7 +93,6 @@ def causal_machine(
         )
     if tokens == "interleaved" and max_supports is None:
         raise ValueError("max_supports must be given for interleaved tokens, got None")
-    checks.gates(log_gate, strength)
     m = make(kernel, num_features, **options)
     m.spec = replace(
         m.spec,
@@ -115,29 +107,13 @@ def causal_machine(
     if tokens == "interleaved" and max_supports is not None:
         read_partners(m, max_supports)  # before anything reads m.x
     if np.ndim(log_gate) == 2:
-        check_gates(m, log_gate)
-        step_sizes.no_window(window)
+        causal.no_window(window)
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
         m.own_log_gate = of_token(m, "log_gate", log_gate)
         after = QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES
         m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.own_log_gate, after)
     return m, of_support
-
-
-def check_gates(m: Machine, log_gate: Any) -> None:
-    """Check that the machine can have a gate for each feature, and a matrix [m, p] of gates."""
-    if type(m) is not LinearAttention:
-        raise ValueError(
-            "log_gate must be a number or a vector [p] except for delta rules in linear attention, "
-            f"whose features can have different gates, got shape {list(np.shape(log_gate))}"
-        )
-    shape = (m.features.width, m.x.width)
-    if np.shape(log_gate) != shape:
-        raise ValueError(
-            f"log_gate must be a number, a vector [p] or a matrix [m, p] with m = {shape[0]} "
-            f"features of the kernel and p = {shape[1]}, got shape {list(np.shape(log_gate))}"
-        )
 
 
 def prefix_sums(
@@ -188,8 +164,7 @@ def feature_machine(
 ) -> Any:
     """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
     check_kernel(kernel)
-    if not callable(options.get("sketch")):
-        check_featured(kernel)
+    check_featured(kernel, options.get("sketch"))
     make = partial(linear_machine, kind=kind)
     m, m.strength = causal_machine(make, kernel, num_features, **options)
     if ridge is not None:
@@ -200,8 +175,8 @@ def feature_machine(
     return m
 
 
-def check_featured(kernel: Kernel) -> None:
-    if not kernel.featured:
+def check_featured(kernel: Kernel, sketch: Any = None) -> None:
+    if not (kernel.featured or callable(sketch)):
         kernel.feature_layer(np.float32)  # it raises an error that says what is possible
 
 
@@ -226,11 +201,8 @@ def of_token(m: Machine, name: str, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or W x for an array W."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
-    if np.shape(value)[-1:] != (m.x.width,) or np.ndim(value) > (2 if name == "log_gate" else 1):
-        raise ValueError(
-            f"{name} must be a number or a vector [p] with p = {m.x.width}, the width of "
-            f"x, got shape {list(np.shape(value))}"
-        )
+    of_features = name == "log_gate" and type(m) is LinearAttention
+    causal.check_of_token(name, value, m.x.width, m.features.width if of_features else None)
     return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 
 

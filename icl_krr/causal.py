@@ -1,0 +1,75 @@
+"""What a token of a causal model sees, and what delta rules take: options and their checks."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import numpy as np
+
+from . import checks
+
+
+class PrefixOptions(TypedDict, total=False):
+    """What a token sees of the supports before it: see `icl_krr.constructions.CausalOptions`."""
+
+    prefix: str
+    log_gate: Any
+    strength: Any
+    window: int | None
+
+
+def check_prefix(
+    prefix: str = "exclusive", log_gate: Any = None, strength: Any = None, window: Any = None
+) -> None:
+    checks.choice("prefix", prefix, ("exclusive", "inclusive"))
+    if log_gate is not None:
+        checks.obeys("log_gate", log_gate, "<= 0", "; a gate above 1 grows")
+    if strength is not None:
+        checks.obeys("strength", strength, ">= 0")
+    if window is not None:
+        checks.count("window", window)
+
+
+def check_of_token(name: str, value: Any, p: int, m: int | None = None) -> None:
+    """Check a number of each token: one for all, w for <w, x>, or W for W x [m] if m is given."""
+    if np.shape(value) not in ((), (p,), (m, p)):
+        matrix = "" if m is None else f", or a matrix [m, p] with m = {m} features of the kernel"
+        if name == "log_gate" and np.ndim(value) == 2 and m is None:
+            matrix = "; only delta rules of features take a matrix, in linear attention"
+        raise ValueError(
+            f"{name} must be a number or a vector [p] with p = {p}, the width of x{matrix}, got "
+            f"shape {list(np.shape(value))}"
+        )
+
+
+def check_erase(erase: Any, p: int, m: int) -> None:
+    checks.reals(erase=erase)
+    if np.shape(erase) != (m, p):
+        raise ValueError(
+            f"erase must be a matrix [m, p] with m = {m} features of the kernel and p = {p}, got "
+            f"shape {list(np.shape(erase))}"
+        )
+
+
+def no_window(window: Any) -> None:
+    """Raise an error of a delta rule whose state no window can leave."""
+    if window is not None:
+        raise ValueError(
+            "window must be None with erase, with a gate of each feature and for rules with "
+            f"further states, got {window!r}; delta_rule and implicit_delta_rule take a window"
+        )
+
+
+def check_curvature(initial: Any, squash: Any, center: Any, num_features: int) -> None:
+    """Check what a preconditioned delta rule makes step sizes of m features from."""
+    checks.positive("initial", initial)
+    if np.ndim(initial) and np.shape(initial) != (num_features,):
+        raise ValueError(
+            f"initial must be a number or a vector [m] with m = {num_features} features, got shape "
+            f"{list(np.shape(initial))}"
+        )
+    if squash is not None:
+        checks.scalar("squash", squash)
+        checks.obeys("squash", squash, "> 1")
+    checks.scalar("center", center)
+    checks.finite("center", center)

@@ -1,0 +1,516 @@
+"""The delta rules: causal models whose supports learn one after the other, one in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Unpack
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import causal, checks, losses
+from ..constants import xp
+from ..kernels import Kernel
+from ..losses import Loss
+from ..residual import ROLES, Read
+from ..transformer.weights import Heads, Transformer, Write
+from .assembly.choice import construction, linear_machine, machine
+from .assembly.linear_attention import LinearAttention
+from .assembly.prefix import (
+    CausalOptions,
+    accumulate,
+    causal_machine,
+    check_featured,
+    floor,
+    of_supports,
+    one_elsewhere,
+)
+from .assembly.slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, spread
+
+STEPS = 256
+"""Default number of steps, and the largest number of supports of a model with this default."""
+
+
+class Turns:
+    """A machine, and the states of its supports: each has its turn in one step, and then learns.
+
+    In every step, all supports whose turn has come compute their coefficients again from the
+    prediction of the step. These do not change any more, because they depend on earlier supports
+    only. With a linear machine, the rule needs the features of the kernel and takes no window.
+
+    Attributes:
+        m: the machine.
+        strength: read of the write strengths of the supports.
+        inclusive: whether the prediction at a support is read after its own write.
+        ahead, prediction: reads of these states; `ahead` is `alpha` one step later.
+        now: read of a multiple of a flag: not 0 at the supports whose turn has come.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        kernel: Kernel,
+        num_features: int,
+        steps: int | None,
+        options: CausalOptions,
+    ):
+        if make is linear_machine:
+            causal.no_window(options.get("window"))
+            check_featured(kernel, options.get("sketch"))
+        self.steps = STEPS if steps is None else steps
+        checks.count("steps", self.steps)
+        prefix = options.get("prefix", "exclusive")
+        causal.check_prefix(prefix)
+        self.inclusive = prefix == "inclusive"
+        # coefficients depend on earlier supports only, also where predictions do not
+        most: CausalOptions = {"max_supports": STEPS} if steps is None else {}
+        given: CausalOptions = {**most, **options, "prefix": "exclusive"}
+        self.m, self.strength = m, _ = causal_machine(make, kernel, num_features, **given)
+        self.alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+        self.ahead = m.state("ahead", SUPPORTS, "alpha one step later")
+        self.prediction = m.state_of_fit()
+        self.turn = m.state("turn", SUPPORTS, "1 if the support has its turn, else <= 0", width=1)
+        self.now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
+
+    def learns(
+        self,
+        rate: Read,
+        predict: Callable[[str], Read],
+        include: Callable[[], Any],
+        *,
+        prepare: Callable[[], None] = lambda: None,
+        refresh: Callable[[], None] = lambda: None,
+        loss: Loss | None = None,
+        erased: Callable[[], Read] | None = None,
+    ) -> Transformer:
+        """Return the transformer whose supports learn `rate` times the derivative of the loss.
+
+        Args:
+            predict: computes the predictions from `ahead`, in a scratch slot of this name if it
+                needs one.
+            include: adds to the predictions what a support itself wrote; used if `inclusive`.
+            prepare: records what runs once, before the first turn.
+            refresh: records what the supports whose turn has come compute for those after them.
+            loss: loss whose derivative in the error is learned; default None: the error itself.
+            erased: computes what a support erases; default None: its prediction.
+        """
+        m, ahead, prediction = self.m, self.ahead, self.prediction
+
+        def learn(error: Read) -> None:
+            m.multiply(error, m.per_output(self.now), to=ahead)
+
+        def derivative(error: Read) -> Read:
+            return error if loss is None else loss.record(m, error)
+
+        def start() -> None:
+            prepare()
+            before = m.scratch("before", SUPPORTS, "number of supports before", width=1)
+            m.sum_before(m.support, to=before)
+            m.add(m.support - before, to=self.turn)
+            advance()
+            learn(derivative(m.y))
+            refresh()
+            advance()
+
+        def advance() -> None:
+            """now = rate relu(turn), turn += 1 - relu(turn): exact, as turn is an integer <= 1."""
+            with m.together():
+                m.add(-self.now, to=self.now)
+                m.activate("relu", self.turn, rate, to=self.now)
+                m.add(m.support, to=self.turn)
+                m.activate("relu", self.turn, -m.support, to=self.turn)
+
+        def step() -> None:
+            f = predict("f")
+            shown = {SUPPORTS_AND_QUERIES: f}
+            if self.inclusive and m.window is not None:  # a support has one place of the window
+                shown = {QUERIES: f, SUPPORTS: Read({}, f.width)}
+                if m.window > 1:
+                    with m.within(m.window - 1):
+                        shown[SUPPORTS] = predict("f_of_fewer")
+            error = derivative(m.y - (f if erased is None else erased()))
+            with m.together():
+                for at, value in shown.items():
+                    m.add(value - prediction, to=prediction, at=at)
+                if self.inclusive:
+                    include()
+                m.add(ahead - self.alpha, to=self.alpha)
+                m.add(-ahead, to=ahead)
+                learn(error)
+            refresh()
+            advance()
+
+        return m.transformer(step, steps=self.steps, readout=prediction, prologue=start)
+
+    def along(self, keys: Read, own: Read) -> tuple[Callable[[str], Read], Callable[[], Any]]:
+        """What predicts and includes if supports write along the keys [m], not their features.
+
+        `own` reads the inner product of features and keys at a support.
+        """
+        m = self.m
+        write = partial(m.multiply, m.per_output(own), self.ahead, to=self.prediction)
+        return lambda _: m.inner_products_times(self.ahead, keys=keys), write
+
+
+@construction
+def delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, ""],
+    steps: int | None = None,
+    normalised: bool = False,
+    loss: Loss | None = None,
+    erase: Float[Array, "m p"] | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that runs the delta rule, one support a step.
+
+    A step computes all $f_i$ by one head and then sets one more coefficient. It takes one block
+    with linear attention and two with softmax attention, which multiplies by the normaliser first.
+    The slot `turn` says at which supports the step size `now` is not 0; `ahead` contains $\alpha$
+    one step later, so that `alpha` and `prediction` belong together. The states are alpha, ahead,
+    turn and prediction.
+
+    `prefix="inclusive"` adds $k(x_i, x_i) \alpha_i$ to the prediction at support i; that of
+    "exclusive" is $e^{g_i} S_{i-1} k_i$, which a layer erases. `normalised` is not quite a layer
+    that divides $q_i$ and $k_i$ by their lengths: it erases as such a layer does, but writes
+    $y_i / |x_i|$ and reads at $x_i$. With $y_i = |k_i| v_i$ it has the state of that layer, and
+    predicts $|k_i| o_i$.
+
+    With a `window` of w, $S_i$ sums over $i - w < j \leq i$, so that a write is forgotten after w
+    supports, and $\alpha_i$ corrects what $S_{i-1}$ predicts. For the prefix "inclusive", one more
+    head predicts from the w - 1 supports before the own one.
+
+    Args:
+        steps: number of steps, >= 1: the number of supports that the model learns from. Default
+            None: 256, and a task must not have more supports.
+        loss: as in `icl_krr.solvers.delta_rule`. A step takes two blocks more for `Huber` and three
+            for `Power`.
+        erase: as in `icl_krr.solvers.delta_rule`, in linear attention.
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
+    >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
+    >>> ik.predict_along(model, task).tolist()
+    [0.0, 1.0, 1.5]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    losses.check(loss)
+    turns = Turns(machine, kernel, num_features, steps, options)
+    m, erased = turns.m, None
+    if erase is not None:
+        causal.no_window(options.get("window"))
+        if not isinstance(m, LinearAttention):
+            raise ValueError(
+                "erase must be None in softmax attention, which has no feature vectors"
+            )
+        causal.check_erase(erase, m.x.width, m.features.width)
+        queries = m.x @ xp.asarray(erase, m.dtype).T
+        erased = partial(m.inner_products_times, turns.ahead, queries=queries)
+    size = xp.asarray(step_size, m.dtype) * turns.strength
+    return corrected(turns, size, (lambda own: own) if normalised else None, loss, erased)
+
+
+@construction
+def implicit_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, ""],
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    """Build a causal transformer that takes an implicit step for each support, one a step.
+
+    Blocks, steps and states are those of `delta_rule`.
+
+    >>> import icl_krr as ik
+    >>> implicit_delta_rule(ik.Linear(), num_features=1, step_size=1.0).blocks_per_step
+    1
+    """
+    checks.positive_scalar("step_size", step_size)
+    turns = Turns(machine, kernel, num_features, steps, options)
+    m = turns.m
+    eta = xp.asarray(step_size, m.dtype) * turns.strength
+
+    def divisor(own: Read) -> Read:  # own is c k(x, x) with c = m.scale
+        return m.scale * m.support + m.multiply(eta, own, to="eta_k")
+
+    return corrected(turns, eta, divisor)
+
+
+def corrected(
+    turns: Turns,
+    size: Read,
+    divisor: Callable[[Read], Read] | None = None,
+    loss: Loss | None = None,
+    erased: Callable[[], Read] | None = None,
+) -> Transformer:
+    """Return the delta rule with the given step sizes, divided by a function of c k(x, x) / c."""
+    m, own, rate = turns.m, Read({}, 1), size
+    if divisor is not None or turns.inclusive:
+        own = m.state("diagonal", SUPPORTS, "k(x, x)", width=1)
+    if divisor is not None:
+        rate = m.state("rate", SUPPORTS, "step size", width=1)
+
+    def prepare() -> None:
+        if own.blocks:
+            m.kernel_diagonal(own)
+        if divisor is not None:
+            m.divide(m.scale * size, divisor(own), to=rate)
+
+    def fit(to: str) -> Read:
+        return m.finish(m.kernel_times(turns.ahead), to=to) * (1 / m.scale)
+
+    _, include = turns.along(own, (1 / m.scale) * own)
+    return turns.learns(rate, fit, include, prepare=prepare, loss=loss, erased=erased)
+
+
+@construction
+def momentum_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, "..."],
+    momentum: float | Float[Array, "..."],
+    decay: float | Float[Array, "..."] = 1.0,
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that runs the delta rule with momentum, one support a step.
+
+    A support stores its momentum $M_i$ in the slot `M` of r m channels, a sum over the supports up
+    to it with the gates $\theta$. One more head, with the gates $\alpha$ and the keys $M_j$,
+    computes $S_{i-1} \phi_i$. So a step takes 2 blocks. Steps and other states are those of
+    `delta_rule`.
+
+    >>> import icl_krr as ik
+    >>> rule = {"step_size": 0.5, "momentum": 0.5, "steps": 3}
+    >>> momentum_delta_rule(ik.Linear(), num_features=1, **rule).blocks_per_step
+    2
+    """
+    checks.obeys("step_size", step_size, "> 0")
+    checks.obeys("momentum", momentum, ">= 0 and < 1")
+    checks.obeys("decay", decay, "> 0 and <= 1")
+    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    m, ahead, r = turns.m, turns.ahead, turns.m.spec.num_outputs
+    phi = m.over_outputs(m.features)
+    _, log_momentum = with_logs(m, "momentum", momentum)
+    kept, log_decay = with_logs(m, "decay", decay)
+    gate_of_M = gated(m, accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS))
+    gate_of_S = gated(m, accumulate(m, "log_decay", "log decays before", log_decay, ()))
+    heads = gate_of_M.width
+    eta = of_supports(m, "step_size", step_size)
+    size = m.state("size", SUPPORTS, "step size / decay", width=1)
+    stepped = m.state("stepped", SUPPORTS, "step size x phi(x)", width=m.features.width)
+    M = m.state("M", SUPPORTS, "momentum", width=phi.width)
+    total = np.kron(np.eye(r, dtype=m.dtype), np.ones((phi.width // r, 1), m.dtype))
+
+    def prepare() -> None:
+        m.divide(eta, one_elsewhere(m, kept, "decays", "decay, and 1 elsewhere"), to=size)
+        m.multiply(spread(eta, stepped.width), m.features, to=stepped)
+
+    def predict(to: str) -> Read:
+        new = m.scratch("new_M", SUPPORTS, "momentum", width=phi.width)
+        here = spread(m.per_output(m.support), heads)
+        m.head(here, spread(ahead, heads), phi, to=new, heads=heads, log_gate=gate_of_M)
+        m.multiply(spread(ahead, phi.width), phi, to=new)
+        f = m.scratch(to, SUPPORTS_AND_QUERIES, "S phi")
+        values = spread(m.per_output(size), heads)  # the decay of j does not count for M_j
+        out = None if heads == r else total
+        m.emit(Heads(phi, new, (Write(values, out, f.slot),), heads, gate_of_S))
+        m.add(new - M, to=M)
+        return f
+
+    def include() -> None:
+        f, new = (m.layout.read(name, m.dtype) for name in ("f", "new_M"))
+        m.multiply(m.per_output(kept - m.support), f, to=turns.prediction)
+        m.multiply(m.over_outputs(stepped), new, to=turns.prediction, out=total)
+
+    return turns.learns(turns.strength, predict, include, prepare=prepare)
+
+
+def with_logs(m: LinearAttention, name: str, value: Any) -> tuple[Read, Read]:
+    """The reads of a number >= 0 of every support, and of its logarithm.
+
+    The floor stands for 0. At 0, the derivative of its exponential is that at the number.
+    """
+    here = of_supports(m, name, value)
+    if np.ndim(value) == 0:
+        return here, xp.log(xp.asarray(value, m.dtype) + floor(m)) * m.support
+    log = m.scratch(f"log_{name}_here", SUPPORTS, f"logarithm of {name}", width=1)
+
+    def prepare() -> None:
+        positive = one_elsewhere(m, here + floor(m) * m.support, f"{name}_or_1", name)
+        m.activate("log", positive, m.support, to=log)
+
+    m.preparations.append(prepare)
+    return here, log
+
+
+def gated(m: LinearAttention, sums: Read) -> Read:
+    """The cumulative logarithms plus the log gates, for all outputs."""
+    both = sums if m.log_gate is None else spread(sums, m.log_gate.width) + m.log_gate
+    return m.over_outputs(both)
+
+
+@construction
+def preconditioned_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, ""],
+    initial: float | Float[Array, " m"] = 1.0,
+    squash: float | Float[Array, ""] | None = None,
+    center: float | Float[Array, ""] = 0.0,
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that divides the steps of the delta rule by a curvature.
+
+    $A_i$ is the diagonal of $C_i$ in `prefix_conjugate_gradient`, plus what is left of $A_0$. The
+    keys $M_i \phi_i$ do not depend on y, so they are computed once, before the first step: one head
+    sums the squares. Then a step takes one block. Steps and states are those of `delta_rule`; the
+    slots `curvature` [T, m] and `written` [T, m] contain $A_i$ and $M_i \phi_i$.
+
+    >>> import icl_krr as ik
+    >>> preconditioned_delta_rule(ik.Linear(), num_features=1, step_size=0.5).blocks_per_step
+    1
+    """
+    checks.positive_scalar("step_size", step_size)
+    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    m = turns.m
+    width = m.features.width
+    causal.check_curvature(initial, squash, center, width)
+    curvature = m.state("curvature", ROLES, "sum of squared features; 1 elsewhere", width=width)
+    written = m.state("written", SUPPORTS, "preconditioned features", width=width)
+    own = m.state("diagonal", SUPPORTS, "phi . M phi", width=1)
+
+    def prepare() -> None:
+        here = m.features_here(SUPPORTS)
+        sum_squares(m, here, turns.strength, xp.asarray(initial, m.dtype), curvature)
+        if squash is None:
+            m.divide(here, curvature, to=written)
+        else:
+            factor = xp.log(xp.asarray(squash, m.dtype)) * squashed(m, curvature, center)
+            m.activate("exp", -factor, here, to=written)
+        m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
+
+    rate = xp.asarray(step_size, m.dtype) * turns.strength
+    return turns.learns(rate, *turns.along(written, own), prepare=prepare)
+
+
+def sum_squares(m: LinearAttention, phi: Read, strength: Read, initial: Any, to: Read) -> None:
+    """Compute A_i = e^(G_i) A_0 + sum_(j <= i) e^(G_i - G_j) beta_j phi_j^2 at the supports."""
+    width, gate = phi.width, m.log_gate
+    weighted = m.multiply(phi, spread(strength, width), to="weighted")
+    squares = m.multiply(weighted, phi, to="squares")
+    m.add(spread(m.one - m.support, width), to=to)
+    m.add(floor(m) * spread(m.support, width), to=to)
+    heads = 1 if gate is None else gate.width
+    flags = spread(m.support, heads)
+    m.head(flags, flags, squares, to=to, heads=heads, log_gate=gate)
+    m.add(squares, to=to)
+    first = m.support @ xp.broadcast_to(initial, (1, width))
+    if gate is None:
+        m.add(first, to=to)
+    else:
+        m.activate("exp", spread(gate, width), first, to=to)
+
+
+def squashed(m: LinearAttention, curvature: Read, center: Any) -> Read:
+    """Compute u / (1 + |u|) with u = log A - c."""
+    here = spread(m.support, curvature.width)
+    u = m.scratch("log_curvature", SUPPORTS, "log A - c", width=curvature.width)
+    m.activate("log", curvature, here, to=u)
+    m.add(-xp.asarray(center, m.dtype) * here, to=u)
+    size = m.scratch("size", ROLES, "1 + |log A - c|", width=curvature.width)
+    with m.together():
+        m.add(spread(m.one, curvature.width), to=size)
+        m.activate("relu", u, here, to=size)
+        m.activate("relu", -u, here, to=size)
+    return m.divide(u, size, to="power")
+
+
+@construction
+def kalman_delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    process_noise: float | Float[Array, " p"] = 0.0,
+    covariance: str = "diagonal",
+    info_scale: float | Float[Array, ""] = 1.0,
+    steps: int | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that runs a Kalman filter with an approximate covariance.
+
+    The gains do not depend on y. Each depends on the precision before it, so the supports compute
+    them in turn: the slot `change` contains what each support adds to the precision $1 / p$, and
+    one head sums it. A step takes 3 blocks. Steps and states are those of `delta_rule`; the slot
+    `gain` [T, m] contains $\kappa_i$.
+
+    >>> import icl_krr as ik
+    >>> kalman_delta_rule(ik.Linear(), num_features=1, ridge=1.0).blocks_per_step
+    3
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("info_scale", info_scale)
+    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
+    checks.obeys("process_noise", process_noise, ">= 0")
+    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    m, now = turns.m, turns.now
+    width = m.features.width
+    ridge, scale = (xp.asarray(value, m.dtype) for value in (ridge, info_scale))
+    omega = of_supports(m, "process_noise", process_noise)
+    pool = np.eye(width, dtype=m.dtype)
+    if covariance == "isotropic":
+        pool = np.full((width, 1), 1 / width, m.dtype)
+    count = pool.shape[1]
+    weighted = m.state("weighted", SUPPORTS, "strength phi(x)", width=width)
+    squares = m.state("squares", SUPPORTS, "strength phi^2", width=width)
+    kept = m.state("kept", SUPPORTS, "squared gate", width=count)
+    change = m.state("change", SUPPORTS, "what a support adds to the precision", width=count)
+    gain = m.state("gain", SUPPORTS, "gain", width=width)
+    own = m.state("own", SUPPORTS, "phi . gain", width=1)
+    here = spread(m.support, count)
+
+    def prepare() -> None:
+        m.multiply(m.features_here(SUPPORTS), spread(turns.strength, width), to=weighted)
+        m.multiply(weighted, m.features, to=squares)
+        if m.own_log_gate is None:
+            m.add(here, to=kept)
+        else:
+            gates = spread(2 * m.own_log_gate, width)
+            m.activate("exp", gates, spread(m.support, width), to=kept, out=pool)
+
+    def refresh() -> None:
+        added = m.scratch("added", SUPPORTS, "changes of the precision before", width=count)
+        m.sum_before(change, to=added)
+        # divisors are 1 at other tokens, where merged slots have rounding errors in place of zeros
+        precision = spread(m.one, count) + added
+        predicted = m.scratch("predicted", ROLES, "predicted covariance; 1 elsewhere", width=count)
+        with m.together():
+            m.divide(kept, precision, to=predicted)
+            m.add(spread(omega, count), to=predicted)
+            m.add(spread(m.one - m.support, count), to=predicted)
+        each = spread(predicted, width)
+        above = m.multiply(each, weighted, to="gain_above")
+        below = m.scratch("gain_below", SUPPORTS, "strength phi . P phi", width=1)
+        m.multiply(each, squares, to=below, out=np.ones((width, 1), m.dtype))
+        with m.together():
+            m.add(-change, to=change)
+            m.divide(spread(now, count), predicted, to=change)
+            m.multiply(spread(now, count), squares @ (scale / ridge * pool) - precision, to=change)
+        total = below + ridge * m.one
+        with m.together():
+            m.add(-gain, to=gain)
+            m.divide(above, spread(total, width), to=gain)
+            m.add(-own, to=own)
+            m.divide(below, total, to=own)
+
+    return turns.learns(m.support, *turns.along(gain, own), prepare=prepare, refresh=refresh)
