@@ -522,12 +522,13 @@ def trained_table(record: Record) -> str:
 
 def statement_table(record: Record) -> str:
     """How many models of each solver a statement is true of."""
-    header = ["statement", "trained", *(shown(name) for name in CANDIDATES)]
+    candidates = [name for name in CANDIDATES if name in record["statements"][0]["known"]]
+    header = ["statement", "trained", *map(shown, candidates)]
     header += ["other solvers", "no solver"]
     lines = []
     for one in record["statements"]:
         cells = [f"{one['trained'][0]}/{one['trained'][1]}"]
-        groups = [(name,) for name in CANDIDATES]
+        groups = [(name,) for name in candidates]
         groups += [RIVALS, tuple(name for name in NAMES if KIND[name] == "no solver")]
         for names in groups:
             found = [one["known"][name] for name in names if name in one["known"]]

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.records import rounded
-from icl_krr.catalogue import SOLVERS, load, taken
+from icl_krr.catalogue import SOLVERS, compared, load, taken
 from icl_krr.constructions.assembly.choice import softmax_machine
-from icl_krr.experiments.identify.error_profile import CANDIDATES
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import Run
@@ -38,6 +37,7 @@ EFFECTS = ("change", "target", "exact")
 Record = dict[str, Any]
 
 
+CANDIDATES = compared()
 RIVALS = ("nesterov", "averaged_descent", "steepest_descent")
 """Solvers that are no candidate of `identify`."""
 SMOOTHERS = ("smoother_equal", "smoother_falling", "smoother_sharper")
@@ -73,11 +73,8 @@ VARIANTS = {
     "another form": Variant(form="form"),
     "another kernel": Variant(form="kernel"),
 }
-FORMS = {
-    "gradient_descent": "gradient_descent_in_alpha",
-    "conjugate_gradient": "fused_conjugate_gradient",
-}
-"""Other constructions of the same iterates."""
+FORMS = {row.variant_of: row.name for row in reversed(SOLVERS.values()) if row.variant_of}
+"""The first variant of a solver."""
 
 
 def config_of(variant: Variant, sizes: dict[str, int]) -> BenchConfig:
@@ -117,22 +114,21 @@ def kernel_of(name: str, one: Setting) -> Kernel | None:
     takes = taken(name) if name in CANDIDATES else ("linear", "gaussian")
     if name in SMOOTHERS:
         takes = ("gaussian",)
-    if name == "newton_schulz" and own != "linear":
-        return None
-    return one.kernel(own if own in takes else "gaussian")
+    found = [kernel for kernel in (own, "gaussian") if kernel in takes]
+    return one.kernel(found[0]) if found else None
 
 
 def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Transformer | None:
     """A construction, or a model that runs no solver; None where this variant does not exist."""
     kernel = kernel_of(name, one)
     if form == "kernel":
-        some = taken(name) if name in CANDIDATES and name != "preconditioned_chebyshev" else ()
+        some = taken(name) if name in CANDIDATES else ()
         offered = hasattr(one.family, "kernel") or "exponential" not in some
         kernel = None if offered else one.kernel("exponential")
     if kernel is None or (form == "form" and name not in FORMS):
         return None
     steps = one.config.steps
-    if name in NONE or name in ("conjugate_gradient", "steepest_descent"):
+    if name in NONE or name == "steepest_descent":
         if slower != 1:  # these have no step size
             return None
         if name == RANDOM:
@@ -149,10 +145,12 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
     if "spectrum" in needs:
         low, high = needs["spectrum"]
         needs["spectrum"] = low, slower * high
-    if name == "preconditioned_chebyshev":
+    elif "num_supports" in needs:
         needs["num_supports"] *= slower
-    if name == "richardson":
+    elif "step_size" in (row.fitted or {}):
         needs["step_size"] = 1 / slower
+    elif slower != 1:
+        return None
     given = {**needs, **one.attention(kernel), **row.options}
     return load(row.construction)(kernel, num_features=one.tasks.num_features, **given)
 

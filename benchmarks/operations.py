@@ -11,26 +11,21 @@ import jax
 
 import icl_krr as ik
 from benchmarks import records
+from icl_krr.catalogue import SOLVERS, Solver, load
 from icl_krr.files import to_markdown
 
-LINEAR, EXPONENTIAL = (ik.Linear(), 8), (ik.Exponential(0.5), 2)
-SPECTRUM = {"spectrum": (0.7, 300.0)}
-CASES: dict[str, tuple[tuple[Any, int], str, dict[str, Any]]] = {
-    f"{attention}, {name}": (kernel, solver, options)
-    for attention, kernel in (("linear", LINEAR), ("softmax", EXPONENTIAL))
-    for name, solver, options in (
-        ("CG", "conjugate_gradient", {}),
-        ("fused CG", "conjugate_gradient", {"form": "fused"}),
-        ("pipelined CG", "conjugate_gradient", {"form": "pipelined"}),
-        ("Jacobi CG", "preconditioned_conjugate_gradient", {"preconditioner": "jacobi"}),
-        ("Chebyshev", "chebyshev", SPECTRUM),
-        ("heavy ball", "heavy_ball", SPECTRUM),
-        ("gradient descent", "gradient_descent", SPECTRUM),
+LINEAR, EXPONENTIAL, GAUSSIAN = (ik.Linear(), 8), (ik.Exponential(0.5), 2), (ik.Gaussian(0.7), 2)
+KNOWN = {"ridge": 0.1, "spectrum": (0.7, 300.0), "num_supports": 64}
+CASES: dict[str, tuple[tuple[Any, int], Solver]] = {
+    f"{attention}, {name}": (
+        LINEAR if attention == "linear" else EXPONENTIAL if row.kernels == "any" else GAUSSIAN,
+        row,
     )
+    for name, row in SOLVERS.items()
+    for attention in row.blocks
+    if row.iterates and not row.causal and not row.one_task
 }
-CASES["softmax, Richardson"] = ((ik.Gaussian(0.7), 2), "richardson", {})
-CASES["linear, Newton-Schulz"] = (LINEAR, "newton_schulz", SPECTRUM)
-"""Kernel and number of features, construction, and further arguments."""
+"""Kernel and number of features, and row of the catalogue, of every solver of a batch of tasks."""
 
 HEADER = ["construction", "operations", "of these: fusions", "products", "copies"]
 TASKS, SUPPORTS = 31, 64
@@ -41,10 +36,9 @@ FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 
 def operations(name: str) -> dict[str, int]:
     """Count the operations of one step, by kind, for a chunk of tasks with one query each."""
-    (kernel, features), solver, options = CASES[name]
-    model = getattr(ik.constructions, solver)(
-        kernel, num_features=features, ridge=0.1, steps=16, **options
-    )
+    (kernel, features), row = CASES[name]
+    told = {part: KNOWN[part] for part in row.told} | dict(row.options)
+    model = load(row.construction)(kernel, num_features=features, steps=16, **told)
     config = ik.tasks.LinearRegression(num_features=features, num_supports=SUPPORTS)
     keys = jax.random.split(jax.random.key(0), TASKS)
     tasks = jax.eval_shape(jax.vmap(ik.tasks.sample, in_axes=(0, None)), keys, config)

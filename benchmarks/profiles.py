@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 
 from benchmarks import records, streams
 from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
-from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
+from icl_krr.catalogue import compared
+from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.profile_tables import record as whole_record
 from icl_krr.experiments.solverbench.known import KERNELS, exact
@@ -64,11 +65,11 @@ compared with step l. "monotone": a later layer has no earlier step, of 12.
 
 
 def cases() -> Iterator[Case]:
-    yield from streams.solvers(PLAIN, names=CANDIDATES)
+    yield from streams.solvers(PLAIN, names=compared())
     yield from streams.solvers(PLAIN, one=True)
     for seed in (1, 2):
-        yield from streams.solvers(PLAIN, seed=seed, names=CANDIDATES, one=True)
-    yield from streams.solvers(JUNK, 64, names=CANDIDATES, one=True)
+        yield from streams.solvers(PLAIN, seed=seed, names=compared(), one=True)
+    yield from streams.solvers(JUNK, 64, names=compared(), one=True)
     for level in streams.LEVELS:
         yield from streams.solvers(NOISE, level, names=streams.FIRST, one=True)
     yield from streams.others(STRANGER, streams.strangers)
@@ -152,7 +153,7 @@ def examine(case: Case, config: BenchConfig) -> Row:
             found[name] = short(protocol.read(answers))
     return {
         **case._asdict(),
-        "right": [name for name in subject.names if name in CANDIDATES],
+        "right": [name for name in subject.names if name in compared()],
         "runs": list(subject.names),
         "read": found,
         "seconds": time.perf_counter() - began,
@@ -202,7 +203,7 @@ def summary(rows: list[Row]) -> Lines:
                 continue
             found = [outcome_of(row, said) for row, said in each]
             own = [least(said, row["right"]) for row, said in each]
-            rest = [least(said, {*CANDIDATES} - {*row["right"]}) for row, said in each]
+            rest = [least(said, {*compared()} - {*row["right"]}) for row, said in each]
             other = [said for _, said in read_by(of(rows, STRANGER, RANDOM), reader, how)]
             lines.append([
                 reader,
@@ -223,24 +224,31 @@ def right_from(rows: list[Row], reader: str) -> str:
     return share(said["nearest"] in row["right"] for row, said in read_by(listed(rows), reader))
 
 
+def candidates_of(rows: list[Row]) -> list[str]:
+    """The candidates with which models were compared when they were read."""
+    said = [row["read"][PROBE][HOWS[0]] for row in rows]
+    return [name for name in compared() if any(name in one["distances"] for one in said)]
+
+
 def confusion(rows: list[Row], reader: str, how: str) -> Lines:
     """Rotated models by the solver that runs and by the nearest candidate or null."""
     names, counts = counted(rows, reader, how)
     cells = ([str(count or "") for count in line] for line in counts)
-    lines = [[true, *line] for true, line in zip(CANDIDATES, cells, strict=True) if any(line)]
+    lines = [[true, *line] for true, line in zip(names, cells, strict=False) if any(line)]
     return ["runs", *names], lines
 
 
-def runs(row: Row) -> int:
+def runs(row: Row, names: list[str]) -> int:
     """The place of the candidate that runs."""
-    return next(i for i, name in enumerate(CANDIDATES) if name in row["right"])
+    return next(i for i, name in enumerate(names) if name in row["right"])
 
 
 def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarray]:
-    names = [*CANDIDATES, *NULLS]
-    counts = np.zeros((len(CANDIDATES), len(names)), int)
+    candidates = candidates_of(rows)
+    names = [*candidates, *NULLS]
+    counts = np.zeros((len(candidates), len(names)), int)
     for row, said in read_by(listed(of(rows, PLAIN)), reader, how):
-        counts[runs(row), names.index(next(iter(said["distances"])))] += 1
+        counts[runs(row, names), names.index(next(iter(said["distances"])))] += 1
     return names, counts
 
 
@@ -275,7 +283,7 @@ def beside(rows: list[Row]) -> Lines:
 
 def markdown(rows: list[Row], left: int) -> str:
     about = ABOUT.format(
-        candidates=", ".join(CANDIDATES),
+        candidates=", ".join(candidates_of(rows)),
         nulls="; ".join(one.words for one in NULLS.values()),
         readers="; ".join(f"{name}: {words}" for name, words in READERS.items()) + ".",
     )
@@ -300,14 +308,14 @@ def markdown(rows: list[Row], left: int) -> str:
 
 def confusion_figure(rows: list[Row]) -> Figure:
     """Confusion matrices of the error profile on rotated models, beside that of the stream."""
-    known = listed(of(rows, PLAIN))
+    known, candidates = listed(of(rows, PLAIN)), candidates_of(rows)
     panels = [
         ("error, 1:1, own prediction", *counted(rows, OWN, HOWS[0])),
         ("error, 1:1, linear probe", *counted(rows, PROBE, HOWS[0])),
         ("error, monotone, linear probe", *counted(rows, PROBE, HOWS[2])),
     ]
-    names = [*CANDIDATES, "another solver", "no name"]
-    counts = np.zeros((len(CANDIDATES), len(names)), int)
+    names = [*candidates, "another solver", "no name"]
+    counts = np.zeros((len(candidates), len(names)), int)
     for row in known:
         if other := through_streams().get(name_of(row)):
             said = said_of(other)
@@ -316,7 +324,7 @@ def confusion_figure(rows: list[Row]) -> Figure:
                 right = {*said.names} <= {*row["runs"]}
                 own = row["right"][0] if right else said.names[0]
             place = own if own in names else "another solver"
-            counts[runs(row), names.index(place)] += 1
+            counts[runs(row, names), names.index(place)] += 1
     panels.append(("through the stream, with use", names, counts))
     figure = Figure(figsize=(18, 5.4), layout="constrained")
     for axis, (title, columns, found) in zip(
@@ -330,7 +338,7 @@ def confusion_figure(rows: list[Row]) -> Figure:
                 axis.text(j, i, str(count), ha="center", va="center", color=color)
         words = [name.replace("_", " ") for name in columns]
         axis.set_xticks(range(len(words)), words, rotation=60, ha="right", fontsize=8)
-        axis.set_yticks(range(len(CANDIDATES)), [name.replace("_", " ") for name in CANDIDATES])
+        axis.set_yticks(range(len(candidates)), [name.replace("_", " ") for name in candidates])
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("nearest candidate, or name")
     figure.axes[0].set_ylabel("solver that runs")

@@ -173,22 +173,23 @@ class Subject(NamedTuple):
 def told(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[str, Any]:
     """What a solver must be told."""
     given: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
-    if name in (*TOLD_SPECTRUM, "newton_schulz"):
+    if "spectrum" in ROWS[name].told:
         given["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
-    if name == "preconditioned_chebyshev":
+    if "num_supports" in ROWS[name].told:
         largest = jnp.max(kernel.diagonal(task.x), where=task.mask, initial=0)
         given |= {"num_supports": task.num_supports, "largest": largest}
     return given
 
 
-TOLD_NO_SPECTRUM = ("conjugate_gradient", "preconditioned_conjugate_gradient")
-TOLD_SPECTRUM = ("chebyshev", "gradient_descent", "heavy_ball", "gradient_descent_in_alpha")
-SOLVERS = {
-    **dict.fromkeys(TOLD_NO_SPECTRUM + TOLD_SPECTRUM, tuple(KERNELS)),
-    **dict.fromkeys(("richardson", "preconditioned_chebyshev"), SMOOTH),
-    "newton_schulz": ("linear",),
+ROWS = {
+    row.construction.partition(":")[2]: row
+    for row in ik.catalogue.SOLVERS.values()
+    if row.iterates and not (row.causal or row.one_task or row.options)
 }
-"""Solvers, with the kernels that they take."""
+"""Functions that solve a batch of tasks, with their rows; options are the same iterates again."""
+OF_KIND = {"any": tuple(KERNELS), "featured": ("linear",), "positive": SMOOTH, "bounded": SMOOTH}
+SOLVERS = {name: OF_KIND[row.kernels] for name, row in ROWS.items()}
+"""These functions, with the kernels that they take."""
 
 
 def solve(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from matplotlib.figure import Figure
 
 from benchmarks.records import draw, finish, meta, options
-from icl_krr.catalogue import SOLVERS as ROWS
+from icl_krr.catalogue import SOLVERS
 from icl_krr.experiments import scaling
-from icl_krr.experiments.curves import SOLVERS, curves
+from icl_krr.experiments.curves import curves
 from icl_krr.experiments.scaling import ARMS, SETTINGS, arm, groups, in_words, key_of, place_on
 from icl_krr.files import to_markdown
 from icl_krr.plots import curves_figure
@@ -37,7 +37,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
     for key in dict.fromkeys(map(key_of, models)):
         print(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}", flush=True)
         found = curves(scaling.family_of(key, queries), seeds=seeds, **own)
-        parts = {name: (found.excess(name), *found.interval(name)) for name in SOLVERS}
+        parts = {name: (found.excess(name), *found.interval(name)) for name in found.squares}
         names = ("excess", "low", "high")
         shown = {
             name: {part: values.tolist() for part, values in zip(names, three, strict=True)}
@@ -71,6 +71,7 @@ def slopes(models: list[Record]) -> list[Record]:
 
 def document(record: Record) -> str:
     """The tables: models with equivalent steps, slopes, and curves."""
+    solvers = [*record["families"][0]["curves"]]
     models = [
         [
             row["model"],
@@ -81,14 +82,14 @@ def document(record: Record) -> str:
             f"{row['updates']}{'' if row['converged'] else ', still falling'}",
             f"{row['excess']:.3g} ± {row['sampling']:.1g}",
             number(row["nadaraya_watson"] / row["exact"] - 1),
-            *(in_words(row["equivalents"][name]) for name in SOLVERS),
+            *(in_words(row["equivalents"][name]) for name in solvers),
         ]
         for row in sorted(record["models"], key=lambda row: (row["group"], key_of(row)))
     ]
     header = ["model", "architecture", "p", "N", "depth", "width", "seed", "effective dimension"]
     header += ["updates", "excess", "excess of one head"]
-    for name in SOLVERS:
-        blocks = ROWS[name].blocks.get("softmax")  # of a step
+    for name in solvers:
+        blocks = SOLVERS[name].blocks.get("softmax")  # of a step
         words = f"{blocks} block{'s' * (blocks > 1)} a step" if blocks else "by features only"
         header.append(f"{name} ({words})")
     lines = []
@@ -122,7 +123,8 @@ def figure(record: Record) -> Figure:
     An axis on which all models have one value has no panel.
     """
     models, about = record["models"], record["meta"]
-    found, titles = groups(models), {name: name.replace("_", " ") for name in SOLVERS}
+    solvers = [*record["families"][0]["curves"]]
+    found, titles = groups(models), {name: name.replace("_", " ") for name in solvers}
     main = max(found.values(), key=len)
     (key,) = {key_of(row) for row in arm(main, "depth")}
     depth = arm(main, "width")[0]["depth"]
@@ -142,7 +144,7 @@ def figure(record: Record) -> Figure:
             here = {key_of(row) for row in arm(main, axis)}
             chosen = [one for one in record["families"] if key_of(one) in here]
             chosen.sort(key=lambda one: place_on(axis, one))
-            for name in SOLVERS:
+            for name in solvers:
                 if depth < len(chosen[0]["curves"][name]["excess"]):
                     height = [one["curves"][name]["excess"][depth] for one in chosen]
                     curved[titles[name]] = ([place_on(axis, one) for one in chosen], height)

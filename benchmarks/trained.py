@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
-from icl_krr.catalogue import name_of
+from icl_krr.catalogue import SOLVERS, compared, name_of
 from icl_krr.experiments.identify import probe_controls
-from icl_krr.experiments.identify.error_profile import CANDIDATES, Protocol, known_of, targets_of
+from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.shared.runs import Run, load
@@ -45,18 +45,19 @@ QUICK_NAMES = ("gradient_descent",)
 
 Row = dict[str, Any]
 NAMED = (IDENTIFIED, NEAR, TIED)
-IN_STREAMS = ("gradient_descent", "richardson", "preconditioned_chebyshev", "conjugate_gradient")
+IN_STREAMS = tuple(name for name in compared("gaussian") if not SOLVERS[name].contains)
 """Solvers whose steps are decoded from the streams. Heavy ball's and Chebyshev's differ from those
 of gradient descent by a factor after the first step, and take several times as long to fit."""
 PRECONDITIONED = {
     "richardson (preconditioned)": ("richardson",),
     "richardson or preconditioned_chebyshev": ("richardson", "preconditioned_chebyshev"),
 }
+PARTS = ("probe", "streams")
 DECODERS = "GPT-2-style decoders"
 NAMES_OF_GROUPS = (DECODERS, "second grid, Gaussian processes", "second grid, linear functions")
-ABOUT = f"""\
+ABOUT = """\
 `python -m benchmarks.trained` reads trained models in every way that the library has. Candidates:
-{", ".join(CANDIDATES)} (of the streams: {", ".join(IN_STREAMS)}). Kernel width, ridge and step size
+{probe} (of the streams: {streams}). Kernel width, ridge and step size
 of each are fitted anew for every reading.
 
 - profile: the nearest solver by its errors, layer by layer (`icl-krr identify --protocol
@@ -373,7 +374,9 @@ def markdown(rows: dict[str, Row]) -> str:
         "Median distances: the nearest solver; its control": distances_table,
         "Models, one by one": models_table,
     }
-    parts = [ABOUT, f"{len(rows)} models.\n"]
+    offered = {of: {n for row in rows.values() for n in row[of]["candidates"]} for of in PARTS}
+    names = {of: ", ".join(n for n in compared() if n in offered[of]) for of in PARTS}
+    parts = [ABOUT.format(**names), f"{len(rows)} models.\n"]
     parts += [f"{title}:\n\n{to_markdown(make(rows))}\n" for title, make in tables.items()]
     return "\n".join(parts)
 
@@ -388,7 +391,7 @@ def main() -> None:
     parser = records.options(__doc__)
     parser.add_argument("--models", type=Path, nargs="*", default=[], help="folders of runs")
     asked = records.with_folder(parser)
-    every, sizes, names = models_in(asked.models), SIZES, CANDIDATES
+    every, sizes, names = models_in(asked.models), SIZES, compared()
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
     jobs = {where.name: partial(examine, where, sizes, names) for where in every}

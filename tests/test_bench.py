@@ -28,7 +28,7 @@ from benchmarks.speed_networks import (
     sum_of_vectors,
     training,
 )
-from benchmarks.speed_solvers import CASES as FORWARDS, against_plain, linear
+from benchmarks.speed_solvers import against_plain, cases, linear
 from icl_krr.catalogue import SOLVERS, load, name_of, taken
 from icl_krr.tasks import batch
 
@@ -127,6 +127,8 @@ def test_plain_code_takes_the_steps_of_the_oracles_and_converges(name, x64):
 
 @pytest.mark.slow
 def test_a_wrong_floor_is_refused(monkeypatch):
+    """Without plain code, the floor is the oracle."""
+
     def of(options):
         return against_plain("forward", "linear", linear(n=8, p=2), "chebyshev", options, 2, 3, 0)
 
@@ -137,10 +139,16 @@ def test_a_wrong_floor_is_refused(monkeypatch):
     monkeypatch.setitem(plain.SOLVERS, "chebyshev", wrong)
     with pytest.raises(Disagreement, match="icl_krr must agree with plain, K v = X"):
         compete(of(options), repeats=1)
+    monkeypatch.delitem(plain.SOLVERS, "chebyshev")
+    assert next(iter(of(options).rivals)) == "oracle, vmap"
+    assert compete(of(options), repeats=1)[0].error < 1e-4
 
 
-def test_every_forward_has_a_plain_rival():
-    assert {solver for _, _, solver, *_ in FORWARDS} <= set(plain.SOLVERS) <= set(SOLVERS)
+def test_every_solver_of_a_batch_is_timed_but_for_variants_without_plain_code():
+    timed = {solver for _, _, solver, *_ in cases()}
+    assert {*plain.SOLVERS} <= timed
+    for row in (SOLVERS[name] for name in {*SOLVERS} - timed):
+        assert row.variant_of or row.causal or row.one_task or not row.iterates, row.name
 
 
 @pytest.mark.slow

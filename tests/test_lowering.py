@@ -20,6 +20,8 @@ from helpers import CASES, EXPONENTIAL, draw, in_tiles, often, parametrize  # no
 from jax.tree_util import Partial
 
 import icl_krr as ik
+from icl_krr.catalogue import SOLVERS, load, make_kernel, taken
+from icl_krr.experiments.shared.build import keywords
 from icl_krr.probes.naming import candidate_fit, distances  # noqa: F401
 from icl_krr.probes.reading import filters, hyperparameters  # noqa: F401
 from icl_krr.training.adapt import compiled_step
@@ -60,6 +62,7 @@ ON_THE_HOST = {
 }
 
 QUICK = ("cg-exponential", "ric-gaussian")
+QUICK_ORACLES = "conjugate_gradient nystrom_conjugate_gradient nadaraya_watson bayesian_average"
 GAUSSIAN = ik.Gaussian(1.5)
 SIZES = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
 ENCODER = ik.Architecture(**SIZES)
@@ -162,6 +165,16 @@ def test_a_call_lowers_for_gpu_and_tpu(call):
     check_call(call)
 
 
+@often("name", QUICK_ORACLES.split(), SOLVERS)
+def test_an_oracle_lowers(name):
+    row, kernel = SOLVERS[name], make_kernel(taken(name, usual=True)[-1], {})
+
+    def solve(task, ridge):
+        return load(row.oracle)(kernel, task, **keywords(row, kernel, task, ridge, 3))
+
+    check(lowered(solve, inputs()["task"], inputs()["ridge"]))
+
+
 @parametrize(CASES, QUICK)
 def test_a_construction_and_its_gradient_lower(case):
     def loss(ridge, task):
@@ -182,7 +195,7 @@ def test_a_float32_model_stays_in_float32_where_jax_has_float64(call, x64):
 
 def test_no_public_function_is_left_out():
     named = {eval(path) for _, call in CALLS for path in re.findall(r"\bik(?:\.[a-z]\w*)+", call)}
-    named |= ON_THE_HOST
+    named |= ON_THE_HOST | {load(row.oracle) for row in SOLVERS.values()}
     rooms = [ik, *(getattr(ik, name) for name in ROOMS)]
     public = {getattr(room, name) for room in rooms for name in room.__all__}
     functions = {one for one in public if inspect.isfunction(inspect.unwrap(one))}

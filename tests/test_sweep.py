@@ -11,7 +11,7 @@ from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
-from icl_krr.catalogue import AXES
+from icl_krr.catalogue import AXES, compared
 from icl_krr.experiments.sweep import grid as module
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import last, models_of, run_cell, sweep
@@ -55,7 +55,7 @@ def test_every_line_of_every_axis(axis):
     """A gap for each value and step, that starts at 1, where nothing is predicted yet."""
     config = small(axis, num_features=4 if axis == "width" else 2)
     for (line, seed), rows in sweep(config):
-        assert line in AXES[axis].lines
+        assert line in config.lines
         steps = 1 if line == "nadaraya_watson" else config.steps
         values = GRID[axis] or (0,)
         assert len(rows) == len(values) * (steps + 1), line
@@ -276,6 +276,14 @@ def test_what_is_shown_is_what_was_asked_for(no_figure, tmp_path, capsys):
     assert [(cell["line"], cell["seed"]) for cell in printed["meta"]["cells"]] == cells
     assert len(rows_of(tmp_path)) == 15
     assert json.loads((tmp_path / "meta.json").read_text()) == printed["meta"]
+
+
+def test_an_axis_has_all_solvers_that_are_compared_but_two_that_say_which():
+    """Causal solvers are few, and no comparison has them; with tables, every value is compiled."""
+    of_solvers = {axis.name: {*compared(axis.kernel)} for axis in AXES.values() if axis.solvers}
+    few = [name for name, every in of_solvers.items() if every - {*SweepConfig(name).lines}]
+    assert few == ["position", "arithmetic"]
+    assert "nadaraya_watson" in {*SweepConfig("ridge").lines} - {*SweepConfig("depth").lines}
 
 
 def test_defaults_fit_what_was_asked_for():

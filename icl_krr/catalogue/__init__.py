@@ -76,6 +76,7 @@ __all__ = [
     "Solver",
     "candidate",
     "candidates",
+    "compared",
     "find",
     "kernel_class",
     "load",
@@ -256,6 +257,22 @@ def candidates() -> tuple[str, ...]:
     True
     """
     return tuple(name for name, row in SOLVERS.items() if row.fitted is not None)
+
+
+def compared(kernel: str | None = None) -> tuple[str, ...]:
+    """Return the names of the solvers that a comparison has by default.
+
+    These are the `candidates` that take steps and whose tokens see all supports, without the
+    variants of another solver.
+
+    Args:
+        kernel: name of a kernel that the solvers must accept; default None: any.
+
+    >>> compared("linear")
+    ('gradient_descent', 'heavy_ball', 'chebyshev', 'conjugate_gradient', 'newton_schulz')
+    """
+    rows = ((name, SOLVERS[name]) for name in candidates() if kernel in (None, *taken(name)))
+    return tuple(n for n, row in rows if row.iterates and not row.causal and not row.variant_of)
 
 
 def candidate(name: str) -> Solver:

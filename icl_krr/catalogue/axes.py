@@ -4,24 +4,10 @@ from .rows import Axis
 
 HALF, MESA = ("float16", "bfloat16"), ("mesa", "chebyshev")
 PREFIX = ("prefix_conjugate_gradient", "prefix_chebyshev")
-TUNED = ("conjugate_gradient", "chebyshev", "richardson", "nadaraya_watson")
 AXES = {
     row.name: row
     for row in (
-        Axis(
-            "depth",
-            (
-                "conjugate_gradient",
-                "chebyshev",
-                "heavy_ball",
-                "gradient_descent",
-                "gradient_descent_in_alpha",
-                "richardson",
-            ),
-            (),
-            "step",
-            solvers=True,
-        ),
+        Axis("depth", (), (), "step", solvers=True),
         Axis(
             "width",
             ("best", "orthonormal", "random, best metric", "gaussian", "coordinates", "landmarks"),
@@ -34,20 +20,22 @@ AXES = {
         ),
         Axis(
             "ridge",
-            TUNED,
+            (),
             tuple(10.0**k for k in range(-3, 4)),
             "positive",
             solvers=True,
+            smooths=True,
             unused=("ridge",),
         ),
         Axis(
             "temperature",
-            TUNED,
+            (),
             (0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0),
             "temperature",
             solvers=True,
+            smooths=True,
         ),
-        Axis("context", TUNED, (4, 8, 16, 32, 48, 64), "support", solvers=True),
+        Axis("context", (), (4, 8, 16, 32, 48, 64), "support", solvers=True, smooths=True),
         Axis(
             "features",
             ("positive", "positive, orthogonal", "trigonometric", "landmarks"),
@@ -76,13 +64,7 @@ AXES = {
             num_features=8,
             unused=("temperature", "ridge"),
         ),
-        Axis(
-            "precision",
-            ("conjugate_gradient", "chebyshev", "gradient_descent", "richardson"),
-            ("bfloat16", "float32", "float64"),
-            "floating",
-            solvers=True,
-        ),
+        Axis("precision", (), ("bfloat16", "float32", "float64"), "floating", solvers=True),
         Axis(
             "arithmetic",
             ("chebyshev", "richardson"),

@@ -100,6 +100,8 @@ class Solver:
         arguments: path of the function that turns the fitted values into keywords of the oracle,
             such as `spectrum`; default None: they are its keywords.
         contains: names of the solvers that are special cases of this solver.
+        variant_of: name of the solver of which this one is a variant. A comparison of solvers has
+            that solver, and its variants only if a user names them.
         rate: path of a function of (low, high, t) that bounds the A-norm of the error after t
             steps, relative to the initial error, for eigenvalues in [low, high].
         expected: path of an object that predicts what the model computes after the ablation of each
@@ -127,6 +129,7 @@ class Solver:
     fitted: Mapping[str, Box] | None = field(default=None, hash=False)
     arguments: str | None = None
     contains: tuple[str, ...] = ()
+    variant_of: str = ""
     rate: str | None = None
     expected: str | None = None
     aliases: tuple[str, ...] = ()
@@ -174,10 +177,12 @@ class Axis:
 
     Args:
         name: name of the axis, with underscores.
-        lines: names of the lines to compare by default, such as solvers; each line is one curve.
+        lines: names of the lines to compare by default, such as sketches; each line is one curve.
+            For an axis whose lines are solvers, () stands for all `compared` ones.
         values: default values of the quantity.
         value: name of a rule in `icl_krr.experiments.sweep.values` that every value must satisfy.
         solvers: whether the lines are solvers, so that a user may choose any solver.
+        smooths: whether these may be solvers without steps, such as Nadaraya-Watson.
         kernel: name of the default kernel. A user may choose another one of the same kind.
         kernels: names of other kernels that a user may choose.
         num_features: default number of features p of the sweep's tasks.
@@ -185,7 +190,7 @@ class Axis:
             that with the name of the axis in `icl_krr.experiments.sweep.axes`.
         unused: names of the settings of a sweep that have no effect along this axis.
 
-    >>> Axis("ridge", ("chebyshev",), (0.1, 1.0), "positive").made_by
+    >>> Axis("ridge", (), (0.1, 1.0), "positive", solvers=True).made_by
     'icl_krr.experiments.sweep.axes:ridge'
     """
 
@@ -194,6 +199,7 @@ class Axis:
     values: tuple[Any, ...]
     value: str
     solvers: bool = False
+    smooths: bool = False
     kernel: str = "exponential"
     kernels: tuple[str, ...] = ()
     num_features: int = 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .causal_solvers import CAUSAL, RIDGE
 from .rows import Box, Solver
 
@@ -10,6 +12,7 @@ CG, PCG = (
     (f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}")
     for name in ("conjugate_gradient", "preconditioned_conjugate_gradient")
 )
+VARIANT: dict[str, Any] = {"sums": True, "variant_of": "conjugate_gradient"}
 SPECTRAL = ("ridge", "spectrum")
 FIELDS = ("alpha", "r", "prediction")
 EXPECTED = "icl_krr.experiments.ablate.expected"
@@ -43,6 +46,7 @@ SOLVERS = {
             states=FIELDS,
             blocks={"linear": 2, "softmax": 2},
             fitted={"ridge": RIDGE, "step_size": Box(-1.5, 1.3, -2)},
+            variant_of="gradient_descent",
         ),
         Solver(
             "richardson",
@@ -97,7 +101,7 @@ SOLVERS = {
             *CG,
             options={"form": "fused"},
             blocks={"linear": 3, "softmax": 5},
-            sums=True,
+            **VARIANT,
         ),
         Solver(
             "pipelined_conjugate_gradient",
@@ -105,14 +109,14 @@ SOLVERS = {
             *CG,
             options={"form": "pipelined"},
             blocks={"linear": 2, "softmax": 4},
-            sums=True,
+            **VARIANT,
         ),
         Solver(
             "jacobi_conjugate_gradient",
             "JCG",
             *PCG,
             blocks={"linear": 5, "softmax": 8},
-            sums=True,
+            **VARIANT,
             fitted={"ridge": RIDGE},
             aliases=("pcg",),
         ),
@@ -124,7 +128,7 @@ SOLVERS = {
             options={"preconditioner": "normaliser"},
             states=("alpha", "p", "prediction"),
             blocks={"softmax": 8},
-            sums=True,
+            **VARIANT,
         ),
         Solver(
             "nystrom_conjugate_gradient",
@@ -133,7 +137,7 @@ SOLVERS = {
             kernels="featured",
             told=("ridge", "preconditioner"),
             blocks={"linear": 6},
-            sums=True,
+            **VARIANT,
             one_task=True,
         ),
         Solver(

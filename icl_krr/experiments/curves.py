@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from .. import solvers
-from ..catalogue import SOLVERS as ROWS, load
+from ..catalogue import candidate, compared, load
 from ..kernels import Features, Kernel, Linear
 from ..probes.naming.candidates import keywords
 from ..probes.resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
@@ -21,15 +21,6 @@ from ..solvers.algebra import featured
 from ..tasks import GaussianProcess, Task, map_tasks, system
 from .shared.draws import draw_tasks
 
-SOLVERS = (
-    "gradient_descent",
-    "richardson",
-    "heavy_ball",
-    "chebyshev",
-    "preconditioned_chebyshev",
-    "newton_schulz",
-    "conjugate_gradient",
-)
 SQUARED = 16
 """Most steps of Newton-Schulz iteration, which squares its error in each."""
 DIVERGED = 1e30
@@ -65,7 +56,7 @@ class Curves(NamedTuple):
 def curves(
     family: GaussianProcess,
     *,
-    names: Sequence[str] = SOLVERS,
+    names: Sequence[str] = (),
     steps: int = 64,
     tasks: int = 128,
     points: int = 256,
@@ -76,7 +67,7 @@ def curves(
     Every solver has the kernel and the ridge of the posterior mean, and for each number of steps
     the parameters, of a Halton sequence in their ranges, with the least excess on tasks apart.
     """
-    kernel, ridge, found = family.kernel, family.noise, []
+    kernel, ridge, found, names = family.kernel, family.noise, [], names or compared()
     for seed in seeds:
         tuning, scored = (
             with_exact(kernel, ridge, draw_tasks(key, tasks, family))
@@ -111,9 +102,8 @@ def tuned(
     name: str, kernel: Kernel, ridge: Any, steps: int, points: int, tuning: Known, scored: Known
 ) -> np.ndarray:
     """Squares of a solver on the scored tasks [b, T + 1], with the best parameters for every t."""
-    row = ROWS[name]
-    assert row.fitted is not None
-    boxes = {part: box for part, box in row.fitted.items() if part != "ridge"}
+    row = candidate(name)
+    boxes = {part: box for part, box in (row.fitted or {}).items() if part != "ridge"}
     size, drawn = float(size_of(kernel, tuning.tasks)), (tuning.tasks, scored.tasks)
     if row.kernels == "featured":  # the features of a task are those of all its supports
         drawn = tuple(with_features(kernel, tasks) for tasks in drawn)
@@ -138,7 +128,7 @@ def tuned(
 def squares_of(
     name: str, steps: int, kernel: Kernel, values: dict[str, Any], tasks: Task
 ) -> jax.Array:
-    row = ROWS[name]
+    row = candidate(name)
     asked = keywords(row, {part: jnp.asarray(value, float) for part, value in values.items()})
 
     def of_task(task: Task) -> jax.Array:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import altair as alt
 import numpy as np
 
+from ..catalogue import SOLVERS
 from ..experiments.curves import Curves
 from ..experiments.scaling import (
     ARMS,
@@ -29,9 +31,8 @@ WORDS = (
     "The excess error of a prediction is its mean squared error at the queries, divided by that of "
     "exact kernel ridge regression, minus 1. Trained models are compared with solvers that have "
     "the kernel and the ridge of the tasks. The other parameters of a solver, such as its step "
-    "size, have the least error on tasks apart, separately for every number of steps t. A step is "
-    "one block of a constructed transformer, but seven for conjugate gradient. Newton-Schulz "
-    "iteration starts from one gradient step, and runs on features only.",
+    "size, have the least error on tasks apart, separately for every number of steps t. Newton-"
+    "Schulz iteration starts from one gradient step, and runs on features only.",
 )
 
 
@@ -39,7 +40,8 @@ def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) ->
     """Excess errors of models with their `dimension`, and of solvers on the tasks with a key."""
     facts = ", ".join(f"{name} {value:g}" for name, value in zip(SETTINGS, key, strict=True))
     solvers = {name.replace("_", " "): found.excess(name) for name in found.squares}
-    lines = {name: Line(color) for name, color in zip(solvers, PALETTE, strict=False)}
+    styles = product(("1 0", "5 1"), PALETTE)
+    lines = {name: Line(color, dash) for name, (dash, color) in zip(solvers, styles, strict=False)}
     drawn: list[dict[str, Any]] = [
         {"line": name, "x": t, "value": float(value)}
         for name, curve in solvers.items()
@@ -66,7 +68,10 @@ def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) ->
         f"the means are over training seeds. {provenance}",
         tables=(table(models, key, found),),
     )
-    return Section("scaling", "Errors of trained models against their sizes", WORDS, (board,))
+    blocks = {name: SOLVERS[name].blocks.get("softmax", 1) for name in found.squares}
+    several = ", ".join(f"{n} for {name.replace('_', ' ')}" for name, n in blocks.items() if n > 1)
+    words = (*WORDS, f"A step is one block of a constructed transformer, but {several}.")
+    return Section("scaling", "Errors of trained models against their sizes", words, (board,))
 
 
 def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:

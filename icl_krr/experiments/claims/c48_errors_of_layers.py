@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import solvers
+from ...catalogue import compared
 from ...kernels import Gaussian
 from ...probes import Probe, fit_probe, layerwise
 from ...probes.naming.answers import halves_of
 from ...tasks import GaussianProcess, Task, map_tasks
 from ...transformer import Transformer
-from ..identify.error_profile import CANDIDATES, Profile, Protocol, known_of, targets_of
+from ..identify.error_profile import Profile, Protocol, known_of, targets_of
 from ..identify.profile_fit import Search
 from ..identify.profile_paths import NULLS
 from ..solverbench import foreign
@@ -36,7 +37,7 @@ class Config(NamedTuple):
     layers: int = 4
     known: tuple[str, ...] = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
     strangers: tuple[str, ...] = (SHARE, SMOOTHERS)
-    candidates: tuple[str, ...] = CANDIDATES[:-1]
+    candidates: tuple[str, ...] = compared("gaussian")
     search: tuple[int, int] = (192, 2)
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...catalogue import name_of
+from ...catalogue import compared, name_of
 from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
-from ..identify.error_profile import CANDIDATES, Protocol, Reading, Rival, known_of, targets_of
+from ..identify.error_profile import Protocol, Reading, Rival, known_of, targets_of
 from ..identify.probe_controls import in_dtype_of_tasks, read_by_probe, untrained
 from ..identify.profile_fit import Search
 from ..identify.profile_paths import NULLS, path
@@ -31,7 +31,7 @@ class Config(NamedTuple):
     probe_tasks: int = 256
     num_queries: int = 8
     steps: int = 24
-    candidates: tuple[str, ...] = CANDIDATES[:-1]
+    candidates: tuple[str, ...] = compared("gaussian")
     search: tuple[int, int] = (192, 2)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ...catalogue import candidate, taken
+from ...catalogue import candidate, compared, taken
 from ...kernels import Kernel
 from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
 from ...tasks import Task
@@ -24,18 +24,6 @@ from .profile_paths import (
     squares,
     squares_of,
 )
-
-CANDIDATES = (
-    "gradient_descent",
-    "richardson",
-    "heavy_ball",
-    "chebyshev",
-    "preconditioned_chebyshev",
-    "conjugate_gradient",
-    "newton_schulz",
-)
-"""The solvers that the protocol compares, each with every kernel that it accepts."""
-
 
 RESOLUTION = 0.001
 """Differences of distances that do not count, in log10."""
@@ -126,7 +114,8 @@ class Protocol:
         steps: largest number of steps of a solver, >= L.
         known: bandwidth and ridge of exact regression, by name; the search starts there, too.
         seed: seed of the bootstrap.
-        candidates: names of solvers to compare.
+        candidates: names of solvers to compare, by default all `compared` ones, each with every
+            kernel that it accepts.
         search: how many parameters of a candidate are tried.
     """
 
@@ -137,10 +126,10 @@ class Protocol:
         steps: int,
         known: dict[str, float],
         seed: int = 0,
-        candidates: Sequence[str] = CANDIDATES,
+        candidates: Sequence[str] = (),
         search: Search = SEARCH,
     ):
-        (self.fitted, self.scored), self.candidates = both, candidates
+        (self.fitted, self.scored), self.candidates = both, candidates or compared()
         self.tuners = {name: Tuner(self.fitted, name, steps, known, search) for name in kernels}
         self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...catalogue import AXES, KERNELS, SOLVERS, Axis, find, taken
+from ...catalogue import AXES, KERNELS, SOLVERS, Axis, compared, find, taken
 from ...catalogue.choices import Kernel
 
 NOISE = 0.1
@@ -123,14 +123,11 @@ def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...
         for line in lines:
             checks.choice("line", line, axis.lines)
         return tuple(dict.fromkeys(lines)) or axis.lines
-    smooths = any(not SOLVERS[line].iterates for line in axis.lines)
     fit = {
         name: row
         for name, row in SOLVERS.items()
-        if kernel in taken(name) and (row.iterates or smooths)
+        if kernel in taken(name) and (row.iterates or axis.smooths)
     }
-    return tuple(
-        dict.fromkeys(
-            find(f"line on the {kernel} kernel", fit, line).name for line in lines or axis.lines
-        )
-    )
+    usual = [name for name, row in fit.items() if name in compared() or not row.iterates]
+    chosen = [find(f"line on the {kernel} kernel", fit, line).name for line in lines or axis.lines]
+    return tuple(dict.fromkeys(chosen or usual))
