@@ -16,6 +16,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+import references
 from helpers import numpy, relative
 
 import icl_krr as ik
@@ -41,17 +42,6 @@ def inputs(seed, lengths=False):
 
 def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def delta_rule(q, k, v, g, beta, scale=K**-0.5, write=None):
-    """The gated delta rule: forget, correct the error at k_t, read at q_t; write along `write`."""
-    S, o = np.zeros((K, V)), []
-    for t in range(len(k)):
-        S = np.exp(g[t]) * S
-        error = v[t] - S.T @ k[t]
-        S = S + np.outer((k if write is None else write)[t], beta[t] * error)
-        o.append(scale * S.T @ q[t])
-    return np.stack(o)
 
 
 def states(k, v, g, beta):
@@ -99,6 +89,7 @@ def agree(name, task, expected, at=slice(T), kernel=KEYS, form=None, **options):
     assert relative(np.asarray(oracle.along)[-1][at], expected) < TOLERANCE
 
 
+delta_rule = partial(references.of_layer, references.gated_delta_rule)
 learn = partial(agree, "delta_rule", step_size=1.0, steps=T)
 solve = partial(agree, "prefix_conjugate_gradient", steps=K)
 iterate = partial(agree, "prefix_chebyshev")
@@ -107,7 +98,7 @@ iterate = partial(agree, "prefix_chebyshev")
 def test_default_scale_and_separate_queries():
     """The queries of a task see the last state. Their log gate is 0, or they forget once more."""
     q, k, v, g, beta = inputs(1)
-    last = delta_rule(q, k, v, g, beta)[-1:]
+    last = K**-0.5 * delta_rule(q, k, v, beta, g)[-1:]
     for gate in (0.0, -0.3):
         task = task_of(k, v, g, beta, queries=K**-0.5 * q[-1:], gates=gate)
         learn(task, np.exp(gate) * last, slice(T, None))
@@ -139,11 +130,11 @@ def test_normalised_step_size():
     """`normalised` erases as for keys of length 1, but writes v / |k|: so give it |k| v."""
     q, k, v, g, beta = inputs(6, lengths=True)
     lengths = np.linalg.norm(k, axis=1, keepdims=True)
-    expected = delta_rule(unit(q), unit(k), v, g, beta, scale=1)
+    expected = delta_rule(unit(q), unit(k), v, beta, g)
     task = read_between(unit(q), k, lengths * v, g, beta)
     learn(task, expected, READS, steps=2 * T, normalised=True)
     plain = task_of(k, v, g, beta)
-    expected = delta_rule(k, unit(k), v / lengths, g, beta, scale=1)
+    expected = delta_rule(k, unit(k), v / lengths, beta, g)
     learn(plain, expected, normalised=True)
 
 
@@ -198,20 +189,6 @@ def test_delta_rule_that_forgets_a_write(w):
     learn(task_of(k, v, g, beta), np.stack(expected), window=w)
 
 
-def conjugate_gradient(A, b, steps, M=1, x=0):
-    """Preconditioned conjugate gradient from x, for one right-hand side."""
-    x = x + 0 * b
-    r = b - A @ x
-    z = p = M * r
-    for _ in range(steps):
-        if np.any(r):
-            step = (r @ z) / (p @ A @ p)
-            x, r, before = x + step * p, r - step * (A @ p), r @ z
-            z = M * r
-            p = z + (r @ z) / before * p
-    return x
-
-
 @pytest.mark.parametrize("steps", [1, K])
 def test_iterates_of_a_mesa_layer(steps):
     """With the preconditioner diag(A), A = H_kk + lambda, and without.
@@ -222,12 +199,13 @@ def test_iterates_of_a_mesa_layer(steps):
     q, k, v, g, beta = inputs(11)
     plain, jacobi, layer, decoding = outputs = [[], [], [], []]
     for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-        A = kk + 0.4 * np.eye(K)
-        run, diagonal = partial(conjugate_gradient, A, steps=steps), np.diag(A)
-        plain.append(np.stack([run(b) for b in kv.T]) @ qt)
-        jacobi.append(np.stack([run(b, M=1 / diagonal) for b in kv.T]) @ qt)
-        layer.append(kv.T @ run(qt))
-        decoding.append(kv.T @ run(qt, x=qt / diagonal))
+        one = references.Regression(kk, qt[None], kv, 0.4)
+        run, diagonal = partial(references.conjugate_gradient, steps=steps), np.diag(one.A)
+        plain.append(run(one)["prediction"][-1, 0])
+        jacobi.append(run(one, M=np.diag(diagonal))["prediction"][-1, 0])
+        for results, start in ((layer, 0 * qt), (decoding, qt / diagonal)):
+            more = run(one._replace(cross=kv.T, y=(qt - one.A @ start)[:, None]))
+            results.append(kv.T @ start + more["prediction"][-1, :, 0])
     plain, jacobi, *others = map(np.stack, outputs)
     task, options = read_between(q, k, v, g, beta), {"ridge": 0.4, "steps": steps}
     solve(task, plain, READS, **options)
@@ -235,13 +213,6 @@ def test_iterates_of_a_mesa_layer(steps):
     for other in others:
         error = relative(other, plain)
         assert error < TOLERANCE if steps == K else error > 1e-3
-
-
-def chebyshev(steps, low, high, eigenvalues):
-    """T_n(s(e)) / T_n(s(0)), what is left of the error, with s from [low, high] to [1, -1]."""
-    basis = np.eye(steps + 1)[steps]
-    at = [(high + low - 2 * e) / (high - low) for e in (eigenvalues, 0.0)]
-    return np.divide(*(np.polynomial.chebyshev.chebval(value, basis) for value in at))
 
 
 @pytest.mark.parametrize("steps", [1, 20])
@@ -252,8 +223,8 @@ def test_prefix_chebyshev_is_the_chebyshev_polynomial(steps):
     spectrum = (ridge, ridge + float(np.sum(beta)))  # keys of length 1
     expected = []
     for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-        e, Q = np.linalg.eigh(kk + ridge * np.eye(K))
-        expected.append(kv.T @ Q @ ((1 - chebyshev(steps, *spectrum, e)) / e * (Q.T @ qt)))
+        one = references.Regression(kk, kv.T, qt[:, None], ridge)
+        expected.append(references.chebyshev(one, steps, spectrum)["prediction"][-1, :, 0])
     task, options = read_between(q, k, v, g, beta), {"ridge": ridge, "spectrum": spectrum}
     iterate(task, np.stack(expected), READS, steps=steps, **options)
 

@@ -9,6 +9,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+import references
 from helpers import draw, often, relative
 from jax.test_util import check_grads
 
@@ -31,67 +32,9 @@ def inputs(seed, channels=False):
     return q, k, rng.normal(size=(T, V)), rng.uniform(0.1, 0.9, T), g
 
 
-def of_layer(step, *sequences):
-    """The outputs of a layer, from step(S, *others, *token) -> new states; S starts as 0."""
-    states, o = step.start, []
-    for q, *token in zip(*sequences, strict=True):
-        states = step(*states, *token)
-        o.append(states[0].T @ q / np.sqrt(K))
-    return np.stack(o)
-
-
-def layer(*others):
-    def note(step):
-        step.start = (np.zeros((K, V)), *others)
-        return step
-
-    return note
-
-
-@layer()
-def gated_delta_rule(S, k, v, beta, g):
-    """Gated DeltaNet; KDA for a vector g."""
-    S = np.exp(g)[..., None] * S
-    return (S + np.outer(k, beta * (v - S.T @ k)),)
-
-
-@layer()
-def longhorn(S, k, v, beta, g):
-    S = np.exp(g)[..., None] * S
-    return (S + np.outer(k, beta / (1 + beta * k @ k) * (v - S.T @ k)),)
-
-
-@layer(np.zeros((K, V)))
-def momentum_delta_net(S, M, k, v, eta, beta, mu, alpha):
-    """Momentum DeltaNet with p = k: M is the gradient, which S subtracts."""
-    M = mu * M + np.outer(eta * k, S.T @ k - v)
-    return alpha * S - beta * M, M
-
-
-def preconditioned(squash, center, first):
-    @layer(np.full(K, first))
-    def step(S, A, k, v, beta, g):
-        S, A = np.exp(g)[..., None] * S, np.exp(g) * A + beta * k**2
-        u = np.log(A) - center
-        M = 1 / A if squash is None else squash ** (-u / (1 + np.abs(u)))
-        return S + np.outer(M * k, 0.3 * beta * (v - S.T @ k)), A
-
-    return step
-
-
-def kalman(isotropic, info_scale):
-    @layer(np.ones(1 if isotropic else K))
-    def step(S, p, k, v, r, omega, g):
-        kept, squares = np.exp(2 * g), k**2
-        if isotropic:
-            kept, squares = np.mean(kept), np.mean(squares)
-        predicted = kept * p + omega
-        gain = predicted * k / (r + np.sum(predicted * k**2))
-        S = np.exp(g)[..., None] * S
-        S = S + np.outer(gain, v - S.T @ k)
-        return S, 1 / (1 / predicted + info_scale * squares / r)
-
-    return step
+def of_layer(rule, *sequences, others=(), **numbers):
+    """The outputs of a layer whose S starts as 0 and whose further states as `others`."""
+    return K**-0.5 * references.of_layer(rule, *sequences, others=others, **numbers)
 
 
 def outputs(name, given, **parameters):
@@ -109,7 +52,8 @@ def outputs(name, given, **parameters):
 def test_delta_rules_of_layers(channels):
     q, k, v, beta, g = inputs(0, channels)
     given = from_linear_attention(q, k, v, beta, g)
-    for name, rule in (("delta_rule", gated_delta_rule), ("implicit_delta_rule", longhorn)):
+    rules = {"delta_rule": references.gated_delta_rule, "implicit_delta_rule": references.longhorn}
+    for name, rule in rules.items():
         expected = of_layer(rule, q, k, v, beta, g)
         assert relative(outputs(name, given, step_size=1.0), expected) < TOLERANCE, name
 
@@ -124,7 +68,7 @@ def test_several_writes_in_a_token():
     for t in range(T):
         S = np.exp(g[t]) * S
         for j in range(h):
-            (S,) = gated_delta_rule(S, keys[t, j], values[t, j], strengths[t, j], np.zeros(()))
+            _, S = references.gated_delta_rule(S, keys[t, j], values[t, j], strengths[t, j])
         o.append(S.T @ q[t] / np.sqrt(K))
     given = from_linear_attention(q, keys, values, strengths, g)
     assert given.task.num_supports == T * (h + 1)
@@ -133,10 +77,10 @@ def test_several_writes_in_a_token():
     assert again.task.num_supports == T * h
 
 
-@layer()
 def gated_delta_net_2(S, k, v, erase_gate, write_gate, g):
     S = np.exp(g)[..., None] * S
-    return (S + np.outer(k, write_gate * v - S.T @ (erase_gate * k)),)
+    alpha = write_gate * v - S.T @ (erase_gate * k)
+    return alpha, S + np.outer(k, alpha)
 
 
 def test_a_token_that_erases_at_another_vector():
@@ -155,7 +99,8 @@ def test_momentum_of_every_token(same):
     q = k if same else q
     rng = np.random.default_rng(2)
     beta, mu, alpha = (rng.uniform(low, 1, T) for low in (0.5, 0.2, 0.7))
-    expected = of_layer(momentum_delta_net, q, k, v, eta, beta, mu, alpha)
+    rule, start = references.momentum_delta_net, np.zeros((K, V))
+    expected = of_layer(rule, q, k, v, eta, beta, mu, alpha, others=[start])
     numbers = {"step_size": beta, "momentum": mu, "decay": alpha}
     given = from_linear_attention(q, k, v, eta, **numbers)
     assert given.task.num_supports == (T if same else 2 * T)
@@ -174,17 +119,20 @@ def test_momentum_without_momentum_is_the_delta_rule():
 @pytest.mark.parametrize(("squash", "channels"), [(None, False), (1.5, True)])
 def test_preconditioned_layers(squash, channels):
     q, k, v, beta, g = inputs(4, channels)
-    expected = of_layer(preconditioned(squash, -0.2, 0.7), q, k, v, beta, g)
+    options = {"step_size": 0.3, "squash": squash, "center": -0.2}
+    start = np.full(K, 0.7)
+    expected = of_layer(references.preconditioned, q, k, v, beta, g, others=[start], **options)
     given = from_linear_attention(q, k, v, beta, g)
-    options = {"step_size": 0.3, "initial": 0.7, "squash": squash, "center": -0.2}
-    assert relative(outputs("preconditioned_delta_rule", given, **options), expected) < TOLERANCE
+    found = outputs("preconditioned_delta_rule", given, initial=0.7, **options)
+    assert relative(found, expected) < TOLERANCE
 
 
 @pytest.mark.parametrize(("covariance", "channels"), [("diagonal", True), ("isotropic", False)])
 def test_kalman_layers(covariance, channels):
     q, k, v, r, g = inputs(5, channels)
     omega = np.random.default_rng(5).uniform(0, 0.3, T)
-    expected = of_layer(kalman(covariance == "isotropic", 4.0), q, k, v, r, omega, g)
+    start = np.ones(1 if covariance == "isotropic" else K)
+    expected = of_layer(references.kalman, q, k, v, r, omega, g, others=[start], info_scale=4.0)
     given = from_linear_attention(q, k, v, 1 / r, g, process_noise=omega)
     options = {"ridge": 1.0, "covariance": covariance, "info_scale": 4.0}
     assert relative(outputs("kalman_delta_rule", given, **options), expected) < TOLERANCE

@@ -5,26 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.sparse.linalg
 from helpers import draw, kernel_matrix, numpy, relative, stacked
+from references import gram
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
 
 KERNELS = (ik.Linear(), ik.Exponential(temperature=1.7), ik.Gaussian(lengthscale=0.8))
-
-
-def gram(kernel, x, z):
-    """The kernels, entry by entry."""
-    x, z = np.asarray(x), np.asarray(z)
-    if isinstance(kernel, ik.Linear):
-        return np.array([[a @ b for b in z] for a in x])
-    if isinstance(kernel, ik.Exponential):
-        return np.array([[np.exp(a @ b / kernel.temperature) for b in z] for a in x])
-    return np.array(
-        [[np.exp(-((a - b) @ (a - b)) / (2 * kernel.lengthscale**2)) for b in z] for a in x]
-    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -91,48 +79,9 @@ def test_exact_equals_scipy(x64, kernel, r):
     assert solution.residual < 1e-13
 
 
-@pytest.mark.parametrize("r", [None, 2])
-def test_nadaraya_watson_equals_numpy(x64, r):
-    task = draw(2, n=20, r=r)
-    for kernel in KERNELS[1:]:
-        weights = gram(kernel, task.x_query, task.x)
-        weights = weights / weights.sum(axis=1, keepdims=True)
-        ours = numpy(ik.solvers.nadaraya_watson(kernel, task))
-        assert relative(ours.weights, weights) < 1e-12
-        assert relative(ours.prediction, weights @ np.asarray(task.y)) < 1e-12
-
-
 def test_nadaraya_watson_does_not_overflow():
     task = draw(2, n=20)
     assert np.all(np.isfinite(ik.solvers.nadaraya_watson(ik.Exponential(1e-3), task).prediction))
-
-
-@pytest.mark.parametrize("r", [None, 2])
-def test_gradient_descent_equals_numpy(x64, r):
-    task = draw(3, r=r)
-    path = numpy(
-        ik.solvers.gradient_descent(ik.Linear(), task, ridge=0.5, steps=20, step_size=0.02)
-    )
-    K = np.asarray(task.x) @ np.asarray(task.x).T
-    alpha = np.zeros(task.y.shape)
-    for t in range(21):
-        residual = task.y - (K + 0.5 * np.eye(7)) @ alpha
-        assert relative(path.alpha[t], alpha) < 1e-12
-        assert relative(path.r[t], residual) < 1e-12
-        assert relative(path.prediction[t], np.asarray(task.x_query @ task.x.T) @ alpha) < 1e-12
-        alpha = alpha + 0.02 * np.asarray(residual)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_conjugate_gradient_equals_scipy(x64, kernel):
-    task = draw(5, p=3, n=12)
-    A = gram(kernel, task.x, task.x) + 0.3 * np.eye(12)
-    iterates = []
-    scipy.sparse.linalg.cg(A, task.y, rtol=1e-9, callback=lambda xk: iterates.append(xk.copy()))
-    path = numpy(ik.solvers.conjugate_gradient(kernel, task, ridge=0.3, steps=len(iterates)))
-    for t, alpha in enumerate(iterates[:6]):
-        assert relative(path.alpha[t + 1], alpha) < 1e-12
-    assert relative(path.alpha[-1], np.linalg.solve(A, task.y)) < 1e-7
 
 
 @pytest.fixture
