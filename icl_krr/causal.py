@@ -34,11 +34,11 @@ def check_of_token(name: str, value: Any, p: int, m: int | None = None) -> None:
     """Check a number of each token: one for all, w for <w, x>, or W for W x [m] if m is given."""
     if np.shape(value) not in ((), (p,), (m, p)):
         matrix = "" if m is None else f", or a matrix [m, p] with m = {m} features of the kernel"
-        if name == "log_gate" and np.ndim(value) == 2 and m is None:
-            matrix = "; only delta rules of features take a matrix, in linear attention"
+        where = "; only delta rules of features take a matrix, in linear attention"
+        hint = where if name == "log_gate" and np.ndim(value) == 2 and m is None else ""
         raise ValueError(
             f"{name} must be a number or a vector [p] with p = {p}, the width of x{matrix}, got "
-            f"shape {list(np.shape(value))}"
+            f"shape {list(np.shape(value))}{hint}"
         )
 
 

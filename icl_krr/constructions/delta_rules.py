@@ -41,7 +41,6 @@ class Turns:
 
     Attributes:
         m: the machine.
-        strength: read of the write strengths of the supports.
         inclusive: whether the prediction at a support is read after its own write.
         ahead, prediction: reads of these states; `ahead` is `alpha` one step later.
         now: read of a multiple of a flag: not 0 at the supports whose turn has come.
@@ -66,7 +65,7 @@ class Turns:
         # coefficients depend on earlier supports only, also where predictions do not
         most: CausalOptions = {"max_supports": STEPS} if steps is None else {}
         given: CausalOptions = {**most, **options, "prefix": "exclusive"}
-        self.m, self.strength = m, _ = causal_machine(make, kernel, num_features, **given)
+        self.m = m = causal_machine(make, kernel, num_features, **given)
         self.alpha = m.state("alpha", SUPPORTS, "dual coefficients")
         self.ahead = m.state("ahead", SUPPORTS, "alpha one step later")
         self.prediction = m.state_of_fit()
@@ -210,7 +209,7 @@ def delta_rule(
         causal.check_erase(erase, m.x.width, m.features.width)
         queries = m.x @ xp.asarray(erase, m.dtype).T
         erased = partial(m.inner_products_times, turns.ahead, queries=queries)
-    size = xp.asarray(step_size, m.dtype) * turns.strength
+    size = xp.asarray(step_size, m.dtype) * m.strength
     return corrected(turns, size, (lambda own: own) if normalised else None, loss, erased)
 
 
@@ -234,7 +233,7 @@ def implicit_delta_rule(
     checks.positive_scalar("step_size", step_size)
     turns = Turns(machine, kernel, num_features, steps, options)
     m = turns.m
-    eta = xp.asarray(step_size, m.dtype) * turns.strength
+    eta = xp.asarray(step_size, m.dtype) * m.strength
 
     def divisor(own: Read) -> Read:  # own is c k(x, x) with c = m.scale
         return m.scale * m.support + m.multiply(eta, own, to="eta_k")
@@ -330,7 +329,7 @@ def momentum_delta_rule(
         m.multiply(m.per_output(kept - m.support), f, to=turns.prediction)
         m.multiply(m.over_outputs(stepped), new, to=turns.prediction, out=total)
 
-    return turns.learns(turns.strength, predict, include, prepare=prepare)
+    return turns.learns(m.strength, predict, include, prepare=prepare)
 
 
 def with_logs(m: LinearAttention, name: str, value: Any) -> tuple[Read, Read]:
@@ -391,7 +390,7 @@ def preconditioned_delta_rule(
 
     def prepare() -> None:
         here = m.features_here(SUPPORTS)
-        sum_squares(m, here, turns.strength, xp.asarray(initial, m.dtype), curvature)
+        sum_squares(m, here, m.strength, xp.asarray(initial, m.dtype), curvature)
         if squash is None:
             m.divide(here, curvature, to=written)
         else:
@@ -399,7 +398,7 @@ def preconditioned_delta_rule(
             m.activate("exp", -factor, here, to=written)
         m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
 
-    rate = xp.asarray(step_size, m.dtype) * turns.strength
+    rate = xp.asarray(step_size, m.dtype) * m.strength
     return turns.learns(rate, *turns.along(written, own), prepare=prepare)
 
 
@@ -480,7 +479,7 @@ def kalman_delta_rule(
     here = spread(m.support, count)
 
     def prepare() -> None:
-        m.multiply(m.features_here(SUPPORTS), spread(turns.strength, width), to=weighted)
+        m.multiply(m.features_here(SUPPORTS), spread(m.strength, width), to=weighted)
         m.multiply(weighted, m.features, to=squares)
         if m.own_log_gate is None:
             m.add(here, to=kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,36 +28,7 @@ class PosteriorSums(PrefixSums):
     fit, quadratic, gaps = "prediction", "variance", "variance_gap"
     ridges: Any
     approximated: tuple[Kernel, ...] | None = None
-
-    @property
-    def answer(self) -> Read:
-        """The read-out of the prediction."""
-        return self.layout.read(self.fit, self.dtype)
-
-    @property
-    def answers(self) -> dict[str, Read]:
-        """The read-outs of the predictive distribution: the variance of an output, and its gap."""
-        variance = self.layout.read(self.quadratic, self.dtype)
-        return {"variances": variance + self.ridges * self.one, "variance_gaps": self.gap}
-
-    def alongside(self) -> None:
-        """Record operations of a step before those of the solver."""
-
-    def afterwards(self) -> None:
-        """Record operations of a step after those of the solver."""
-        self.renew_gap()
-
-    @cached_property
-    def gap(self) -> Read:
-        """The squared length of the residual: at most this is missing in the variance."""
-        about = "|r|^2, at least what the variance lacks"
-        return self.state(self.gaps, SUPPORTS_AND_QUERIES, about)
-
-    def renew_gap(self) -> None:
-        gap, r = self.gap, self.layout.read("r", self.dtype)
-        with self.together():
-            self.add(-gap, to=gap)
-            self.multiply(r, r, to=gap, out=self.squared_length)
+    square_of_unit: Any = 1.0  # the features are phi / sqrt(square_of_unit)
 
     @property
     def systems(self) -> int:
@@ -68,9 +38,6 @@ class PosteriorSums(PrefixSums):
     def right(self) -> Read:
         """The right-hand side phi_i."""
         return self.features
-
-    def sum_right(self, keys: Read) -> None:
-        """The right-hand side is no sum over supports."""
 
     def over_outputs(self, features: Read) -> Read:
         return features
@@ -91,41 +58,56 @@ class PosteriorSums(PrefixSums):
         self.head_per_output(v, self.keys, self.y_of_systems, fit)
         return fit
 
-    def transformer(self, step: Callable[..., None], *, steps: int, **rest: Any) -> Transformer:
-        variance = self.state(self.quadratic, SUPPORTS_AND_QUERIES, "variance of the function")
-        missing = None
+    def readouts(self, variance: Read, gap: Read) -> dict[str, Read]:
+        """The read-outs of the predictive distribution: the variance of an output, and its gap."""
+        return {"variances": variance + self.ridges * self.one, "variance_gaps": gap}
+
+    def transformer(
+        self,
+        step: Callable[..., None],
+        *,
+        prologue: Callable[[], None] = lambda: None,
+        average: Callable[[Read, Read], None] | None = None,
+        **rest: Any,
+    ) -> Transformer:
+        """Return the transformer whose steps renew the variance, and its gap |r|^2.
+
+        An `average` of the variances and of what the features leave out comes before each step, so
+        that it and the gap belong to the iterate before.
+        """
+        at = SUPPORTS_AND_QUERIES
+        variance = self.state(self.quadratic, at, "variance of the function")
+        missing = Read({}, self.systems)
         if self.approximated is not None:
-            missing = self.state("missing", SUPPORTS_AND_QUERIES, "k(x, x) - |phi(x)|^2")
+            missing = self.state("missing", at, "k(x, x) - |phi(x)|^2")
+        gap = self.state(self.gaps, at, "|r|^2, at least what the variance lacks")
+        lengths = self.sum_channels * self.square_of_unit
+
+        def renew_gap() -> None:
+            r = self.layout.read("r", self.dtype)
+            with self.together():
+                self.add(-gap, to=gap)
+                self.multiply(r, r, to=gap, out=lengths)
 
         def then_variance(*own: Any) -> None:
-            self.alongside()
+            if average is not None:
+                renew_gap()
+                average(variance, missing)
             step(*own)
             h = self.layout.read(self.solution, self.dtype)
             with self.together():
-                self.add(-variance if missing is None else missing - variance, to=variance)
-                self.multiply(self.features, h, to=variance, out=self.times_ridge)
-            self.afterwards()
-
-        prologue = rest.get("prologue", lambda: None)
+                self.add(missing - variance, to=variance)
+                self.multiply(self.features, h, to=variance, out=self.sum_channels * self.ridges)
+            if average is None:
+                renew_gap()
 
         def start() -> None:
-            if missing is not None:
-                for system, kernel in enumerate(self.approximated or ()):
-                    fill_diagonal(self, kernel, missing, system)
-                self.multiply(self.features, self.features, to=missing, out=-self.squared_length)
+            for system, kernel in enumerate(self.approximated or ()):
+                fill_diagonal(self, kernel, missing, system)
+            if self.approximated is not None:
+                self.multiply(self.features, self.features, to=missing, out=-lengths)
                 self.add(missing, to=variance)
             prologue()
 
-        return super().transformer(
-            then_variance, steps=steps, readout=self.answer, readouts=self.answers, prologue=start
-        )
-
-    @property
-    def times_ridge(self) -> Any:
-        """The matrix that turns the summands of phi^T h into ridge phi^T h."""
-        return self.sum_channels * self.ridges
-
-    @property
-    def squared_length(self) -> Any:
-        """The matrix that turns the squares of the features into |phi|^2."""
-        return self.sum_channels
+        readouts = self.readouts(variance, gap)
+        return super().transformer(then_variance, prologue=start, readouts=readouts, **rest)

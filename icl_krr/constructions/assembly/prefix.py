@@ -80,18 +80,19 @@ def causal_machine(
     max_supports: int | None = None,
     window: int | None = None,
     **options: Unpack[Options],
-) -> tuple[Any, Read]:
-    """Make a machine with a causal mask, and the read of the strengths of its supports."""
+) -> Any:
+    """Make a machine with a causal mask, whose `strength` reads the strengths of its supports."""
     causal.check_prefix(prefix, log_gate, strength, window)
     checks.choice("tokens", tokens, TOKENS)
     if max_supports is not None:
         checks.count("max_supports", max_supports)
-    if tokens == "interleaved" and prefix == "inclusive":
+    interleaved = tokens == "interleaved"
+    if interleaved and prefix == "inclusive":
         raise ValueError(
             "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
             "precedes that of y_i, got 'inclusive'"
         )
-    if tokens == "interleaved" and max_supports is None:
+    if interleaved and max_supports is None:
         raise ValueError("max_supports must be given for interleaved tokens, got None")
     m = make(kernel, num_features, **options)
     m.spec = replace(
@@ -103,17 +104,17 @@ def causal_machine(
         max_supports=max_supports,
     )
     if window is not None:
-        m.window = window * (2 if tokens == "interleaved" else 1)
-    if tokens == "interleaved" and max_supports is not None:
+        m.window = window * (2 if interleaved else 1)
+    if interleaved and max_supports is not None:
         read_partners(m, max_supports)  # before anything reads m.x
     if np.ndim(log_gate) == 2:
         causal.no_window(window)
-    of_support = m.support if strength is None else of_supports(m, "strength", strength)
+    m.strength = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
         m.own_log_gate = of_token(m, "log_gate", log_gate)
         after = QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES
         m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.own_log_gate, after)
-    return m, of_support
+    return m
 
 
 def prefix_sums(
@@ -166,7 +167,7 @@ def feature_machine(
     check_kernel(kernel)
     check_featured(kernel, options.get("sketch"))
     make = partial(linear_machine, kind=kind)
-    m, m.strength = causal_machine(make, kernel, num_features, **options)
+    m = causal_machine(make, kernel, num_features, **options)
     if ridge is not None:
         checks.ridges(ridge, m.features.width)
     plain = m.strength is m.support and m.log_gate is None and m.window is None

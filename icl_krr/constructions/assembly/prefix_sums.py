@@ -29,20 +29,16 @@ class PrefixSums(LinearAttention):
     strength: Read
     stores_sums: bool = False
 
-    @property
+    @cached_property
     def right(self) -> Read:
         """The right-hand side b_i."""
-        if "b" not in self.embedding:
-            width = self.features.width * self.spec.num_outputs
-            self.scratch("b", SUPPORTS_AND_QUERIES, "sum_j phi_j y_j", width)
-        return self.layout.read("b", self.dtype)
+        width = self.features.width * self.spec.num_outputs
+        return self.scratch("b", SUPPORTS_AND_QUERIES, "sum_j phi_j y_j", width)
 
-    @property
+    @cached_property
     def keys(self) -> Read:
         """The features of the supports, times their strengths: zero at all other tokens."""
-        if "weighted" not in self.embedding:
-            self.state("weighted", SUPPORTS, "strength phi(x)", width=self.features.width)
-        return self.layout.read("weighted", self.dtype)
+        return self.state("weighted", SUPPORTS, "strength phi(x)", width=self.features.width)
 
     @cached_property
     def sums(self) -> Read:
@@ -54,7 +50,9 @@ class PrefixSums(LinearAttention):
         keys = self.keys
         self.compute_features()
         self.multiply(self.features_here(SUPPORTS), spread(self.strength, keys.width), to=keys)
-        self.sum_right(keys)
+        if "b" in self.embedding:
+            one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+            self.head_per_output(one, self.y, self.over_outputs(keys), self.right)
         if self.stores_sums:
             phi, m = self.features, self.features.width
             pairs = self.scratch("pairs", SUPPORTS, "strength phi phi^T", m**2)
@@ -63,10 +61,6 @@ class PrefixSums(LinearAttention):
             one = self.inside(SUPPORTS_AND_QUERIES)
             self.head(one, self.support, pairs, self.sums, log_gate=self.log_gate)
         Machine.start(self)  # LinearAttention.start would compute the features again
-
-    def sum_right(self, keys: Read) -> None:
-        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
-        self.head_per_output(one, self.y, self.over_outputs(keys), self.right)
 
     def each_ridge(self, ridge: Any) -> Any:
         """A number, or one for every unknown: a vector [m], repeated for every system."""
