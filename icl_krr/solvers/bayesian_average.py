@@ -122,37 +122,30 @@ def bayesian_average(
 
 @partial(jax.jit, static_argnames="steps")
 def average(kernels, task, ridges, approximated, sharpness, steps):
-    n = task.num_supports
-    T = n + task.num_queries
-
-    def path(g: int, approximates: Any) -> Any:
-        return solve_posterior(kernels[g], task, ridges[g], approximates, Sees(), steps)
+    n, G = task.num_supports, len(kernels)
 
     def posteriors(approximates: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
-        paths = [path(g, one) for g, one in enumerate(approximates)]
-        means = jnp.stack([p.along.reshape(steps + 1, T, -1) for p in paths], 2)
-        above = [jnp.maximum(p.variance, 0) for p in paths]  # rounding makes some negative
-        return means[:-1], jnp.stack(above, 2)[:-1] + ridges[None, None]
+        parts = zip(kernels, ridges, approximates, strict=True)
+        paths = [solve_posterior(k, task, ridge, a, Sees(), steps) for k, ridge, a in parts]
+        means = jnp.stack([p.along.reshape(*p.variance.shape, -1) for p in paths], 2)
+        variances = jnp.stack([p.variance for p in paths], 2)
+        return means[:-1], jnp.maximum(variances, 0)[:-1] + ridges  # rounding makes some negative
 
-    means, variances = posteriors([None] * len(kernels))
+    means, variances = posteriors([None] * G)
     y = seen(task)[1][None, :, None]
     scores = jax.scipy.stats.norm.logpdf(y, means[:, :n], jnp.sqrt(variances[:, :n, :, None]))
-    scores = jnp.where(kept(task)[None, :, None], jnp.sum(scores, 3), 0)
-    sums = jnp.cumsum(scores, 1)
-    total = jnp.broadcast_to(sums[:, -1:], (steps, T - n, len(kernels)))
+    sums = jnp.cumsum(jnp.where(kept(task)[None, :, None], jnp.sum(scores, 3), 0), 1)
+    total = jnp.broadcast_to(sums[:, -1:], (steps, task.num_queries, G))
     evidence = jnp.concatenate([jnp.zeros_like(sums[:, :1]), sums[:, :-1], total], 1)
     if approximated is not None:
         _, variances = posteriors(approximated)
     usable = jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf)
     weights = jax.nn.softmax(sharpness * usable, axis=2)
     shares = weights[..., None]
-    along = jnp.sum(jnp.where(shares == 0, 0, shares * means), 2)
-    everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)
-    along, means, variances, evidence, weights = (
-        jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere
-    )
-    along = like(task.y, along)
-    return AverageTrajectory(along[:, n:], along, means, variances, evidence, weights)
+    along = like(task.y, jnp.sum(jnp.where(shares == 0, 0, shares * means), 2))
+    means = means.reshape(*variances.shape[:2], -1)
+    iterates = AverageTrajectory(along[:, n:], along, means, variances, evidence, weights)
+    return jax.tree.map(lambda a: jnp.concatenate([jnp.zeros_like(a[:1]), a]), iterates)
 
 
 @jax.jit
