@@ -47,7 +47,7 @@ class GroupAverage(PosteriorSums):
 
     def __init__(self, kernel: Kernel, *options: Any, kernels: Sequence[Kernel], ridges: Any):
         Machine.__init__(self, kernel, "linear", *options)  # not the features of one kernel
-        self.ridges = self.square_of_unit = xp.asarray(ridges, self.dtype)
+        self.ridges = self.square_of_unit = xp.asarray(ridges, self.dtype)[None]
         self.layers = [self.with_matrices(k.feature_layer(self.dtype)) for k in kernels]
         self.width = max(layer.mix.shape[1] for layer in self.layers)
         total = self.width * self.systems
@@ -56,7 +56,7 @@ class GroupAverage(PosteriorSums):
 
     @property
     def systems(self) -> int:
-        return len(self.ridges)
+        return self.ridges.shape[1]
 
     def with_matrices(self, layer: FeatureLayer) -> FeatureLayer:
         """The layer with a matrix of frequencies and one that mixes the hidden units."""
@@ -69,7 +69,7 @@ class GroupAverage(PosteriorSums):
     def compute_features(self) -> None:
         for group, layer in enumerate(self.layers):
             place = one_hot(group * self.width, layer.mix.shape[1], self.features.width, self.dtype)
-            place = place / xp.sqrt(self.ridges[group])
+            place = place / xp.sqrt(self.ridges[0, group])
             fill(self, layer._replace(mix=xp.matmul(layer.mix, place)), self.features)
 
     def declare_average(self) -> None:
@@ -97,7 +97,7 @@ class GroupAverage(PosteriorSums):
         above = self.scratch("variances_above_0", SUPPORTS_AND_QUERIES, "at least 0")
         self.activate("relu", of_fits - missing, here, to=above)
         # in the evidence, what the features leave out would depend on the order of the supports
-        known = above + self.one @ self.ridges[None]  # > 0 at every token
+        known = above + self.one @ self.ridges  # > 0 at every token
         variances = known + missing
         self.add(fits - self.means, to=self.means)
         self.add(variances - self.variances, to=self.variances)

@@ -129,7 +129,8 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
         paths = [solve_posterior(k, task, ridge, a, Sees(), steps) for k, ridge, a in parts]
         means = jnp.stack([p.along.reshape(*p.variance.shape, -1) for p in paths], 2)
         variances = jnp.stack([p.variance for p in paths], 2)
-        return means[:-1], jnp.maximum(variances, 0)[:-1] + ridges  # rounding makes some negative
+        above = jnp.maximum(variances, 0)  # rounding makes some negative
+        return means[:-1], above[:-1] + ridges[None, None]
 
     means, variances = posteriors([None] * G)
     y = seen(task)[1][None, :, None]
