@@ -30,10 +30,11 @@ contains the names of both functions. All commands and conformance tests then in
 >>> SOLVERS.pop("steepest_descent").blocks  # this example leaves the catalogue as it was
 {'linear': 3, 'softmax': 4}
 
-In this library the row belongs in `icl_krr/catalogue/solvers.py`. Your own package calls `register`
-when it is imported. Its `pyproject.toml` also needs an entry point in the group `icl_krr`
-(`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command line imports the
-package.
+In this library the row belongs in `icl_krr/catalogue/solvers.py`, and `tests/references.py` needs a
+textbook formula of the solver, with which a test compares all iterates. Your own package calls
+`register` when it is imported. Its `pyproject.toml` also needs an entry point in the group
+`icl_krr` (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command line
+imports the package.
 
 **Add a kernel.** A kernel is one class. A subclass of `icl_krr.kernels.LogBilinear`, such as the
 example `Tilted` there, implements one method, which returns two coefficients. Samplers, sketches,

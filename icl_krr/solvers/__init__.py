@@ -1,9 +1,9 @@
 r"""Reference solvers of kernel ridge regression that do not use a transformer.
 
-Every solver takes one task and is jitted; use `jax.vmap` for a batch. The solvers share no code
-with the transformer, so agreement between a model and a solver is independent evidence. Results
-have the dtype of the task. An iterative solver returns a `Trajectory`, a causal one a
-`CausalTrajectory`, with one entry for each iterate from 0 to `steps`. In formulas
+Every solver takes one task and is jitted; use `jax.vmap` for a batch. Tests compare each solver
+with textbook formulas in NumPy and SciPy, which share no code with this library, and each model
+with its solver. Results have the dtype of the task. An iterative solver returns a `Trajectory`, a
+causal one a `CausalTrajectory`, with one entry for each iterate from 0 to `steps`. In formulas
 $A = K + \lambda I$, $\alpha = A^{-1} y$, and $(a, b)$ is `spectrum`. Arguments that most solvers
 share:
 
