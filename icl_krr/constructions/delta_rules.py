@@ -38,21 +38,10 @@ class Turns:
     In every step, all supports whose turn has come compute their coefficients again from the
     prediction of the step. These do not change any more, because they depend on earlier supports
     only. With a linear machine, the rule needs the features of the kernel and takes no window.
-
-    Attributes:
-        m: the machine.
-        inclusive: whether the prediction at a support is read after its own write.
-        ahead, prediction: reads of these states; `ahead` is `alpha` one step later.
-        now: read of a multiple of a flag: not 0 at the supports whose turn has come.
     """
 
     def __init__(
-        self,
-        make: Callable[..., Any],
-        kernel: Kernel,
-        num_features: int,
-        steps: int | None,
-        options: CausalOptions,
+        self, make: Callable, kernel: Kernel, num_features: int, steps: int | None, options: Any
     ):
         if make is linear_machine:
             causal.no_window(options.get("window"))
@@ -389,49 +378,38 @@ def preconditioned_delta_rule(
     own = m.state("diagonal", SUPPORTS, "phi . M phi", width=1)
 
     def prepare() -> None:
-        here = m.features_here(SUPPORTS)
-        sum_squares(m, here, m.strength, xp.asarray(initial, m.dtype), curvature)
-        if squash is None:
-            m.divide(here, curvature, to=written)
+        phi, here, gate = m.features_here(SUPPORTS), spread(m.support, width), m.log_gate
+        # A_i = e^(G_i) A_0 + sum_(j <= i) e^(G_i - G_j) beta_j phi_j^2
+        weighted = m.multiply(phi, spread(m.strength, width), to="weighted")
+        squares = m.multiply(weighted, phi, to="squares")
+        m.add(spread(m.one - m.support, width), to=curvature)
+        m.add(floor(m) * here, to=curvature)
+        heads = 1 if gate is None else gate.width
+        flags = spread(m.support, heads)
+        m.head(flags, flags, squares, to=curvature, heads=heads, log_gate=gate)
+        m.add(squares, to=curvature)
+        first = m.support @ xp.broadcast_to(xp.asarray(initial, m.dtype), (1, width))
+        if gate is None:
+            m.add(first, to=curvature)
         else:
-            factor = xp.log(xp.asarray(squash, m.dtype)) * squashed(m, curvature, center)
-            m.activate("exp", -factor, here, to=written)
+            m.activate("exp", spread(gate, width), first, to=curvature)
+        if squash is None:
+            m.divide(phi, curvature, to=written)
+        else:  # u / (1 + |u|) with u = log A - c
+            u = m.scratch("log_curvature", SUPPORTS, "log A - c", width=width)
+            m.activate("log", curvature, here, to=u)
+            m.add(-xp.asarray(center, m.dtype) * here, to=u)
+            size = m.scratch("size", ROLES, "1 + |log A - c|", width=width)
+            with m.together():
+                m.add(spread(m.one, width), to=size)
+                m.activate("relu", u, here, to=size)
+                m.activate("relu", -u, here, to=size)
+            power = -xp.log(xp.asarray(squash, m.dtype)) * m.divide(u, size, to="power")
+            m.activate("exp", power, phi, to=written)
         m.multiply(written, m.features, to=own, out=np.ones((width, 1), m.dtype))
 
     rate = xp.asarray(step_size, m.dtype) * m.strength
     return turns.learns(rate, *turns.along(written, own), prepare=prepare)
-
-
-def sum_squares(m: LinearAttention, phi: Read, strength: Read, initial: Any, to: Read) -> None:
-    """Compute A_i = e^(G_i) A_0 + sum_(j <= i) e^(G_i - G_j) beta_j phi_j^2 at the supports."""
-    width, gate = phi.width, m.log_gate
-    weighted = m.multiply(phi, spread(strength, width), to="weighted")
-    squares = m.multiply(weighted, phi, to="squares")
-    m.add(spread(m.one - m.support, width), to=to)
-    m.add(floor(m) * spread(m.support, width), to=to)
-    heads = 1 if gate is None else gate.width
-    flags = spread(m.support, heads)
-    m.head(flags, flags, squares, to=to, heads=heads, log_gate=gate)
-    m.add(squares, to=to)
-    first = m.support @ xp.broadcast_to(initial, (1, width))
-    if gate is None:
-        m.add(first, to=to)
-    else:
-        m.activate("exp", spread(gate, width), first, to=to)
-
-
-def squashed(m: LinearAttention, curvature: Read, center: Any) -> Read:
-    """Compute u / (1 + |u|) with u = log A - c."""
-    here = spread(m.support, curvature.width)
-    u = m.scratch("log_curvature", SUPPORTS, "log A - c", width=curvature.width)
-    m.activate("log", curvature, here, to=u)
-    m.add(-xp.asarray(center, m.dtype) * here, to=u)
-    size = m.scratch("size", ROLES, "1 + |log A - c|", width=curvature.width)
-    with m.together():
-        m.add(spread(m.one, curvature.width), to=size)
-        m.activate("relu", u, here, to=size)
-        m.activate("relu", -u, here, to=size)
-    return m.divide(u, size, to="power")
 
 
 @construction

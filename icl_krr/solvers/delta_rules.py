@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
@@ -23,23 +23,14 @@ from .results import CausalTrajectory, recurrent
 
 
 class Token(NamedTuple):
-    """What a support brings to the recurrence of a rule of m features.
-
-    Attributes:
-        phi: features [m].
-        y: outputs [r].
-        gate: gates, [m] or [1] if all features have the same.
-        strength: write strength; 0 if the support does not learn yet.
-        learns: whether the support learns, or is one of those after the number of the iterate.
-        own: numbers of this token that only some rules have, by name.
-    """
+    """What a support brings to the recurrence of a rule of m features, for r outputs."""
 
     phi: Float[Array, " m"]
     y: Float[Array, " r"]
-    gate: Float[Array, " c"]
-    strength: Float[Array, ""]
-    learns: Bool[Array, ""]
-    own: dict[str, jax.Array]
+    gate: Float[Array, " c"]  # of each feature, or one for all
+    strength: Float[Array, ""]  # 0 if the support does not learn yet
+    learns: Bool[Array, ""]  # False after the number of the iterate
+    own: dict[str, jax.Array]  # numbers that only some rules have
 
 
 Rule = Callable[[Any, tuple, Token], tuple[tuple, jax.Array]]
@@ -374,25 +365,12 @@ def outer(w: Float[Array, " m"], alpha: Float[Array, " r"]) -> Float[Array, "m r
     return w[:, None] * alpha[None]
 
 
-def follow(
-    kernel: Kernel,
-    task: Task,
-    rule: Rule,
-    start: Callable[[Any, jax.Array], tuple],
-    numbers: Any,
-    steps: int | None,
-    options: PrefixOptions,
-    own: Mapping[str, Any] = MappingProxyType({}),
-    degrees: int | None = 1,
-) -> CausalTrajectory:
-    """Run a rule of features on a task, and return all its iterates.
+def follow(kernel, task, rule, start, numbers, steps, options, own=MappingProxyType({}), degrees=1):
+    """All iterates of a `Rule` of features that starts at the states `start(numbers, S = 0)`.
 
-    Args:
-        rule: the recurrence, a function of a module, because a program is compiled for it.
-        start: function (numbers, S = 0) -> the states at the start; of a module, too.
-        numbers: what the rule needs to know, a pytree.
-        own: numbers or vectors [p] by name, of which each token has its own.
-        degrees: 1, or None if c y has not c times the predictions of y.
+    Rule and start are functions of a module, because a program is compiled for them. In `own` are
+    numbers or vectors [p] by name, of which each token has its own. The degrees are None if c y has
+    not c times the predictions of y.
     """
     causal.no_window(options.get("window"))
     m = num_features(kernel, task)

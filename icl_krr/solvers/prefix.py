@@ -32,20 +32,12 @@ class Sees:
 
 
 class Tokens(NamedTuple):
-    """The supports, then the queries.
-
-    Attributes:
-        x: points [n + q, p]; zero at masked supports.
-        y: outputs [n, r]; zero at masked supports.
-        kept: whether the token is not a masked support.
-        log_gate: log gate [n + q], or that of each of m features [n + q, m].
-        strength: write strength of the supports [n]; zero at masked supports.
-    """
+    """The supports, then the queries; all but `kept` is 0 at masked supports."""
 
     x: Float[Array, "T p"]
     y: Float[Array, "n r"]
-    kept: Bool[Array, " T"]
-    log_gate: Float[Array, "T ..."]
+    kept: Bool[Array, " T"]  # whether the token is not a masked support
+    log_gate: Float[Array, "T ..."]  # or that of each of m features, [T, m]
     strength: Float[Array, " n"]
 
 

@@ -56,12 +56,10 @@ class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
             masked, with their factors. The sums are taken anew, without those that left. Default
             None: all supports of the prefix.
 
-    >>> options: CausalOptions = {"prefix": "inclusive", "log_gate": -0.1}
     >>> import icl_krr as ik
-    >>> ik.constructions.delta_rule(
-    ...     ik.Linear(), num_features=3, step_size=0.1, steps=8, **options
-    ... ).spec.causal
-    True
+    >>> options: CausalOptions = {"prefix": "inclusive", "log_gate": -0.1}
+    >>> ik.constructions.delta_rule(ik.Linear(), num_features=3, step_size=0.1, **options).steps
+    256
     """
 
     tokens: str
@@ -123,6 +121,7 @@ def prefix_sums(
     *,
     ridge: Any,
     stores_sums: bool = False,
+    kind: Callable[..., Any] = PrefixSums,
     **options: Unpack[CausalOptions],
 ) -> PrefixSums:
     r"""Make a machine whose tokens solve the ridge regressions of their prefixes.
@@ -138,7 +137,9 @@ def prefix_sums(
     - `fit_of` computes the predictions $\phi_i^T v_i$ of coefficients v.
 
     Args:
-        ridge: ridge of the regression, for `icl_krr.check`; `each_ridge` repeats a vector [m].
+        ridge: ridge of the regression, for `icl_krr.check`; `each_ridge` repeats a vector [m]. None
+            if it solves several.
+        kind: `PrefixSums` or a subclass, for other systems of the features.
 
     >>> import icl_krr as ik
     >>> m = prefix_sums(ik.Linear(), num_features=2, ridge=0.1)
@@ -150,24 +151,11 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
-    m = feature_machine(PrefixSums, kernel, num_features, ridge=ridge, **options)
-    m.stores_sums = stores_sums
-    return m
-
-
-def feature_machine(
-    kind: Callable[..., Any],
-    kernel: Kernel,
-    num_features: int,
-    *,
-    ridge: Any,
-    **options: Unpack[CausalOptions],
-) -> Any:
-    """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
     check_kernel(kernel)
     check_featured(kernel, options.get("sketch"))
     make = partial(linear_machine, kind=kind)
     m = causal_machine(make, kernel, num_features, **options)
+    m.stores_sums = stores_sums
     if ridge is not None:
         checks.ridges(ridge, m.features.width)
     plain = m.strength is m.support and m.log_gate is None and m.window is None
