@@ -261,9 +261,9 @@ def momentum_delta_rule(given, steps, step_size, momentum, decay):
     return follow(given, steps, rule, np.zeros((given.x.shape[1], given.y.shape[1])))
 
 
-def preconditioned_delta_rule(given, steps, step_size, initial):
+def preconditioned_delta_rule(given, steps, initial, **numbers):
     def rule(states, k, v, learns):
-        return preconditioned(*states, k, v, learns, step_size=step_size)
+        return preconditioned(*states, k, v, learns, **numbers)
 
     return follow(given, steps, rule, np.full(given.x.shape[1], initial))
 

@@ -38,7 +38,10 @@ NUMBERS = {
     "delta_rule": (DELTA,),
     "implicit_delta_rule": (DELTA,),
     "momentum_delta_rule": (DELTA | {"momentum": 0.5, "decay": 0.9},),
-    "preconditioned_delta_rule": (DELTA | {"initial": 0.7},),
+    "preconditioned_delta_rule": (
+        DELTA | {"initial": 0.7},
+        DELTA | {"initial": 0.7, "squash": 1.5, "center": -0.2},
+    ),
     "kalman_delta_rule": ({"process_noise": 0.1, "info_scale": 2.0},),
     "prefix_chebyshev": (WIDE,),
     "bayesian_average": ({"ridges": np.array([0.2, 0.7, 3.0]), "sharpness": 0.5},),
