@@ -38,8 +38,10 @@ Record = dict[str, Any]
 
 
 CANDIDATES = compared()
-RIVALS = ("nesterov", "averaged_descent", "steepest_descent")
-"""Solvers that are no candidate of `identify`."""
+RIVALS = tuple(
+    name for name in ("nesterov", "averaged_descent", "steepest_descent") if name not in SOLVERS
+)
+"""Solvers that are not in the catalogue."""
 SMOOTHERS = ("smoother_equal", "smoother_falling", "smoother_sharper")
 RANDOM = "random_encoder"
 NONE = (*SMOOTHERS, RANDOM)

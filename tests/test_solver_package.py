@@ -134,7 +134,10 @@ def test_commands_conformance_suite_readme_and_identify_have_it(package, tmp_pat
     }
     code = f"""
 import helpers, test_keystone
+from benchmarks import speed_solvers
 from benchmarks.refresh import solver_table
+from icl_krr.catalogue import compared
+from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.cli import main
 from test_identify import made_of
 from icl_krr.probes import identify
@@ -144,6 +147,8 @@ for words in {[*commands]}:
 cases = [case for case in helpers.CONSTRUCTIONS if case.solver == "steepest_descent"]
 print("cases:", *(case.name for case in cases))
 test_keystone.test_slots_equal_the_oracle_after_every_step(None, cases[1], 4, 7, 3)
+timed = (solver for _, _, solver, *_ in speed_solvers.cases())
+print("compared:", *compared(), *SweepConfig("depth").lines, *timed)
 print("table:", [line[:2] for line in solver_table()[1] if "steepest" in line[0]])
 made = made_of("steepest_descent", "linear")
 found = identify(
@@ -160,6 +165,7 @@ print("found:", found.status, *found.remain)
     assert sum("steepest_descent" in row.values() for row in rows) == 4
     assert all(np.isfinite(float(row["gap"])) for row in rows)
     assert "cases: sd sd-exponential" in rest
+    assert rest.split("compared:")[1].split("table:")[0].count("steepest_descent") == 4
     assert "found: identified steepest_descent" in rest
     assert "steepest_descent" in rest.split("table:")[1]
 

@@ -10,10 +10,11 @@ from helpers import dense, kernel_matrix, numpy
 from jax.flatten_util import ravel_pytree
 
 import icl_krr as ik
+from benchmarks import fast_weights_naming, streams, trained, what_networks_run
 from benchmarks.power import KINDS, POWER_QUICK, PowerConfig, curves, measure, power_figure
 from icl_krr import cli
-from icl_krr.catalogue import candidates
-from icl_krr.experiments.solverbench import disguise, folder, foreign, rivals, verdicts
+from icl_krr.catalogue import SOLVERS, candidates, compared
+from icl_krr.experiments.solverbench import disguise, folder, foreign, known, rivals, verdicts
 from icl_krr.experiments.solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
 from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
 from icl_krr.experiments.solverbench.reading import read_labels, read_models
@@ -35,6 +36,14 @@ def bench(tmp_path_factory):
 
 def labels_of(bench):
     return read_labels(bench / LABELS / TRUTHS)["models"]
+
+
+def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
+    """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
+    of_weights = (*known.CHANGED, *(name for name, _ in known.FEWER), *PowerConfig().solvers)
+    named = (*PowerConfig().candidates, *streams.FIRST, *what_networks_run.SOLVERS)
+    assert {*of_weights, *named, *trained.IN_STREAMS} <= {*compared()}
+    assert {*fast_weights_naming.RULES} == {name for name in candidates() if SOLVERS[name].causal}
 
 
 def submit(path, rows):

@@ -12,7 +12,8 @@ optimisers of hyperparameters and the kinds of model parts that can be ablated.
 **Add a solver.** A solver needs two short files and one row. The first file is the construction
 (the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
 returns an `icl_krr.solvers.Trajectory` with None for the fields that it does not have. The row
-contains the names of both functions. All commands and conformance tests then include the solver:
+contains the names of both functions. All commands, comparisons (see `compared`) and conformance
+tests then include the solver:
 
 >>> from icl_krr.catalogue import SOLVERS, Box, Solver, register
 >>> register(

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...catalogue import SOLVERS
 from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
 from ...probes import layerwise
 from ...pytree import checked
@@ -88,7 +89,8 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     }
     if p > 1:
         found["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
-    return found
+    functions = {name: getattr(build, "func", build) for name, build in found.items()}
+    return {name: found[name] for name, of in functions.items() if of.__name__ not in SOLVERS}
 
 
 def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
