@@ -293,8 +293,9 @@ def in_features(given, paths):
     return with_prediction(given, {"w": w, "r": r, "d": d, "along": path["prediction"][:, :, 0]})
 
 
-def prefix_conjugate_gradient(given, steps):
-    return in_features(given, [conjugate_gradient(one, steps) for one in prefixes(given)])
+def prefix_conjugate_gradient(given, steps, preconditioner=None):
+    solve = jacobi_conjugate_gradient if preconditioner == "jacobi" else conjugate_gradient
+    return in_features(given, [solve(one, steps) for one in prefixes(given)])
 
 
 def prefix_chebyshev(given, steps, spectrum):

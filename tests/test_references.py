@@ -43,6 +43,7 @@ NUMBERS = {
         DELTA | {"initial": 0.7, "squash": 1.5, "center": -0.2},
     ),
     "kalman_delta_rule": ({"process_noise": 0.1, "info_scale": 2.0},),
+    "prefix_conjugate_gradient": ({}, {"preconditioner": "jacobi"}),
     "prefix_chebyshev": (WIDE,),
     "bayesian_average": ({"ridges": np.array([0.2, 0.7, 3.0]), "sharpness": 0.5},),
 }
@@ -142,7 +143,7 @@ def test_a_number_that_is_a_tenth_off_shows(name):
         if "spectrum" in row.told and not numbers:
             given |= {"spectrum": problem(kernel, 2)[1].spectrum}
         for field, value in (given | numbers).items():
-            for i in range(np.size(value) if field != "rank" else 0):
+            for i in range(0 if field in ("rank", "preconditioner") else np.size(value)):
                 wrong = np.array(value, float)
                 wrong.flat[i] *= 1.1
                 wrong = float(wrong) if wrong.ndim == 0 else wrong
