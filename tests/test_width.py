@@ -132,6 +132,7 @@ def test_a_mixture_is_a_sum(x64):
     ]
     mixed = (0.3 * smoothers[0] + 2 * smoothers[1]) / 2.3
     assert relative(ik.predict(model, task), mixed) < 1e-12
+    assert relative(ik.solvers.nadaraya_watson(mixture, task).prediction, mixed) < 1e-12
     P = np.eye(4, 2)
     parts = (ik.sketched(EXPONENTIAL, P), ik.sketched(GAUSSIAN, P))
     expected = 0.3 * gram(parts[0], task) + 2 * gram(parts[1], task)
