@@ -24,7 +24,7 @@ from icl_krr.cli.output import to_json
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
 from icl_krr.solvers import delta_rules
-from icl_krr.solvers.delta_rules import COVARIANCES, IMPLICIT, NORMALISED, PLAIN, Token, outer
+from icl_krr.solvers.delta_rules import IMPLICIT, NORMALISED, PLAIN, Token
 from icl_krr.text_tables import number
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
@@ -54,7 +54,7 @@ Given = dict[str, Any]
 
 
 class Method(NamedTuple):
-    """A rule of a delta rule's state, with the function of its start.
+    """A rule of a delta rule's state, with the function of the parameters and S = 0 that starts it.
 
     `needs` returns the numbers of the rule and those of each token, from the parameters. `cost` is
     multiplications for a token and numbers of the state, from m features and r outputs. `oracle`
@@ -70,15 +70,11 @@ class Method(NamedTuple):
     oracle: Any
 
 
-def systems(ridge, b):
-    return b, jnp.zeros((len(b), len(b)), b.dtype)
-
-
 def mesa(ridge, states, token):
     """The sums b and C of a Mesa layer, without the pair that has left its window."""
     (b, C), old, y = states, token.own["phi"], token.own["y"]
     C = token.gate * C + jnp.outer(token.phi, token.phi) - jnp.outer(old, old)
-    return (b + outer(token.phi, token.y) - outer(old, y), C), token.y
+    return (b + jnp.outer(token.phi, token.y) - jnp.outer(old, y), C), token.y
 
 
 def solved(ridge, states):
@@ -88,25 +84,23 @@ def solved(ridge, states):
 
 def delta(divisor: tuple, parameters: str, cost: str, oracle: Callable) -> Method:
     needs = lambda g: ((g["step_size"], None, divisor), {})  # noqa: E731
-    return Method(
-        delta_rules.corrected, delta_rules.only_S, needs, parameters, "S", (cost, "m*r"), oracle
-    )
+    start = lambda _, S: (S,)  # noqa: E731
+    return Method(delta_rules.corrected, start, needs, parameters, "S", (cost, "m*r"), oracle)
 
 
 of = ik.solvers
 MESA = Method(
-    mesa, systems, lambda g: (g["ridge"], {}), "ridge", "b C",
+    mesa, lambda _, b: (b, b @ b.T), lambda g: (g["ridge"], {}), "ridge", "b C",
     ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"), partial(of.prefix_posterior, steps=3 * FEATURES),
 )  # fmt: skip
 CURVED = Method(
-    delta_rules.preconditioned, delta_rules.curved,
-    lambda g: ((g["step_size"], g["initial"], g.get("squash"), g.get("center", 0.0)),
-               {"strength": 1.0}),
+    delta_rules.preconditioned, lambda g, S: (S, S[:, 0] + g["initial"]),
+    lambda g: ((g["step_size"], g.get("squash"), g.get("center", 0.0)), {"strength": 1.0}),
     "step_size initial gate", "S A",
     ("4*m*r + 4*m + r", "m*r + m"), of.preconditioned_delta_rule,
 )  # fmt: skip
 KALMAN = Method(
-    delta_rules.kalman, COVARIANCES["diagonal"],
+    delta_rules.kalman, lambda _, S: (S, S[:, 0] + 1),
     lambda g: ((g["ridge"], g["info_scale"]), {"process_noise": g["process_noise"]}),
     "ridge process_noise info_scale gate", "S p",
     ("4*m*r + 8*m + r", "m*r + m"), of.kalman_delta_rule,
@@ -118,7 +112,7 @@ METHODS = {
     ),
     "gated delta rule": delta(PLAIN, "step_size gate", "4*m*r + r", of.delta_rule),
     "momentum": Method(
-        delta_rules.heavy_ball, delta_rules.at_rest,
+        delta_rules.heavy_ball, lambda _, S: (S, S),
         lambda g: ((), {n: g[n] for n in ("step_size", "momentum", "decay")}),
         "step_size momentum decay gate", "S M", ("5*m*r + r", "2*m*r"), of.momentum_delta_rule,
     ),
@@ -126,7 +120,7 @@ METHODS = {
     "preconditioned, 1 / A": CURVED,
     "preconditioned, squashed": CURVED._replace(parameters="step_size initial squash center gate"),
     "Kalman, isotropic": KALMAN._replace(
-        start=COVARIANCES["isotropic"], cost=("4*m*r + 3*m + r", "m*r + 1"),
+        start=lambda _, S: (S, S[:1, 0] + 1), cost=("4*m*r + 3*m + r", "m*r + 1"),
         oracle=partial(of.kalman_delta_rule, covariance="isotropic"),
     ),
     "Kalman, diagonal": KALMAN,
@@ -164,7 +158,7 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
         return after, (phi @ read)[0]
 
     numbers = jax.tree.map(jnp.asarray, numbers)
-    start = method.start(numbers, jnp.zeros((x.shape[1], 1), x.dtype))
+    start = method.start(given, jnp.zeros((x.shape[1], 1), x.dtype))
     states, f = jax.lax.scan(step, start, (x, y, *old))
     return f, states
 

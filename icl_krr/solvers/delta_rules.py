@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from .. import causal, checks, losses
 from ..causal import PrefixOptions
+from ..constants import known, xp
 from ..kernels import Kernel
 from ..losses import Loss
 from ..numerics import matmul, reciprocal
@@ -54,10 +55,10 @@ def delta_rule(
 
     $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
-    The step size is $\eta_i = \eta \beta_i$, divided by $k(x_i, x_i)$ if `normalised`. $G_i$ is the
+    The step size is $\eta_i = \eta \beta_i$, divided by $k(x_i, x_i)$ if `normalised`; $G_i$ is the
     sum of the log gates up to i. Iterate t has learned from the first t supports that are not
-    masked. For the linear kernel, $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ follows the
-    recurrence $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without gates, $\alpha$ solves
+    masked. For the linear kernel, it is $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence
+    $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without gates, $\alpha$ solves
     $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
@@ -91,12 +92,11 @@ def implicit_delta_rule(
 ) -> CausalTrajectory:
     r"""Learn the supports one by one, each by an implicit step.
 
-    $$\alpha_i = \frac{\eta \beta_i}{1 + \eta \beta_i k(x_i, x_i)} (y_i - f_i), \quad
-    f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
+    $$\alpha_i = \frac{\eta_i}{1 + \eta_i k(x_i, x_i)} (y_i - f_i), \quad \eta_i = \eta \beta_i$$
 
-    This minimises $|S - S_{i-1}|^2 + \eta_i |y_i - S \phi_i|^2$ with $\eta_i = \eta \beta_i$, so it
-    never steps too far: the error at $x_i$ shrinks by the factor $1 / (1 + \eta_i k(x_i, x_i))$ for
-    every step size. For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1.
+    With the $f_i$ of `delta_rule`, this minimises $|S - S_{i-1}|^2 + \eta_i |y_i - S \phi_i|^2$, so
+    it never steps too far: the error at $x_i$ shrinks by the factor $1 / (1 + \eta_i k(x_i, x_i))$.
+    For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1.
 
     Source: Kulis and Bartlett, Implicit online learning, 2010.
 
@@ -114,7 +114,7 @@ def learn(kernel, task, numbers, steps, options, erase=None):
     degrees = 1 if numbers[1] is None else None  # losses take y in its own units
     if erase is not None or np.ndim(options.get("log_gate")) == 2:
         own = {} if erase is None else {"erase": erase}
-        return follow(kernel, task, corrected, only_S, numbers, steps, options, own, degrees)
+        return follow(kernel, task, corrected, (), numbers, steps, options, own, degrees)
     check_axes(task)
     steps = task.num_supports if steps is None else steps
     given = sees(kernel, task, steps, options)
@@ -162,11 +162,7 @@ def corrected(numbers, states, token):
     e = error(states, token._replace(phi=token.own.get("erase", token.phi)))
     size = rate(eta * token.strength, jnp.sum(token.phi * token.phi), divisor)
     alpha = size * (e if loss is None else loss.derivative(e))
-    return (S + outer(token.phi, alpha),), alpha
-
-
-def only_S(numbers: Any, S: jax.Array) -> tuple[jax.Array]:
-    return (S,)
+    return (S + jnp.outer(token.phi, alpha),), alpha
 
 
 @checks.suggesting
@@ -206,18 +202,15 @@ def momentum_delta_rule(
     checks.obeys("momentum", momentum, ">= 0 and < 1")
     checks.obeys("decay", decay, "> 0 and <= 1")
     own = {"step_size": step_size, "momentum": momentum, "decay": decay}
-    return follow(kernel, task, heavy_ball, at_rest, (), steps, options, own)
-
-
-def at_rest(numbers: Any, S: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return S, S
+    M = np.zeros((num_features(kernel, task), task.num_outputs))
+    return follow(kernel, task, heavy_ball, (M,), (), steps, options, own)
 
 
 def heavy_ball(numbers, states, token):
     S, M = states
     eta, theta, decay = (token.own[name] for name in ("step_size", "momentum", "decay"))
     alpha = token.strength * error(states, token)
-    M = theta * token.gate[:, None] * M + outer(token.phi, alpha)
+    M = theta * token.gate[:, None] * M + jnp.outer(token.phi, alpha)
     return (decay * S + eta * M, M), alpha
 
 
@@ -240,16 +233,15 @@ def preconditioned_delta_rule(
 
     Squares, quotients and products of the m features $\phi$ are channel by channel.
     $M_i = 1 / A_i$, or with `squash` s, $M_i = s^{-u_i / (1 + |u_i|)}$ with $u_i = \log A_i - c$,
-    which is between $1 / s$ and $s$. For $M = 1 / A$, choose the step size with care: the error at
-    $\phi_i$ is multiplied by $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach
-    m.
+    between $1 / s$ and $s$. For $M = 1 / A$, choose the step size with care: the error at $\phi_i$
+    is multiplied by $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach m.
 
     Args:
         initial: initial curvature $A_0$ > 0, a number or a vector [m].
         squash: base s > 1; default None: $M = 1 / A$.
         center: center c, used with `squash`.
 
-    Source: Duchi, Hazan, Singer, Adaptive subgradient methods, 2011; Tumma, Loo, Rus, 2026.
+    Source: Duchi, Hazan, Singer, Adaptive subgradient methods, 2011.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
@@ -258,18 +250,15 @@ def preconditioned_delta_rule(
     [0.0, 0.5, 0.75]
     """
     checks.positive_scalar("step_size", step_size)
-    causal.check_curvature(initial, squash, center, num_features(kernel, task))
-    numbers, strength = (step_size, initial, squash, center), options.get("strength")
+    m, strength = num_features(kernel, task), options.get("strength")
+    causal.check_curvature(initial, squash, center, m)
+    numbers, A = (step_size, squash, center), xp.broadcast_to(known(initial), (m,))
     own = {"strength": 1.0 if strength is None else strength}  # also of supports yet to learn
-    return follow(kernel, task, preconditioned, curved, numbers, steps, options, own)
-
-
-def curved(numbers: Any, S: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return S, jnp.broadcast_to(numbers[1], len(S))
+    return follow(kernel, task, preconditioned, (A,), numbers, steps, options, own)
 
 
 def preconditioned(numbers, states, token):
-    (step_size, _, squash, center), (S, A) = numbers, states
+    (step_size, squash, center), (S, A) = numbers, states
     A = token.gate * A + token.own["strength"] * token.phi**2
     A = jnp.maximum(A, jnp.finfo(A.dtype).tiny ** 0.8)
     if squash is None:
@@ -278,7 +267,7 @@ def preconditioned(numbers, states, token):
         u = jnp.log(A) - center
         M = squash ** (-u / (1 + jnp.abs(u)))
     alpha = step_size * token.strength * error(states, token)
-    return (S + outer(M * token.phi, alpha), A), alpha
+    return (S + jnp.outer(M * token.phi, alpha), A), alpha
 
 
 @checks.suggesting
@@ -305,19 +294,17 @@ def kalman_delta_rule(
     channels of $e^{2 g_i}$ and $\phi_i^2$ in these two recurrences. The coefficients `alpha` are
     the errors.
 
-    The model of the data is that of `prefix_posterior`, prior $N(0, I)$ and noise of variance
-    $\lambda / \beta_i$; besides, coefficients are multiplied by $e^{g_i}$ and get noise of variance
-    $\omega_i$ at every support. The exact filter has a full covariance. Keys along one channel each
-    have a diagonal one, and then both agree; for other keys, the diagonal of $P^{-1}$ is exact and
-    its inverse is not.
+    The model of the data is that of `prefix_posterior`; besides, coefficients are multiplied by
+    $e^{g_i}$ and get noise of variance $\omega_i$ at every support. The exact filter has a full
+    covariance $P$. For keys along one channel each, both agree; for others, the diagonal of
+    $P^{-1}$ is exact and its inverse is not.
 
     Args:
         process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p].
         covariance: "diagonal" or "isotropic".
         info_scale: factor s > 0 of what a support adds to the precision $1 / p$.
 
-    Source: Kalman, A new approach to linear filtering and prediction problems, 1960; Kalman Delta
-    Networks, 2026.
+    Source: Kalman, A new approach to linear filtering and prediction problems, 1960.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
@@ -327,20 +314,10 @@ def kalman_delta_rule(
     checks.positive_scalar("ridge", ridge)
     checks.positive_scalar("info_scale", info_scale)
     checks.obeys("process_noise", process_noise, ">= 0")
-    checks.choice("covariance", covariance, tuple(COVARIANCES))
+    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
+    p = np.ones(num_features(kernel, task) if covariance == "diagonal" else 1)
     numbers, own = (ridge, info_scale), {"process_noise": process_noise}
-    return follow(kernel, task, kalman, COVARIANCES[covariance], numbers, steps, options, own)
-
-
-def diagonal(numbers: Any, S: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return S, jnp.ones(len(S), S.dtype)
-
-
-def isotropic(numbers: Any, S: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return S, jnp.ones(1, S.dtype)
-
-
-COVARIANCES = {"diagonal": diagonal, "isotropic": isotropic}
+    return follow(kernel, task, kalman, (p,), numbers, steps, options, own)
 
 
 def kalman(numbers, states, token):
@@ -353,7 +330,7 @@ def kalman(numbers, states, token):
     gain = token.strength * predicted * token.phi / (ridge + jnp.sum(predicted * squares))
     alpha = jnp.where(token.learns, error(states, token), 0)
     after = 1 / (1 / predicted + info_scale * added / ridge)
-    return (S + outer(gain, alpha), jnp.where(token.learns, after, p)), alpha
+    return (S + jnp.outer(gain, alpha), jnp.where(token.learns, after, p)), alpha
 
 
 def error(states: tuple, token: Token) -> Float[Array, " r"]:
@@ -361,16 +338,12 @@ def error(states: tuple, token: Token) -> Float[Array, " r"]:
     return token.y - matmul(token.phi[None], states[0])[0]
 
 
-def outer(w: Float[Array, " m"], alpha: Float[Array, " r"]) -> Float[Array, "m r"]:
-    return w[:, None] * alpha[None]
-
-
 def follow(kernel, task, rule, start, numbers, steps, options, own=MappingProxyType({}), degrees=1):
-    """All iterates of a `Rule` of features that starts at the states `start(numbers, S = 0)`.
+    """All iterates of a `Rule` of features, whose states after S = 0 start at those in `start`.
 
-    Rule and start are functions of a module, because a program is compiled for them. In `own` are
-    numbers or vectors [p] by name, of which each token has its own. The degrees are None if c y has
-    not c times the predictions of y.
+    The rule is a function of a module, because a program is compiled for it. In `own` are numbers
+    or vectors [p] by name, of which each token has its own. The degrees are None if c y has not c
+    times the predictions of y.
     """
     causal.no_window(options.get("window"))
     m = num_features(kernel, task)
@@ -381,18 +354,18 @@ def follow(kernel, task, rule, start, numbers, steps, options, own=MappingProxyT
             causal.check_of_token(name, value, task.num_features)
     steps = task.num_supports if steps is None else steps
     given = sees(kernel, task, steps, options, of_features=True)
-    static = rule, start, steps
-    return solve(task, iterate, static, recurrent, degrees, kernel, given, numbers, dict(own))
+    parts = kernel, given, start, numbers, dict(own)
+    return solve(task, iterate, (rule, steps), recurrent, degrees, *parts)
 
 
-def iterate(rule, start, steps, task, kernel, given, numbers, own):
+def iterate(rule, steps, task, kernel, given, start, numbers, own):
     tokens, n = tokens_of(task, given), task.num_supports
     kept, dtype = tokens.kept, tokens.x.dtype
     phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
     each = {name: of_tokens(tokens.x, kept, value)[:n] for name, value in own.items()}
-    numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), numbers)
-    states = start(numbers, jnp.zeros((phi.shape[1], tokens.y.shape[1]), dtype))
+    start, numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), (start, numbers))
+    states = (jnp.zeros((phi.shape[1], tokens.y.shape[1]), dtype), *start)
 
     def step(states, each):
         token, real = each
