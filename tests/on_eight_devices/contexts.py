@@ -8,6 +8,7 @@ from helpers import CASES, draw, numpy, often, parametrize, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
+from icl_krr.catalogue import SOLVERS
 from icl_krr.transformer import predict_along
 
 MESHES = {
@@ -16,9 +17,9 @@ MESHES = {
 MESH = MESHES[AxisType.Auto]
 # the last case of each solver: by softmax attention, if it runs on that, and some with features;
 # Jacobi's by linear attention, for its program by softmax attention takes long to compile.
-# Gradient descent, its kin and the other forms of CG consist of the operations of CG.
-OTHERS = ("nystrom_conjugate_gradient", "newton_schulz")
-OTHERS += ("gradient_descent_plus_plus", "nadaraya_watson")
+# The others of a batch, by any kernel, consist of the operations of CG.
+BATCH = {name: row for name, row in SOLVERS.items() if not row.causal}
+OTHERS = [n for n, row in BATCH.items() if row.kernels == "featured" or not row.iterates]
 LAST_OF = {case.solver: name for name, case in CASES.items() if not case.tables}
 WIDE = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
 OWN = {"causal": True, "inclusive": True, "aggregator": False}
