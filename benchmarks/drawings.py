@@ -50,7 +50,7 @@ ROOMS = {  # a module's place (column, row, number of columns), its purpose and 
 ARROWS = (
     ("kernels", "sketches", "k(x, z)"),
     ("kernels", "solvers", ""),
-    ("sketches", "constructions", ""),
+    ("solvers", "constructions", "steps"),
     ("tasks", "residual", "x, y"),
     ("residual", "transformer", "tokens"),
     ("constructions", "transformer", "weights"),

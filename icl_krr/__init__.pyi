@@ -15,7 +15,7 @@ from . import (
     uncertainty,
 )
 from .audit import Audited, audit
-from .constructions import ReLU, Softmax
+from .constructions import ReLU, Softmax, compile
 from .estimator import InContextRegressor
 from .kernels import (
     Exponential,
@@ -33,6 +33,7 @@ from .posterior import Posterior, posterior
 from .probes import check
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom, sketched
+from .solvers import per_step, run, solver
 from .status import Status
 from .tasks import Task, map_tasks
 from .theory import spectral_bounds
@@ -86,6 +87,7 @@ __all__ = [
     "audit",
     "catalogue",
     "check",
+    "compile",
     "constructions",
     "dense",
     "export",
@@ -96,6 +98,7 @@ __all__ = [
     "memory",
     "nystrom",
     "operand_bounds",
+    "per_step",
     "posterior",
     "predict",
     "predict_along",
@@ -105,10 +108,12 @@ __all__ = [
     "read_outs",
     "residual",
     "resume",
+    "run",
     "run_with_cache",
     "run_with_hooks",
     "sketched",
     "sketches",
+    "solver",
     "solvers",
     "spectral_bounds",
     "stack",

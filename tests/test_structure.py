@@ -22,7 +22,7 @@ ALLOWED = {
     "residual": "tasks",
     "uncertainty": "",
     "transformer": "residual tasks uncertainty",
-    "constructions": "kernels sketches residual transformer.weights",
+    "constructions": "kernels sketches solvers residual transformer.weights",
     "posterior": "kernels tasks solvers transformer",
     "audit": "tasks solvers",
     "training": "kernels tasks solvers transformer uncertainty",

@@ -113,6 +113,7 @@ Args:
 
 from typing import TYPE_CHECKING
 
+from .. import solvers
 from .assembly.choice import machine
 from .assembly.machine import Machine
 from .assembly.options import Options, Softmax
@@ -120,7 +121,7 @@ from .assembly.prefix import CausalOptions, prefix_sums
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 from .bayesian_average import bayesian_average
-from .conjugate_gradient import conjugate_gradient
+from .compiler import compile, construction_of
 from .delta_rules import (
     delta_rule,
     implicit_delta_rule,
@@ -128,17 +129,19 @@ from .delta_rules import (
     momentum_delta_rule,
     preconditioned_delta_rule,
 )
-from .gradient_descent import (
-    gradient_descent,
-    gradient_descent_in_alpha,
-    gradient_descent_plus_plus,
-)
-from .momentum import chebyshev, heavy_ball, prefix_chebyshev
-from .nadaraya_watson import nadaraya_watson
-from .newton_schulz import newton_schulz
-from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .prefix_conjugate_gradient import prefix_conjugate_gradient, prefix_posterior
-from .richardson import preconditioned_chebyshev, richardson
+from .prefix_conjugate_gradient import prefix_chebyshev, prefix_conjugate_gradient, prefix_posterior
+
+nadaraya_watson = construction_of(solvers.nadaraya_watson)
+gradient_descent = construction_of(solvers.gradient_descent)
+gradient_descent_in_alpha = construction_of(solvers.gradient_descent_in_alpha)
+gradient_descent_plus_plus = construction_of(solvers.gradient_descent_plus_plus)
+heavy_ball = construction_of(solvers.heavy_ball)
+chebyshev = construction_of(solvers.chebyshev)
+richardson = construction_of(solvers.richardson)
+preconditioned_chebyshev = construction_of(solvers.preconditioned_chebyshev)
+conjugate_gradient = construction_of(solvers.conjugate_gradient)
+preconditioned_conjugate_gradient = construction_of(solvers.preconditioned_conjugate_gradient)
+newton_schulz = construction_of(solvers.newton_schulz)
 
 __all__ = [
     "SUPPORTS",
@@ -150,6 +153,7 @@ __all__ = [
     "Softmax",
     "bayesian_average",
     "chebyshev",
+    "compile",
     "conjugate_gradient",
     "delta_rule",
     "gradient_descent",

@@ -24,6 +24,7 @@ from .assembly.prefix import check_featured, prefix_sums
 from .assembly.prefix_sums import PosteriorSums
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, spread
+from .compiler import run_on
 from .prefix_conjugate_gradient import FORMS
 
 LARGEST = 80.0
@@ -265,4 +266,4 @@ def bayesian_average(
     m.problem = Problem(kernels, ridges, sharpness)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
-    return FORMS[form](m, 1.0, steps)
+    return run_on(m, FORMS[form], steps, ridge=1.0)

@@ -6,15 +6,17 @@ from typing import Any, Unpack
 
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, step_sizes
 from ..constants import xp
 from ..kernels import Kernel, check_kernel
+from ..solvers.conjugate_gradient import fused, textbook
+from ..solvers.momentum import descend
+from ..solvers.preconditioned_conjugate_gradient import jacobi
 from ..transformer.weights import Transformer
 from .assembly.choice import construction
 from .assembly.prefix import CausalOptions, prefix_sums
 from .assembly.prefix_sums import PosteriorSums
-from .conjugate_gradient import fused, textbook
-from .preconditioned_conjugate_gradient import iterate, jacobi_of
+from .compiler import run_on
 
 FORMS = {"textbook": textbook, "fused": fused}
 
@@ -51,10 +53,8 @@ def prefix_conjugate_gradient(
     if preconditioner is not None and form != "textbook":
         raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
     m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
-    each = m.each_ridge(ridge)
-    if preconditioner is not None:
-        return iterate(m, each, steps, *jacobi_of(m, xp.asarray(ridge, m.dtype)))
-    return FORMS[form](m, each, steps)
+    function = FORMS[form] if preconditioner is None else jacobi
+    return run_on(m, function, steps, ridge=ridge)
 
 
 @construction
@@ -93,4 +93,33 @@ def prefix_posterior(
     m: Any = prefix_sums(kernel, num_features, ridge=ridge, kind=PosteriorSums, **options)
     m.ridges = xp.asarray(ridge, m.dtype)
     m.approximated = None if approximates is None else (approximates,)
-    return FORMS[form](m, m.ridges, steps)
+    return run_on(m, FORMS[form], steps, ridge=ridge)
+
+
+@construction
+def prefix_chebyshev(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""] | Float[Array, " m"],
+    steps: int,
+    spectrum: tuple | None = None,
+    stores_sums: bool = False,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    """Build a causal transformer that solves a ridge regression at every token, a block a step.
+
+    It is `icl_krr.solvers.prefix_chebyshev`, without inner products or divisions. The states are w,
+    r, d [T, r m] and prediction.
+
+    >>> import icl_krr as ik
+    >>> model = prefix_chebyshev(
+    ...     ik.Linear(), num_features=3, ridge=0.1, steps=16, spectrum=(0.1, 9.0)
+    ... )
+    >>> model.depth, model.blocks_per_step
+    (19, 1)
+    """
+    checks.count("steps", steps)
+    m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
+    momentum = step_sizes.chebyshev(steps, spectrum)
+    return run_on(m, descend, steps, ridge=ridge, momentum=momentum)

@@ -46,9 +46,10 @@ from .derivatives import (
 from .exact import exact, leave_one_out, posterior
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
+from .language import per_step
 from .likelihood import log_marginal_likelihood
 from .momentum import chebyshev, heavy_ball
-from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
+from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz
 from .normalised import preconditioned_chebyshev, richardson
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
@@ -59,6 +60,8 @@ from .prefix_iterations import (
     prefix_posterior,
 )
 from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
+from .run import Solver, run, solver
+from .smoother import smoother_leave_one_out
 
 __all__ = [
     "AverageTrajectory",
@@ -67,6 +70,7 @@ __all__ = [
     "PosteriorTrajectory",
     "Smoothing",
     "Solution",
+    "Solver",
     "Trajectory",
     "bayesian_average",
     "change_without",
@@ -92,6 +96,7 @@ __all__ = [
     "momentum_delta_rule",
     "nadaraya_watson",
     "newton_schulz",
+    "per_step",
     "posterior",
     "preconditioned_chebyshev",
     "preconditioned_conjugate_gradient",
@@ -100,7 +105,9 @@ __all__ = [
     "prefix_conjugate_gradient",
     "prefix_posterior",
     "richardson",
+    "run",
     "smoother_leave_one_out",
+    "solver",
 ]
 
 if not TYPE_CHECKING:  # a type checker knows which names there are

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -48,3 +50,8 @@ def seen(task: Task) -> tuple[Float[Array, "n p"], Float[Array, "n r"]]:
     if task.mask is None:
         return x, y
     return tuple(jnp.where(task.mask[:, None], value, 0) for value in (x, y))  # pyright: ignore[reportReturnType]
+
+
+def after(start: Any, path: Any) -> Any:
+    """All iterates, from the first and from those after every step."""
+    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
 from .. import checks
-from ..kernels import Kernel
-from ..numerics import reciprocal
-from ..tasks import Task
-from .algebra import apply, check_system
-from .paths import after, trajectory
-from .results import Trajectory
+from .run import solver
 
 
-@checks.suggesting
-def conjugate_gradient(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    form: str = "textbook",
-) -> Trajectory:
+@solver
+def conjugate_gradient(K, y, *, ridge, form="textbook"):
     r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by conjugate gradient from $\alpha_0 = 0$.
 
     $$\gamma_t = |r_t|^2 / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
@@ -38,12 +20,17 @@ def conjugate_gradient(
     a sum of fewer eigenvectors of $K$ than there are steps, it is that of exact regression in their
     directions. For other y, rounding keeps $r$ from 0.
 
+    The three forms compute the same iterates up to rounding. As weights, a step of "textbook" takes
+    5 blocks with linear attention and 7 with softmax attention, where a sum takes two sublayers: an
+    MLP computes the summands, and a head their mean.
+
     Args:
         form: order of the operations. "textbook" (default) is the recurrence above. "fused"
-            computes all inner products in one parallel operation, with $\gamma = r^T p / p^T A p$
-            and $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" also updates
-            $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$, so that inner products and
-            products with $A$ run in parallel.
+            computes all inner products in parallel, with $\gamma = r^T p / p^T A p$ and
+            $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$, in 3 blocks or 5. "pipelined" also
+            updates $s = A p$, $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$, so that inner
+            products and products with $A$ run in parallel, in 2 blocks or 4. Recurrences for $A r$
+            and $A p$ would save no depth and accumulate rounding errors.
 
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos, Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels,
@@ -55,57 +42,71 @@ def conjugate_gradient(
     >>> conjugate_gradient(Linear(), task, ridge=2.0, steps=1).prediction[:, 0].tolist()
     [0.0, 1.0]
     """
-    check_system(kernel, task, ridge, steps)
-    checks.choice("form", form, tuple(FORMS))
-    return trajectory(kernel, task, ridge, iterate, (steps, form))
+    forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
+    checks.choice("form", form, tuple(forms))
+    return forms[form](K, y, ridge=ridge)
 
 
-def iterate(steps, form, gram, ridge, y):
-    A = partial(apply, gram, ridge)
+def textbook(K, y, *, ridge):
+    start = dict(alpha=0, r=y, p=y, rr=y @ y, prediction=0)
 
-    def step(state, _):
-        state = FORMS[form](A, *state)
-        return state, state[:3]
+    def step(alpha, r, p, rr, prediction):
+        Kp = K @ p
+        Ap = Kp + ridge * p
+        gamma = rr / (p @ Ap)
+        r = r - gamma * Ap
+        rr_next = r @ r
+        beta = rr_next / rr
+        return dict(
+            alpha=alpha + gamma * p,
+            r=r,
+            p=r + beta * p,
+            rr=rr_next,
+            prediction=prediction + gamma * Kp,
+        )
 
-    start = jnp.zeros_like(y), y, y, A(y)
-    _, path = jax.lax.scan(step, start, length=steps)
-    return after(start[:3], path)
-
-
-def textbook(A, alpha, r, p, s):
-    Ap = A(p)
-    gamma = dot(r, r) * reciprocal(dot(p, Ap))
-    r_next = r - gamma * Ap
-    beta = dot(r_next, r_next) * reciprocal(dot(r, r))
-    return alpha + gamma * p, r_next, r_next + beta * p, s
-
-
-def fused(A, alpha, r, p, s):
-    Ap = A(p)
-    gamma, beta = quotients(r, p, Ap)
-    r_next = r - gamma * Ap
-    return alpha + gamma * p, r_next, r_next + beta * p, s
+    return start, step
 
 
-def pipelined(A, alpha, r, p, s):
-    gamma, beta = quotients(r, p, s)
-    r_next = r - gamma * s
-    return alpha + gamma * p, r_next, r_next + beta * p, A(r) - gamma * A(s) + beta * A(p)
+def fused(K, y, *, ridge):
+    def step(alpha, r, p, prediction):
+        Kp = K @ p
+        Ap = Kp + ridge * p
+        gamma, beta = quotients(r, p, Ap)
+        r = r - gamma * Ap
+        return dict(
+            alpha=alpha + gamma * p, r=r, p=r + beta * p, prediction=prediction + gamma * Kp
+        )
+
+    return dict(alpha=0, r=y, p=y, prediction=0), step
 
 
-FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
+def pipelined(K, y, *, ridge):
+    def A(v):
+        return K @ v + ridge * v
+
+    def step(alpha, r, p, s, prediction):
+        gamma, beta = quotients(r, p, s)
+        r_next = r - gamma * s
+        return dict(
+            alpha=alpha + gamma * p,
+            r=r_next,
+            p=r_next + beta * p,
+            s=A(r) - gamma * A(s) + beta * A(p),
+            prediction=prediction + gamma * (K @ p),
+        )
+
+    return dict(alpha=0, r=y, p=y, s=A(y), prediction=0), step
 
 
-def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+def quotients(r, p, s):
     """Compute gamma = r.p / p.s and beta = -r'.s / p.s from r, p and s = Ap, with r' the next r.
 
     In exact arithmetic r.p = r.r and r.s = p.s. With r.p, gamma minimises the error along p for
     every p; with r.r and p.s, rounding errors would grow after convergence.
     """
-    inverse = reciprocal(dot(p, s))
-    gamma = dot(r, p) * inverse
-    return gamma, gamma * (dot(s, s) * inverse) - dot(r, s) * inverse
-
-
-def dot(a: Float[Array, "n r"], b: Float[Array, "n r"]) -> Float[Array, "1 r"]:
-    return jnp.sum(a * b, axis=0, keepdims=True)
+    ps = p @ s
+    gamma = (r @ p) / ps
+    growth = (s @ s) / ps
+    drop = (r @ s) / ps
+    return gamma, gamma * growth - drop

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
 from .. import step_sizes
-from ..fields import suggesting
-from ..kernels import Kernel
-from ..numerics import matmul
-from ..tasks import Task
-from .algebra import apply, check_system
-from .paths import after, trajectory
-from .results import Trajectory
+from .run import solver
 
 
-@suggesting
-def gradient_descent(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    step_size: float | Float[Array, ""] | None = None,
-    spectrum: tuple | None = None,
-) -> Trajectory:
+@solver
+def gradient_descent(K, y, *, ridge, step_size=None, spectrum=None):
     r"""Solve kernel ridge regression by functional gradient descent from $\alpha_0 = 0$, $r_0 = y$.
 
     $$\alpha_{t+1} = \alpha_t + \eta r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) r_t$$
@@ -39,21 +21,12 @@ def gradient_descent(
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.75, 1.125]
     """
-    check_system(kernel, task, ridge, steps)
     eta = step_sizes.gradient_step(step_size, spectrum)
-    return trajectory(kernel, task, ridge, iterate, (steps, False), eta, spectrum=True)
+    return descend(K, y, ridge, eta, lambda r: r)
 
 
-@suggesting
-def gradient_descent_in_alpha(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    step_size: float | Float[Array, ""] | None = None,
-    spectrum: tuple | None = None,
-) -> Trajectory:
+@solver
+def gradient_descent_in_alpha(K, y, *, ridge, step_size=None, spectrum=None):
     r"""Solve kernel ridge regression by gradient descent in alpha from $\alpha_0 = 0$, $r_0 = y$.
 
     $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
@@ -73,19 +46,18 @@ def gradient_descent_in_alpha(
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.1875, 0.28125]
     """
-    check_system(kernel, task, ridge, steps)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
-    how = (steps, True)
-    return trajectory(kernel, task, ridge, iterate, how, eta, spectrum=True, stuck=True)
+    return descend(K, y, ridge, eta, lambda r: K @ r)
 
 
-def iterate(steps, in_alpha, gram, ridge, y, eta):
-    def step(state, _):
-        alpha, r = state
-        ascent = matmul(gram, r) if in_alpha else r
-        state = alpha + eta * ascent, r - eta * apply(gram, ridge, ascent)
-        return state, state
+def descend(K, y, ridge, eta, ascent_of):
+    """Change alpha by eta a with the ascent a of the residual r."""
 
-    start = jnp.zeros_like(y), y
-    _, path = jax.lax.scan(step, start, length=steps)
-    return *after(start, path), None
+    def step(alpha, r, prediction):
+        a = ascent_of(r)
+        Ka = K @ a
+        return dict(
+            alpha=alpha + eta * a, r=r - eta * (Ka + ridge * a), prediction=prediction + eta * Ka
+        )
+
+    return dict(alpha=0, r=y, prediction=0), step

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
 from .. import step_sizes
-from ..fields import suggesting
-from ..kernels import Kernel
-from ..tasks import Task
-from .algebra import apply, check_system
-from .paths import after, trajectory
-from .results import Trajectory
+from .language import per_step
+from .run import solver
 
 
-@suggesting
-def heavy_ball(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    step_size: float | Float[Array, ""] | None = None,
-    momentum: float | Float[Array, ""] | None = None,
-    spectrum: tuple | None = None,
-) -> Trajectory:
+@solver
+def heavy_ball(K, y, *, ridge, steps, step_size=None, momentum=None, spectrum=None):
     r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by the heavy-ball method of Polyak.
 
     $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
@@ -46,20 +29,13 @@ def heavy_ball(
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.75, 1.5]
     """
-    check_system(kernel, task, ridge, steps)
-    numbers = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
-    return trajectory(kernel, task, ridge, iterate, (), numbers, spectrum=True)
+    return descend(
+        K, y, ridge=ridge, momentum=step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
+    )
 
 
-@suggesting
-def chebyshev(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    spectrum: tuple | None = None,
-) -> Trajectory:
+@solver
+def chebyshev(K, y, *, ridge, steps, spectrum=None):
     r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by the Chebyshev iteration.
 
     The iteration is that of `heavy_ball` with a $\mu_t$ and an $\eta_t$ for each step, the optimal
@@ -74,18 +50,15 @@ def chebyshev(
     >>> path.alpha[:, 0].tolist()
     [0.0, 1.5]
     """
-    check_system(kernel, task, ridge, steps)
-    numbers = step_sizes.chebyshev(steps, spectrum)
-    return trajectory(kernel, task, ridge, iterate, (), numbers, spectrum=True)
+    return descend(K, y, ridge=ridge, momentum=step_sizes.chebyshev(steps, spectrum))
 
 
-def iterate(gram, ridge, y, momentum):
-    def step(state, coefficients):
-        (alpha, r, p), (a, b) = state, coefficients
-        alpha, r = alpha + p, r - apply(gram, ridge, p)
-        state = alpha, r, a * p + b * r
-        return state, state
+def descend(K, y, *, ridge, momentum):
+    a, b = per_step(momentum.a), per_step(momentum.b)
 
-    start = jnp.zeros_like(y), y, momentum.first * y
-    _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
-    return after(start, path)
+    def step(alpha, r, p, prediction):
+        Kp = K @ p
+        r = r - (Kp + ridge * p)
+        return dict(alpha=alpha + p, r=r, p=a * p + b * r, prediction=prediction + Kp)
+
+    return dict(alpha=0, r=y, p=momentum.first * y, prediction=0), step

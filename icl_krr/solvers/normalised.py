@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
 from .. import checks
-from ..kernels import Kernel, check_positive
 from ..step_sizes import chebyshev, normalised_spectrum, richardson_step
-from ..tasks import Task
-from .algebra import apply, check_system
-from .paths import trajectory
-from .results import Trajectory
+from .language import per_step
+from .run import solver
 
 
-@checks.suggesting
-def richardson(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    step_size: float | Float[Array, ""] = 1.0,
-    sink: float | Float[Array, ""] | None = None,
-) -> Trajectory:
+@solver
+def richardson(K, y, *, ridge, step_size=1.0, sink=None):
     r"""Solve $A \alpha = y$ by Richardson's iteration, preconditioned by the kernel's normaliser.
 
     $$\alpha_{t+1} = \alpha_t + \eta (D + cI)^{-1} (y - A \alpha_t), \quad A = K + \lambda I$$
@@ -44,38 +29,14 @@ def richardson(
     >>> richardson(Gaussian(), task, ridge=1.0, steps=2).alpha[:, 0].tolist()
     [0.0, 1.5, 1.5]
     """
-    check_system(kernel, task, ridge, steps)
-    check_positive(kernel)
+    eta = richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)
-    c = ridge if sink is None else sink
-    return trajectory(kernel, task, ridge, iterate, (steps,), richardson_step(step_size), c)
+    return descend(K, y, ridge, ridge if sink is None else sink, eta, eta)
 
 
-def iterate(steps, gram, ridge, y, eta, sink):
-    scale = eta / (jnp.sum(gram, axis=1, keepdims=True) + sink)
-
-    def step(alpha, _):
-        alpha = alpha + scale * (y - apply(gram, ridge, alpha))
-        return alpha, alpha
-
-    start = jnp.zeros_like(y)
-    _, path = jax.lax.scan(step, start, length=steps)
-    alpha = jnp.concatenate([start[None], path])
-    r = y[None] - apply(gram, ridge, alpha)
-    return alpha, r, None
-
-
-@checks.suggesting
-def preconditioned_chebyshev(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    num_supports: int | Float[Array, ""],
-    largest: float | Float[Array, ""] | None = None,
-) -> Trajectory:
+@solver
+def preconditioned_chebyshev(K, y, *, ridge, steps, num_supports, largest=None):
     r"""Solve $A \alpha = y$ by the Chebyshev iteration, preconditioned by the normaliser.
 
     $$z_t = (D + \lambda I)^{-1} (y - A \alpha_t), \quad
@@ -113,23 +74,24 @@ def preconditioned_chebyshev(
     >>> path.alpha[:, 0].tolist()
     [0.0, 2.0]
     """
-    check_system(kernel, task, ridge, steps)
-    check_positive(kernel)
-    momentum = chebyshev(steps, normalised_spectrum(kernel, ridge, num_supports, largest))
-    return trajectory(kernel, task, ridge, momentum_iterates, (), momentum)
+    spectrum = normalised_spectrum(K.kernel, ridge, num_supports, largest)
+    first, a, b = chebyshev(steps, spectrum)
+    return descend(K, y, ridge, ridge, first, per_step(b), per_step(a))
 
 
-def momentum_iterates(gram, ridge, y, momentum):
-    scale = 1 / (jnp.sum(gram, axis=1, keepdims=True) + ridge)
+def descend(K, y, ridge, c, first, b, a=None):
+    """Change alpha by b z + a (its last change), with z = (D + c)^-1 (y - A alpha).
 
-    def step(state, coefficients):
-        (alpha, last), (a, b) = state, coefficients
-        ahead = alpha + a * (alpha - last) + b * scale * (y - apply(gram, ridge, alpha))
-        return (ahead, alpha), alpha
+    The state `ahead` is alpha one step later, so that alpha and the prediction of one head belong
+    together.
+    """
+    N = K.normalised(c)
 
-    zero = jnp.zeros_like(y)
-    first = momentum.first * scale * y
-    _, path = jax.lax.scan(step, (first, zero), (momentum.a, momentum.b))
-    alpha = jnp.concatenate([zero[None], path])
-    r = y[None] - apply(gram, ridge, alpha)
-    return alpha, r, None
+    def step(alpha, ahead, prediction):
+        z = N.sink * (y - ridge * ahead) / c - N @ ahead
+        later = ahead + b * z
+        if a is not None:
+            later = later + a * (ahead - alpha)
+        return dict(alpha=ahead, ahead=later, prediction=K @ ahead)
+
+    return dict(alpha=0, ahead=first * (N.sink * y) / c, prediction=0), step

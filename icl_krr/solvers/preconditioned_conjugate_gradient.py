@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
-
 from .. import checks
-from ..kernels import Kernel, check_positive
-from ..numerics import matmul, reciprocal
 from ..sketches import Nystrom
-from ..tasks import Task
-from ..tasks.task import kept
-from .algebra import apply, check_system, seen
-from .conjugate_gradient import dot
-from .paths import after, trajectory
-from .results import Trajectory
+from .run import solver
 
 
-@checks.suggesting
-def preconditioned_conjugate_gradient(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    steps: int,
-    preconditioner: str | Nystrom = "jacobi",
-) -> Trajectory:
+@solver
+def preconditioned_conjugate_gradient(K, y, *, ridge, preconditioner="jacobi"):
     r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by conjugate gradient with preconditioner $M$.
 
     $$\gamma_t = r_t^T z_t / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
@@ -51,42 +31,65 @@ def preconditioned_conjugate_gradient(
     >>> path.alpha.tolist()
     [[0.0, 0.0], [1.0, 0.5]]
     """
-    check_system(kernel, task, ridge, steps)
     if isinstance(preconditioner, Nystrom):
-        preconditioner.check(kernel, ridge)
-        return solve(kernel, task, ridge, preconditioner, steps)
+        preconditioner.check(None if K.sketched else K.kernel, ridge)
+        P = K.nystrom(preconditioner)
+        return textbook(K, y, ridge, lambda r: (r - P @ r) / ridge)
     checks.choice("preconditioner", preconditioner, ("jacobi", "normaliser"))
     if preconditioner == "normaliser":
-        check_positive(kernel)
-    return trajectory(kernel, task, ridge, iterate, (steps, preconditioner))
+        return normalised(K, y, ridge)
+    return jacobi(K, y, ridge=ridge)
 
 
-@partial(jax.jit, static_argnames="steps")
-def solve(kernel, task, ridge, nystrom, steps) -> Trajectory:
-    features = jnp.where(kept(task)[:, None], nystrom.features(seen(task)[0]), 0)
-    return trajectory(kernel, task, ridge, iterate, (steps, ""), features, nystrom.core)
+def jacobi(K, y, *, ridge):
+    inverse_diagonal = 1 / (K.diagonal + ridge)
+    return textbook(K, y, ridge, lambda r: inverse_diagonal * r)
 
 
-def iterate(steps, diagonal, gram, ridge, y, *nystrom):
-    entries = jnp.sum(gram, axis=1) if diagonal == "normaliser" else jnp.diagonal(gram)
+def textbook(K, y, ridge, solve):
+    z = solve(y)
+    start = dict(alpha=0, r=y, p=z, rz=y @ z, prediction=0)
 
-    def solve(r):
-        if not nystrom:
-            return r / (entries[:, None] + ridge)
-        features, core = nystrom
-        return (r - matmul(features, matmul(core, matmul(features.T, r)))) / ridge
-
-    def step(state, _):
-        alpha, r, p, rz = state
-        Ap = apply(gram, ridge, p)
-        gamma = rz * reciprocal(dot(p, Ap))
+    def step(alpha, r, p, rz, prediction):
+        Kp = K @ p
+        Ap = Kp + ridge * p
+        gamma = rz / (p @ Ap)
         r = r - gamma * Ap
         z = solve(r)
-        rz_next = dot(r, z)
-        state = alpha + gamma * p, r, z + rz_next * reciprocal(rz) * p, rz_next
-        return state, state[:3]
+        rz_next = r @ z
+        beta = rz_next / rz
+        return dict(
+            alpha=alpha + gamma * p,
+            r=r,
+            p=z + beta * p,
+            rz=rz_next,
+            prediction=prediction + gamma * Kp,
+        )
 
-    z = solve(y)
-    start = jnp.zeros_like(y), y, z, dot(y, z)
-    _, path = jax.lax.scan(step, start, length=steps)
-    return after(start[:3], path)
+    return start, step
+
+
+def normalised(K, y, ridge):
+    """Run conjugate gradient on B = (D + ridge)^-1 A in the inner product of D + ridge.
+
+    Nothing undoes the softmax of a head then: z is (D + ridge)^-1 r, and there is no state r.
+    """
+    N = K.normalised(ridge)
+    z = N.sink * y / ridge
+    start = dict(alpha=0, z=z, p=z, zz=(N.normaliser * z) @ z, prediction=0)
+
+    def step(alpha, z, p, zz, prediction):
+        Bp = N @ p + N.sink * p
+        gamma = zz / ((N.normaliser * p) @ Bp)
+        z = z - gamma * Bp
+        zz_next = (N.normaliser * z) @ z
+        beta = zz_next / zz
+        return dict(
+            alpha=alpha + gamma * p,
+            z=z,
+            p=z + beta * p,
+            zz=zz_next,
+            prediction=prediction + gamma * (K @ p),
+        )
+
+    return start, step

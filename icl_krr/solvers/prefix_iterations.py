@@ -15,8 +15,7 @@ from ..kernels import Kernel, check_kernel
 from ..numerics import matmul, reciprocal
 from ..readable import readable
 from ..tasks import Task
-from .algebra import like
-from .paths import after
+from .algebra import after, like
 from .prefix import Sees, decays, num_features, sees, solve, tokens_of
 from .results import CausalTrajectory, Result, causal_trajectory
 

@@ -18,11 +18,11 @@ from .algebra import like
 
 
 class Result:
-    """A pytree that unpacks like a tuple of its fields; the status is not among them."""
+    """A pytree that unpacks like a tuple of its fields; others and status are not among them."""
 
     def __iter__(self) -> Iterator[Any]:
         names = [field.name for field in dataclasses.fields(self)]  # pyright: ignore[reportArgumentType]
-        return iter([getattr(self, name) for name in names if name != "status"])
+        return iter([getattr(self, name) for name in names if name not in ("others", "status")])
 
 
 @readable
@@ -63,6 +63,8 @@ class Trajectory(Result):
         r: residual $r = y - (K + \lambda I) \alpha$, of that shape.
         p: search direction, of that shape, or None for a solver without.
         prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
+        others: {name: iterates} of other states, at the supports; scalars are [L + 1, 1] or
+            [L + 1, 1, r].
         status: a `Status` of the last iterate; default None, not known.
 
     >>> import icl_krr as ik
@@ -77,7 +79,12 @@ class Trajectory(Result):
     r: Float[Array, "..."]
     p: Float[Array, "..."] | None
     prediction: Float[Array, "..."]
+    others: dict[str, Array] = struct.field(default_factory=dict)
     status: Status | None = None
+
+    def __getitem__(self, state: str) -> Array:
+        """Return all iterates of a state, by name."""
+        return self.others[state] if state in self.others else getattr(self, state)
 
 
 @readable

@@ -30,6 +30,7 @@ class LinearAttention(Machine):
     """
 
     scalars_at = AGGREGATOR
+    scales_by_head = True
     own_log_gate: Read | None = None
 
     def __init__(self, kernel: Kernel, *options: Any):

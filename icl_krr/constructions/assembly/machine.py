@@ -66,6 +66,8 @@ class Machine(Recorder, ABC):
     """
 
     scale: Any = 1.0
+    degree = 0
+    scales_by_head = splits = False
 
     def __init__(
         self,

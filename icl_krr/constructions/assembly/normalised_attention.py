@@ -7,7 +7,7 @@ from operator import add
 from typing import Any
 
 from ...residual import ROLES, Read
-from .slots import SUPPORTS, label
+from .slots import QUERIES, SUPPORTS, label
 from .softmax_attention import SoftmaxAttention
 
 
@@ -19,6 +19,9 @@ class NormalisedAttention(SoftmaxAttention):
     w (Z_ik + c) / (Z_i + c) of pattern k.
     """
 
+    degree, splits = 0, True
+    sink_weight: Any = 1.0
+
     def __init__(self, *options: Any, **sinks: Any):
         super().__init__(*options, **sinks)
         self.shares: dict[str, tuple[Read, Read]] = {}
@@ -27,6 +30,21 @@ class NormalisedAttention(SoftmaxAttention):
         super().start()
         for dividend, slot in self.shares.values():
             self.divide(dividend, self.total_normaliser(), to=slot)
+
+    def product_of(self, means: list[Read]) -> Any:
+        """Return K v at supports for the means of `smooth_all`."""
+        return self.unnormalised(means) * self.sink_weight
+
+    def state_of_fit(self) -> Read:
+        return self.state("prediction", QUERIES, self.about_prediction)
+
+    def fit_of(self, v: Read, product: Any, to: str) -> Read:
+        fit = self.scratch(to, QUERIES, f"k(x)^T {label(v)}")
+        self.add_fit(v, product, fit)
+        return fit
+
+    def add_fit(self, v: Read, product: Any, to: Read) -> None:
+        self.add(product * (1 / (self.scale * self.sink_weight)), to)
 
     def sink(self) -> Read:
         """Return a state with c / (Z_i + c)."""

@@ -32,6 +32,7 @@ class PrefixSums(LinearAttention):
     about_solution, about_prediction = "coefficients of the features", "phi(x)^T w"
     strength: Read
     stores_sums: bool = False
+    scales_by_head, splits = False, True
 
     @cached_property
     def right(self) -> Read:

@@ -38,6 +38,7 @@ class SoftmaxAttention(Machine):
     """
 
     scalars_at = ROLES
+    degree = 1
 
     def __init__(
         self,

@@ -11,10 +11,11 @@ from ... import constructions, sketches, solvers, theory
 from ...constructions.assembly.choice import linear_machine
 from ...constructions.assembly.linear_attention import LinearAttention
 from ...constructions.assembly.slots import SUPPORTS_AND_QUERIES
-from ...constructions.conjugate_gradient import textbook
+from ...constructions.compiler import run_on
 from ...kernels import Exponential, Linear
 from ...numerics import matmul
 from ...residual import Read
+from ...solvers.conjugate_gradient import textbook
 from ...tasks import GaussianProcess, LinearRegression, sample
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
@@ -51,7 +52,8 @@ class Passes(LinearAttention):
 
 def in_passes(channels: int, config: Config) -> Transformer:
     kind: Any = partial(Passes, channels=channels)
-    return textbook(linear_machine(Linear(), config.num_features, kind), RIDGE, config.steps)
+    m = linear_machine(Linear(), config.num_features, kind)
+    return run_on(m, textbook, config.steps, ridge=RIDGE)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:

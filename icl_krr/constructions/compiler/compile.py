@@ -1,0 +1,204 @@
+"""The compiler: traces a solver and emits its program on the machine of a kernel."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ... import checks
+from ...constants import xp
+from ...fields import unknown
+from ...kernels import Kernel, check_kernel, check_positive
+from ...residual import Read
+from ...solvers import Solver
+from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
+from ...transformer.weights import Transformer
+from ..assembly.average_attention import average_machine
+from ..assembly.choice import construction, linear_machine, machine, softmax_machine
+from ..assembly.linear_attention import LinearAttention
+from ..assembly.machine import Machine
+from ..assembly.normalised_attention import NormalisedAttention
+from ..assembly.options import Options, Softmax
+from ..assembly.slots import QUERIES as AT_QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, label
+from .emit import Emitter
+from .instructions import Lowering
+from .order import order
+
+
+def compile(solver: Solver, kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
+    """Compile a solver to the weights of a transformer that runs it.
+
+    A step takes as few blocks as its operations allow. The states are slots of the same names, and
+    `icl_krr.run_with_cache` returns them after every step.
+
+    Args:
+        solver: function with the mark `icl_krr.solver`, such as one of `icl_krr.solvers`.
+        keywords: those of the solver, `steps`, and `icl_krr.constructions.Options`.
+
+    >>> import icl_krr as ik
+    >>> cg = ik.solvers.conjugate_gradient
+    >>> numbers = {"num_features": 3, "ridge": 0.1, "steps": 16}
+    >>> ik.compile(cg, ik.Linear(), **numbers).blocks_per_step
+    5
+    >>> ik.compile(cg, ik.Gaussian(), form="fused", **numbers).blocks_per_step
+    5
+    """
+    checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
+    return construction_of(solver)(kernel, num_features=num_features, **keywords)
+
+
+def construction_of(solver: Solver) -> Callable[..., Transformer]:
+    """Return the function (kernel, num_features, keywords) -> transformer of a solver."""
+
+    def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
+        options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
+        for name in keywords:
+            if name not in solver.parameters:
+                known = ["num_features", *solver.parameters, *Options.__annotations__]
+                raise TypeError(unknown(f"keyword of {solver.__name__}", name, known))
+        solver.check(keywords)
+        check_kernel(kernel)
+        steps = keywords.pop("steps", 1)
+        checks.count("steps", steps)
+        if "ridge" in keywords:
+            checks.positive_scalar("ridge", keywords["ridge"])
+        sketched = options.get("sketch") is not None
+        program, constants = trace(solver.function, kernel, steps, keywords, sketched)
+        m = machine_of(program, constants, kernel, num_features, options)
+        if "ridge" in keywords:
+            m.solves(keywords["ridge"])
+        return emit(m, program, constants, steps)
+
+    build.__name__, build.__qualname__ = solver.__name__, solver.__name__
+    build.__module__ = "icl_krr.constructions"
+    build.__doc__ = f"Build a transformer that runs `icl_krr.solvers.{solver.__name__}`; see there."
+    kernel, num_features, _ = inspect.signature(build).parameters.values()
+    options = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation=Options)
+    build.__signature__ = inspect.Signature(
+        [kernel, num_features, *solver.parameters.values(), options],
+        return_annotation="Transformer",
+    )
+    return construction(build)
+
+
+def machine_of(
+    program: Program,
+    constants: Sequence[Any],
+    kernel: Kernel,
+    num_features: int,
+    options: Mapping[str, Any],
+) -> Machine:
+    """Make the machine of a kernel that has all that a program asks for."""
+    for op in program.ops:
+        if op.kind in ("smooth", "sink", "normaliser"):
+            return normalised_machine(kernel, num_features, constants[op.constants[0]], **options)
+        if op.kind == "average":
+            return average_machine(kernel, num_features, **options)
+        if op.kind == "features":
+            return linear_machine(kernel, num_features, **options)
+    return machine(kernel, num_features, **options)
+
+
+def normalised_machine(
+    kernel: Kernel, num_features: int, sink: Any, **options: Any
+) -> NormalisedAttention:
+    """Make a softmax machine whose sink has this weight at the supports."""
+    check_positive(kernel, "to have a softmax normaliser")
+    attention = options.get("attention")
+    c = xp.asarray(sink, checks.dtype(options.get("dtype")))
+    shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
+    sinks = {SUPPORTS: xp.log(c), AT_QUERIES: shift}
+    m = softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
+    m.sink_weight = c
+    return m
+
+
+def run_on(m: Machine, function: Callable, steps: int, **numbers: Any) -> Transformer:
+    """Return the transformer that runs a function of the language on a machine."""
+    checks.count("steps", steps)
+    return emit(m, *trace(function, m.kernel, steps, numbers), steps)
+
+
+def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> Transformer:
+    """Return the transformer that runs a program on a machine."""
+    needed, ops = list(roles(program)), program.ops
+    states = list(zip(program.states, program.start, program.old, program.new, strict=True))
+    read_at_queries = frozenset(state for state, _, i, _ in states if QUERIES in needed[i])
+    for _, start, *others in states:
+        if start is not None and has_product(program, start):  # this is not zero at the queries
+            for i in (start, *others):
+                needed[i] |= {QUERIES}
+    emitter = Emitter(m, program, constants, read_at_queries)
+    starts, slots, kept = {}, emitter.slots, {}
+    for state, start, i, _ in states:
+        read = None if start is None else emitter.embedded(start)
+        if start is not None and read is None:
+            starts[state] = start
+        slots[state] = declare(m, state, ops[i].shape, needed[i], read)
+    for i in program.held:
+        kept[i] = name = program.names[i] or f"held_{i}"
+        starts[name], slots[name] = i, declare(m, name, ops[i].shape, needed[i], None)
+    new = {state: i for state, _, old, i in states if i != old}
+    preconditioners = {op.constants[0] for op in ops if op.kind == "nystrom"}
+    emitter.nystrom = {k: nystrom_features(m, constants[k]) for k in preconditioners}
+
+    def instructions(values: Mapping[str, int], kept: Mapping[int, str]) -> Any:
+        lowering = Lowering(program, needed, values, kept, m.scales_by_head, m.splits)
+        return order(lowering.instructions(), m.scales_by_head)
+
+    def before() -> None:
+        emitter.start(instructions(starts, {}))
+
+    def step() -> None:
+        emitter.step(instructions(new, kept))
+
+    return m.transformer(step, steps=steps, readout=slots[READOUT], prologue=before)
+
+
+def has_product(program: Program, i: int) -> bool:
+    """Whether a value is a sum with a product with the kernel matrix."""
+    op = program.ops[i]
+    if op.kind == "sum":
+        return any(has_product(program, arg) for arg in op.args)
+    return op.kind == "kernel"
+
+
+def declare(
+    m: Machine, state: str, shape: str, needed: frozenset[str], starts_as: Read | None
+) -> Read:
+    """Declare the slot of a state at the tokens where it is needed."""
+    if state == READOUT:
+        return m.state_of_fit()
+    if shape == SCALAR:
+        return m.scalar(state, "sum over the supports")
+    if shape == FEATURES:
+        if state == "features" and not m.layer.is_read:  # the machine has their slot
+            return m.features
+        return m.state(state, SUPPORTS_AND_QUERIES, "of each token", starts_as, m.features.width)
+    at = SUPPORTS_AND_QUERIES if QUERIES in needed else m.unknowns_at
+    name, about = {
+        "alpha": (m.solution, m.about_solution),
+        "r": ("r", f"residual {label(m.right)} - A {m.solution}"),
+        "p": (m.direction, "search direction"),
+        "ahead": ("ahead", f"{m.solution} one step later"),
+    }.get(state, (state, "of each token" if shape == ENTRIES else "vector"))
+    width = m.diagonal_width if shape == ENTRIES else m.right.width
+    return m.state(name, at, about, starts_as, width)
+
+
+def nystrom_features(m: Machine, preconditioner: Any) -> tuple[Read, Any]:
+    """Return the slot of the features F, which the first blocks compute, and the matrix C."""
+    if not isinstance(m, LinearAttention):
+        raise ValueError(
+            "attention must be 'linear' for a Nystrom preconditioner, "
+            f"got {m.spec.attention!r}; use preconditioner='jacobi'"
+        )
+    landmarks, mix, core = (
+        xp.asarray(a, m.dtype)
+        for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
+    )
+    directions = xp.matmul(m.features_at(landmarks).T, mix)
+    F = m.state("nystrom", SUPPORTS, "Nystrom features", width=preconditioner.rank)
+    m.late.append((F, m.features @ directions))
+    return F, core

@@ -1,0 +1,27 @@
+"""The language of solvers: plain operators on vectors and scalars, recorded as a program."""
+
+from .analysis import QUERIES, READOUT, SUPPORTS, degrees, in_range_of_kernel, roles
+from .arrays import iterates
+from .operators import Operator
+from .trace import per_step, trace
+from .values import ENTRIES, FEATURES, SCALAR, VECTOR, Op, Program, Value
+
+__all__ = [
+    "ENTRIES",
+    "FEATURES",
+    "QUERIES",
+    "READOUT",
+    "SCALAR",
+    "SUPPORTS",
+    "VECTOR",
+    "Op",
+    "Operator",
+    "Program",
+    "Value",
+    "degrees",
+    "in_range_of_kernel",
+    "iterates",
+    "per_step",
+    "roles",
+    "trace",
+]

@@ -1,0 +1,173 @@
+"""The trace of a solver: its function runs once, on values that record what is done to them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from ... import checks
+from ...constants import PerStep, known, xp
+from ...kernels import Kernel
+from .operators import Operator
+from .values import SCALAR, VECTOR, Op, Program, Recording, Value, is_number, refuse
+
+READS = ("y", "one", "sink", "normaliser", "features")
+"""Kinds of values that a step reads without work."""
+
+
+def per_step(values: Any) -> PerStep:
+    """Return a number that has another value in every step, from an array [steps].
+
+    >>> per_step([0.1, 0.2]).values.tolist()
+    [0.1, 0.2]
+    """
+    checks.array("values", xp.asarray(values))
+    return PerStep(xp.asarray(values, float))
+
+
+def trace(
+    function: Callable,
+    kernel: Kernel,
+    steps: int,
+    parameters: Mapping[str, Any],
+    sketched: bool = False,
+) -> tuple[Program, list[Any]]:
+    """Return the program of a solver and the constants that it reads.
+
+    The program depends on the function and on parameters such as "fused", not on numbers, so one
+    compiled program serves them all.
+
+    >>> import icl_krr as ik
+    >>> def descent(K, y, *, ridge, step_size):
+    ...     def step(alpha, r, prediction):
+    ...         Kr = K @ r
+    ...         return dict(
+    ...             alpha=alpha + step_size * r,
+    ...             r=r - step_size * (Kr + ridge * r),
+    ...             prediction=prediction + step_size * Kr,
+    ...         )
+    ...     return dict(alpha=0, r=y, prediction=0), step
+    >>> numbers = {"ridge": 0.1, "step_size": 0.01}
+    >>> program, constants = trace(descent, ik.Linear(), 3, numbers)
+    >>> program.states, [program.ops[i].kind for i in program.new], constants
+    (('alpha', 'r', 'prediction'), ['sum', 'sum', 'sum'], [0.01, 0.1])
+    """
+    parameters = jax.tree.map(known, dict(parameters))
+    if "steps" in inspect.signature(function).parameters:
+        parameters["steps"] = steps
+    shapes: dict[str, str] = {}
+    with np.errstate(all="ignore"):  # an overflow is infinite, as in a compiled program
+        while True:  # until the states that start at 0 have the shapes of their new values
+            K = Operator(Recording(), kernel, sketched)
+            program, constants = record(function, K, parameters, shapes)
+            new = [program.ops[i].shape for i in program.new]
+            changed = {
+                name: shape
+                for name, shape, i in zip(program.states, new, program.old, strict=True)
+                if shape != program.ops[i].shape
+            }
+            if not changed:
+                break
+            for name, shape in changed.items():
+                if program.start[program.states.index(name)] is not None or name in shapes:
+                    raise TypeError(
+                        f"state {name!r} of {function.__name__} must keep its shape, got a {shape}"
+                    )
+            shapes |= changed
+    for i in program.per_step:
+        if constants[i].values.shape != (steps,):
+            raise ValueError(
+                f"per_step must have an entry for each of {steps} steps, got shape "
+                f"{list(constants[i].values.shape)}"
+            )
+    return program, constants
+
+
+def record(
+    function: Callable, K: Operator, parameters: Mapping[str, Any], shapes: Mapping[str, str]
+) -> tuple[Program, list[Any]]:
+    recording, name = K.recording, function.__name__
+    y = recording.value("y", VECTOR)
+    result = function(K, y, **parameters)
+    if isinstance(result, Mapping):
+        start = dict.fromkeys(result, 0)
+
+        def step(**zeros: Value) -> dict[str, Value]:
+            return {state: zeros[state] + value for state, value in result.items()}
+    elif isinstance(result, tuple) and len(result) == 2 and callable(result[1]):
+        start, step = result
+    else:
+        raise TypeError(f"{name} must return a dict of states and a step, got {result!r}")
+    if "prediction" not in start:
+        raise TypeError(f"{name} must have a state 'prediction', got {', '.join(start)}")
+    starts = {state: first(recording, value) for state, value in start.items()}
+    old = {}
+    for state, value in starts.items():
+        shape = shapes.get(state, VECTOR) if value is None else value.shape
+        old[state] = recording.value("state", shape, state=state)
+    first_of_step = len(recording.ops)
+    new = step(**old)
+    if not isinstance(new, Mapping) or {*new} != {*start}:
+        given = ", ".join(new) if isinstance(new, Mapping) else repr(new)
+        raise TypeError(
+            f"the step of {name} must return the states {', '.join(start)}, got {given}"
+        )
+    values = []
+    for state in start:
+        value = new[state]
+        if not isinstance(value, Value):
+            if not is_number(value):
+                raise TypeError(f"state {state!r} of {name} must be a value, got {value!r}")
+            value = old[state].like(value, "a state")
+        values.append(value.index)
+    ops = tuple(recording.ops)
+    numbers = enumerate(recording.constants)
+    per_step = {i for i, value in numbers if isinstance(value, PerStep)}
+    program = Program(
+        ops,
+        tuple(recording.names),
+        tuple(start),
+        tuple(value.index for value in old.values()),
+        tuple(None if value is None else value.index for value in starts.values()),
+        tuple(values),
+        () if isinstance(result, Mapping) else held(ops, values, per_step),
+        frozenset(per_step),
+    )
+    for op in ops[:first_of_step]:
+        if per_step & {*op.constants}:
+            raise TypeError(f"numbers of per_step belong into the step of {name}, not before it")
+    return program, recording.constants
+
+
+def first(recording: Recording, value: Any) -> Value | None:
+    """The first value of a state; None for 0."""
+    if isinstance(value, Value):
+        return value
+    if not is_number(value):
+        refuse(f"a state starts as a value or a number, got {type(value).__name__}")
+    if isinstance(value, (int, float)) and value == 0:
+        return None
+    return recording.sum(SCALAR, (1, value, recording.value("one", SCALAR)))
+
+
+def held(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:
+    """The values that steps read, that are the same in every step, and that take work."""
+    changing, work = set(), set()
+    for i, op in enumerate(ops):
+        if op.kind == "state" or changing & {*op.args} or per_step & {*op.constants}:
+            changing.add(i)
+        elif op.kind not in READS and (op.kind != "sum" or work & {*op.args}):
+            work.add(i)
+    found, left, seen = set(), list(new), set()
+    while left:
+        i = left.pop()
+        if i in work:
+            found.add(i)
+        elif i not in seen:
+            seen.add(i)
+            left += ops[i].args
+    return tuple(sorted(found))

@@ -1,0 +1,286 @@
+"""Solvers: functions of the language, and their iterates on a task."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from .. import capacity, checks
+from ..fields import unknown
+from ..kernels import Kernel, check_kernel, check_positive
+from ..numerics import matmul
+from ..status import Status
+from ..tasks import Task, system
+from ..tasks.linear_system import System, check_matrices
+from ..tasks.task import check_axes, kept
+from ..units import in_units, unit_of
+from . import accuracy
+from .algebra import like, seen
+from .language import (
+    ENTRIES,
+    FEATURES,
+    SCALAR,
+    SUPPORTS,
+    VECTOR,
+    Op,
+    Program,
+    degrees,
+    in_range_of_kernel,
+    iterates,
+    trace,
+)
+from .results import Trajectory
+from .smoother import average
+
+NORMALISED = frozenset({"smooth", "sink", "normaliser"})
+"""Kinds of values that need row sums of the kernel matrix."""
+OF_KERNEL = NORMALISED | {"kernel", "diagonal"}
+"""Kinds of values that need the kernel matrix."""
+
+
+class Solver:
+    """A function of the kernel matrix, the outputs and parameters, marked by `solver`.
+
+    Calling it on a kernel and a task is `run`.
+
+    Attributes:
+        function: the function.
+        parameters: its keywords, {name: `inspect.Parameter`}.
+        status: function (arrays, ridge, states, stuck, spectrum) -> `icl_krr.Status` that judges
+            the last iterate; None: from the residual.
+    """
+
+    def __init__(self, function: Callable, status: Callable | None = None, iterates: bool = True):
+        checks.function("function", function)
+        self.function, self.status = function, status
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.__module__, self.__qualname__ = function.__module__, function.__qualname__
+        _, _, *keywords = inspect.signature(function).parameters.values()
+        steps = inspect.Parameter("steps", inspect.Parameter.KEYWORD_ONLY, annotation="int")
+        self.parameters = {k.name: k for k in keywords if k.name != "steps"}
+        if iterates:
+            self.parameters["steps"] = steps
+        places = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        given = (
+            inspect.Parameter(name, places, annotation=kind)
+            for name, kind in (("kernel", "Kernel"), ("task", "Task"))
+        )
+        self.__signature__ = inspect.Signature(
+            [*given, *self.parameters.values()], return_annotation="Trajectory"
+        )
+
+    def __call__(self, kernel: Kernel, task: Task, **keywords: Any) -> Trajectory:
+        return run(self, kernel, task, **keywords)
+
+    def __repr__(self) -> str:
+        return f"<solver {self.__name__}>"
+
+    def check(self, keywords: Mapping[str, Any]) -> None:
+        """Raise an error if a keyword is unknown or missing."""
+        for name in keywords:
+            if name not in self.parameters:
+                raise TypeError(unknown(f"keyword of {self.__name__}", name, self.parameters))
+        for name, one in self.parameters.items():
+            if one.default is one.empty and name not in keywords:
+                raise TypeError(
+                    f"{self.__name__}() missing 1 required keyword-only argument: {name!r}"
+                )
+
+
+def solver(function: Callable) -> Solver:
+    r"""Mark a function of the language as a solver, which runs on arrays and compiles to weights.
+
+    The function takes the kernel matrix `K`, the outputs `y` and keywords, and returns
+    `(start, step)`: the first values of the states, {name: value}, of which 0 is a zero, and a
+    function of all states that returns their next values. The state `prediction` is the read-out. A
+    function that needs no steps returns the states.
+
+    - A *vector* has one number for each support, query and output: `y`, 0 at queries; `K @ v`,
+      $k(x)^T v$ at all of them. `v @ w` is a *scalar*, the sum over the supports, for each output.
+    - `+`, `-`, `*` and `/` take vectors, scalars and numbers; `v * w` and `v / w` are those of each
+      token. 0 / 0 is 0.
+    - Numbers can be traced by JAX, and differ from step to step (`per_step`).
+    - `K.diagonal` has k(x, x) of each token. `K.normalised(c)` is $(D + cI)^{-1} K$ with the row
+      sums $D$ of $K$, a softmax head with a sink, and its `sink` $c / (D + c)$ and `normaliser`
+      $(D + c) / c$ multiply vectors. `K.nystrom(preconditioner) @ v` is $F C F^T v$ for an
+      `icl_krr.Nystrom`, `K.average @ v` is $D^{-1} K v$, `K.features` are the features of each
+      token, and `K.inner(a, b) @ v` is $\sum_j \langle a_i, b_j \rangle v_j$ for such features.
+    - A Python `if` on a value, or what has no meaning, raises an error with the line.
+
+    >>> import icl_krr as ik, numpy as np
+    >>> @ik.solver
+    ... def descent(K, y, *, ridge, step_size):
+    ...     def step(alpha, r, prediction):
+    ...         Kr = K @ r
+    ...         return dict(
+    ...             alpha=alpha + step_size * r,
+    ...             r=r - step_size * (Kr + ridge * r),
+    ...             prediction=prediction + step_size * Kr,
+    ...         )
+    ...     return dict(alpha=0, r=y, prediction=0), step
+    >>> task = ik.Task(x=np.ones((1, 1)), y=np.array([3.0]), x_query=np.ones((1, 1)))
+    >>> numbers = {"ridge": 1.0, "step_size": 0.25, "steps": 2}
+    >>> ik.run(descent, ik.Linear(), task, **numbers).prediction[:, 0].tolist()
+    [0.0, 0.75, 1.125]
+    >>> model = ik.compile(descent, ik.Linear(), num_features=1, **numbers)
+    >>> ik.predict(model, task).tolist(), model.blocks_per_step
+    ([1.125], 1)
+    """
+    return Solver(function)
+
+
+@struct.dataclass
+class KernelArrays:
+    """The arrays of a task, of which `icl_krr.solvers.language.iterates` computes values.
+
+    Attributes:
+        kept: 1 at supports that are not masked [n, 1].
+        system: kernel matrices of supports and queries, if the program needs them.
+        features: those of supports and queries; 0 at masked supports.
+        weights: those of `average` at supports and queries.
+    """
+
+    y: Float[Array, "n r"]
+    kept: Float[Array, "n 1"]
+    x_query: Float[Array, "q p"]
+    system: System | None = None
+    features: tuple[Any, Any] = (None, None)
+    weights: tuple[Any, Any] = (None, None)
+
+    def times_gram(self, v):
+        if self.system is not None:
+            return matmul(self.system.gram, v)
+        return matmul(self.features[0], matmul(self.features[0].T, v))
+
+    def number(self, value, part):
+        return jnp.asarray(value, self.y.dtype)
+
+    def zeros(self, shape, part):
+        width = 1 if shape == ENTRIES else self.y.shape[1]
+        width = self.features[0].shape[1] if shape == FEATURES else width
+        rows = 1 if shape == SCALAR else len(self.y if part == SUPPORTS else self.x_query)
+        return jnp.zeros((rows, width), self.y.dtype)
+
+    def scaling(self, scalar, part):
+        return scalar
+
+    def dot(self, a, b):
+        return jnp.sum(a * b, axis=0, keepdims=True)
+
+    def compute(self, op: Op, part, args, constants):
+        where = 0 if part == SUPPORTS else 1
+        if op.kind == "y":
+            return self.zeros(VECTOR, part) if where else self.y
+        if op.kind == "one":
+            ones = 1 if op.shape == SCALAR else 0 if where else self.kept
+            return self.zeros(op.shape, part) + ones
+        if op.kind == "features":
+            return self.features[where]
+        if op.kind == "average":
+            return matmul(self.weights[where], args[0][SUPPORTS])
+        if op.kind == "inner":
+            a, b, v = args[0][part], args[1][SUPPORTS], args[2][SUPPORTS]
+            return matmul(a, matmul(b.T, v))
+        if op.kind == "nystrom":
+            F, core = constants[0]
+            return matmul(F, matmul(core, matmul(F.T, args[0][SUPPORTS])))
+        rows = self.system[where]  # the kernel matrix of the supports, or of queries and supports
+        if op.kind == "kernel":
+            return matmul(rows, args[0][SUPPORTS])
+        if op.kind == "diagonal":
+            return jnp.diagonal(rows)[:, None]
+        c = self.number(constants[0], part)
+        sums = jnp.sum(rows, axis=1, keepdims=True) + c
+        if op.kind == "smooth":
+            return matmul(rows, args[0][SUPPORTS]) / sums
+        return c / sums if op.kind == "sink" else sums / c
+
+
+def of_path(arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], *flags: bool) -> Status:
+    return accuracy.of_path(arrays.system, ridge, states["alpha"], states["r"], *flags)
+
+
+def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajectory:
+    """Run a solver on a task, and return all its iterates.
+
+    One compiled program serves all numbers. The status judges a solver with a ridge by the residual
+    of its last alpha.
+
+    Args:
+        solver: function with the mark `icl_krr.solver`, such as one of `icl_krr.solvers`.
+        keywords: those of the solver, and `steps`.
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
+    >>> path = ik.run(ik.solvers.conjugate_gradient, ik.Linear(), task, steps=1, ridge=2.0)
+    >>> path.prediction[:, 0].tolist(), bool(path.status.ok)
+    ([0.0, 1.0], True)
+    """
+    checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
+    solver.check(keywords)
+    steps = keywords.get("steps", 1)
+    parameters = {name: value for name, value in keywords.items() if name != "steps"}
+    check_kernel(kernel)
+    check_axes(task)
+    if "ridge" in solver.parameters:
+        checks.positive_scalar("ridge", parameters["ridge"])
+    checks.count("steps", steps)
+    program, constants = trace(solver.function, kernel, steps, parameters)
+    kinds = {op.kind for op in program.ops}
+    n, q = task.num_supports, task.num_queries
+    entries = n * (n + q) if kinds & OF_KERNEL else n * q
+    capacity.check("regression", entries + (steps + 1) * (3 * n + q) * task.num_outputs, task.x)
+    if kinds & OF_KERNEL:
+        check_matrices(kernel, task)
+    if kinds & NORMALISED:
+        check_positive(kernel)
+    constants = tuple(c.values if i in program.per_step else c for i, c in enumerate(constants))
+    judge, by_bounds = solver.status or of_path, "spectrum" in solver.parameters
+    return iterate(
+        kernel, task, program, steps, constants, parameters.get("ridge"), judge, by_bounds
+    )
+
+
+@partial(jax.jit, static_argnames=("program", "steps", "judge", "by_bounds"))
+def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_bounds):
+    kinds = {op.kind for op in program.ops}
+    x, y = seen(task)
+    keep = kept(task)[:, None]
+    arrays = KernelArrays(y, jnp.asarray(keep, y.dtype), task.x_query)
+    if kinds & OF_KERNEL:
+        arrays = arrays.replace(system=system(kernel, task))
+    if kinds & {"features", "inner"}:
+        phi = kernel.feature_map
+        arrays = arrays.replace(features=(jnp.where(keep, phi(x), 0), phi(task.x_query)))
+    if "average" in kinds:
+        weights = (average(kernel, task, at) for at in (task.x, task.x_query))
+        arrays = arrays.replace(weights=tuple(weights))
+    constants = list(constants)
+    for k in {k for op in program.ops if op.kind == "nystrom" for k in op.constants}:
+        constants[k] = jnp.where(keep, constants[k].features(x), 0), constants[k].core
+
+    def of_y(y, arrays, constants):
+        return iterates(program, constants, arrays.replace(y=y), steps)
+
+    each = degrees(program)
+    if each is None:
+        paths = of_y(y, arrays, constants)
+    else:
+        paths = in_units(unit_of(y, axis=0), of_y, each, y, arrays, constants)
+    states, status = dict(zip(program.states, paths, strict=True)), None
+    if ridge is not None and "alpha" in states:
+        ridge, alpha = jnp.asarray(ridge, y.dtype), states["alpha"]
+        if "r" not in states:
+            states["r"] = y[None] - arrays.times_gram(alpha) - ridge * alpha
+        stuck = in_range_of_kernel(program, "alpha")
+        status = judge(arrays, ridge, states, stuck, by_bounds)
+    states = jax.tree.map(partial(like, task.y), states)
+    fields = {name: states.pop(name, None) for name in ("alpha", "r", "p", "prediction")}
+    return Trajectory(**fields, others=states, status=status)
