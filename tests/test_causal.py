@@ -302,12 +302,12 @@ def test_rounded_slots_hold_values_of_their_format(x64):
     assert np.array_equal(rounded, ik.run_with_hooks(model, task, hooks))
     stored = np.asarray(cache["C"])
     assert np.array_equal(stored, stored.astype(jnp.bfloat16).astype(float))
-    scratch = ik.run_with_hooks(model, task, ik.probes.round_slots(model, {"Ad": "bfloat16"}))
+    scratch = ik.run_with_hooks(model, task, ik.probes.round_slots(model, {"Ap": "bfloat16"}))
     for prediction in (rounded, scratch):
         assert 1e-6 < relative(prediction, exact) < 0.2
     same = ik.probes.round_slots(model, {"C": "float64"})
     assert np.array_equal(ik.run_with_hooks(model, task, same), exact)
-    long = task.replace(x=16 * task.x)  # the finding of C39: d.Ad is above 65504
-    for slot, finite in (("dAd", False), ("gamma", True)):
+    long = task.replace(x=16 * task.x)  # the finding of C39: p.Ap is above 65504
+    for slot, finite in (("pAp", False), ("gamma", True)):
         f = ik.run_with_hooks(model, long, ik.probes.round_slots(model, {slot: "float16"}))
         assert np.all(np.isfinite(f)) == finite, slot

@@ -33,7 +33,7 @@ THINGS = {f"{room.__name__}.{name}": getattr(room, name) for room, name in NAMES
 PUBLIC = {
     f"{thing.__module__}.{thing.__qualname__}": thing
     for thing in THINGS.values()
-    if inspect.isclass(thing) or inspect.isroutine(thing)
+    if inspect.isclass(thing) or inspect.isroutine(inspect.unwrap(thing))
 }
 
 
@@ -60,8 +60,8 @@ DOCSTRINGS |= {name: inspect.getdoc(method) or "" for name, method in METHODS.it
 
 
 def made_by_hand(thing):
-    if not inspect.isclass(thing):
-        return True
+    if not inspect.isclass(thing):  # what a solver is compiled with has the example of `compile`
+        return not thing.__doc__.endswith("; see there.")
     abstract = inspect.isabstract(thing) or getattr(thing, "_is_protocol", False)
     return not (abstract or issubclass(thing, (tuple, Exception)))
 

@@ -48,6 +48,7 @@ ROOMS = (
 ON_THE_HOST = {
     *(ik.tasks.diabetes, ik.tasks.read_queries, ik.tasks.read_table, ik.tasks.split),
     *(ik.residual.join, ik.residual.num_tokens, ik.probes.has_slot, ik.probes.sites),
+    *(ik.solver, ik.per_step, ik.compile),
     *(ik.memory, ik.training.check, ik.training.load_weights, ik.training.save_weights),
     # these read numbers between their compiled programs
     *(ik.training.adapt, ik.training.train, ik.training.reference, ik.probes.identify),

@@ -53,7 +53,8 @@ def textbook(K, y, *, ridge):
     def step(alpha, r, p, rr, prediction):
         Kp = K @ p
         Ap = Kp + ridge * p
-        gamma = rr / (p @ Ap)
+        pAp = p @ Ap
+        gamma = rr / pAp
         r = r - gamma * Ap
         rr_next = r @ r
         beta = rr_next / rr

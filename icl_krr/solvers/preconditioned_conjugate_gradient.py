@@ -53,7 +53,8 @@ def textbook(K, y, ridge, solve):
     def step(alpha, r, p, rz, prediction):
         Kp = K @ p
         Ap = Kp + ridge * p
-        gamma = rz / (p @ Ap)
+        pAp = p @ Ap
+        gamma = rz / pAp
         r = r - gamma * Ap
         z = solve(r)
         rz_next = r @ z
@@ -80,7 +81,8 @@ def normalised(K, y, ridge):
 
     def step(alpha, z, p, zz, prediction):
         Bp = N @ p + N.sink * p
-        gamma = zz / ((N.normaliser * p) @ Bp)
+        pBp = (N.normaliser * p) @ Bp
+        gamma = zz / pBp
         z = z - gamma * Bp
         zz_next = (N.normaliser * z) @ z
         beta = zz_next / zz

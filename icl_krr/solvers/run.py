@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -50,16 +50,16 @@ class Solver:
 
     Calling it on a kernel and a task is `run`.
 
-    Attributes:
+    Args:
         function: the function.
-        parameters: its keywords, {name: `inspect.Parameter`}.
         status: function (arrays, ridge, states, stuck, spectrum) -> `icl_krr.Status` that judges
             the last iterate; None: from the residual.
+        iterates: whether it has steps.
     """
 
     def __init__(self, function: Callable, status: Callable | None = None, iterates: bool = True):
         checks.function("function", function)
-        self.function, self.status = function, status
+        self.function, self.status, self.__wrapped__ = function, status, function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         _, _, *keywords = inspect.signature(function).parameters.values()
@@ -82,16 +82,17 @@ class Solver:
     def __repr__(self) -> str:
         return f"<solver {self.__name__}>"
 
-    def check(self, keywords: Mapping[str, Any]) -> None:
-        """Raise an error if a keyword is unknown or missing."""
-        for name in keywords:
-            if name not in self.parameters:
-                raise TypeError(unknown(f"keyword of {self.__name__}", name, self.parameters))
-        for name, one in self.parameters.items():
-            if one.default is one.empty and name not in keywords:
-                raise TypeError(
-                    f"{self.__name__}() missing 1 required keyword-only argument: {name!r}"
-                )
+
+def check_keywords(solver: Solver, keywords: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise an error if a keyword is neither one of the solver nor of the others, or is missing."""
+    for name in keywords:
+        if name not in (known := (*solver.parameters, *others)):
+            raise TypeError(unknown(f"keyword of {solver.__name__}", name, known))
+    for name, one in solver.parameters.items():
+        if one.default is one.empty and name not in keywords:
+            raise TypeError(
+                f"{solver.__name__}() missing 1 required keyword-only argument: {name!r}"
+            )
 
 
 def solver(function: Callable) -> Solver:
@@ -113,6 +114,9 @@ def solver(function: Callable) -> Solver:
       `icl_krr.Nystrom`, `K.average @ v` is $D^{-1} K v$, `K.features` are the features of each
       token, and `K.inner(a, b) @ v` is $\sum_j \langle a_i, b_j \rangle v_j$ for such features.
     - A Python `if` on a value, or what has no meaning, raises an error with the line.
+
+    Args:
+        function: the function (K, y, keywords) -> (start, step).
 
     >>> import icl_krr as ik, numpy as np
     >>> @ik.solver
@@ -224,7 +228,7 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     ([0.0, 1.0], True)
     """
     checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
-    solver.check(keywords)
+    check_keywords(solver, keywords)
     steps = keywords.get("steps", 1)
     parameters = {name: value for name, value in keywords.items() if name != "steps"}
     check_kernel(kernel)

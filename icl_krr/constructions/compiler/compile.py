@@ -8,11 +8,11 @@ from typing import Any
 
 from ... import checks
 from ...constants import xp
-from ...fields import unknown
 from ...kernels import Kernel, check_kernel, check_positive
 from ...residual import Read
 from ...solvers import Solver
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
+from ...solvers.run import check_keywords
 from ...transformer.weights import Transformer
 from ..assembly.average_attention import average_machine
 from ..assembly.choice import construction, linear_machine, machine, softmax_machine
@@ -53,11 +53,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
 
     def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
         options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
-        for name in keywords:
-            if name not in solver.parameters:
-                known = ["num_features", *solver.parameters, *Options.__annotations__]
-                raise TypeError(unknown(f"keyword of {solver.__name__}", name, known))
-        solver.check(keywords)
+        check_keywords(solver, keywords, ("num_features", *Options.__annotations__))
         check_kernel(kernel)
         steps = keywords.pop("steps", 1)
         checks.count("steps", steps)

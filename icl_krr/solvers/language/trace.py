@@ -20,7 +20,10 @@ READS = ("y", "one", "sink", "normaliser", "features")
 
 
 def per_step(values: Any) -> PerStep:
-    """Return a number that has another value in every step, from an array [steps].
+    """Return a number that has another value in every step, for a solver of the language.
+
+    Args:
+        values: its values, an array [steps].
 
     >>> per_step([0.1, 0.2]).values.tolist()
     [0.1, 0.2]
