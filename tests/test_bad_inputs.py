@@ -140,9 +140,7 @@ KINDS = {
     "unknown name": {
         "keyword of exact .* did you mean 'ridge'": lambda: solvers.exact(LINEAR, TASK, lam=0.1),
         "keyword of Gaussian .* did you mean": lambda: ik.Gaussian(gamma=0.1),
-        "keyword of conjugate_gradient must be one of .* got 'depth'": lambda: (
-            build.conjugate_gradient(LINEAR, **CG, depth=3)
-        ),
+        "keyword of .* got 'depth'": lambda: build.conjugate_gradient(LINEAR, **CG, depth=3),
         "form must be one of": lambda: build.conjugate_gradient(LINEAR, **CG, form="fast"),
         "inputs must be one of": lambda: ik.tasks.GaussianProcess(GAUSSIAN, inputs="cube"),
         "slot must be one of": lambda: ik.run_with_cache(model(), TASK, names=("delta",)),

@@ -55,6 +55,9 @@ class Solver:
         status: function (arrays, ridge, states, stuck, spectrum) -> `icl_krr.Status` that judges
             the last iterate; None: from the residual.
         iterates: whether it has steps.
+
+    >>> Solver(lambda K, y: {"prediction": K.average @ y}, iterates=False).parameters
+    {}
     """
 
     def __init__(self, function: Callable, status: Callable | None = None, iterates: bool = True):

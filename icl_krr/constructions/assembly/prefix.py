@@ -137,7 +137,7 @@ def prefix_sums(
     - `fit_of` computes the predictions $\phi_i^T v_i$ of coefficients v.
 
     Args:
-        ridge: ridge of the regression, for `icl_krr.check`; `each_ridge` repeats a vector [m]. None
+        ridge: ridge of the regression, for `icl_krr.check`; None
             if it solves several.
         kind: `PrefixSums` or a subclass, for other systems of the features.
 

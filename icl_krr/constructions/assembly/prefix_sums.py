@@ -67,11 +67,6 @@ class PrefixSums(LinearAttention):
             self.head(one, self.support, pairs, self.sums, log_gate=self.log_gate)
         Machine.start(self)  # LinearAttention.start would compute the features again
 
-    def each_ridge(self, ridge: Any) -> Any:
-        """A number, or one for every unknown: a vector [m], repeated for every system."""
-        ridge = xp.asarray(ridge, self.dtype)
-        return xp.tile(ridge, self.systems) if ridge.ndim else ridge
-
     @property
     def sum_channels(self) -> np.ndarray:
         """The matrix that sums the m unknowns of every system."""
