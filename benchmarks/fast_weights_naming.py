@@ -274,18 +274,6 @@ def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
     return float(jnp.linalg.norm(own[:, at] - other[:, at]) / jnp.linalg.norm(own[:, at]))
 
 
-SHORT = {
-    "delta_rule": "delta",
-    "momentum_delta_rule": "momentum",
-    "implicit_delta_rule": "implicit",
-    "preconditioned_delta_rule": "preconditioned",
-    "kalman_delta_rule": "Kalman",
-    "prefix_conjugate_gradient": "Mesa",
-    "gradient_descent": "GD",
-    "conjugate_gradient": "CG",
-}
-
-
 def markdown(rows: Sequence[Record], trained: Sequence[Record]) -> str:
     """All tables."""
     parts = []
@@ -305,7 +293,7 @@ def markdown(rows: Sequence[Record], trained: Sequence[Record]) -> str:
 
 
 def short(name: str) -> str:
-    return f"gated {SHORT[name[6:]]}" if name.startswith("gated_") else SHORT[name]
+    return name.replace("_rule", "").replace("_", " ")
 
 
 def truth(row: Record) -> str:
@@ -321,7 +309,7 @@ def verdict(row: Record) -> str:
 
 def confusion(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """What a model runs, and how often each verdict was given."""
-    names = [f"{gate}{name}" for gate in ("", "gated_") for name in SHORT]
+    names = [f"{gate}{name}" for gate in ("", "gated_") for name in (*RULES, *BATCH)]
     runs = [name for name in names if name in map(truth, rows)]
     said = {verdict(row) for row in rows}
     columns = [short(name) for name in names if short(name) in said]

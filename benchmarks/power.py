@@ -42,12 +42,7 @@ class PowerConfig:
     seed: int = 0  # first seed
     solvers: tuple[str, ...] = ("gradient_descent", "chebyshev", "conjugate_gradient")
     # what `identify` fits, on the kernel of the construction
-    candidates: tuple[str, ...] = (
-        "gradient_descent",
-        "heavy_ball",
-        "chebyshev",
-        "conjugate_gradient",
-    )
+    candidates: tuple[str, ...] = (*solvers, "heavy_ball")
     families: tuple[str, ...] = (LINEAR, PROCESS)
     sizes: BenchConfig = field(default_factory=BenchConfig)
 

@@ -238,17 +238,12 @@ def confusion(rows: list[Row], reader: str, how: str) -> Lines:
     return ["runs", *names], lines
 
 
-def runs(row: Row, names: list[str]) -> int:
-    """The place of the candidate that runs."""
-    return next(i for i, name in enumerate(names) if name in row["right"])
-
-
 def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarray]:
     candidates = candidates_of(rows)
     names = [*candidates, *NULLS]
     counts = np.zeros((len(candidates), len(names)), int)
     for row, said in read_by(listed(of(rows, PLAIN)), reader, how):
-        counts[runs(row, names), names.index(next(iter(said["distances"])))] += 1
+        counts[names.index(row["right"][0]), names.index(next(iter(said["distances"])))] += 1
     return names, counts
 
 
@@ -324,7 +319,7 @@ def confusion_figure(rows: list[Row]) -> Figure:
                 right = {*said.names} <= {*row["runs"]}
                 own = row["right"][0] if right else said.names[0]
             place = own if own in names else "another solver"
-            counts[runs(row, names), names.index(place)] += 1
+            counts[names.index(row["right"][0]), names.index(place)] += 1
     panels.append(("through the stream, with use", names, counts))
     figure = Figure(figsize=(18, 5.4), layout="constrained")
     for axis, (title, columns, found) in zip(

@@ -115,11 +115,7 @@ def test_neither_the_compiled_program_nor_its_memory_grows_with_depth():
 
 
 RECORD = json.loads(RESULT.read_text())
-QUICK = [
-    f"{how}, {name}"
-    for how in ("linear", "softmax")
-    for name in ("conjugate_gradient", "chebyshev")
-]
+QUICK = [f"{a}, {s}" for a in ("linear", "softmax") for s in ("chebyshev", "conjugate_gradient")]
 
 
 @pytest.mark.skipif(

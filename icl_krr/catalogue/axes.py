@@ -3,7 +3,8 @@
 from .rows import Axis
 
 HALF, MESA = ("float16", "bfloat16"), ("mesa", "chebyshev")
-PREFIX = ("prefix_conjugate_gradient", "prefix_chebyshev")
+RIDGES = tuple(10.0**k for k in range(-3, 4))
+TEMPERATURES = (0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0)
 AXES = {
     row.name: row
     for row in (
@@ -18,23 +19,8 @@ AXES = {
             num_features=32,
             unused=("temperature",),
         ),
-        Axis(
-            "ridge",
-            (),
-            tuple(10.0**k for k in range(-3, 4)),
-            "positive",
-            solvers=True,
-            smooths=True,
-            unused=("ridge",),
-        ),
-        Axis(
-            "temperature",
-            (),
-            (0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0),
-            "temperature",
-            solvers=True,
-            smooths=True,
-        ),
+        Axis("ridge", (), RIDGES, "positive", solvers=True, smooths=True, unused=("ridge",)),
+        Axis("temperature", (), TEMPERATURES, "temperature", solvers=True, smooths=True),
         Axis("context", (), (4, 8, 16, 32, 48, 64), "support", solvers=True, smooths=True),
         Axis(
             "features",
@@ -44,7 +30,7 @@ AXES = {
         ),
         Axis(
             "position",
-            (*PREFIX, "delta_rule"),
+            ("prefix_conjugate_gradient", "prefix_chebyshev", "delta_rule"),
             (1, 2, 4, 8, 16, 32, 64),
             "support",
             solvers=True,
