@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from . import checks
+from . import checks, losses
 
 
 class PrefixOptions(TypedDict, total=False):
@@ -58,6 +58,25 @@ def no_window(window: Any) -> None:
             "window must be None with erase, with a gate of each feature and for rules with "
             f"further states, got {window!r}; delta_rule and implicit_delta_rule take a window"
         )
+
+
+def check_delta(step_size: Any, normalised: Any, loss: Any) -> None:
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    losses.check(loss)
+
+
+def check_momentum(step_size: Any, momentum: Any, decay: Any) -> None:
+    checks.obeys("step_size", step_size, "> 0")
+    checks.obeys("momentum", momentum, ">= 0 and < 1")
+    checks.obeys("decay", decay, "> 0 and <= 1")
+
+
+def check_kalman(ridge: Any, process_noise: Any, covariance: Any, info_scale: Any) -> None:
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("info_scale", info_scale)
+    checks.obeys("process_noise", process_noise, ">= 0")
+    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
 
 
 def check_curvature(initial: Any, squash: Any, center: Any, num_features: int) -> None:

@@ -36,9 +36,8 @@ class GroupAverage(PosteriorSums):
 
     Its tokens solve (C_i + I) h_i = psi_i for each of G kernels in parallel. The features of group
     g are psi = phi / sqrt(ridge_g), so that all groups have the ridge 1, side by side, with zeros
-    for a kernel with fewer features. The operations run in the blocks of the solver: they read the
-    iterate that it had before the step, and copy its means and variances, with which the average
-    agrees.
+    for a kernel with fewer features. The average is that of the iterate before the step, whose
+    means and variances it copies, so that it shares the blocks of the solver.
     """
 
     fit, quadratic, gaps = "fits", "variances_of_fits", "variance_gaps"
@@ -217,8 +216,7 @@ def bayesian_average(
             of kernels with these bandwidths, as `icl_krr.Features(map)`.
         edges: E increasing numbers, for a slot `bins` with the probabilities that an output is
             below the first edge, between neighbouring edges, and above the last edge, differences
-            of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c; default None: no
-            such slot.
+            of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c. Default None.
         tokens, max_supports: as in `CausalOptions`.
 
     Source: Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
@@ -259,8 +257,8 @@ def bayesian_average(
     for one in kernels:
         check_featured(one)
     kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
-    causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
-    m: Any = prefix_sums(kernels[0], num_features, ridge=None, kind=kind, **causal, **options)
+    causal: dict[str, Any] = {**options, "tokens": tokens, "max_supports": max_supports}
+    m: Any = prefix_sums(kernels[0], num_features, ridge=None, kind=kind, **causal)
     if m.sketch is not None:
         kernels = tuple(one.sketched(m.sketch) for one in kernels)
     m.problem = Problem(kernels, ridges, sharpness)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import causal, checks, losses
+from .. import causal, checks
 from ..constants import xp
 from ..kernels import Kernel
 from ..losses import Loss
@@ -35,9 +35,9 @@ STEPS = 256
 class Turns:
     """A machine, and the states of its supports: each has its turn in one step, and then learns.
 
-    In every step, all supports whose turn has come compute their coefficients again from the
-    prediction of the step. These do not change any more, because they depend on earlier supports
-    only. With a linear machine, the rule needs the features of the kernel and takes no window.
+    In every step, all supports whose turn has come compute their coefficients again. These do not
+    change any more, because they depend on earlier supports only. Rules on a linear machine need
+    the features of the kernel and take no window.
     """
 
     def __init__(
@@ -48,12 +48,11 @@ class Turns:
             check_featured(kernel, options.get("sketch"))
         self.steps = STEPS if steps is None else steps
         checks.count("steps", self.steps)
-        prefix = options.get("prefix", "exclusive")
-        causal.check_prefix(prefix)
-        self.inclusive = prefix == "inclusive"
+        causal.check_prefix(options.get("prefix", "exclusive"))
+        self.inclusive = options.get("prefix") == "inclusive"
+        most = {"max_supports": STEPS} if steps is None else {}
         # coefficients depend on earlier supports only, also where predictions do not
-        most: CausalOptions = {"max_supports": STEPS} if steps is None else {}
-        given: CausalOptions = {**most, **options, "prefix": "exclusive"}
+        given = {**most, **options, "prefix": "exclusive"}
         self.m = m = causal_machine(make, kernel, num_features, **given)
         self.alpha = m.state("alpha", SUPPORTS, "dual coefficients")
         self.ahead = m.state("ahead", SUPPORTS, "alpha one step later")
@@ -157,23 +156,21 @@ def delta_rule(
 
     A step computes all $f_i$ by one head and then sets one more coefficient. It takes one block
     with linear attention and two with softmax attention, which multiplies by the normaliser first.
-    The slot `turn` says at which supports the step size `now` is not 0; `ahead` contains $\alpha$
-    one step later, so that `alpha` and `prediction` belong together. The states are alpha, ahead,
-    turn and prediction.
+    The states are alpha, ahead ($\alpha$ one step later, so that `alpha` and `prediction` belong
+    together), turn (1 at the support that learns next) and prediction.
 
-    `prefix="inclusive"` adds $k(x_i, x_i) \alpha_i$ to the prediction at support i; that of
-    "exclusive" is $e^{g_i} S_{i-1} k_i$, which a layer erases. `normalised` is not quite a layer
-    that divides $q_i$ and $k_i$ by their lengths: it erases as such a layer does, but writes
-    $y_i / |x_i|$ and reads at $x_i$. With $y_i = |k_i| v_i$ it has the state of that layer, and
-    predicts $|k_i| o_i$.
+    `prefix="inclusive"` adds $k(x_i, x_i) \alpha_i$ to the prediction at support i. `normalised`
+    erases as a layer does that divides $q_i$ and $k_i$ by their lengths, but writes $y_i / |x_i|$
+    and reads at $x_i$: with $y_i = |k_i| v_i$ it has the state of that layer, and predicts
+    $|k_i| o_i$.
 
-    With a `window` of w, $S_i$ sums over $i - w < j \leq i$, so that a write is forgotten after w
-    supports, and $\alpha_i$ corrects what $S_{i-1}$ predicts. For the prefix "inclusive", one more
-    head predicts from the w - 1 supports before the own one.
+    With a `window` of w, $S_i$ sums over $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$
+    predicts. For the prefix "inclusive", one more head predicts from the w - 1 supports before the
+    own one.
 
     Args:
-        steps: number of steps, >= 1: the number of supports that the model learns from. Default
-            None: 256, and a task must not have more supports.
+        steps: number of supports that the model learns from, >= 1. Default None: 256, and a task
+            must not have more supports.
         loss: as in `icl_krr.solvers.delta_rule`. A step takes two blocks more for `Huber` and three
             for `Power`.
         erase: as in `icl_krr.solvers.delta_rule`, in linear attention.
@@ -184,9 +181,7 @@ def delta_rule(
     >>> ik.predict_along(model, task).tolist()
     [0.0, 1.0, 1.5]
     """
-    checks.positive_scalar("step_size", step_size)
-    checks.flag("normalised", normalised)
-    losses.check(loss)
+    causal.check_delta(step_size, normalised, loss)
     turns = Turns(machine, kernel, num_features, steps, options)
     m, erased = turns.m, None
     if erase is not None:
@@ -275,14 +270,12 @@ def momentum_delta_rule(
     computes $S_{i-1} \phi_i$. So a step takes 2 blocks. Steps and other states are those of
     `delta_rule`.
 
-    >>> import icl_krr as ik
-    >>> rule = {"step_size": 0.5, "momentum": 0.5, "steps": 3}
-    >>> momentum_delta_rule(ik.Linear(), num_features=1, **rule).blocks_per_step
+    >>> from icl_krr import Linear
+    >>> model = momentum_delta_rule(Linear(), num_features=1, step_size=0.5, momentum=0.5)
+    >>> model.blocks_per_step
     2
     """
-    checks.obeys("step_size", step_size, "> 0")
-    checks.obeys("momentum", momentum, ">= 0 and < 1")
-    checks.obeys("decay", decay, "> 0 and <= 1")
+    causal.check_momentum(step_size, momentum, decay)
     turns = Turns(linear_machine, kernel, num_features, steps, options)
     m, ahead, r = turns.m, turns.ahead, turns.m.spec.num_outputs
     phi = m.over_outputs(m.features)
@@ -435,10 +428,7 @@ def kalman_delta_rule(
     >>> kalman_delta_rule(ik.Linear(), num_features=1, ridge=1.0).blocks_per_step
     3
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.positive_scalar("info_scale", info_scale)
-    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
-    checks.obeys("process_noise", process_noise, ">= 0")
+    causal.check_kalman(ridge, process_noise, covariance, info_scale)
     turns = Turns(linear_machine, kernel, num_features, steps, options)
     m, now = turns.m, turns.now
     width = m.features.width

@@ -70,8 +70,7 @@ def prefix_posterior(
 ) -> Transformer:
     r"""Build a causal transformer that computes mean and variance of a Gaussian process.
 
-    One head a step computes $C_i d_i$, and one head, in the same block, the mean. The variance is
-    local to the token. A step takes 7 blocks, or 5 in the form "fused". The states are h, r, d
+    One head a step computes $C_i d_i$ and the mean. The variance is local to the token. A step takes 7 blocks, or 5 in the form "fused". The states are h, r, d
     [T, m], prediction, variance (of the function) and variance_gap, the bound $|r_i|^2$ on what the
     variance lacks: look at it before you trust a variance. Read-outs are `variances`, of a new
     output with strength 1, ridge included, and `variance_gaps`.

@@ -43,11 +43,9 @@ class AverageTrajectory(Result):
         weights: probabilities of the models, [L + 1, n + q, G].
         status: a `Status` of the last average, compared with exact Bayesian model averaging.
 
-    >>> import numpy as np
-    >>> import icl_krr as ik
+    >>> import icl_krr as ik, numpy as np
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
-    >>> ridges = np.array([1.0, 1.0])
-    >>> result = ik.solvers.bayesian_average(ik.Linear(), task, ridges=ridges, steps=2)
+    >>> result = ik.solvers.bayesian_average(ik.Linear(), task, ridges=np.ones(2), steps=2)
     >>> result.prediction[:, 0].tolist(), result.weights[-1, 1].tolist()
     ([0.0, 0.0, 1.5], [0.5, 0.5])
     """
@@ -100,8 +98,7 @@ def bayesian_average(
     Dawid, Present position and potential developments: the prequential approach, 1984, for the
     chain rule.
 
-    >>> import numpy as np
-    >>> import icl_krr as ik
+    >>> import icl_krr as ik, numpy as np
     >>> task = ik.Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
     >>> result = bayesian_average(ik.Linear(), task, ridges=np.array([1.0, 4.0]), steps=2)
     >>> exact = ik.solvers.log_marginal_likelihood(ik.Linear(), task, ridge=4.0)
@@ -198,15 +195,10 @@ def of_average(kernels, ridges, sharpness, given: Task, found, weights, **about:
     def gap(f: jax.Array, w: jax.Array) -> jax.Array:
         return jnp.maximum(accuracy.worst(jnp.abs(f) / scale), accuracy.worst(jnp.abs(w)))
 
-    errors = (
-        found.reshape(-1, *optimum.shape).astype(wide) - optimum[None],
-        (weights.astype(wide) - shares[None, None]),
-    )
-    gaps, change = jax.vmap(gap)(*errors), gap(*moved)
-    norms = [
-        jnp.stack([k.diagonal(points) for k in kernels])
-        for points in (seen(given)[0], given.x_query)
-    ]
+    errors = found.reshape(-1, *optimum.shape).astype(wide) - optimum[None]
+    gaps = jax.vmap(gap)(errors, weights.astype(wide) - shares[None, None])
+    change, points = gap(*moved), (seen(given)[0], given.x_query)
+    norms = [jnp.stack([k.diagonal(at) for k in kernels]) for at in points]
     return accuracy.of_measured(
         assess(0.0, MARGIN * change, change / UNITS, wide),
         System(norms[0], norms[1], y),

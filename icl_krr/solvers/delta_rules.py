@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .. import causal, checks, losses
+from .. import causal, checks
 from ..causal import PrefixOptions
 from ..constants import known, xp
 from ..kernels import Kernel
@@ -74,9 +74,7 @@ def delta_rule(
     >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
     [0.0, 1.0, 1.5]
     """
-    checks.positive_scalar("step_size", step_size)
-    checks.flag("normalised", normalised)
-    losses.check(loss)
+    causal.check_delta(step_size, normalised, loss)
     numbers = step_size, loss, NORMALISED if normalised else PLAIN
     return learn(kernel, task, numbers, steps, options, erase)
 
@@ -198,9 +196,7 @@ def momentum_delta_rule(
     >>> path.along[-1].tolist()
     [0.0, 1.0, 2.0, 2.5]
     """
-    checks.obeys("step_size", step_size, "> 0")
-    checks.obeys("momentum", momentum, ">= 0 and < 1")
-    checks.obeys("decay", decay, "> 0 and <= 1")
+    causal.check_momentum(step_size, momentum, decay)
     own = {"step_size": step_size, "momentum": momentum, "decay": decay}
     M = np.zeros((num_features(kernel, task), task.num_outputs))
     return follow(kernel, task, heavy_ball, (M,), (), steps, options, own)
@@ -311,10 +307,7 @@ def kalman_delta_rule(
     >>> kalman_delta_rule(Linear(), task, ridge=1.0).along[-1].round(4).tolist()
     [0.0, 1.0, 2.0]
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.positive_scalar("info_scale", info_scale)
-    checks.obeys("process_noise", process_noise, ">= 0")
-    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
+    causal.check_kalman(ridge, process_noise, covariance, info_scale)
     p = np.ones(num_features(kernel, task) if covariance == "diagonal" else 1)
     numbers, own = (ridge, info_scale), {"process_noise": process_noise}
     return follow(kernel, task, kalman, (p,), numbers, steps, options, own)

@@ -43,8 +43,6 @@ def prefix_conjugate_gradient(
         ridge: ridge $\lambda$ > 0, or a vector [m] of them: $C_i + \mathrm{diag}(\lambda)$.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
 
-    Source: von Oswald et al., MesaNet, 2025.
-
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
     >>> prefix_conjugate_gradient(Linear(), task, ridge=1.0, steps=1).along[-1].tolist()
@@ -115,8 +113,7 @@ def prefix_chebyshev(
             eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, the largest eigenvalue
             of the whole context is a valid $b$.
 
-    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
-    KalmaNet, 2025.
+    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
@@ -191,8 +188,7 @@ def prefix_posterior(
 
     Args:
         approximates: kernel k that the features approximate, as Nystrom features do; $v_i$ then
-            also has the part $k(x, x) - |\phi_i|^2$, which they leave out. Default None: it does
-            not.
+            also has the part $k(x, x) - |\phi_i|^2$, which they leave out. Default None.
 
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8;
     Quinonero-Candela and Rasmussen, A unifying view of sparse approximate Gaussian process

@@ -35,8 +35,7 @@ class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
     such a query, make it another support, right after the token, with strength 0 and log gate 0
     (and momentum 1, decay 1 and step size 0 in `momentum_delta_rule`, process noise 0 in
     `kalman_delta_rule`): it changes no other prediction, but it counts as a support. The queries of
-    the task read after all supports and after their own gate; with log gate 0, they read the last
-    state.
+    the task read after all supports and after their own gate.
 
     Args:
         prefix: "exclusive" (default): the prediction at support i uses the supports j < i, and
@@ -127,18 +126,13 @@ def prefix_sums(
     r"""Make a machine whose tokens solve the ridge regressions of their prefixes.
 
     It has the operations of `machine`. The unknowns are coefficients $w_i$ of the features, which
-    every token stores for itself:
-
-    - `right` reads the right-hand side $b_i = \sum_j \phi_j y_j$.
-    - `vector` declares a state with the shape of the unknowns, and `scratch_vector` a slot that is
-      zero after every step.
-    - `kernel_times` multiplies such a slot by $C_i = \sum_j \phi_j \phi_j^T$.
-    - `dot` is the inner product of two slots at the same token.
-    - `fit_of` computes the predictions $\phi_i^T v_i$ of coefficients v.
+    every token stores for itself, in states that `vector` declares. `right` reads the right-hand
+    side $b_i = \sum_j \phi_j y_j$, `kernel_times` multiplies by $C_i = \sum_j \phi_j \phi_j^T$,
+    `dot` is the inner product of two slots at the same token, and `fit_of` computes the predictions
+    $\phi_i^T v_i$ of coefficients v.
 
     Args:
-        ridge: ridge of the regression, for `icl_krr.check`; None
-            if it solves several.
+        ridge: ridge of the regression, for `icl_krr.check`; None for several.
         kind: `PrefixSums` or a subclass, for other systems of the features.
 
     >>> import icl_krr as ik
@@ -151,7 +145,6 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
-    check_kernel(kernel)
     check_featured(kernel, options.get("sketch"))
     make = partial(linear_machine, kind=kind)
     m = causal_machine(make, kernel, num_features, **options)
@@ -165,6 +158,7 @@ def prefix_sums(
 
 
 def check_featured(kernel: Kernel, sketch: Any = None) -> None:
+    check_kernel(kernel)
     if not (kernel.featured or callable(sketch)):
         kernel.feature_layer(np.float32)  # it raises an error that says what is possible
 
@@ -207,8 +201,7 @@ def of_supports(m: Machine, name: str, value: Any) -> Read:
 def one_elsewhere(m: Machine, value: Read, to: str, about: str) -> Read:
     """A slot with a value at supports and 1 at other tokens: a divisor, or what a log reads.
 
-    It has all digits of a small value, which a sum with 1 in a read would not have, and no rounding
-    errors of merged slots are divided by each other.
+    It has all digits of a small value, which a sum with 1 in a read would not have.
     """
     slot = m.scratch(to, ROLES, about, width=value.width)
     with m.together():

@@ -63,8 +63,7 @@ class PrefixSums(LinearAttention):
             pairs = self.scratch("pairs", SUPPORTS, "strength phi phi^T", m**2)
             row, column = np.divmod(np.arange(m**2), m)
             self.multiply(select(keys, row), select(phi, column), to=pairs)
-            one = self.inside(SUPPORTS_AND_QUERIES)
-            self.head(one, self.support, pairs, self.sums, log_gate=self.log_gate)
+            self.sum_prefix(pairs, self.sums)
         Machine.start(self)  # LinearAttention.start would compute the features again
 
     @property
@@ -73,6 +72,10 @@ class PrefixSums(LinearAttention):
         ones = np.ones((self.right.width // self.systems, 1), self.dtype)
         return np.kron(np.eye(self.systems, dtype=self.dtype), ones)
 
+    def sum_prefix(self, value: Read, to: Read) -> None:
+        here = self.inside(SUPPORTS_AND_QUERIES)
+        self.head(here, self.support, value, to, log_gate=self.log_gate)
+
     def head_per_output(self, query: Read, key: Read, value: Read, to: Read) -> None:
         gate = None if self.log_gate is None else self.per_output(self.log_gate)
         self.head(query, key, value, to, self.systems, gate)
@@ -80,18 +83,15 @@ class PrefixSums(LinearAttention):
     def kernel_times(self, v: Read) -> Read:
         product = self.scratch_vector("C_" + "_".join(v.blocks), f"C ({label(v)})")
         if self.stores_sums:
-            self.multiply_by_sums(v, product)
-            return product
-        keys, phi = self.over_outputs(self.keys), self.over_outputs(self.features)
-        self.head_per_output(v, keys, phi, product)
+            m, outputs = self.features.width, self.spec.num_outputs
+            output, row, column = np.unravel_index(np.arange(outputs * m**2), (outputs, m, m))
+            out = np.eye(outputs * m, dtype=self.dtype)[output * m + row]
+            sums = select(self.sums, row * m + column)
+            self.multiply(sums, select(v, output * m + column), to=product, out=out)
+        else:
+            keys, phi = self.over_outputs(self.keys), self.over_outputs(self.features)
+            self.head_per_output(v, keys, phi, product)
         return product
-
-    def multiply_by_sums(self, v: Read, to: Read) -> None:
-        m, outputs = self.features.width, self.spec.num_outputs
-        output, row, column = np.unravel_index(np.arange(outputs * m**2), (outputs, m, m))
-        out = np.eye(outputs * m, dtype=self.dtype)[output * m + row]
-        sums = select(self.sums, row * m + column)
-        self.multiply(sums, select(v, output * m + column), to=to, out=out)
 
     def fit_of(self, v: Read, product: Any, to: str) -> Read:
         fit = self.scratch(to, SUPPORTS_AND_QUERIES, f"phi . ({label(v)})")
@@ -111,8 +111,7 @@ class PrefixSums(LinearAttention):
     def kernel_diagonal(self, to: Read) -> None:
         squares = self.scratch("squares", SUPPORTS, "strength phi^2", self.features.width)
         self.multiply(self.keys, self.features, to=squares)
-        query = self.inside(SUPPORTS_AND_QUERIES)
-        self.head(query, self.support, squares, to, log_gate=self.log_gate)
+        self.sum_prefix(squares, to)
 
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
         to = self.written_slot(to, self.scalars_at, f"({label(a)}) . ({label(b)}) of a token")
@@ -146,7 +145,6 @@ class PosteriorSums(PrefixSums):
 
     @property
     def right(self) -> Read:
-        """The right-hand side phi_i."""
         return self.features
 
     def over_outputs(self, features: Read) -> Read:
@@ -159,7 +157,7 @@ class PosteriorSums(PrefixSums):
         return select(self.y, np.tile(np.arange(outputs), self.systems))
 
     def state_of_fit(self) -> Read:
-        width = self.systems * self.spec.num_outputs
+        width = self.y_of_systems.width
         return self.state(self.fit, SUPPORTS_AND_QUERIES, self.about_prediction, width=width)
 
     def fit_of(self, v: Read, product: Any, to: str) -> Read:
