@@ -70,11 +70,11 @@ def prefix_posterior(
 ) -> Transformer:
     r"""Build a causal transformer that computes mean and variance of a Gaussian process.
 
-    One head a step computes $C_i d_i$ and the mean. The variance is local to the token. A step takes
-    7 blocks, or 5 in the form "fused". The states are h, r, d [T, m], prediction, variance (of the
-    function) and variance_gap, the bound $|r_i|^2$ on what the variance lacks: look at it before you
-    trust a variance. Read-outs are `variances`, of a new output with strength 1, ridge included, and
-    `variance_gaps`.
+    One head a step computes $C_i d_i$ and the mean. The variance is local to the token. A step
+    takes 7 blocks, or 5 in the form "fused". The states are h, r, d [T, m], prediction, variance
+    (of the function) and variance_gap, the bound $|r_i|^2$ on what the variance lacks: look at it
+    before you trust a variance. Read-outs are `variances`, of a new output with strength 1, ridge
+    included, and `variance_gaps`.
 
     Rounding delays convergence: if the eigenvalues of $C_i + \lambda I$ differ by factors of 100 or
     more, use 3 m steps, in float64 as well. In float32, a ridge below $10^{-5} |\phi|^2$ can make

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...constants import xp
 from ...kernels import Kernel
 from ...residual import Read
 from ...transformer.weights import Transformer
