@@ -12,12 +12,17 @@ from jaxtyping import Array, Float
 from .. import checks, step_sizes
 from ..causal import PrefixOptions
 from ..kernels import Kernel, check_kernel
-from ..numerics import matmul, reciprocal
 from ..readable import readable
 from ..tasks import Task
-from .algebra import after, like
+from ..tasks.linear_system import System
+from .algebra import like
+from .conjugate_gradient import textbook
+from .language import iterates, trace
+from .momentum import descend
+from .preconditioned_conjugate_gradient import jacobi
 from .prefix import Sees, decays, num_features, sees, solve, tokens_of
 from .results import CausalTrajectory, Result, causal_trajectory
+from .run import KernelArrays
 
 
 @checks.suggesting
@@ -52,41 +57,37 @@ def prefix_conjugate_gradient(
     given = sees(kernel, task, steps, options)
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
-    static = conjugate_directions, (steps, preconditioner)
-    return solve(task, regress, static, causal_trajectory, 1, kernel, given, ridge)
+    static = steps, textbook if preconditioner is None else jacobi
+    return solve(task, regress, static, causal_trajectory, 1, kernel, given, {"ridge": ridge})
 
 
-def regress(iterates, static, task, kernel, given, ridge, *others):
+def regress(steps, function, task, kernel, given, numbers):
     """The predictions [L + 1, T, r] and all w, r, d [L + 1, T, m, r] of the systems."""
     phi, C, b = prefix_systems(task, kernel, given)
-    ridge, others = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, others))
-    w, r, d = iterates(*static, C, b, ridge.reshape(1, -1, 1), *others)
-    return jnp.sum(phi[None, :, :, None] * w, axis=2), w, r, d
+    f, w, r, d = iterate(steps, function, kernel, phi, C, b, numbers)
+    return f[:, :, 0], w, r, d
 
 
-def conjugate_directions(steps, preconditioner, C, b, ridge):
-    """All iterates w, r, d of (C + ridge I) w = b, for b [T, m, r] and a ridge [1, m or 1, 1]."""
-    diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge[..., 0]
-    M = reciprocal(diagonal) if preconditioner else jnp.ones_like(diagonal)
+def iterate(steps, function, kernel, phi, C, b, numbers):
+    """The states of a function of the language at every token, with C_i for K and b_i for y."""
+    program, constants = trace(function, kernel, steps, numbers)
+    constants = [c.values if i in program.per_step else c for i, c in enumerate(constants)]
 
-    def step(state, _):
-        w, r, d = state
-        z = M[:, :, None] * r
-        Ad = matmul(C, d) + ridge * d
-        gamma = dot(r, z) * reciprocal(dot(d, Ad))
-        r_next = r - gamma * Ad
-        z_next = M[:, :, None] * r_next
-        beta = dot(r_next, z_next) * reciprocal(dot(r, z))
-        state = w + gamma * d, r_next, z_next + beta * d
-        return state, state
+    def of_token(phi, C, b):
+        ones = jnp.ones((len(C), 1), b.dtype)
+        arrays = PrefixArrays(b, ones, phi[None], System(C, phi[None], b))
+        return iterates(program, constants, arrays, steps)
 
-    start = jnp.zeros_like(b), b, M[:, :, None] * b
-    _, path = jax.lax.scan(step, start, length=steps)
-    return after(start, path)
+    paths = jax.vmap(of_token, out_axes=1)(phi, C, b)
+    states = dict(zip(program.states, paths, strict=True))
+    return [states[name] for name in ("prediction", "alpha", "r", "p")]
 
 
-def dot(a: Float[Array, "T m r"], b: Float[Array, "T m r"]) -> Float[Array, "T 1 r"]:
-    return jnp.sum(a * b, axis=1, keepdims=True)
+class PrefixArrays(KernelArrays):
+    """The arrays of a token, whose ridge may be one for each feature."""
+
+    def number(self, value, part):
+        return super().number(value, part).reshape(-1, 1)
 
 
 @checks.suggesting
@@ -123,20 +124,8 @@ def prefix_chebyshev(
     """
     checks.ridges(ridge, num_features(kernel, task))
     given = sees(kernel, task, steps, options)
-    parts = kernel, given, ridge, step_sizes.chebyshev(steps, spectrum)
-    return solve(task, regress, (momentum_directions, ()), causal_trajectory, 1, *parts)
-
-
-def momentum_directions(C, b, ridge, momentum):
-    def step(state, coefficients):
-        (w, r, d), (mu, eta) = state, coefficients
-        w, r = w + d, r - (matmul(C, d) + ridge * d)
-        state = w, r, mu * d + eta * r
-        return state, state
-
-    start = jnp.zeros_like(b), b, momentum.first * b
-    _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
-    return after(start, path)
+    numbers = {"ridge": ridge, "momentum": step_sizes.chebyshev(steps, spectrum)}
+    return solve(task, regress, (steps, descend), causal_trajectory, 1, kernel, given, numbers)
 
 
 @readable
@@ -220,8 +209,8 @@ def posterior_trajectory(task, along, *rest):
 def posteriors(steps, task, kernel, given, ridge, approximates):
     phi, C, b = prefix_systems(task, kernel, given)
     ridge = jnp.asarray(ridge, phi.dtype)
-    paths = conjugate_directions(steps, None, C, phi[:, :, None], ridge.reshape(1, 1, 1))
-    h, r, d = (path[..., 0] for path in paths)
+    paths = iterate(steps, textbook, kernel, phi, C, phi[:, :, None], {"ridge": ridge})
+    _, h, r, d = (path[..., 0] for path in paths)
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
     missing = jnp.zeros(len(phi), phi.dtype)
     if approximates is not None:

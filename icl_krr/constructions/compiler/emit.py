@@ -198,8 +198,10 @@ class Emitter:
 
     def times(self, factors: Factors, value: Any, power: int = 0) -> Any:
         c = self.coefficient(factors, power)
-        if c is None:
-            return value
+        return value if c is None else self.multiple(c, value)
+
+    def multiple(self, c: Any, value: Any) -> Any:
+        """The value times a number, or times one for each feature."""
         c = xp.asarray(c, self.m.dtype)
         if np.ndim(c) and c.shape[0] != value.width:
             c = xp.tile(c, value.width // c.shape[0])
@@ -316,7 +318,7 @@ class Emitter:
         if len(own) == 1 and self.coefficient(own[0].factors) is None:
             return slot, None, rest
         c = sum(1 if (c := self.coefficient(term.factors)) is None else c for term in own)
-        return slot, slot * xp.asarray(c - 1, self.m.dtype), rest
+        return slot, self.multiple(c - 1, slot), rest
 
     def update(self, one: Instruction) -> None:
         """Update a state; its old value is zeroed before, unless it is there to stay."""
