@@ -89,23 +89,27 @@ def test_the_python_example_says_that_another_kernel_has_not_converged(capsys):
     assert float(number.findall(advice)[0]) > 0.1
 
 
-def test_the_construction_in_one_file_runs(capsys):
-    """And is what its name says."""
+def test_the_solver_in_one_file_runs(capsys):
+    """And is what its name says, with as many blocks as are printed."""
     (example,) = EXAMPLES[1:]
     names = {}
     exec(compile(example, "README.md", "exec"), names)
-    assert capsys.readouterr().out.startswith("attention  softmax")
-    task = ik.tasks.sample(jax.random.key(0), ik.tasks.GaussianProcess(ik.Gaussian()))
+    gap, blocks, summary, *_ = capsys.readouterr().out.splitlines()
+    assert float(gap) < 1e-5 * abs(names["path"].alpha).max()
+    assert (blocks, summary) == ("2 blocks per step", "attention  softmax")
+    task = names["task"]
     for kernel in (ik.Linear(), ik.Exponential()):
-        options = {"num_features": 2, "ridge": 0.5, "steps": 9, "step_size": 0.01}
-        model = names["averaged_descent"](kernel, **options)
+        numbers = {"ridge": 0.5, "spectrum": ik.spectral_bounds(kernel, task, ridge=0.5)}
+        model = ik.compile(names["nesterov"], kernel, num_features=2, steps=9, **numbers)
+        assert model.blocks_per_step == 2
         K, k = kernel(task.x, task.x), kernel(task.x_query, task.x)
-        alpha, iterates = 0 * task.y, []
+        high, low = np.sqrt(numbers["spectrum"])[::-1]
+        before = alpha = 0 * task.y
         for _ in range(9):
-            alpha = alpha + 0.01 * (task.y - K @ alpha - 0.5 * alpha)
-            iterates.append(k @ alpha)
-        mean = sum(iterates) / 9
-        assert abs(ik.predict(model, task) - mean).max() < 1e-4 * abs(mean).max()
+            ahead = alpha + (high - low) / (high + low) * (alpha - before)
+            before, alpha = alpha, ahead - (K @ ahead + 0.5 * ahead - task.y) / high**2
+        expected = k @ alpha
+        assert abs(ik.predict(model, task) - expected).max() < 1e-4 * abs(expected).max()
 
 
 # beside the Python of the README: files that test_hosts.py reads, and a citation

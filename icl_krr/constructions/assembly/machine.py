@@ -22,14 +22,12 @@ from .slots import label
 
 
 class Machine(Recorder, ABC):
-    """Records operations on named slots as heads and MLP units, and returns the transformer.
+    """Records operations on named slots as heads and MLP units: the back end of `icl_krr.compile`.
 
-    `machine` makes one. An operation is a method that adds its result to the slot `to`: a read of
-    this slot, or a new name, which declares a scratch slot; the method returns the read. Values are
-    expressions of reads, such as `Kp + ridge * p`. The model computes the same as running the
-    operations one after the other. Every scratch slot is erased after its last use, so it is zero
-    when a step starts. Where a result may be nonzero at roles that the slot has not, the operation
-    gates it with the flags of the roles.
+    An operation is a method that adds its result to the slot `to`, a read of it or the name of a
+    new scratch slot, and returns the read. Values are expressions of reads, such as
+    `Kp + ridge * p`. Every scratch slot is erased after its last use, so it is zero when a step
+    starts. What would reach roles that a slot has not is gated by the flags of the roles.
 
     Attributes:
         x, y: reads of the features, of width p or that of the sketch, and of the r outputs.
