@@ -1,4 +1,4 @@
-"""A solver is two short files and a row, a kernel is one: a package of them is known everywhere."""
+"""A solver is a short file and a row, a kernel is one: a package of them is known everywhere."""
 
 import csv
 import os
@@ -8,60 +8,25 @@ import sys
 import numpy as np
 import pytest
 
-CONSTRUCTION = '''\
-"""Steepest descent as weights."""
+SOLVER = '''\
+"""Steepest descent."""
 
-import jax.numpy as jnp
-
-from icl_krr.constructions import SUPPORTS, SUPPORTS_AND_QUERIES, machine
+import icl_krr as ik
 
 
-def steepest_descent(kernel, *, num_features, ridge, steps, **options):
+@ik.solver
+def steepest_descent(K, y, *, ridge):
     """alpha += gamma r with gamma = r.r / r.Ar, the best step along the residual."""
-    m = machine(kernel, num_features, **options)
-    ridge = m.scale * jnp.asarray(ridge, m.dtype)
-    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
 
-    def step():
-        Kr = m.kernel_times(r)
-        Ar = m.add(Kr + ridge * r, to=m.scratch("Ar", SUPPORTS, "A r"))
-        Kr = m.finish(Kr, to="Kr")
-        gamma = m.divide(m.dot(r, r, to="rr"), m.dot(r, Ar, to="rAr"), to="gamma")
-        m.add_scaled(m.scale * r, by=gamma, to=alpha)
-        m.add_scaled(Kr, by=gamma, to=prediction)
-        m.add_scaled(-Ar, by=gamma, to=r)
+    def step(alpha, r, prediction):
+        Kr = K @ r
+        Ar = Kr + ridge * r
+        gamma = (r @ r) / (r @ Ar)
+        return dict(
+            alpha=alpha + gamma * r, r=r - gamma * Ar, prediction=prediction + gamma * Kr
+        )
 
-    return m.transformer(step, steps=steps, readout=prediction)
-'''
-
-ORACLE = '''\
-"""Steepest descent, step by step."""
-
-import jax
-import jax.numpy as jnp
-
-from icl_krr.numerics import matmul, reciprocal
-from icl_krr.solvers import Trajectory
-from icl_krr.solvers.algebra import apply, like
-from icl_krr.tasks import system
-
-
-def steepest_descent(kernel, task, *, ridge, steps):
-    gram, cross, y = system(kernel, task)
-    ridge = jnp.asarray(ridge, y.dtype)
-
-    def step(alpha, _):
-        r = y - apply(gram, ridge, alpha)
-        gamma = jnp.sum(r * r, 0) * reciprocal(jnp.sum(r * apply(gram, ridge, r), 0))
-        return alpha + gamma[None] * r, alpha
-
-    last, path = jax.lax.scan(step, jnp.zeros_like(y), length=steps)
-    alpha = jnp.concatenate([path, last[None]])
-    r = y[None] - jax.vmap(lambda a: apply(gram, ridge, a))(alpha)
-    predictions = jax.vmap(lambda a: matmul(cross, a))(alpha)
-    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, predictions))
+    return dict(alpha=0, r=y, prediction=0), step
 '''
 
 ROWS = """\
@@ -72,8 +37,7 @@ register(
     Solver(
         "steepest_descent",
         "SD",
-        "steepest.construction:steepest_descent",
-        "steepest.oracle:steepest_descent",
+        oracle="steepest.solver:steepest_descent",
         states=("alpha", "r", "prediction"),
         blocks={"linear": 3, "softmax": 4},
         sums=True,
@@ -91,8 +55,7 @@ def package(tmp_path_factory):
     (site / "steepest-1.0.dist-info").mkdir()
     files = {
         "steepest/__init__.py": ROWS,
-        "steepest/construction.py": CONSTRUCTION,
-        "steepest/oracle.py": ORACLE,
+        "steepest/solver.py": SOLVER,
         "steepest-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: steepest\nVersion: 1.0\n",
         "steepest-1.0.dist-info/entry_points.txt": "[icl_krr]\nsteepest = steepest\n",
     }

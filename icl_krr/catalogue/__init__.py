@@ -9,27 +9,25 @@ name of the row are accepted, too: "cg" and "Conjugate-Gradient" mean "conjugate
 "rbf" means "gaussian". `ATTENTIONS`, `METHODS` and `SITES` list the kinds of attention, the
 optimisers of hyperparameters and the kinds of model parts that can be ablated.
 
-**Add a solver.** A solver needs two short files and one row. The first file is the construction
-(the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
-returns an `icl_krr.solvers.Trajectory` with None for the fields that it does not have. The row
-contains the names of both functions. All commands, comparisons (see `compared`) and conformance
-tests then include the solver:
+**Add a solver.** A solver needs one short file and one row. The file has a function with the mark
+`icl_krr.solver` (the README has one); `icl_krr.run` is its oracle, and `icl_krr.compile` its
+construction. All commands, comparisons (see `compared`) and conformance tests then include the
+solver:
 
 >>> from icl_krr.catalogue import SOLVERS, Box, Solver, register
 >>> register(
 ...     Solver(
 ...         "steepest_descent",
 ...         "SD",  # the column in a confusion matrix; "sd" is also a short name
-...         "my_package.construction:steepest_descent",
-...         "my_package.oracle:steepest_descent",
+...         oracle="my_package.steepest:steepest_descent",
 ...         states=("alpha", "r", "prediction"),  # slots that are compared with the oracle
 ...         blocks={"linear": 3, "softmax": 4},  # blocks per step
 ...         sums=True,  # it takes inner products
 ...         fitted={"ridge": Box(-5, 0.5, 1)},  # parameters that `identify` fits, with their ranges
 ...     )
 ... )
->>> SOLVERS.pop("steepest_descent").blocks  # this example leaves the catalogue as it was
-{'linear': 3, 'softmax': 4}
+>>> SOLVERS.pop("steepest_descent").call  # this example leaves the catalogue as it was
+'steepest_descent(..., ridge=...)'
 
 In this library the row belongs in `icl_krr/catalogue/solvers.py`, and `tests/references.py` needs a
 textbook formula of the solver, with which a test compares all iterates. Your own package calls

@@ -68,15 +68,16 @@ class Kernel:
 class Solver:
     """A row for a solver: its functions, their keyword arguments, and its properties.
 
-    The construction builds a transformer. The oracle is a plain function that computes the same
-    iterates. Both take the same keywords.
+    The oracle computes all iterates of a task, and the construction builds a transformer with the
+    same. Both take the same keywords.
 
     Args:
         name: name of the solver, with underscores.
         label: short label of a few letters, the column heading in a confusion matrix, accepted
             wherever a user gives the name.
-        construction, oracle: paths of these functions as "module:function"; default: those of this
-            library with the name of the row.
+        construction, oracle: paths of these functions as "module:function". Default: those of this
+            library with the name of the row; if the oracle is an `icl_krr.solver`, the construction
+            is compiled from it.
         kernels: kind of the kernels that the solver accepts, "positive", "featured", "bounded" (a
             positive kernel with values <= 1) or "any" (default).
         told: names of the keyword arguments whose values an experiment computes from the kernel,
@@ -108,7 +109,7 @@ class Solver:
             of its parts (`icl_krr.experiments.ablate`).
         aliases: names that are accepted besides name and label.
 
-    >>> Solver("mine", "M", "me:build", "me:solve", states=("alpha",)).kernels
+    >>> Solver("mine", "M", oracle="me:solve", states=("alpha",)).kernels
     'any'
     """
 

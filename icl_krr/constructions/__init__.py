@@ -16,9 +16,10 @@ passes, in `solvers/language` and `constructions/compiler`:
 6. *Packing* (`assembly/packing.py`): each goes into the earliest block that has what it reads.
 
 The compiler refuses, with the line of the function, a Python `if` or a comparison of values, and
-products, sums and quotients that mix tokens; and a step that forgets a state. Causal rules, which
-solve another regression at each token, call a `Machine` directly, with slots at certain tokens,
-such as `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
+products, sums and quotients that mix tokens; and a step that forgets a state. The functions of
+`prefix_` solvers are compiled for a machine whose tokens have the sums of their prefixes. Delta
+rules and averages, where a token does what others do not, call a `Machine` directly, with slots at
+certain tokens, such as `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
 
 **What you can choose.**
 
@@ -160,6 +161,9 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker knows which names there are
 
     def __getattr__(name):
-        from ..catalogue import absent  # which imports packages that import this one
+        from ..catalogue import SOLVERS, absent, load  # which import packages that import this one
 
+        row = SOLVERS.get(name)
+        if row is not None and row.construction == f"{__name__}:{name}":  # of another package
+            return construction_of(load(row.oracle))
         raise absent(__name__, name)

@@ -44,12 +44,12 @@ def compile(solver: Solver, kernel: Kernel, *, num_features: int, **keywords: An
     >>> ik.compile(cg, ik.Gaussian(), form="fused", **numbers).blocks_per_step
     5
     """
-    checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
     return construction_of(solver)(kernel, num_features=num_features, **keywords)
 
 
 def construction_of(solver: Solver) -> Callable[..., Transformer]:
     """Return the function (kernel, num_features, keywords) -> transformer of a solver."""
+    checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
 
     def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
         options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
