@@ -32,6 +32,10 @@ STEPS = 256
 """Default number of steps, and the largest number of supports of a model with this default."""
 
 
+def nothing() -> None:
+    """Record no operation."""
+
+
 class Turns:
     """A machine, and the states of its supports: each has its turn in one step, and then learns.
 
@@ -61,26 +65,14 @@ class Turns:
         self.now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
 
     def learns(
-        self,
-        rate: Read,
-        predict: Callable[[str], Read],
-        include: Callable[[], Any],
-        *,
-        prepare: Callable[[], None] = lambda: None,
-        refresh: Callable[[], None] = lambda: None,
-        loss: Loss | None = None,
-        erased: Callable[[], Read] | None = None,
+        self, rate, predict, include, prepare=nothing, refresh=nothing, loss=None, erased=None
     ) -> Transformer:
         """Return the transformer whose supports learn `rate` times the derivative of the loss.
 
-        Args:
-            predict: computes the predictions from `ahead`, in a scratch slot of this name if it
-                needs one.
-            include: adds to the predictions what a support itself wrote; used if `inclusive`.
-            prepare: records what runs once, before the first turn.
-            refresh: records what the supports whose turn has come compute for those after them.
-            loss: loss whose derivative in the error is learned; default None: the error itself.
-            erased: computes what a support erases; default None: its prediction.
+        `predict` computes the predictions from `ahead`, in a scratch slot of the given name if it
+        needs one, and `include` adds what a support itself wrote. `prepare` runs before the first
+        turn; in `refresh`, supports whose turn has come compute something for those after them.
+        `erased` computes what a support erases, by default its prediction.
         """
         m, ahead, prediction = self.m, self.ahead, self.prediction
 
@@ -131,9 +123,9 @@ class Turns:
         return m.transformer(step, steps=self.steps, readout=prediction, prologue=start)
 
     def along(self, keys: Read, own: Read) -> tuple[Callable[[str], Read], Callable[[], Any]]:
-        """What predicts and includes if supports write along the keys [m], not their features.
+        """What predicts and includes if supports write along the keys [m], not their features phi.
 
-        `own` reads the inner product of features and keys at a support.
+        `own` reads phi . key at a support.
         """
         m = self.m
         write = partial(m.multiply, m.per_output(own), self.ahead, to=self.prediction)
@@ -184,6 +176,7 @@ def delta_rule(
     causal.check_delta(step_size, normalised, loss)
     turns = Turns(machine, kernel, num_features, steps, options)
     m, erased = turns.m, None
+    size = xp.asarray(step_size, m.dtype) * m.strength
     if erase is not None:
         causal.no_window(options.get("window"))
         if not isinstance(m, LinearAttention):
@@ -193,7 +186,6 @@ def delta_rule(
         causal.check_erase(erase, m.x.width, m.features.width)
         queries = m.x @ xp.asarray(erase, m.dtype).T
         erased = partial(m.inner_products_times, turns.ahead, queries=queries)
-    size = xp.asarray(step_size, m.dtype) * m.strength
     return corrected(turns, size, (lambda own: own) if normalised else None, loss, erased)
 
 
@@ -225,13 +217,7 @@ def implicit_delta_rule(
     return corrected(turns, eta, divisor)
 
 
-def corrected(
-    turns: Turns,
-    size: Read,
-    divisor: Callable[[Read], Read] | None = None,
-    loss: Loss | None = None,
-    erased: Callable[[], Read] | None = None,
-) -> Transformer:
+def corrected(turns: Turns, size: Read, divisor: Any, loss: Any = None, erased: Any = None) -> Any:
     """Return the delta rule with the given step sizes, divided by a function of c k(x, x) / c."""
     m, own, rate = turns.m, Read({}, 1), size
     if divisor is not None or turns.inclusive:
@@ -315,10 +301,7 @@ def momentum_delta_rule(
 
 
 def with_logs(m: LinearAttention, name: str, value: Any) -> tuple[Read, Read]:
-    """The reads of a number >= 0 of every support, and of its logarithm.
-
-    The floor stands for 0. At 0, the derivative of its exponential is that at the number.
-    """
+    """The reads of a number >= 0 of every support, and of its logarithm; the floor stands for 0."""
     here = of_supports(m, name, value)
     if np.ndim(value) == 0:
         return here, xp.log(xp.asarray(value, m.dtype) + floor(m)) * m.support

@@ -45,7 +45,7 @@ def prefix_conjugate_gradient(
     >>> import icl_krr as ik
     >>> model = prefix_conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=3)
     >>> model.depth, model.blocks_per_step
-    (25, 7)
+    (24, 7)
     """
     checks.choice("form", form, tuple(FORMS))
     if preconditioner not in (None, "jacobi"):
@@ -109,13 +109,10 @@ def prefix_chebyshev(
 ) -> Transformer:
     """Build a causal transformer that solves a ridge regression at every token, a block a step.
 
-    It is `icl_krr.solvers.prefix_chebyshev`, without inner products or divisions. The states are w,
-    r, d [T, r m] and prediction.
+    The states are w, r, d [T, r m] and prediction.
 
     >>> import icl_krr as ik
-    >>> model = prefix_chebyshev(
-    ...     ik.Linear(), num_features=3, ridge=0.1, steps=16, spectrum=(0.1, 9.0)
-    ... )
+    >>> model = prefix_chebyshev(ik.Linear(), num_features=3, ridge=1.0, steps=16, spectrum=(1, 9))
     >>> model.depth, model.blocks_per_step
     (19, 1)
     """

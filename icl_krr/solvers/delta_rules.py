@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
 import jax
@@ -331,7 +330,7 @@ def error(states: tuple, token: Token) -> Float[Array, " r"]:
     return token.y - matmul(token.phi[None], states[0])[0]
 
 
-def follow(kernel, task, rule, start, numbers, steps, options, own=MappingProxyType({}), degrees=1):
+def follow(kernel, task, rule, start, numbers, steps, options, own, degrees: Any = 1):
     """All iterates of a `Rule` of features, whose states after S = 0 start at those in `start`.
 
     The rule is a function of a module, because a program is compiled for it. In `own` are numbers
@@ -347,7 +346,7 @@ def follow(kernel, task, rule, start, numbers, steps, options, own=MappingProxyT
             causal.check_of_token(name, value, task.num_features)
     steps = task.num_supports if steps is None else steps
     given = sees(kernel, task, steps, options, of_features=True)
-    parts = kernel, given, start, numbers, dict(own)
+    parts = kernel, given, start, numbers, own
     return solve(task, iterate, (rule, steps), recurrent, degrees, *parts)
 
 

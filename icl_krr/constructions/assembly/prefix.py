@@ -184,8 +184,9 @@ def of_token(m: Machine, name: str, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or W x for an array W."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
-    of_features = name == "log_gate" and type(m) is LinearAttention
-    causal.check_of_token(name, value, m.x.width, m.features.width if of_features else None)
+    gates = name == "log_gate"
+    width = m.features.width if gates and type(m) is LinearAttention else None
+    causal.check_of_token(name, value, m.x.width, width)
     return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 
 

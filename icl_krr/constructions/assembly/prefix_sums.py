@@ -34,7 +34,7 @@ class PrefixSums(LinearAttention):
     scales_by_head, splits = False, True
 
     @cached_property
-    def right(self) -> Read:
+    def right(self) -> Read:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The right-hand side b_i."""
         width = self.features.width * self.spec.num_outputs
         return self.scratch("b", SUPPORTS_AND_QUERIES, "sum_j phi_j y_j", width)
@@ -142,7 +142,7 @@ class PosteriorSums(PrefixSums):
     def systems(self) -> int:
         return 1
 
-    @property
+    @cached_property
     def right(self) -> Read:
         return self.features
 
@@ -170,17 +170,11 @@ class PosteriorSums(PrefixSums):
         return {"variances": variance + self.ridges * self.one, "variance_gaps": gap}
 
     def transformer(
-        self,
-        step: Callable[..., None],
-        *,
-        prologue: Callable[[], None] = lambda: None,
-        average: Callable[[Read, Read], None] | None = None,
-        **rest: Any,
+        self, step: Callable, *, prologue: Callable = lambda: None, average: Any = None, **rest: Any
     ) -> Transformer:
         """Return the transformer whose steps renew the variance, and its gap |r|^2.
 
-        An `average` of the variances and of what the features leave out comes before each step, so
-        that it and the gap belong to the iterate before.
+        An `average` comes before each step, so that it and the gap belong to the iterate before.
         """
         at = SUPPORTS_AND_QUERIES
         variance = self.state(self.quadratic, at, "variance of the function")
