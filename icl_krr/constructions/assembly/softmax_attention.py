@@ -22,6 +22,10 @@ from .products import NOTHING, Term, Unnormalised, exponential
 from .slots import SUPPORTS_AND_QUERIES, label
 
 
+Kept = tuple[str, tuple[str, ...], int, int | None]
+"""What a state holds of a pattern: its name, its roles, the number of the pattern, the window."""
+
+
 class SoftmaxAttention(Machine):
     """A machine with softmax attention; the kernel is a sum of patterns, and each has one head.
 
@@ -58,7 +62,8 @@ class SoftmaxAttention(Machine):
         self.patterns = kernel.patterns(self.dtype, softmax.epsilon, softmax.symmetric)
         self.spec = replace(self.spec, centred=kernel.stationary)
         self.diagonal = kernel.diagonal_terms(self.dtype)
-        self.kept: dict[tuple[str, tuple[str, ...], int, int | None], Read] = {}
+        self.kept: dict[Kept, Read] = {}
+        self.started = False
         self.half_squares = {
             k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
             for k, pattern in enumerate(self.patterns)
@@ -92,15 +97,21 @@ class SoftmaxAttention(Machine):
             x = self.projected(self.patterns[k])
             add_product(self, x, x, 0.5, halves)
         for k, window in dict.fromkeys(key[2:] for key in self.kept):
-            term, sink = self.terms[k], self.kept.get(("sink", ROLES, k, window))
-            if sink is None:
-                sink = self.scratch(self.named("sink", k), ROLES, "c / (Z + c)", width=1)
-            with self.within(window):
-                self.head(term.query, term.key, self.aggregator, to=sink)
-            for (name, _, *of), slot in self.kept.items():
-                if name != "sink" and of == [k, window]:
-                    self.invert(sink, to=slot)
+            self.keep_sinks({key: slot for key, slot in self.kept.items() if key[2:] == (k, window)})
+        self.started = True
         super().start()
+
+    def keep_sinks(self, kept: dict[Kept, Read]) -> None:
+        """Compute the sink weight of one pattern, and the normalisers that are its reciprocals."""
+        k, window = next(iter(kept))[2:]
+        term, sink = self.terms[k], kept.get(("sink", ROLES, k, window))
+        if sink is None:
+            sink = self.scratch(self.named("sink", k), ROLES, "c / (Z + c)", width=1)
+        with self.within(window):
+            self.head(term.query, term.key, self.aggregator, to=sink)
+        for (name, *_), slot in kept.items():
+            if name != "sink":
+                self.invert(sink, to=slot)
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
         """Return a state of one channel that `start` computes; the first call declares it."""
@@ -108,6 +119,8 @@ class SoftmaxAttention(Machine):
         if key not in self.kept:
             name = f"{name}_of_{self.window}" if name in self.embedding else name
             self.kept[key] = self.state(name, at, about, width=1)
+            if self.started:  # only what comes before the first step needs it
+                self.keep_sinks({key: self.kept[key]})
         return self.kept[key]
 
     def named(self, name: str, k: int) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...constants import xp
-from ...residual import Read
-from ...solvers.language import ENTRIES, FEATURES, QUERIES, SCALAR, Program
+from ...residual import ROLES, Read
+from ...solvers.language import ENTRIES, FEATURES, QUERIES, SCALAR, Program, needs_sums
 from ..assembly.machine import Machine
 from ..assembly.normalised_attention import NormalisedAttention
 from ..assembly.slots import SUPPORTS_AND_QUERIES
+from ..assembly.softmax_attention import SoftmaxAttention
 from .instructions import Expression, Factors, Instruction, Leaf, Term
 from .order import Order, is_own, keeps
 
@@ -28,6 +29,7 @@ class Emitter:
     Attributes:
         slots: reads of the states.
         read_at_queries: states whose values at the queries somebody reads.
+        share: slot of the reciprocal of the number of tokens, if a program needs sums as they are.
         nystrom: the slot of Nystrom features and their matrix, by the number of the constant.
     """
 
@@ -40,6 +42,9 @@ class Emitter:
     ):
         self.m, self.program, self.constants = m, program, constants
         self.slots: dict[str, Read] = {}
+        self.share = None
+        if isinstance(m, SoftmaxAttention) and needs_sums(program):
+            self.share = m.state("share", ROLES, "1 / number of tokens that are seen")
         self.read_at_queries = read_at_queries
         self.nystrom: dict[int, tuple[Read, Any]] = {}
         self.read: dict[Leaf, Scaled] = {}
@@ -49,6 +54,8 @@ class Emitter:
     def start(self, order: Order) -> None:
         """Emit what comes before the first step, where states are zero."""
         self.read, self.products, self.means = {}, {}, {}
+        if self.share is not None:
+            self.m.mean(self.m.per_output(self.m.aggregator), to=self.share)
         for one in (*order.before, *(one for group in order.after for one in group)):
             if one.target.kind == "new":
                 self.write(one.terms, self.slots[one.target.what])
@@ -65,7 +72,8 @@ class Emitter:
         for state in order.copied:
             slot = self.slots[state]
             at = m.at(slot)
-            if state not in self.read_at_queries and {*m.unknowns_at} <= {*at}:
+            scalar = {*m.scalars_at} <= {*at}  # is at all tokens, whoever reads it
+            if not scalar and state not in self.read_at_queries and {*m.unknowns_at} <= {*at}:
                 at = m.unknowns_at
             copy = m.scratch(f"{state}_last", at, f"{state} before the step", slot.width)
             self.read[Leaf("old", state)] = m.add(slot, to=copy), 0
@@ -299,7 +307,15 @@ class Emitter:
         a = self.times(term.factors, a if op.shape == SCALAR else self.within(a, slot), more)
         if term.kind == "product":
             return partial(m.multiply, a, b, to=slot)
-        return partial(m.divide if term.kind == "quotient" else m.dot, a, b, to=slot)
+        return partial(m.divide if term.kind == "quotient" else self.dot, a, b, to=slot)
+
+    def dot(self, a: Read, b: Read, to: Read) -> None:
+        """Add an inner product to a slot; a softmax head has the mean, over all visible tokens."""
+        if self.share is None:
+            self.m.dot(a, b, to=to)
+        else:
+            mean = self.m.dot(a, b, to=self.m.scratch("mean", self.m.scalars_at, "mean"))
+            self.m.divide(mean, self.share, to=to)
 
     def write(self, terms: Sequence[Term], slot: Read, k: int = 0) -> None:
         summands, operations = self.prepare(terms, slot, k)

@@ -1,6 +1,6 @@
 """The language of solvers: plain operators on vectors and scalars, recorded as a program."""
 
-from .analysis import QUERIES, READOUT, SUPPORTS, degrees, in_range_of_kernel, roles
+from .analysis import QUERIES, READOUT, SUPPORTS, degrees, in_range_of_kernel, needs_sums, roles
 from .arrays import iterates
 from .operators import Operator
 from .trace import per_step, trace
@@ -21,6 +21,7 @@ __all__ = [
     "degrees",
     "in_range_of_kernel",
     "iterates",
+    "needs_sums",
     "per_step",
     "roles",
     "trace",

@@ -42,6 +42,19 @@ def roles(program: Program) -> tuple[frozenset[str], ...]:
 
 def degrees(program: Program) -> tuple[int, ...] | None:
     """Return the d of each state with f(c y) = c^d f(y); None if there is none."""
+    return homogeneity(program, y=1, dot=0)
+
+
+def needs_sums(program: Program) -> bool:
+    """Whether means in place of the sums over supports would change a vector."""
+    return homogeneity(program, y=0, dot=1) is None
+
+
+def homogeneity(program: Program, y: int, dot: int) -> tuple[int, ...] | None:
+    """Return the degree of each state in a factor of y, or in one of the sums; None without one.
+
+    In a factor of the sums, all vectors must have the degree 0.
+    """
     states: dict[str, int | None] = dict.fromkeys(program.states)
     for _ in range(len(program.states) + 2):
         found: list[int | None] = []
@@ -54,12 +67,14 @@ def degrees(program: Program) -> tuple[int, ...] | None:
                 if len({*real}) > 1:
                     return None
                 found.append(real[0] if real else None)
+            elif op.kind == "scale" and dot and args[0] not in (0, None):
+                return None
             elif len(real) < len(args):
                 found.append(None)
             elif op.kind == "quotient":
-                found.append(args[0] - args[1])
+                found.append(real[0] - real[1])
             else:
-                found.append(sum(real) + (op.kind == "y"))
+                found.append(sum(real) + {"y": y, "dot": dot}.get(op.kind, 0))
         before = dict(states)
         for name, start, new in zip(program.states, program.start, program.new, strict=True):
             each = {None if start is None else found[start], found[new], states[name]} - {None}
