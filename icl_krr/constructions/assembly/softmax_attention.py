@@ -21,7 +21,6 @@ from .options import Softmax
 from .products import NOTHING, Term, Unnormalised, exponential
 from .slots import SUPPORTS_AND_QUERIES, label
 
-
 Kept = tuple[str, tuple[str, ...], int, int | None]
 """What a state holds of a pattern: its name, its roles, the number of the pattern, the window."""
 
@@ -97,7 +96,9 @@ class SoftmaxAttention(Machine):
             x = self.projected(self.patterns[k])
             add_product(self, x, x, 0.5, halves)
         for k, window in dict.fromkeys(key[2:] for key in self.kept):
-            self.keep_sinks({key: slot for key, slot in self.kept.items() if key[2:] == (k, window)})
+            self.keep_sinks(
+                {key: slot for key, slot in self.kept.items() if key[2:] == (k, window)}
+            )
         self.started = True
         super().start()
 
