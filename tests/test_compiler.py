@@ -2,13 +2,16 @@
 
 import flax.serialization
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import draw as draw_task, relative
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from test_numpy_forward import describe, run
 
 import icl_krr as ik
 from icl_krr.residual import visible
+from icl_krr.solvers.run import iterate
 from icl_krr.transformer.evaluate import embed_task
 
 STEPS = 3
@@ -128,3 +131,100 @@ def test_weights_equal_plain_arrays(x64, kernel, outputs, recipe, seed):
             ours, value = ours[1:6], value[:5]
         assume(np.abs(value).max() < 1e8)  # rounding grows with the values in between
         assert np.allclose(ours, value, rtol=1e-10, atol=1e-10 * (1 + np.abs(value).max()))
+
+
+def nesterov(K, y, *, ridge, step_size, momentum):
+    def step(alpha, last, prediction):
+        ahead = alpha + momentum * (alpha - last)
+        K_ahead = K @ ahead
+        alpha_next = ahead + step_size * (y - K_ahead - ridge * ahead)
+        return dict(alpha=alpha_next, last=alpha, prediction=K @ alpha_next)
+
+    return dict(alpha=0, last=0, prediction=0), step
+
+
+@pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian()], ids=["linear", "softmax"])
+def test_gradients_of_weights_are_those_of_arrays_and_finite_differences(x64, kernel):
+    task, solver = draw_task(0, n=6), ik.solver(nesterov)
+
+    def of_arrays(numbers):
+        path = ik.run(solver, kernel, task, steps=4, **numbers)
+        return jnp.sum(path.prediction[-1] ** 2)
+
+    def of_weights(numbers):
+        model = ik.compile(solver, kernel, num_features=4, steps=4, **numbers)
+        return jnp.sum(ik.predict(model, task) ** 2)
+
+    numbers = {"ridge": 0.3, "step_size": 0.05, "momentum": 0.4}
+    ours, theirs = jax.grad(of_weights)(numbers), jax.grad(of_arrays)(numbers)
+    for name, value in numbers.items():
+        near = [of_arrays({**numbers, name: value + h}) for h in (1e-5, -1e-5)]
+        assert relative(ours[name], theirs[name]) < 1e-9
+        assert relative(theirs[name], (near[0] - near[1]) / 2e-5) < 1e-6
+    batched = jax.vmap(lambda ridge: of_weights({**numbers, "ridge": ridge}))(jnp.ones(2))
+    assert relative(batched, [of_arrays({**numbers, "ridge": 1.0})] * 2) < 1e-12
+
+
+def test_numbers_of_each_step_and_one_program_for_all_numbers(x64):
+    task, kernel, sizes = draw_task(1, n=6), ik.Gaussian(), np.array([0.1, 0.2, 0.3])
+
+    @ik.solver
+    def descent(K, y, *, sizes):
+        eta = ik.per_step(sizes)
+        return dict(r=y, prediction=0), lambda r, prediction: dict(
+            r=r - eta * (K @ r), prediction=prediction + eta * (K @ r)
+        )
+
+    before = iterate._cache_size()
+    paths = [ik.run(descent, kernel, task, steps=3, sizes=c * sizes) for c in (1.0, 0.5)]
+    assert iterate._cache_size() == before + 1
+    r = np.asarray(task.y)
+    for eta in sizes:
+        r = r - eta * np.asarray(kernel(task.x, task.x)) @ r
+    assert relative(paths[0].r[-1], r) < 1e-12
+    model = ik.compile(descent, kernel, num_features=4, steps=3, sizes=sizes)
+    assert relative(ik.predict(model, task), paths[0].prediction[-1]) < 1e-12
+    with pytest.raises(ValueError, match="per_step must have an entry for each of 4 steps"):
+        ik.run(descent, kernel, task, steps=4, sizes=sizes)
+
+
+def test_float32():
+    task = jax.tree.map(lambda array: array.astype("float32"), draw_task(2, n=6))
+    numbers = {"ridge": 1.0, "steps": 3, "spectrum": (1.0, 9.0)}
+    path = ik.run(ik.solvers.chebyshev, ik.Gaussian(), task, **numbers)
+    model = ik.compile(ik.solvers.chebyshev, ik.Gaussian(), num_features=4, **numbers)
+    assert path.alpha.dtype == ik.predict(model, task).dtype == "float32"
+    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-5
+
+
+def keep(alpha, prediction):
+    return dict(alpha=alpha, prediction=prediction)
+
+
+START = dict(alpha=0, prediction=0)
+REFUSED = {
+    "a branch": (
+        lambda K, y: (START, lambda **old: {**old} if y @ y else 0),
+        "no truth value.*line",
+    ),
+    "outer": (lambda K, y: (START, lambda **old: K @ (y @ y)), "multiplies a vector, got a scalar"),
+    "order": (lambda K, y: (START, lambda **old: y @ K), "@ takes two vectors, .*: .*y @ K"),
+    "power": (lambda K, y: (START, lambda **old: y**2), "no comparison, power or index; line"),
+    "shapes": (lambda K, y: (START, lambda **old: y + y @ y), "values of one shape, got a vector"),
+    "method": (lambda K, y: (START, lambda **old: y.sum()), "but no 'sum'"),
+    "text": (lambda K, y: (START, lambda **old: y + "a"), "takes values and numbers, got str"),
+    "forgotten": (lambda K, y: (START, lambda **old: {"alpha": y}), "return the states alpha"),
+    "no prediction": (lambda K, y: ({"alpha": 0}, keep), "must have a state 'prediction'"),
+    "no step": (lambda K, y: 3, "must return a dict of states and a step"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_program_is_refused_with_its_line(name):
+    function, message = REFUSED[name]
+    for call in (
+        lambda: ik.run(ik.solver(function), ik.Linear(), draw_task(0), steps=1),
+        lambda: ik.compile(ik.solver(function), ik.Linear(), num_features=4, steps=1),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()

@@ -18,7 +18,7 @@ from ..kernels import Kernel, check_kernel, check_positive
 from ..numerics import matmul
 from ..status import Status
 from ..tasks import Task, system
-from ..tasks.linear_system import System, check_matrices
+from ..tasks.linear_system import check_matrices
 from ..tasks.task import check_axes, kept
 from ..units import in_units, unit_of
 from . import accuracy
@@ -157,7 +157,7 @@ class KernelArrays:
     y: Float[Array, "n r"]
     kept: Float[Array, "n 1"]
     x_query: Float[Array, "q p"]
-    system: System | None = None
+    system: Any = None
     features: tuple[Any, Any] = (None, None)
     weights: tuple[Any, Any] = (None, None)
 
@@ -260,7 +260,7 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
     kinds = {op.kind for op in program.ops}
     x, y = seen(task)
     keep = kept(task)[:, None]
-    arrays = KernelArrays(y, jnp.asarray(keep, y.dtype), task.x_query)
+    arrays: Any = KernelArrays(y, jnp.asarray(keep, y.dtype), task.x_query)
     if kinds & OF_KERNEL:
         arrays = arrays.replace(system=system(kernel, task))
     if kinds & {"features", "inner"}:

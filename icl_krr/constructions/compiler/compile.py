@@ -160,9 +160,7 @@ def has_product(program: Program, i: int) -> bool:
     return op.kind == "kernel"
 
 
-def declare(
-    m: Machine, state: str, shape: str, needed: frozenset[str], starts_as: Read | None
-) -> Read:
+def declare(m: Any, state: str, shape: str, needed: frozenset[str], starts_as: Read | None) -> Read:
     """Declare the slot of a state at the tokens where it is needed."""
     if state == READOUT:
         return m.state_of_fit()

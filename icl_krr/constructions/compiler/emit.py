@@ -12,7 +12,6 @@ import numpy as np
 from ...constants import xp
 from ...residual import ROLES, Read
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, SCALAR, Program, needs_sums
-from ..assembly.machine import Machine
 from ..assembly.normalised_attention import NormalisedAttention
 from ..assembly.slots import SUPPORTS_AND_QUERIES
 from ..assembly.softmax_attention import SoftmaxAttention
@@ -35,7 +34,7 @@ class Emitter:
 
     def __init__(
         self,
-        m: Machine,
+        m: Any,
         program: Program,
         constants: Sequence[Any],
         read_at_queries: frozenset[str] = frozenset(),
@@ -78,13 +77,14 @@ class Emitter:
             copy = m.scratch(f"{state}_last", at, f"{state} before the step", slot.width)
             self.read[Leaf("old", state)] = m.add(slot, to=copy), 0
         for group in order.after:
-            if group[0].target.kind != "new":
-                self.store(group[0])
+            first, *others = group
+            if first.target.kind != "new":
+                self.store(first)
                 continue
-            if len(group) > 1 or group[0] in order.early:
+            if others or first in order.early:
                 self.update_together(group)
             else:
-                self.update(group[0])
+                self.update(first)
             for one in group:
                 if one.target.what not in order.copied:
                     del self.read[Leaf("old", one.target.what)]  # so that nothing reads it
@@ -263,7 +263,7 @@ class Emitter:
         for factors, scalars in term.by:
             reads, powers = zip(*map(self.expression, scalars), strict=True)
             scaled = self.times((*term.factors, *factors), value, k - own - sum(powers))
-            by = reads if len(reads) > 1 else reads[0]
+            (by,) = reads if len(reads) == 1 else (reads,)
             result.append(partial(self.m.add_scaled, scaled, by=by, to=slot))
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...solvers.language import QUERIES, SCALAR, Op, Program
 
@@ -25,7 +25,7 @@ class Leaf(NamedTuple):
     """
 
     kind: str
-    what: str | int
+    what: Any
 
 
 Factors = tuple[tuple[int, int | None], ...]
@@ -83,6 +83,15 @@ class Lowering:
         kept: values that have a slot already, {number: state}.
         by_head: whether a head multiplies by a scalar, or by two, and not a unit.
         splits: whether the machine has coefficients and predictions in slots of different widths.
+
+    >>> import icl_krr as ik
+    >>> from icl_krr.solvers.language import roles, trace
+    >>> function = ik.solvers.conjugate_gradient.function
+    >>> program, _ = trace(function, ik.Linear(), 4, {"ridge": 0.1})
+    >>> new = dict(zip(program.states, program.new))
+    >>> lowering = Lowering(program, roles(program), new, {}, by_head=True, splits=False)
+    >>> [one.target.kind for one in lowering.instructions()][:5]
+    ['heads', 'value', 'value', 'value', 'value']
     """
 
     def __init__(

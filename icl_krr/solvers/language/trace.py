@@ -59,14 +59,14 @@ def trace(
     >>> program.states, [program.ops[i].kind for i in program.new], constants
     (('alpha', 'r', 'prediction'), ['sum', 'sum', 'sum'], [0.01, 0.1])
     """
-    parameters = jax.tree.map(known, dict(parameters))
+    keywords: dict[str, Any] = jax.tree.map(known, dict(parameters))
     if "steps" in inspect.signature(function).parameters:
-        parameters["steps"] = steps
+        keywords["steps"] = steps
     shapes: dict[str, str] = {}
     with np.errstate(all="ignore"):  # an overflow is infinite, as in a compiled program
         while True:  # until the states that start at 0 have the shapes of their new values
             K = Operator(Recording(), kernel, sketched)
-            program, constants = record(function, K, parameters, shapes)
+            program, constants = record(function, K, keywords, shapes)
             new = [program.ops[i].shape for i in program.new]
             changed = {
                 name: shape

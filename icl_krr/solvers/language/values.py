@@ -35,7 +35,7 @@ class Op(NamedTuple):
     kind: str
     shape: str
     args: tuple[int, ...] = ()
-    constants: tuple[int | None, ...] = ()
+    constants: tuple[Any, ...] = ()
     signs: tuple[int, ...] = ()
     state: str = ""
 
@@ -59,7 +59,7 @@ class Program:
     names: tuple[str, ...]
     states: tuple[str, ...]
     old: tuple[int, ...]
-    start: tuple[int | None, ...]
+    start: tuple[Any, ...]
     new: tuple[int, ...]
     held: tuple[int, ...]
     per_step: frozenset[int]
