@@ -100,7 +100,7 @@ def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, 
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= width
     lines = [line for line in printed.splitlines() if line[:1] in ("│", "┃")]
-    assert len(lines) > 10
+    assert len(lines) >= 10
     assert wanted <= {word for line in lines for word in line.split()}
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import jax
-
 from ..kernels import Kernel
-from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_system, like, seen
 from .results import Smoothing
-from .run import Solver
+from .run import Solver, run
 from .smoother import average
 
 
@@ -19,14 +15,8 @@ class Smoother(Solver):
     """The solver with its result: it has no steps, and its weights are known."""
 
     def __call__(self, kernel: Kernel, task: Task) -> Smoothing:  # pyright: ignore[reportIncompatibleMethodOverride]
-        check_system(kernel, task, ridge=1.0, matrices=0)
-        return smoothing(kernel, task)
-
-
-@jax.jit
-def smoothing(kernel: Kernel, task: Task) -> Smoothing:
-    weights = average(kernel, task, task.x_query)
-    return Smoothing(like(task.y, matmul(weights, seen(task)[1])), weights)
+        (prediction,) = run(self, kernel, task).prediction[1:]
+        return Smoothing(prediction, average(kernel, task, task.x_query))
 
 
 @partial(Smoother, iterates=False)

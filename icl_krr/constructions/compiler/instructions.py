@@ -74,8 +74,8 @@ class Instruction:
 class Lowering:
     """Finds the instructions for the new values of some states.
 
-    A value is stored if an operation other than a sum takes it and no slot has it. The new value of
-    a state is read from its slot; but what is a sum of old values and of products with the kernel
+    A value is stored if an operation other than a sum takes it and no slot has it. The new vector
+    of a state is read from its slot; but what is a sum of old values and of products with the kernel
     matrix is not waited for in another sum.
 
     Args:
@@ -107,7 +107,8 @@ class Lowering:
         self.by_head, self.splits = by_head, splits
         self.home: dict[int, str] = {}
         for state, i in new.items():
-            if self.ops[i].kind not in (*READS, "state") and i not in kept:
+            op = self.ops[i]
+            if op.kind not in (*READS, "state") and i not in kept and op.shape != SCALAR:
                 self.home.setdefault(i, state)
         self.stored: set[Leaf] = set()
 

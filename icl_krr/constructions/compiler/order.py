@@ -99,7 +99,8 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
     for state, k in states.items():
         readers = {j for j, read in enumerate(reads) if state in read and j in late and j != k}
         own = next((group for group in groups if k in group), frozenset())
-        if state not in copied and not keeps(instructions[k]) and readers - own:
+        plain = all(term.kind == "read" for term in instructions[k].terms)
+        if state not in copied and not plain and not keeps(instructions[k]) and readers - own:
             copied.append(state)
             edges[k] -= readers
     member = {j: group for group in groups for j in group}

@@ -18,7 +18,7 @@ from .measuring import Plot, Rows, every, gap, tidy
 
 FEATURES, RANK, STEPS = 8, 4, 200
 CONJUGATE, CHEBYSHEV = "conjugate gradient", "Chebyshev"
-SUMS, VECTORS, STATE = ("rr", "rr_next", "dAd"), ("w", "r", "d"), ("C",)
+SUMS, VECTORS, STATE = ("rr", "rr_next", "pAp"), ("w", "r", "d"), ("C",)
 CASES = (  # solver, rounded slots, their dtype, length of x
     (CONJUGATE, SUMS, "float16", 16.0),
     (CONJUGATE, SUMS, "float16", 0.25),

@@ -133,7 +133,7 @@ def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
 
 
 PREFIX = {"mesa": "prefix_conjugate_gradient", "chebyshev": "prefix_chebyshev"}
-SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "dAd")}
+SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp")}
 """The slots of a part: the state of the layer, the vectors of the solver, its inner products."""
 
 

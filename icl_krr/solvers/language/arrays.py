@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,30 +16,17 @@ Parts = dict[str, jax.Array]
 """A value: its array at the supports and at the queries; that of a scalar counts as the first."""
 
 
-class Arrays(Protocol):
-    """What a program needs of the arrays of a task."""
-
-    def number(self, value: Any, part: str) -> jax.Array:
-        """A constant, to multiply the part of a value."""
-        ...
-
-    def zeros(self, shape: str, part: str) -> jax.Array: ...
-
-    def scaling(self, scalar: jax.Array, part: str) -> jax.Array:
-        """A scalar, to multiply the part of a value."""
-        ...
-
-    def dot(self, a: jax.Array, b: jax.Array) -> jax.Array: ...
-
-    def compute(self, op: Op, part: str, args: list[Parts], constants: list) -> jax.Array:
-        """The part of a value that is none of those of plain arithmetic."""
-        ...
-
-
 def iterates(
-    program: Program, constants: Sequence[Any], arrays: Arrays, steps: int
+    program: Program, constants: Sequence[Any], arrays: Any, steps: int
 ) -> tuple[jax.Array, ...]:
-    """Return all iterates of each state, at the queries for the read-out and else at supports."""
+    """Return all iterates of each state, at the queries for the read-out and else at supports.
+
+    Args:
+        arrays: an object with the arrays of a task, such as `icl_krr.solvers.run.KernelArrays`. Its
+            `number` and `scaling` make of a constant and of a scalar what multiplies the part of a
+            value, `dot` is the inner product, `zeros` a part of zeros, and `compute` the part of
+            any value that is not of plain arithmetic.
+    """
     needed = roles(program)
     mine = [QUERIES if name == READOUT else SUPPORTS for name in program.states]
     parts = [{*needed[i], part} for i, part in zip(program.old, mine, strict=True)]
@@ -72,7 +59,7 @@ def iterates(
 def evaluate(
     program: Program,
     constants: Sequence[Any],
-    arrays: Arrays,
+    arrays: Any,
     needed: Sequence[frozenset[str]],
     wanted: Iterable[int],
     values: dict[int, Parts],
@@ -92,7 +79,7 @@ def evaluate(
     return values
 
 
-def computed(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Arrays) -> Any:
+def computed(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Any) -> Any:
     if op.kind == "sum":
         total = None
         for value, sign, c in zip(args, op.signs, op.constants, strict=True):

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ... import checks
 from ...constants import PerStep, known, xp
 from ...kernels import Kernel
 from .operators import Operator
@@ -25,11 +24,13 @@ def per_step(values: Any) -> PerStep:
     Args:
         values: its values, an array [steps].
 
-    >>> per_step([0.1, 0.2]).values.tolist()
-    [0.1, 0.2]
+    >>> per_step([0.5, 0.25]).values.tolist()
+    [0.5, 0.25]
     """
-    checks.array("values", xp.asarray(values))
-    return PerStep(xp.asarray(values, float))
+    values = xp.asarray(values, float)
+    if values.ndim != 1:
+        raise ValueError(f"values must be an array [steps], got shape {list(values.shape)}")
+    return PerStep(values)
 
 
 def trace(
