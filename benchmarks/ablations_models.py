@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.records import rounded
 from icl_krr.catalogue import SOLVERS, compared, load, taken
+from icl_krr.constructions import compile
 from icl_krr.constructions.assembly.choice import softmax_machine
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.shared.draws import draw_tasks
@@ -141,7 +142,7 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
         given = one.shared(kernel) | {"steps": steps}
         if name != "steepest_descent":
             given["step_size"] = 1 / (slower * one.high(kernel))
-        return getattr(rivals, name)(kernel, **given)
+        return compile(getattr(rivals, name), kernel, **given)
     row = SOLVERS[FORMS[name] if form == "form" else name]
     needs = one.needs(row, kernel)
     if "spectrum" in needs:

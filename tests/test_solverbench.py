@@ -227,17 +227,17 @@ SIZES = np.array([0.01, 0.03, 0.02, 0.005])
     "kernel", [pytest.param(ik.Linear(), marks=pytest.mark.slow), ik.Gaussian(2.0)]
 )
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
-    varying = rivals.varying_descent(kernel, step_sizes=SIZES, **SHARED)
+    varying = ik.compile(rivals.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED)
     known = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
     assert np.allclose(layerwise(varying, task), known, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
-    fast = rivals.nesterov(kernel, step_size=0.02, **rest)
+    fast = ik.compile(rivals.nesterov, kernel, step_size=0.02, **rest)
     assert np.allclose(layerwise(fast, task), iterate(task, kernel, accelerated), atol=1e-10)
-    searched = rivals.steepest_descent(kernel, **rest)
+    searched = ik.compile(rivals.steepest_descent, kernel, **rest)
     assert np.allclose(layerwise(searched, task), iterate(task, kernel, steepest), atol=1e-10)
     plain = iterate(task, kernel, lambda A, y, a, t: 0.02 * (y - A @ a[-1]))
     means = np.cumsum(plain[1:], 0) / np.arange(1, STEPS + 1)[:, None]
-    averaged = rivals.averaged_descent(kernel, step_size=0.02, **rest)
+    averaged = ik.compile(rivals.averaged_descent, kernel, step_size=0.02, **rest)
     assert np.allclose(numpy(layerwise(averaged, task))[1:], means, atol=1e-10)
 
 
@@ -359,10 +359,13 @@ def test_the_power_of_identify_falls_with_noise(x64):
 def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     """Also where the kernel is right and every parameter is fitted."""
     one = setting("linear", CONFIG)
-    kernel, rest = one.kernel("linear"), one.shared(one.kernel("linear"))
+    kernel = one.kernel("linear")
+    rest = one.shared(kernel) | {"steps": 6}
     eta = 1 / one.high(kernel)
-    rising = rivals.varying_descent(kernel, step_sizes=eta * np.linspace(0.2, 1.8, 6), **rest)
-    fast = rivals.nesterov(kernel, steps=6, step_size=eta, **rest)
+    rising = ik.compile(
+        rivals.descent, kernel, step_size=ik.per_step(eta * np.linspace(0.2, 1.8, 6)), **rest
+    )
+    fast = ik.compile(rivals.nesterov, kernel, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = answers_of(Model(Truth(OPEN, ""), one, weights))
         found = verdicts.identify_answers(

@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from ...catalogue import SOLVERS
+from ...constructions import compile
 from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
 from ...probes import layerwise
 from ...pytree import checked
 from ...residual import Read
+from ...solvers import per_step
 from ...tasks import Task
 from ...transformer import Architecture, Transformer, init
 from . import foreign, rivals
@@ -52,10 +54,9 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     """Transformers that run no candidate, by what they run."""
     kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
     steps, p = one.config.steps, one.tasks.num_features
-    rest = one.shared(kernel)
-    timed = rest | {"steps": steps}
     eta = 1 / one.high(kernel)
-    descent = partial(rivals.varying_descent, kernel, **rest)
+    built = partial(compile, kernel=kernel, steps=steps, **one.shared(kernel))
+    descent = partial(built, rivals.descent)
     z = jax.random.normal(key, (steps,))
     drawn, rising = eta * jnp.exp(0.7 * z), eta * jnp.linspace(0.2, 1.8, steps)
     size: Any = vars(one.kernel("gaussian"))["lengthscale"]
@@ -64,19 +65,21 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     mixed = Mixture((Gaussian(0.4 * size), Gaussian(2.5 * size)), jnp.ones(2) / 2)
 
     def on(other: Kernel) -> Transformer:
-        step = jnp.full(steps, 1 / one.high(other))
-        return rivals.varying_descent(other, step_sizes=step, **one.shared(other))
+        step = 1 / one.high(other)
+        return compile(rivals.descent, other, steps=steps, step_size=step, **one.shared(other))
 
     def answering(readout: Read) -> Transformer:
-        model = descent(step_sizes=jnp.full(steps, eta))
+        model = descent(step_size=eta)
         return model.replace(weights=model.weights.replace(readout=readout))  # pyright: ignore
 
     found = {
-        "gradient descent, one drawn step size per layer": partial(descent, step_sizes=drawn),
-        "gradient descent, rising step sizes": partial(descent, step_sizes=rising),
-        "Nesterov's method": partial(rivals.nesterov, kernel, step_size=eta, **timed),
-        "averaged descent": partial(rivals.averaged_descent, kernel, step_size=eta, **timed),
-        "steepest descent": partial(rivals.steepest_descent, kernel, **timed),
+        "gradient descent, one drawn step size per layer": partial(
+            descent, step_size=per_step(drawn)
+        ),
+        "gradient descent, rising step sizes": partial(descent, step_size=per_step(rising)),
+        "Nesterov's method": partial(built, rivals.nesterov, step_size=eta),
+        "averaged descent": partial(built, rivals.averaged_descent, step_size=eta),
+        "steepest descent": partial(built, rivals.steepest_descent),
         "gradient descent, a kernel between exponential and Gaussian": lambda: on(tilted),
         "gradient descent, a mixture of Gaussian kernels": lambda: on(mixed),
         "the answer 0": lambda: answering(Read({"prediction": jnp.zeros((1, 1))}, 1)),

@@ -2,114 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...constructions import SUPPORTS, SUPPORTS_AND_QUERIES, machine
 from ...kernels import Kernel
+from ...solvers import per_step, solver
 from ...transformer import Transformer
 
 
-def varying_descent(
-    kernel: Kernel, *, num_features: int, ridge: float, step_sizes: jax.Array, **options: Any
-) -> Transformer:
-    r"""Gradient descent with one step size for each step, `step_sizes` [steps].
+@solver
+def descent(K, y, *, ridge, step_size):
+    r"""Gradient descent that keeps no coefficients, with a step size for each step or for all.
 
     $$r_{t+1} = r_t - \eta_t (K + \lambda I) r_t$$
     """
-    m = machine(kernel, num_features, **options)
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
 
-    def step(eta: jax.Array) -> None:
-        Kr = m.kernel_times(r) * (1 / m.scale)
-        with m.together():
-            m.add(eta * Kr, to=prediction)
-            m.add(-eta * (Kr + ridge * r), to=r)
+    def step(r, prediction):
+        Kr = K @ r
+        return dict(r=r - step_size * (Kr + ridge * r), prediction=prediction + step_size * Kr)
 
-    return m.transformer(
-        step, steps=len(step_sizes), readout=prediction, coefficients=(step_sizes,)
-    )
+    return dict(r=y, prediction=0), step
 
 
-def averaged_descent(
-    kernel: Kernel, *, num_features: int, ridge: float, steps: int, step_size: float, **options: Any
-) -> Transformer:
+@solver
+def averaged_descent(K, y, *, ridge, steps, step_size):
     r"""Gradient descent that predicts with the mean of its iterates 1 to t.
 
     $$\bar f_{t+1} = \bar f_t + (f_{t+1} - \bar f_t) / (t + 1)$$
     """
-    m = machine(kernel, num_features, **options)
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    now = m.state("now", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
-    mean = m.state("prediction", SUPPORTS_AND_QUERIES, "mean of the iterates")
+    share = per_step(1 / np.arange(1.0, steps + 1))
 
-    def step(share: jax.Array) -> None:
-        Kr = m.kernel_times(r) * (1 / m.scale)
-        with m.together():
-            m.add(step_size * Kr, to=now)
-            m.add(share * (now + step_size * Kr - mean), to=mean)
-            m.add(-step_size * (Kr + ridge * r), to=r)
+    def step(r, now, prediction):
+        Kr = K @ r
+        now = now + step_size * Kr
+        r = r - step_size * (Kr + ridge * r)
+        return dict(r=r, now=now, prediction=prediction + share * (now - prediction))
 
-    shares = 1 / jnp.arange(1.0, steps + 1)
-    return m.transformer(step, steps=steps, readout=mean, coefficients=(shares,))
+    return dict(r=y, now=0, prediction=0), step
 
 
-def nesterov(
-    kernel: Kernel, *, num_features: int, ridge: float, steps: int, step_size: float, **options: Any
-) -> Transformer:
+@solver
+def nesterov(K, y, *, ridge, steps, step_size):
     r"""Nesterov's accelerated gradient method with momentum $\mu_t = t / (t + 3)$.
 
     $$p_{t+1} = \mu_t p_t + \eta (r_t - \mu_t A p_t), \quad \alpha_{t+1} = \alpha_t + p_{t+1}$$
 
-    The residual in the bracket belongs to the point $\alpha_t + \mu_t p_t$ ahead. The slot `ahead`
-    contains $K p_t$, so that a step applies $K$ once.
+    The residual in the bracket belongs to the point $\alpha_t + \mu_t p_t$ ahead. The state `ahead`
+    is $K p_t$, so that a step applies $K$ once.
 
     Source: Nesterov, A method of solving a convex programming problem with convergence rate
     O(1/k^2), 1983.
     """
-    m = machine(kernel, num_features, **options)
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    p = m.state("p", SUPPORTS, "last change of alpha")
-    Kp = m.state("ahead", SUPPORTS_AND_QUERIES, "K p at supports, k(x)^T p at queries")
-    g = m.state("g", SUPPORTS, "residual at the point ahead", starts_as=m.y)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+    t = np.arange(float(steps))
+    momentum = per_step(t / (t + 3))
 
-    def step(mu: jax.Array, mu_next: jax.Array) -> None:
-        Kg = m.kernel_times(g) * (1 / m.scale)
-        p_new = mu * p + step_size * g
-        Kp_new = mu * Kp + step_size * Kg
-        r_change = Kp_new + ridge * p_new
-        with m.together():
-            m.add(p_new - p, to=p)
-            m.add(Kp_new - Kp, to=Kp)
-            m.add(Kp_new, to=prediction)
-            m.add(-r_change, to=r)
-            m.add(r - r_change - mu_next * r_change - g, to=g)
+    def step(r, p, ahead, prediction):
+        g = r - momentum * (ahead + ridge * p)
+        p = momentum * p + step_size * g
+        ahead = momentum * ahead + step_size * (K @ g)
+        return dict(r=r - (ahead + ridge * p), p=p, ahead=ahead, prediction=prediction + ahead)
 
-    t = jnp.arange(0.0, steps + 1)
-    mu = t / (t + 3)
-    return m.transformer(step, steps=steps, readout=prediction, coefficients=(mu[:-1], mu[1:]))
+    return dict(r=y, p=0, ahead=0, prediction=0), step
 
 
-def steepest_descent(
-    kernel: Kernel, *, num_features: int, ridge: float, steps: int, **options: Any
-) -> Transformer:
+@solver
+def steepest_descent(K, y, *, ridge):
     r"""Steepest descent: the step size $r^T r / r^T A r$ of the exact line search."""
-    m = machine(kernel, num_features, **options)
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
 
-    def step() -> None:
-        Kr = m.finish(m.kernel_times(r), to="Kr")
-        Ar = m.add(Kr + m.scale * ridge * r, to=m.scratch("Ar", SUPPORTS, "A r"))
-        eta = m.divide(m.dot(r, r, to="rr"), m.dot(r, Ar, to="rAr"), to="eta")
-        m.add_scaled(-Ar, by=eta, to=r)
-        m.add_scaled(Kr, by=eta, to=prediction)
+    def step(r, prediction):
+        Kr = K @ r
+        Ar = Kr + ridge * r
+        rr = r @ r
+        rAr = r @ Ar
+        eta = rr / rAr
+        return dict(r=r - eta * Ar, prediction=prediction + eta * Kr)
 
-    return m.transformer(step, steps=steps, readout=prediction)
+    return dict(r=y, prediction=0), step
 
 
 def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int) -> Transformer:
