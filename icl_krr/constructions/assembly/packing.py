@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import jax
 import numpy as np
@@ -26,11 +27,11 @@ class Operation:
         """Whether the layers are MLP units, not heads."""
         return isinstance(self.layers[0], Unit)
 
-    @property
+    @cached_property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(r.slots for layer in self.layers for r in expressions(layer)))
 
-    @property
+    @cached_property
     def writes(self) -> frozenset[str]:
         return frozenset().union(*(widths(layer) for layer in self.layers))
 

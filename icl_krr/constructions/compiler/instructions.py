@@ -75,8 +75,8 @@ class Lowering:
     """Finds the instructions for the new values of some states.
 
     A value is stored if an operation other than a sum takes it and no slot has it. The new vector
-    of a state is read from its slot; but what is a sum of old values and of products with the kernel
-    matrix is not waited for in another sum.
+    of a state is read from its slot. But another sum does not wait for it, if it is itself a sum of
+    old values and of products with the kernel matrix.
 
     Args:
         new: the new values, {state: number}.

@@ -207,14 +207,14 @@ class Value:
     __lt__ = __le__ = __gt__ = __ge__ = __pow__ = __getitem__ = __abs__ = __float__ = unknown
 
 
+LANGUAGE = str(Path(__file__).parent)
 ORDER = {SCALAR: 0, ENTRIES: 1, VECTOR: 2, FEATURES: 3}
 
 
 def place() -> tuple[int, str]:
     """Return number and text of the line of the solver that called the language."""
     frame = sys._getframe(1)
-    here = Path(__file__).parent
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == here:
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LANGUAGE):
         frame = frame.f_back
     return frame.f_lineno, linecache.getline(frame.f_code.co_filename, frame.f_lineno)
 
