@@ -6,8 +6,8 @@ models and trained models use the same forward pass.
 - `icl_krr.kernels`: kernels.
 - `icl_krr.sketches`: sketches and feature maps that reduce the width of a model.
 - `icl_krr.tasks`: tasks with supports and queries, drawn at random or read from a table.
-- `icl_krr.solvers`: reference solvers without a transformer, with every iterate.
-- `icl_krr.constructions`: the same solvers, under the same names, as weights of a transformer.
+- `icl_krr.solvers`: solvers, functions that run on arrays (`icl_krr.run`), with every iterate.
+- `icl_krr.constructions`: the same solvers, under the same names, as weights (`icl_krr.compile`).
 - `icl_krr.losses`: losses of which delta rules learn the derivative.
 - `icl_krr.transformer`, `icl_krr.residual`: the forward pass, its weights, and the residual stream
   of named slots.

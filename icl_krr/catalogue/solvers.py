@@ -1,4 +1,4 @@
-"""Catalogue rows for the solvers; each solver has a construction and an oracle."""
+"""Catalogue rows for the solvers."""
 
 from __future__ import annotations
 

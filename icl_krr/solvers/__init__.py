@@ -1,11 +1,11 @@
-r"""Reference solvers of kernel ridge regression that do not use a transformer.
+r"""Solvers of kernel ridge regression on arrays, without a transformer.
 
-Every solver takes one task and is jitted; use `jax.vmap` for a batch. Tests compare each solver
+Solvers without a causal mask are functions with the mark `solver`, as `icl_krr.compile` takes
+them. Every solver takes one task and is jitted; use `jax.vmap` for a batch. Tests compare it
 with textbook formulas in NumPy and SciPy, which share no code with this library, and each model
-with its solver. Results have the dtype of the task. An iterative solver returns a `Trajectory`, a
-causal one a `CausalTrajectory`, with one entry for each iterate from 0 to `steps`. In formulas
-$A = K + \lambda I$, $\alpha = A^{-1} y$, and $(a, b)$ is `spectrum`. Arguments that most solvers
-share:
+with it. Results have the dtype of the task. An iterative solver returns a `Trajectory`, a causal
+one a `CausalTrajectory`, with one entry for each iterate from 0 to `steps`. In formulas
+$A = K + \lambda I$, $\alpha = A^{-1} y$, and $(a, b)$ is `spectrum`. Arguments that most share:
 
 Args:
     kernel: kernel $k$ of the regression, or covariance function of a Gaussian process. Solvers of
