@@ -1,7 +1,7 @@
 r"""Solvers of kernel ridge regression on arrays, without a transformer.
 
-Solvers without a causal mask are functions with the mark `solver`, as `icl_krr.compile` takes
-them. Every solver takes one task and is jitted; use `jax.vmap` for a batch. Tests compare it
+Iterative ones without a causal mask are functions with the mark `solver`, as `icl_krr.compile`
+takes them. Every solver takes one task and is jitted; use `jax.vmap` for a batch. Tests compare it
 with textbook formulas in NumPy and SciPy, which share no code with this library, and each model
 with it. Results have the dtype of the task. An iterative solver returns a `Trajectory`, a causal
 one a `CausalTrajectory`, with one entry for each iterate from 0 to `steps`. In formulas
