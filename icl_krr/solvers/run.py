@@ -103,8 +103,7 @@ def solver(function: Callable) -> Solver:
 
     The function takes the kernel matrix `K`, the outputs `y` and keywords, and returns
     `(start, step)`: the first values of the states, {name: value}, of which 0 is a zero, and a
-    function of all states that returns their next values. The state `prediction` is the read-out. A
-    function that needs no steps returns the states.
+    function of all states that returns their next values. The state `prediction` is the read-out.
 
     - A *vector* has one number for each support, query and output: `y`, 0 at queries; `K @ v`,
       $k(x)^T v$ at all of them. `v @ w` is a *scalar*, the sum over the supports, for each output.

@@ -42,6 +42,16 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
     one of them waits for the new value, if the update reads it as a factor, or if they wait for one
     another in a circle. Updates that are local and wait for heads at most are one sublayer, which
     reads the old values, so they need no copy.
+
+    >>> import icl_krr as ik
+    >>> from icl_krr.constructions.compiler.instructions import Lowering
+    >>> from icl_krr.solvers.language import roles, trace
+    >>> function = ik.solvers.conjugate_gradient.function
+    >>> program, _ = trace(function, ik.Linear(), 4, {"ridge": 0.1})
+    >>> new = dict(zip(program.states, program.new))
+    >>> lowering = Lowering(program, roles(program), new, {}, by_head=True, splits=False)
+    >>> order(lowering.instructions(), by_head=True).copied
+    ('p',)
     """
     place = {one.target: k for k, one in enumerate(instructions)}
     states = {one.target.what: k for k, one in enumerate(instructions) if one.target.kind == "new"}
