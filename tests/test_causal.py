@@ -144,15 +144,6 @@ def test_heads_with_a_window_read_the_last_visible_tokens(x64, attention, mask):
     assert relative(ik.predict(model, task), prediction) < 1e-12
 
 
-def test_a_support_is_predicted_like_a_query_of_the_cut_task(x64):
-    task = draw(5, P, N)
-    model, _ = built("cg", FORMS["exclusive"])
-    along = np.asarray(ik.predict_along(model, task.replace(mask=np.arange(N) < N)))
-    for i in (1, 8):
-        cut = task.replace(x_query=task.x[[i, i, i]], mask=np.arange(N) < i)
-        assert relative(ik.predict(model, cut), along[[i, i, i]]) < 1e-10, i
-
-
 def test_the_queries_of_a_mesa_layer_have_kernel_ridge_regression(x64):
     """With random features of the Gaussian kernel; ik.check says so."""
     task = draw(6, P, 24, r=2)

@@ -189,46 +189,6 @@ def test_delta_rule_that_forgets_a_write(w):
     learn(task_of(k, v, g, beta), np.stack(expected), window=w)
 
 
-@pytest.mark.parametrize("steps", [1, K])
-def test_iterates_of_a_mesa_layer(steps):
-    """With the preconditioner diag(A), A = H_kk + lambda, and without.
-
-    The layer iterates on h = A^-1 q, from 0 or, when it decodes, from q / diag(A), and the model on
-    w = A^-1 b: they are equal after K steps only.
-    """
-    q, k, v, g, beta = inputs(11)
-    plain, jacobi, layer, decoding = outputs = [[], [], [], []]
-    for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-        one = references.Regression(kk, qt[None], kv, 0.4)
-        run, diagonal = partial(references.conjugate_gradient, steps=steps), np.diag(one.A)
-        plain.append(run(one)["prediction"][-1, 0])
-        jacobi.append(run(one, M=np.diag(diagonal))["prediction"][-1, 0])
-        for results, start in ((layer, 0 * qt), (decoding, qt / diagonal)):
-            more = run(one._replace(cross=kv.T, y=(qt - one.A @ start)[:, None]))
-            results.append(kv.T @ start + more["prediction"][-1, :, 0])
-    plain, jacobi, *others = map(np.stack, outputs)
-    task, options = read_between(q, k, v, g, beta), {"ridge": 0.4, "steps": steps}
-    solve(task, plain, READS, **options)
-    solve(task, jacobi, READS, **options, preconditioner="jacobi")
-    for other in others:
-        error = relative(other, plain)
-        assert error < TOLERANCE if steps == K else error > 1e-3
-
-
-@pytest.mark.parametrize("steps", [1, 20])
-def test_prefix_chebyshev_is_the_chebyshev_polynomial(steps):
-    """The factors of the error do not depend on the right-hand side: both sides have them."""
-    q, k, v, g, beta = inputs(12)
-    ridge = 0.2
-    spectrum = (ridge, ridge + float(np.sum(beta)))  # keys of length 1
-    expected = []
-    for qt, (kk, kv) in zip(q, states(k, v, g, beta), strict=True):
-        one = references.Regression(kk, kv.T, qt[:, None], ridge)
-        expected.append(references.chebyshev(one, steps, spectrum)["prediction"][-1, :, 0])
-    task, options = read_between(q, k, v, g, beta), {"ridge": ridge, "spectrum": spectrum}
-    iterate(task, np.stack(expected), READS, steps=steps, **options)
-
-
 def test_gated_kalmanet():
     """Strengths beta^2, lambda_t = a |H_t|, the bounds lambda_t, lambda_t + |H_t|.
 

@@ -107,15 +107,6 @@ def test_momentum_of_every_token(same):
     assert relative(outputs("momentum_delta_rule", given), expected) < TOLERANCE
 
 
-def test_momentum_without_momentum_is_the_delta_rule():
-    _, k, v, beta, g = inputs(3, channels=True)
-    given = from_linear_attention(None, k, v, beta, g)
-    plain = outputs("delta_rule", given, step_size=0.7)
-    for momentum, equal in ((0.0, True), (0.3, False)):
-        found = outputs("momentum_delta_rule", given, step_size=0.7, momentum=momentum)
-        assert (relative(found, plain) < TOLERANCE) == equal
-
-
 @pytest.mark.parametrize(("squash", "channels"), [(None, False), (1.5, True)])
 def test_preconditioned_layers(squash, channels):
     q, k, v, beta, g = inputs(4, channels)

@@ -27,7 +27,7 @@ import icl_krr as ik
 from icl_krr import theory
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
-ONE, ORDINARY, LONG = (1, 1, 1), (4, 7, 3), (1, 64, 3)
+ONE, ORDINARY, LONG, WIDE = (1, 1, 1), (4, 7, 3), (1, 64, 3), (16, 64, 1)
 # every kind and one attention of each solver; in the other one, only Jacobi's diagonal is new
 OFTEN = {case.solver: name for name, case in reversed(CASES.items()) if not case.tables}
 OFTEN = [name for name in CASES if name in (*KINDS, *OFTEN.values(), "jcg-exponential")]
@@ -42,6 +42,8 @@ FEW = [
         (ONE, ("ric-gaussian",), False),
         (ONE, [name for name in (*KINDS, *OTHERS) if name != "ric-gaussian"], True),
         (LONG, KINDS, True),
+        (WIDE, ("cg",), False),
+        *((size, ("cg",), True) for size in SIZES[::2] if size not in (WIDE, ONE)),
     )
     for name in names
 ]
@@ -50,7 +52,7 @@ SETTINGS = ((0, 1e-2), (1, 0.1), (2, 3.0))
 
 @pytest.mark.parametrize(("case", "p", "n", "r"), FEW)
 def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
-    """To the tolerance, of the slot's largest value.
+    """To the tolerance, of the slot's largest value; for conjugate gradient, of the iterate's own.
 
     Inner products amplify rounding from step to step, on spectra that decay fast most of all:
     there only those steps are compared that a change of y by its last digit leaves alone.
@@ -72,11 +74,15 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
                 ours = ours[:, 1:]  # an oracle has no aggregator
                 if ours.ndim > theirs.ndim:
                     ours = ours[..., 0]  # nor one variance for each output
-            assert relative(ours[going], theirs[going]) < case.tolerance, (state, seed, ridge)
+            pairs = [(ours[going], theirs[going])]
+            if case.solver == "conjugate_gradient":
+                pairs = zip(*pairs[0], strict=True)
+            for a, b in pairs:
+                assert relative(a, b) < case.tolerance, (state, seed, ridge)
         if case.tables:
             assert not np.any(cache["overrun"])
         compared += going.sum()
-    assert compared >= (9 if case.sums and min(p, n) > 1 else 3)
+    assert compared >= (2 * min(p, n, 8) + 1 if case.sums else 3)
 
 
 def test_steps_have_as_many_blocks_as_their_row_says(x64):
@@ -163,52 +169,6 @@ def test_default_task_in_float32_and_float64(dtype, bound):
             assert task.x.dtype == dtype
             gap = np.linalg.norm(ik.predict(model, task) - exact)
             assert gap < bound * np.linalg.norm(exact)
-
-
-@often(("p", "n", "r"), ((16, 64, 1),), SIZES[::2])
-def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
-    """To 1e-9 of the iterate itself, over the steps on which float64 can be trusted that far.
-
-    Conjugate gradient amplifies its own rounding: at p = 16 any float64 run, the oracle's, too, is
-    off by more than 1e-9 of r after 16 steps. An extended-precision run says where that begins.
-    """
-    compared = 0
-    for seed, ridge in SETTINGS:
-        task = draw(seed, p, n, r=r)
-        oracle = CASES["cg"].oracle(task, ridge, 16)
-        exact = [value.astype(float) for value in extended(task, ridge, 16)]
-        _, cache = numpy(ik.run_with_cache(cg(task, ridge, 16), task))
-        trusted = [True] * r
-        for t, o in itertools.product(range(1, 17), range(r)):
-            sizes = [np.linalg.norm(true[t, :, o]) for true in exact]
-            pairs = [(cache[s][t, :, o], getattr(oracle, s)[t, :, o]) for s in ("alpha", "r", "p")]
-            off = [np.linalg.norm(b - a[t, :, o]) for a, (_, b) in zip(exact, pairs, strict=True)]
-            trusted[o] &= all(e <= 1e-11 * size for e, size in zip(off, sizes, strict=True))
-            # what is 0 in exact arithmetic is rounding in any other: a machine may well find 0
-            trusted[o] &= bool(sizes[1] > 1e-12 * np.linalg.norm(exact[1][0, :, o]))
-            if not trusted[o]:
-                continue
-            for size, (ours, theirs) in zip(sizes, pairs, strict=True):
-                assert np.linalg.norm(ours - theirs) <= 1e-9 * size, (seed, ridge, t)
-            compared += 1
-        if (p, n, seed) == (16, 64, 0):
-            assert off[1] > 1e-9 * sizes[1] > 1e-17 * np.linalg.norm(exact[1][0])
-    assert compared >= 2 * r * (min(p, n, 8) - 1)
-
-
-def extended(task, ridge, steps):
-    """Textbook conjugate gradient in NumPy's long double: [steps + 1, n, r] each."""
-    x, y = (np.asarray(a).astype(np.longdouble) for a in (task.x, task.y))
-    alpha, r, p = np.zeros_like(y), y, y
-    path = [(alpha, r, p)]
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 past convergence: not compared
-        for _ in range(steps):
-            Ap = x @ (x.T @ p) + np.longdouble(ridge) * p
-            gamma = (r * r).sum(0) / (p * Ap).sum(0)
-            alpha, last, r = alpha + gamma * p, r, r - gamma * Ap
-            p = r + (r * r).sum(0) / (last * last).sum(0) * p
-            path.append((alpha, r, p))
-    return [np.nan_to_num(np.stack(values)) for values in zip(*path, strict=True)]
 
 
 @often(

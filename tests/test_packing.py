@@ -1,10 +1,8 @@
-"""The scheduler keeps the meaning of a program and wastes no block."""
+"""The scheduler wastes no block and refuses what does not fit; test_compiler runs what it packs."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.choice import machine
@@ -14,7 +12,6 @@ from icl_krr.transformer.forward import run_block
 from icl_krr.transformer.hook_points import HookPoints
 from icl_krr.transformer.weights import Block, Heads, Spec, Unit, Write
 
-SLOTS = ("a", "b", "c", "d")
 SPEC = Spec(num_features=1, attention="linear")
 
 
@@ -22,45 +19,12 @@ def read(slot, scale=1.0):
     return Read({slot: jnp.asarray(scale)}, 1)
 
 
-def head(slot, to, query=None):
-    return Operation((Heads(query or read(slot), read(slot), (Write(read(slot), None, to),)),))
+def head(slot, to):
+    return Operation((Heads(read(slot), read(slot), (Write(read(slot), None, to),)),))
 
 
-def unit(slot, to, scale=1.0, gate=None, erases=False):
-    return Operation((Unit(read(slot, scale), gate, None, to),), erases=erases)
-
-
-@st.composite
-def operations(draw):
-    slot, to = draw(st.sampled_from(SLOTS)), draw(st.sampled_from(SLOTS))
-    kind = draw(st.sampled_from(["head", "unit", "gated", "erase"]))
-    scale, other = draw(st.sampled_from([-0.5, 0.25, 1.0])), draw(st.sampled_from(SLOTS))
-    if kind == "head":
-        return head(slot, to, query=read(other, scale))
-    if kind == "erase":
-        return unit(to, to, -1.0, erases=True)
-    return unit(slot, to, scale, gate=read(other) if kind == "gated" else None)
-
-
-def execute(blocks):
-    rng = np.random.default_rng(0)
-    stream = {slot: jnp.asarray(rng.uniform(-0.5, 0.5, size=(3, 1))) for slot in SLOTS}
-    for block in blocks:
-        stream = run_block(block, stream, jnp.ones(3, bool), SPEC, HookPoints(), {})
-    return stream
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(operations(), min_size=1, max_size=8))
-def test_packed_blocks_mean_what_the_program_means(program):
-    one_by_one = [
-        Block(**{"mlp" if operation.local else "attention": operation.layers})
-        for operation in program
-    ]
-    with jax.enable_x64(True):
-        slow, fast = execute(one_by_one), execute(pack(program))
-    for slot in SLOTS:
-        np.testing.assert_allclose(slow[slot], fast[slot], atol=1e-10)
+def unit(slot, to, scale=1.0, erases=False):
+    return Operation((Unit(read(slot, scale), None, None, to),), erases=erases)
 
 
 def test_independent_operations_share_a_block():

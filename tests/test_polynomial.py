@@ -64,22 +64,6 @@ def test_landmarks_see_it(x64):
         assert relative(ik.predict(model, points), path.prediction[-1]) < 1e-11
 
 
-def monomials(x):
-    """All products of two features, and the roots of how often each of them is in the square."""
-    i, j = np.triu_indices(x.shape[1])
-    return x[:, i] * x[:, j] * np.where(i == j, 1, np.sqrt(2))
-
-
-def test_each_token_solves_the_ridge_regression_on_its_monomials(x64):
-    task, kernel = draw(4, 2, 9), ik.Polynomial(2)
-    model = ik.constructions.prefix_conjugate_gradient(kernel, num_features=2, ridge=0.5, steps=6)
-    phi = monomials(task.x)
-    for i, prediction in enumerate(ik.predict_along(model, task)[: len(phi)]):
-        past = phi[:i]
-        w = np.linalg.solve(past.T @ past + 0.5 * np.eye(3), past.T @ task.y[:i])
-        assert abs(prediction - phi[i] @ w) < 1e-11 * np.max(np.abs(task.y)), i
-
-
 @pytest.mark.slow
 def test_averages_over_degrees(x64):
     """The kernels have features of different numbers."""

@@ -155,8 +155,8 @@ def test_a_number_that_is_a_tenth_off_shows(name):
     "name",
     [name for name, row in SOLVERS.items() if "conjugate_gradient" in (name, row.variant_of)],
 )
-def test_directions_are_conjugate_and_n_steps_are_exact(name):
-    """Those before convergence, and at most four, which rounding leaves alone."""
+def test_directions_are_conjugate_and_n_steps_and_more_are_exact(name):
+    """Those before convergence, at most four, which rounding leaves alone; exact from then on."""
     kernel = kernels_of(name)[0]
     (numbers,), (_, given) = NUMBERS.get(name, ({},)), problem(kernel, 2)
     found = solve(name, kernel, 2, numbers)
@@ -165,7 +165,10 @@ def test_directions_are_conjugate_and_n_steps_are_exact(name):
         p = (p / sizes)[:, sizes > 1e-6 * sizes[0]]
         assert p.shape[1] > 1
         assert relative(p.T @ given.A @ p, np.eye(p.shape[1])) < 1e-10
-    assert relative(found.alpha[-1, KEEP], np.linalg.solve(given.A, given.y)) < 1e-10
+    exact = np.linalg.solve(given.A, given.y)
+    assert relative(found.alpha[-1, KEEP], exact) < 1e-10
+    later = solve(name, kernel, 2, numbers | {"steps": 10 * STEPS})
+    assert relative(later.alpha[-1, KEEP], exact) < 1e-10
 
 
 def test_posterior_and_evidence_are_those_of_gaussians():

@@ -15,13 +15,6 @@ import icl_krr as ik
 KERNELS = (ik.Linear(), ik.Exponential(temperature=1.7), ik.Gaussian(lengthscale=0.8))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_kernels(x64, kernel):
-    task = draw(0)
-    found = kernel_matrix(kernel, task.x, task.x_query)
-    assert relative(found, gram(kernel, task.x, task.x_query)) < 1e-14
-
-
 @pytest.mark.parametrize("kernel", [*KERNELS, ik.Mixture(KERNELS[1:], np.array([1.0, 0.5]))])
 def test_the_diagonal_is_that_of_the_kernel_matrix(kernel):
     x = draw(0).x

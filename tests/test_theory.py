@@ -167,15 +167,6 @@ def test_c7_gaussian_and_exponential(x64):
     assert ratio.max() > 1.5 * ratio.min()
 
 
-def test_c8_as_many_steps_as_distinct_eigenvalues(x64):
-    x = np.repeat(np.diag([1.0, 2.0, 3.0]), [4, 1, 2], axis=0)  # K has the eigenvalues 0, 4, 18
-    task = ik.Task(x=np.array(x), y=np.arange(1.0, 8.0), x_query=np.ones((2, 3)))
-    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=3))
-    sizes = np.linalg.norm(path.r, axis=1)
-    assert sizes[-1] < 1e-10 * sizes[0]
-    assert sizes[-2] > 1e-3 * sizes[0]
-
-
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_c9_emulation_by_heads_alone(x64, symmetric):
     """Centred values: O(e) one-sided, O(e^2) for the pair; others do not converge at all."""
