@@ -431,36 +431,6 @@ def divergences(longest: int, seed: int) -> list[Given]:
     return rows
 
 
-SIZES: Given = {"num_features": 6, "steps": 24}
-RULES: dict[str, tuple[str, Given]] = {
-    "delta rule": ("delta_rule", {"step_size": 0.2}),
-    "delta rule, Huber": ("delta_rule", {"step_size": 0.2, "loss": ik.losses.Huber(0.5)}),
-    "delta rule, L3": ("delta_rule", {"step_size": 0.05, "loss": ik.losses.Power(3.0)}),
-    "implicit": ("implicit_delta_rule", {"step_size": 2.0}),
-    "momentum": ("momentum_delta_rule", {"step_size": 0.1, "momentum": 0.6, "decay": 0.95}),
-    "preconditioned": ("preconditioned_delta_rule", {"step_size": 0.2}),
-    "preconditioned, squashed": ("preconditioned_delta_rule", {"step_size": 0.1, "squash": 1.5}),
-    "Kalman, diagonal": ("kalman_delta_rule", {"ridge": 0.3, "process_noise": 0.05}),
-    "Kalman, isotropic": (
-        "kalman_delta_rule", {"ridge": 0.3, "process_noise": 0.05, "covariance": "isotropic"},
-    ),
-    "Mesa": ("prefix_conjugate_gradient", {"ridge": 0.3}),
-}  # fmt: skip
-
-
-def costs(label: str) -> Given:
-    """What a rule costs as a construction."""
-    name, parameters = RULES[label]
-    model = getattr(ik.constructions, name)(ik.Linear(), **SIZES | parameters)
-    return {
-        "rule": label,
-        "blocks a step": model.blocks_per_step,
-        "blocks before": model.depth - model.steps * model.blocks_per_step,
-        "channels": model.layout.width,
-        "states": ", ".join(model.layout.states),
-    }
-
-
 MEASURES = ("error", "at the end", "ratio", "regret", "minus Mesa")
 DRAWN = {
     "gated delta rule": (BLUE, "-"),
@@ -520,7 +490,6 @@ TITLES = {
     "Raw normal keys with 64 channels, step size 1, ridge 1, float32: number of supports from "
     "which the status says that the rule diverges, and from which a number is not finite; three "
     "seeds; - is never up to 96:": "divergence",
-    "What each rule costs, with 6 features:": "rules",
 }
 
 
@@ -576,7 +545,6 @@ def main() -> None:
         "fixed points": fixed_points(3 if asked.quick else CYCLES, asked.seed),
         "rounding": halves(LENGTHS[:1] if asked.quick else LENGTHS, asked.seed),
         "divergence": divergences(4 if asked.quick else LONGEST, asked.seed),
-        "rules": [costs(label) for label in [*RULES][: 1 if asked.quick else None]],
     }
     record = json.loads(to_json(record))  # what is not finite is shown as the record has it
     print(text := document(record))

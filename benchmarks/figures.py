@@ -18,7 +18,6 @@ import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
 from icl_krr import theory
-from icl_krr.experiments.claims.c46_cost_of_a_query import attention, projections
 from icl_krr.residual import embed, visible
 from icl_krr.transformer import forward
 
@@ -135,71 +134,28 @@ def route_a(quick: bool) -> dict[str, float]:
     return figures
 
 
-def twin(kernel: ik.Kernel, task: ik.Task, steps: int, **options: Any) -> ik.Transformer:
-    sink = ik.Softmax(log_sink=theory.log_sink(kernel, task))
-    return ik.constructions.richardson(
-        kernel, ridge=1.0, steps=steps, step_size=1.9, attention=sink, **SIZES, **options
-    )
-
-
 def tables(quick: bool) -> dict[str, float]:
     """Errors of Richardson with ReLU tables against exact arithmetic, after 100 steps.
 
-    Tasks are draws of a Gaussian process on the unit circle, with lengthscale 0.7 and ridge 1. Each
-    figure is the geometric mean over three seeds of the largest error at 64 queries, relative to
-    the largest prediction.
+    Tasks are draws of a Gaussian process on the unit circle, with lengthscale 0.7, 64 supports and
+    ridge 1. Each figure is the geometric mean over three seeds of the largest error at 64 queries,
+    relative to the largest prediction.
     """
-    widths, sizes = (64, 128, 256, 512), (16, 64, 256)[: 1 if quick else 3]
-    errors = np.zeros((len(sizes), len(widths)))
-    for i, n in enumerate(sizes):
-        config = ik.tasks.GaussianProcess(
-            ik.Gaussian(0.7), num_supports=n, num_queries=64, inputs="sphere"
-        )
-        for seed in range(1 if quick else 3):
-            task = ik.tasks.sample(jax.random.key(seed), config)
-            exact = twin(config.kernel, task, 100)
-            bounds, target = ik.operand_bounds(exact, task), ik.predict(exact, task)
-            for j, width in enumerate(widths[:1] if quick else widths):
-                model = twin(config.kernel, task, 100, arithmetic=ik.ReLU(width, bounds))
-                prediction, cache = ik.run_with_cache(model, task)
-                assert not np.any(cache["overrun"])
-                error = jnp.max(jnp.abs(prediction - target)) / jnp.max(jnp.abs(target))
-                errors[i, j] += float(jnp.log(error))
-    if quick:
-        return {}
-    errors /= 3
-    figures = {
-        f"error, n = {n}, width {w}": float(np.exp(errors[i, j]))
-        for i, n in enumerate(sizes)
-        for j, w in enumerate(widths)
-    }
-    slopes = [np.polyfit(np.log(widths), row, 1) for row in errors]
-    figures |= {f"slope in width, n = {n}": s[0] for n, s in zip(sizes, slopes, strict=True)}
-    needed = [np.exp((np.log(1e-3) - offset) / slope) for slope, offset in slopes]
-    figures |= {f"width for 1e-3, n = {n}": w for n, w in zip(sizes, needed, strict=True)}
-    return figures
-
-
-def emulation(quick: bool) -> dict[str, float]:
-    """Error floor of conjugate gradient if softmax heads emulate the linear kernel.
-
-    The figures are gaps to exact KRR at the best epsilon.
-    """
-    config = ik.tasks.LinearRegression(num_features=2, num_supports=32, num_queries=16)
-    task = ik.tasks.sample(jax.random.key(0), config)
-    best = ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction
-    points = jnp.concatenate([task.x, task.x_query])
-    bound = float(jnp.max(jnp.abs(points @ task.x.T)))
-    figures = {}
-    for symmetric in (False, True):
-        epsilon = theory.best_epsilon(bound, symmetric=symmetric, dtype=task.x.dtype)
-        heads = ik.Softmax(epsilon=epsilon, symmetric=symmetric)
-        model = ik.constructions.conjugate_gradient(
-            ik.Linear(), ridge=1.0, steps=8, attention=heads, **SIZES
-        )
-        name = f"floor, {'pair' if symmetric else 'one-sided'}"
-        figures[name] = gap(ik.predict(model, task), best)
-    return figures
+    config = ik.tasks.GaussianProcess(ik.Gaussian(0.7), num_queries=64, inputs="sphere")
+    errors: dict[str, list[float]] = {}
+    for seed in range(1 if quick else 3):
+        task = ik.tasks.sample(jax.random.key(seed), config)
+        options: dict[str, Any] = {"ridge": 1.0, "steps": 100, "step_size": 1.9, **SIZES}
+        options["attention"] = ik.Softmax(log_sink=theory.log_sink(config.kernel, task))
+        exact = ik.constructions.richardson(config.kernel, **options)
+        bounds, target = ik.operand_bounds(exact, task), ik.predict(exact, task)
+        for width in (64,) if quick else (64, 128, 256, 512):
+            relu = ik.ReLU(width, bounds)
+            model = ik.constructions.richardson(config.kernel, **options, arithmetic=relu)
+            prediction, cache = ik.run_with_cache(model, task)
+            assert not np.any(cache["overrun"])
+            errors.setdefault(f"error, width {width}", []).append(worst(prediction, target))
+    return {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}
 
 
 def crossover(quick: bool) -> dict[str, float]:
@@ -222,36 +178,6 @@ def crossover(quick: bool) -> dict[str, float]:
             figures[f"gap to softmax, m = {m}, n = {n}"] = gap(ours(), exact())
         figures[f"n where they meet, m = {m}"] = meeting(grid, ratios)
     return figures
-
-
-def one_query(quick: bool) -> dict[str, float]:
-    """Microseconds that one more query takes: a softmax head and m = d log d positive features.
-
-    The sums over n supports are known by then. A query's time is the difference between 1000 and
-    200 queries, divided by 800; "n where they meet" is as in `crossover`.
-    """
-    grid = (16, 64) if quick else (16, 32, 64, 128, 256, 512, 1000)
-    figures: dict[str, float] = {}
-    for d in (8,) if quick else (8, 16, 32, 64):
-        m, ratios = projections(d), []
-        for n in grid:
-            medians = []
-            for queries in (200, 1000):
-                ours, exact = (of_queries(d, n, queries, kind) for kind in ("positive", ""))
-                contest = Contest("queries", f"d = {d}", ours, {"softmax": exact}, tolerance=None)
-                medians.append([row.median_ms for row in compete(contest, 1 if quick else 25)])
-            times = (np.array(medians[1]) - medians[0]) / 0.8
-            ratios.append(times[0] / times[1])
-            for name, value in zip((f"m = {m} features", "softmax"), times, strict=True):
-                figures[f"us for a query, {name}, d = {d}, n = {n}"] = float(value)
-        figures[f"n where queries cost the same, d = {d}, m = {m}"] = meeting(grid, ratios)
-    return figures
-
-
-def of_queries(d: int, n: int, queries: int, kind: str) -> Callable[[], jax.Array]:
-    model, forward = attention(d, kind), jax.jit(ik.predict)
-    task = ik.Task(*normal((n, d), (n, model.spec.num_outputs), (queries, d)))
-    return lambda: forward(model, task)
 
 
 def normal(*shapes: tuple[int, ...]) -> list[jax.Array]:
@@ -295,10 +221,10 @@ def main() -> None:
     report = records.meta("figures", "numpy", matmul_precision="highest")
     print(json.dumps(report))
     with jax.enable_x64(True):
-        doubles = (keystone, hat_matrix, route_a, tables, emulation)
+        doubles = (keystone, hat_matrix, route_a, tables)
         report["float64"] = {f.__name__: f(args.quick) for f in doubles}
-    again = () if args.quick else (route_a, emulation)
-    singles = (*again, compilation, crossover, one_query)
+    again = () if args.quick else (route_a,)
+    singles = (*again, compilation, crossover)
     report["float32"] = {f.__name__: f(args.quick) for f in singles}
     for dtype in ("float64", "float32"):
         for name, figures in report[dtype].items():

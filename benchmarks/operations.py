@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import jax
 
 import icl_krr as ik
 from benchmarks import records
+from benchmarks.compiled import called, operations as operations_of, parse
 from icl_krr.catalogue import SOLVERS, Solver, load
 from icl_krr.files import to_markdown
 
@@ -43,12 +43,9 @@ def operations(name: str) -> dict[str, int]:
     keys = jax.random.split(jax.random.key(0), TASKS)
     tasks = jax.eval_shape(jax.vmap(ik.tasks.sample, in_axes=(0, None)), keys, config)
     forward = jax.jit(jax.vmap(ik.predict, in_axes=(None, 0)))
-    program = forward.lower(model, tasks).compile().as_text() or ""
-    (loop,) = set(re.findall(r"body=%([\w.-]+)", program))
-    body = re.search(rf"^%{re.escape(loop)} .*?^}}", program, re.MULTILINE | re.DOTALL)
-    assert body is not None
-    kinds = re.findall(r"^ +(?:ROOT )?%[\w.-]+ = .*? ([a-z-]+)\(", body[0], re.MULTILINE)
-    return dict(Counter(kind for kind in kinds if kind not in FREE))
+    program = parse(forward.lower(model, tasks).compile().as_text() or "")
+    (loop,) = {called("body", one) for one in operations_of(program) if one.kind == "while"}
+    return dict(Counter(one.kind for one in program[loop].values() if one.kind not in FREE))
 
 
 def main() -> None:
