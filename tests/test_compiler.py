@@ -228,3 +228,18 @@ def test_what_is_no_program_is_refused_with_its_line(name):
     ):
         with pytest.raises(TypeError, match=message):
             call()
+
+
+def test_arrays_and_two_sinks_are_refused():
+    def by_array(K, y):
+        return dict(prediction=0), lambda prediction: dict(prediction=np.ones(3) * (K @ y))
+
+    def sinks(K, y):
+        both = K.normalised(0.5) @ y + K.normalised(0.7) @ y
+        return dict(r=y, prediction=0), lambda r, prediction: dict(r=r - both, prediction=K @ r)
+
+    with pytest.raises(ValueError, match=r"must be scalars, got shape \[3\]; per_step"):
+        ik.run(ik.solver(by_array), ik.Gaussian(), draw_task(0), steps=1)
+    for function, message in ((by_array, "must be scalars"), (sinks, "one weight of the sink")):
+        with pytest.raises(ValueError, match=message):
+            ik.compile(ik.solver(function), ik.Gaussian(), num_features=4, steps=1)

@@ -98,6 +98,16 @@ def check_keywords(solver: Solver, keywords: Iterable[str], others: Iterable[str
             )
 
 
+def check_numbers(constants: Iterable[Any]) -> None:
+    """Raise an error if a number that a solver uses is an array."""
+    for c in constants:
+        if shape := getattr(c, "shape", ()):
+            raise ValueError(
+                f"numbers of a solver must be scalars, got shape {list(shape)}; per_step has "
+                "one for each step"
+            )
+
+
 def solver(function: Callable) -> Solver:
     r"""Mark a function of the language as a solver, which runs on arrays and compiles to weights.
 
@@ -239,6 +249,7 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
         checks.positive_scalar("ridge", parameters["ridge"])
     checks.count("steps", steps)
     program, constants = trace(solver.function, kernel, steps, parameters)
+    check_numbers(constants)
     kinds = {op.kind for op in program.ops}
     n, q = task.num_supports, task.num_queries
     entries = n * (n + q) if kinds & OF_KERNEL else n * q

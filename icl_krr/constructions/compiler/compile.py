@@ -12,7 +12,7 @@ from ...kernels import Kernel, check_kernel, check_positive
 from ...residual import Read
 from ...solvers import Solver
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
-from ...solvers.run import check_keywords
+from ...solvers.run import NORMALISED, OF_KERNEL, check_keywords, check_numbers
 from ...transformer.weights import Transformer
 from ..assembly.average_attention import average_machine
 from ..assembly.choice import construction, linear_machine, machine, softmax_machine
@@ -61,6 +61,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
             checks.positive_scalar("ridge", keywords["ridge"])
         sketched = options.get("sketch") is not None
         program, constants = trace(solver.function, kernel, steps, keywords, sketched)
+        check_numbers(constants)
         m = machine_of(program, constants, kernel, num_features, options)
         if "ridge" in keywords:
             m.solves(keywords["ridge"])
@@ -86,13 +87,19 @@ def machine_of(
     options: Mapping[str, Any],
 ) -> Machine:
     """Make the machine of a kernel that has all that a program asks for."""
-    for op in program.ops:
-        if op.kind in ("smooth", "sink", "normaliser"):
-            return normalised_machine(kernel, num_features, constants[op.constants[0]], **options)
-        if op.kind == "average":
-            return average_machine(kernel, num_features, **options)
-        if op.kind == "features":
-            return linear_machine(kernel, num_features, **options)
+    kinds = {op.kind for op in program.ops}
+    sinks = {op.constants[0] for op in program.ops if op.kind in NORMALISED}
+    if len(sinks) > 1 or ("average" in kinds and kinds & OF_KERNEL):
+        raise ValueError(
+            "a solver must have one weight of the sink: K.normalised(c) with one c, or K.average "
+            "and nothing else of K"
+        )
+    if sinks:
+        return normalised_machine(kernel, num_features, constants[sinks.pop()], **options)
+    if "average" in kinds:
+        return average_machine(kernel, num_features, **options)
+    if "features" in kinds:
+        return linear_machine(kernel, num_features, **options)
     return machine(kernel, num_features, **options)
 
 
