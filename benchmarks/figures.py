@@ -24,9 +24,9 @@ from icl_krr.transformer import forward
 LINEAR, FEATURED = ik.Linear(), ik.Exponential(1.0)
 
 
-def draw(seed: int, p: int, n: int, r: int | None = None, q: int = 3) -> ik.Task:
+def draw(seed: int, p: int, n: int, r: int | None = None) -> ik.Task:
     config = ik.tasks.LinearRegression(
-        num_features=p, num_supports=n, num_outputs=r, num_queries=q, noise=0.1
+        num_features=p, num_supports=n, num_outputs=r, num_queries=3, noise=0.1
     )
     return ik.tasks.sample(jax.random.key(seed), config)
 
@@ -99,20 +99,16 @@ def gap(f: jax.Array, best: jax.Array) -> float:
     return float(jnp.linalg.norm(f - best) / jnp.linalg.norm(best))
 
 
-def default_task(seed: int) -> tuple[ik.Kernel, ik.Task, float]:
-    """Kernel, task and ridge: n = 64 on the unit circle, exponential kernel, temperature 0.5."""
-    config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
-    return config.kernel, ik.tasks.sample(jax.random.key(seed), config), 0.1 * np.exp(2.0)
-
-
 def route_a(quick: bool) -> dict[str, float]:
     """Largest gap of softmax constructions to exact KRR over five seeds, after 32 steps.
 
-    The task is `default_task`, with ridge 0.1 e^2.
+    n = 64 on the unit circle, exponential kernel with temperature 0.5, ridge 0.1 e^2.
     """
     figures: dict[str, float] = {}
+    kernel, ridge = ik.Exponential(0.5), 0.1 * np.exp(2.0)
+    config = ik.tasks.GaussianProcess(kernel, inputs="sphere", num_queries=64)
     for seed in range(1 if quick else 5):
-        kernel, task, ridge = default_task(seed)
+        task = ik.tasks.sample(jax.random.key(seed), config)
         best = ik.solvers.exact(kernel, task, ridge=ridge).prediction
         smooth = ik.solvers.nadaraya_watson(kernel, task).prediction
         bounds = ik.spectral_bounds(kernel, task, ridge=ridge)
@@ -180,11 +176,6 @@ def crossover(quick: bool) -> dict[str, float]:
     return figures
 
 
-def normal(*shapes: tuple[int, ...]) -> list[jax.Array]:
-    keys = jax.random.split(jax.random.key(0), len(shapes))
-    return [jax.random.normal(*pair) for pair in zip(keys, shapes, strict=True)]
-
-
 def program(task: ik.Task, m: int | None) -> Callable[[], jax.Array]:
     """Conjugate gradient by linear attention on m features, or by softmax attention."""
     draw = partial(ik.sketches.positive_features, jax.random.key(1), FEATURED, num_features=8)
@@ -197,7 +188,8 @@ def program(task: ik.Task, m: int | None) -> Callable[[], jax.Array]:
 
 
 def on_sphere(n: int) -> ik.Task:
-    x, queries, y = normal((n, 8), (16, 8), (n,))
+    keys, shapes = jax.random.split(jax.random.key(0), 3), ((n, 8), (16, 8), (n,))
+    x, queries, y = map(jax.random.normal, keys, shapes)
     x, queries = (v / jnp.linalg.norm(v, axis=1, keepdims=True) for v in (x, queries))
     # y is a function of x plus noise
     return ik.Task(x=x, y=jnp.sin(3 * x[:, 0]) + x[:, 1] + 0.3 * y, x_query=queries)

@@ -29,7 +29,7 @@ from icl_krr.experiments.solverbench.score import Share, outcome
 from icl_krr.experiments.solverbench.settings import LINEAR, QUICK, BenchConfig, Setting
 from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, TIED
 from icl_krr.files import Lines, to_markdown
-from icl_krr.probes import fit_probe, layerwise
+from icl_krr.probes import layerwise
 from icl_krr.probes.naming.answers import halves_of
 from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Transformer
@@ -94,8 +94,7 @@ def readers(case: Case, one: Setting, reader: Any) -> dict[str, Callable[[Task],
         found[OWN] = own
         by = factors(own, one.probing)
         found[FACTOR] = lambda task, own=own: own(task) * by[:, None]
-    plain = reader if isinstance(reader, Transformer) else jax.jit(reader)
-    found[PROBE] = partial(probed, reader, fit_probe(plain, one.probing))
+    found[PROBE] = streams.probed(reader, one.probing)
     return found
 
 
@@ -111,12 +110,6 @@ def own_reader(case: Case, one: Setting, reader: Any) -> Callable[[Task], jax.Ar
     if case.kind != RANDOM and isinstance(reader, Transformer):
         return partial(layerwise, reader)
     return None
-
-
-def probed(reader: Any, probe: Any, task: Task) -> jax.Array:
-    if isinstance(reader, Transformer):
-        return layerwise(reader, task, probe)
-    return probe(reader(task))[..., 0]
 
 
 def factors(own: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:

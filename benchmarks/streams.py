@@ -419,16 +419,16 @@ def nearest(distances: dict[str, float]) -> Verdict:
     return Verdict(IDENTIFIED, (leader,)) if far <= EXACT else Verdict("none")
 
 
+def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
+    """Predictions [L + 1, q] of a linear probe that is fitted to the tasks `probing`."""
+    whole = isinstance(reader, Transformer)
+    probe = fit_probe(reader if whole else jax.jit(reader), probing)
+    return partial(layerwise, reader, probe=probe) if whole else lambda t: probe(reader(t))[..., 0]
+
+
 def other_readings(reader: Reader, one: Setting, options: dict[str, Any]) -> dict[str, Verdict]:
     """The readings of a linear probe."""
-    whole = isinstance(reader, Transformer)
-    probe = fit_probe(reader if whole else jax.jit(reader), one.probing)
-
-    def answers(task: Task) -> jax.Array:
-        if isinstance(reader, Transformer):
-            return layerwise(reader, task, probe)
-        return probe(reader(task))[..., 0]
-
+    answers = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
     read = Answers(*map(np.asarray, jax.jit(partial(answers_and_hats, answers))(tasks)))
     found = identify_answers(tasks, read, **options)
@@ -522,7 +522,6 @@ def markdown(record: dict[str, Any]) -> str:
         "Trained encoders: distance of a candidate over the smaller one of two untrained models": (
             encoders
         ),
-        "Seconds of a verdict": seconds,
     }
     for title, make in tables.items():
         header, lines = make(rows)
@@ -700,16 +699,6 @@ def encoders(rows: list[Row]) -> Lines:
             cells += [f"{one[s] / least[s]:.2g}" if least[s] else "-" for s in SPACES]
             first = [row["about"], str(row["seed"]), words_of(row)]
             lines.append([*first, one["candidate"], *cells, one["because"]])
-    return header, lines
-
-
-def seconds(rows: list[Row]) -> Lines:
-    """Medians by family; the first model of each includes the time to compile."""
-    header, lines = ["tasks", "models", "median", "largest", "first"], []
-    for tasks in dict.fromkeys(row["tasks"] for row in rows):
-        own = [row["seconds"] for row in rows if row["tasks"] == tasks]
-        cells = (f"{value:.0f}" for value in (median(own), max(own), own[0]))
-        lines.append([tasks, str(len(own)), *cells])
     return header, lines
 
 
