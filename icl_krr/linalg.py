@@ -97,14 +97,12 @@ def _log_determinant_jvp(primals, tangents):
     return log_determinant(A), jnp.sum(inverse * dA)
 
 
-@one_by_one
-def factor(A: jax.Array) -> jax.Array:
-    return cholesky(A)
-
-
 def cholesky(A: jax.Array) -> jax.Array:
     lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
     return jnp.where(jnp.all(jnp.isfinite(A)), lower, jnp.nan)  # an infinite A has no solution
+
+
+factor = one_by_one(cholesky)
 
 
 @jax.custom_jvp

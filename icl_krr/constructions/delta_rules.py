@@ -32,10 +32,6 @@ STEPS = 256
 """Default number of steps, and the largest number of supports of a model with this default."""
 
 
-def nothing() -> None:
-    """Record no operation."""
-
-
 class Turns:
     """A machine, and the states of its supports: each has its turn in one step, and then learns.
 
@@ -65,7 +61,7 @@ class Turns:
         self.now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
 
     def learns(
-        self, rate, predict, include, prepare=nothing, refresh=nothing, loss=None, erased=None
+        self, rate, predict, include, prepare, refresh=lambda: None, loss=None, erased=None
     ) -> Transformer:
         """Return the transformer whose supports learn `rate` times the derivative of the loss.
 

@@ -253,8 +253,6 @@ def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Arra
 def extreme(y: jax.Array, dtype: Any) -> jax.Array:
     """Whether y is so large or small that squares of y leave the range of the dtype."""
     most, info = jnp.max(jnp.abs(y), axis=0), jnp.finfo(dtype)
-    low, high = (
-        (float(info.tiny) ** 0.5) / float(info.eps),
-        (float(info.max) * float(info.eps)) ** 0.5,
-    )
+    tiny, largest, eps = float(info.tiny), float(info.max), float(info.eps)
+    low, high = tiny**0.5 / eps, (largest * eps) ** 0.5
     return jnp.any((most > 0) & ((most < low) | (most > high)))

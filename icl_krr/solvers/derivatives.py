@@ -7,7 +7,7 @@ differentiated automatically, so the two methods test each other.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +24,8 @@ from .exact import shifted
 Ridge = float | Float[Array, ""]
 
 
-class Solved(NamedTuple):
-    """x [n, p], zero where masked, alpha, rows h(x)^T of the hat matrix, and A."""
-
-    x: Float[Array, "n p"]
-    alpha: Float[Array, " n"]
-    hat: Float[Array, "q n"]
-    A: Float[Array, "n n"]
+Solved = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+"""x [n, p], zero where masked, alpha [n], rows h(x)^T of the hat matrix [q, n], and A [n, n]."""
 
 
 def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
@@ -46,7 +41,7 @@ def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
     found = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
-    return Solved(seen(task)[0], found[:, 0], found[:, 1:].T, A)
+    return seen(task)[0], found[:, 0], found[:, 1:].T, A
 
 
 @checks.suggesting
@@ -60,7 +55,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
     >>> derivative_in_y(Linear(), task, ridge=1.0).round(4).tolist()
     [[0.5]]
     """
-    return solved(kernel, task, ridge).hat
+    return solved(kernel, task, ridge)[2]
 
 
 @checks.suggesting

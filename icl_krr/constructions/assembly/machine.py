@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from ...residual import ROLES, Read
 from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic, Out, Size
 from .packing import Operation, Recorder, name_patterns, pack
-from .slots import label
+from .slots import label, spread
 
 
 class Machine(Recorder, ABC):
@@ -38,7 +38,6 @@ class Machine(Recorder, ABC):
 
     Methods:
         state: declares a slot whose value each step passes to the next step.
-        scalar: declares a state for a sum over tokens.
         scratch: declares a slot that is zero when a step starts.
         kernel_times: multiplies by the kernel matrix.
         finish: reads a product with the kernel matrix.
@@ -46,7 +45,6 @@ class Machine(Recorder, ABC):
         add: adds an expression.
         multiply: adds a product, channel by channel.
         divide: adds a quotient, channel by channel.
-        invert: adds the reciprocal of a number in (0, 1].
         activate: adds a multiple of a nonlinear function.
         dot: adds a sum of products over the supports.
         add_scaled: adds a value times one or two scalars.
@@ -54,7 +52,6 @@ class Machine(Recorder, ABC):
         gather: adds the value of one earlier token.
         head: adds what an attention head returns.
         erase: makes a slot zero.
-        move: moves a slot to a scratch slot.
         together: puts operations in one sublayer.
         within: gives heads a window.
         per_output: repeats a flag or number for all outputs.
@@ -151,9 +148,9 @@ class Machine(Recorder, ABC):
         causal.
         """
 
-    @abstractmethod
-    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        """Add a value times one or two scalars, which `dot` or `divide` computed."""
+    def add_scaled(self, value: Read, by: Any, to: Read) -> None:
+        """Add a value times a scalar, or a pair where a head does so, from `dot` or `divide`."""
+        self.multiply(value, spread(by, value.width), to=to)
 
     def start(self) -> None:
         """Record operations before the first step: initial states that the embedding cannot set."""
@@ -229,10 +226,6 @@ class Machine(Recorder, ABC):
         self.arithmetic.divide(self, dividend, divisor, to)
         return to
 
-    def invert(self, divisor: Read, to: Read) -> None:
-        """Add 1 / divisor to a slot for a divisor in (0, 1]; 1 / 0 is infinite."""
-        self.arithmetic.invert(self, divisor, to)
-
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
         """Add `by` times function(value), channel by channel and multiplied by `out`, to a slot.
 
@@ -246,17 +239,6 @@ class Machine(Recorder, ABC):
         """Make a slot zero."""
         self.arithmetic.erase(self, slot)
 
-    def move(self, slot: Read, to: str) -> Read:
-        """Move a slot to a scratch slot, so that rounding does not mix its old and new values.
-
-        Args:
-            to: name of the scratch slot.
-        """
-        new = self.scratch(to, self.at(slot), f"{slot.slot} of the last step", slot.width)
-        moved = self.add(slot, to=new)
-        self.erase(slot)
-        return moved
-
     def record(self, body: Callable[[], Any]) -> tuple[Block, ...]:
         """Return the blocks that run the operations in `body` and erase all scratch slots."""
         self.program = []
@@ -266,13 +248,6 @@ class Machine(Recorder, ABC):
             if slot.name in written:
                 self.erase(self.layout.read(slot.name, self.dtype))
         return pack(self.program)
-
-    def forget_unread_flags(self, blocks: tuple[Block, ...], readouts: Iterable[Read]) -> None:
-        layers = [layer for block in blocks for layer in block.layers]
-        read = Operation(tuple(layers)).reads.union(*(read.slots for read in readouts))
-        unread = self.flags - read
-        self.slots = [slot for slot in self.slots if slot.name not in unread]
-        self.embedding = {k: v for k, v in self.embedding.items() if k not in unread}
 
     def transformer(
         self,
@@ -305,7 +280,12 @@ class Machine(Recorder, ABC):
         own = [PerStep(xp.asarray(numbers)) for numbers in coefficients]
         blocks = self.record(lambda: step(*own))
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
-        self.forget_unread_flags((*first, *blocks), readouts.values())
+        layers = tuple(layer for block in (*first, *blocks) for layer in block.layers)
+        unread = self.flags.difference(
+            Operation(layers).reads, *(read.slots for read in readouts.values())
+        )
+        self.slots = [slot for slot in self.slots if slot.name not in unread]
+        self.embedding = {k: v for k, v in self.embedding.items() if k not in unread}
         patterns = {}
         if self.spec.attention == "softmax":  # linear attention forms no patterns
             patterns, (first, blocks) = name_patterns(first, blocks)

@@ -117,10 +117,7 @@ class PrefixSums(LinearAttention):
         self.multiply(a, b, to=to, out=self.sum_channels)
         return to
 
-    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        if isinstance(by, tuple):
-            by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
-        self.multiply(value, spread(by, value.width), to=to)
+    add_scaled = Machine.add_scaled  # by units, not by heads
 
 
 class PosteriorSums(PrefixSums):

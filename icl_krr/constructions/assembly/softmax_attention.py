@@ -112,7 +112,7 @@ class SoftmaxAttention(Machine):
             self.head(term.query, term.key, self.aggregator, to=sink)
         for (name, *_), slot in kept.items():
             if name != "sink":
-                self.invert(sink, to=slot)
+                self.arithmetic.invert(self, sink, slot)
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
         """Return a state of one channel that `start` computes; the first call declares it."""
@@ -127,23 +127,18 @@ class SoftmaxAttention(Machine):
     def named(self, name: str, k: int) -> str:
         return f"{name}_{k}" if len(self.patterns) > 1 else name
 
-    def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
-        """Return a read of (Z_i + c) / c at the roles `at`; each role has a separate state."""
-        return self.per_output(reduce(add, (self.term_normaliser(role, k) for role in at)))
-
     def term_normaliser(self, role: str, k: int) -> Read:
+        """Return a state with (Z_i + c) / c at tokens of a role."""
         return self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k)
 
-    def smooth(self, v: Read, to: str, k: int = 0) -> Read:
-        """Compute (K v)_i / (Z_i + c) in a new scratch slot."""
-        term = self.terms[k]
-        smoothed = self.scratch(to, ROLES, f"softmax mean of {label(v)}")
-        self.head(term.query, term.key, v, to=smoothed)
-        return smoothed
-
     def smooth_all(self, v: Read, to: str) -> list[Read]:
-        """Compute what `smooth` does for every pattern."""
-        return [self.smooth(v, self.named(to, k), k) for k in range(len(self.terms))]
+        """Compute (K v)_i / (Z_i + c) in a new scratch slot, for every pattern."""
+        means = []
+        for k, term in enumerate(self.terms):
+            about = f"softmax mean of {label(v)}"
+            means.append(self.scratch(self.named(to, k), ROLES, about))
+            self.head(term.query, term.key, v, to=means[-1])
+        return means
 
     def unnormalised(self, means: list[Read]) -> Unnormalised:
         """Return K v for the means of `smooth_all`."""
@@ -164,7 +159,8 @@ class SoftmaxAttention(Machine):
         if value.rest is not None:
             super().add(value.rest, to, where)
         for smoothed, k in value.means:
-            normaliser = self.normaliser(where, k)
+            each = (self.term_normaliser(role, k) for role in where)
+            normaliser = self.per_output(reduce(add, each))
             self.multiply(smoothed, normaliser, to=to, size=normaliser.slots)
         return to
 
@@ -213,11 +209,6 @@ class SoftmaxAttention(Machine):
         """Add the mean over all visible tokens to a slot; the mean is the same at every token."""
         with self.within(None):
             self.head(query=NOTHING, key=NOTHING, value=value, to=to)
-
-    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        if isinstance(by, tuple):
-            by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
-        self.multiply(value, by, to=to)
 
 
 def check_range(log_sink: Any, dtype: np.dtype) -> None:
