@@ -79,11 +79,11 @@ class Exact(Arithmetic):
         m.emit(Unit(Read({slot.slot: Fixed(-1)}, slot.width), to=slot.slot), erases=True)
 
     def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
-        check_reach(m, to, a, b)
+        m.check_reach(to, m.at(a, b))
         m.emit(Unit(a, b, out, to.slot, "identity"))
 
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
-        check_reach(m, to, dividend)
+        m.check_reach(to, m.at(dividend))
         m.emit(Unit(dividend, divisor, None, to.slot, "reciprocal"))
 
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
@@ -93,16 +93,8 @@ class Exact(Arithmetic):
     def activate(
         self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out
     ) -> None:
-        check_reach(m, to, by)
+        m.check_reach(to, m.at(by))
         m.emit(Unit(by, value, out, to.slot, function))
-
-
-def check_reach(m: Recorder, to: Read, *factors: Read) -> None:
-    if not set(m.at(*factors)) <= set(m.layout[to.slot].at):
-        raise ValueError(
-            f"roles of slot {to.slot} must include {', '.join(m.at(*factors))}, where the product "
-            f"may be nonzero; got {', '.join(m.layout[to.slot].at)}"
-        )
 
 
 def repeat(flag: Read, width: int) -> Read:

@@ -79,6 +79,7 @@ class Machine(Recorder, ABC):
         super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
         self.kernel, self.sketch, self.arithmetic = kernel, sketch, arithmetic
         self.problem: Problem | None = None
+        self.program = []
         self.positions: dict[str, jax.Array] = {}
         self.preparations: list[Callable[[], Any]] = []
         self.log_gate: Read | None = None
@@ -94,7 +95,6 @@ class Machine(Recorder, ABC):
     def kernel_times(self, v: Read) -> Any:
         """Return K' v at supports and queries as an expression, for v that is zero elsewhere."""
 
-    @abstractmethod
     def finish(self, product: Any, to: str) -> Read:
         """Return a read of a product from `kernel_times`, in a new scratch slot if needed.
 
@@ -102,6 +102,7 @@ class Machine(Recorder, ABC):
             product: what `kernel_times` returned.
             to: name of the scratch slot.
         """
+        return product
 
     @property
     def diagonal_width(self) -> int:
@@ -149,7 +150,11 @@ class Machine(Recorder, ABC):
         """
 
     def add_scaled(self, value: Read, by: Any, to: Read) -> None:
-        """Add a value times a scalar, or a pair where a head does so, from `dot` or `divide`."""
+        """Add a value times a scalar, which `dot` or `divide` computed.
+
+        Args:
+            by: read of the scalar; in linear attention, whose heads multiply, also a pair of them.
+        """
         self.multiply(value, spread(by, value.width), to=to)
 
     def start(self) -> None:
@@ -183,11 +188,7 @@ class Machine(Recorder, ABC):
             log_gate: read of cumulated log gates G, for a factor exp(G_i - G_j).
         """
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
-        if not set(reach) <= set(self.layout[to.slot].at):
-            raise ValueError(
-                f"roles of slot {to.slot} must include {', '.join(reach)}, where the head writes; "
-                f"got {', '.join(self.layout[to.slot].at)}"
-            )
+        self.check_reach(to, reach, "the head writes")
         writes = (Write(value, None, to.slot),)
         self.emit(Heads(query, key, writes, heads, log_gate, window=self.window))
 

@@ -7,11 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import jax
-import numpy as np
-
 from ...residual import Layout
-from ...transformer.weights import Block, Heads, Spec, Unit, expressions, widths
+from ...transformer.weights import Block, Heads, Unit, expressions, widths
 from .slots import Slots
 
 
@@ -58,11 +55,9 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
 class Recorder(Slots):
     """Slots, and the recorded sequence of heads and units on them."""
 
-    def __init__(self, spec: Spec, dtype: np.dtype, sketch: jax.Array | None = None):
-        super().__init__(spec, dtype, sketch)
-        self.program: list[Operation] = []
-        self.group: list[Heads | Unit] | None = None
-        self.window: int | None = None
+    program: list[Operation]
+    group: list[Heads | Unit] | None = None
+    window: int | None = None
 
     def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
         check(layer, self.layout)

@@ -15,7 +15,7 @@ from ...constants import xp
 from ...readable import readable
 from ...residual import ROLES, Read, join
 from ...transformer.weights import Unit
-from .arithmetic import Arithmetic, Out, Size, check_reach, repeat
+from .arithmetic import Arithmetic, Out, Size, repeat
 from .packing import Recorder
 
 
@@ -60,7 +60,7 @@ class ReLU(Arithmetic):
         m.emit(copying(m, -slot, slot, m.layout[slot.slot].at), erases=True)
 
     def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
-        check_reach(m, to, a, b)
+        m.check_reach(to, m.at(a, b))
         bound = bound_of(self.bound, m, to.slot)
         if isinstance(size, frozenset):
             other = reduce(xp.maximum, (bound_of(self.bound, m, slot) for slot in size))

@@ -154,6 +154,15 @@ class Slots:
                 )
         return self.scratch(to, at, about, width)
 
+    def check_reach(
+        self, to: Read, reach: tuple[str, ...], what: str = "the product may be nonzero"
+    ) -> None:
+        if not {*reach} <= {*self.layout[to.slot].at}:
+            raise ValueError(
+                f"roles of slot {to.slot} must include {', '.join(reach)}, where {what}; "
+                f"got {', '.join(self.layout[to.slot].at)}"
+            )
+
     def at(self, *reads: Read) -> tuple[str, ...]:
         """Return the roles at which the product of all reads may differ from zero."""
         places = [{role for s in read.slots for role in self.layout[s].at} for read in reads]
