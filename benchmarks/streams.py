@@ -421,9 +421,10 @@ def nearest(distances: dict[str, float]) -> Verdict:
 
 def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
     """Predictions [L + 1, q] of a linear probe that is fitted to the tasks `probing`."""
-    whole = isinstance(reader, Transformer)
-    probe = fit_probe(reader if whole else jax.jit(reader), probing)
-    return partial(layerwise, reader, probe=probe) if whole else lambda t: probe(reader(t))[..., 0]
+    if isinstance(reader, Transformer):
+        return partial(layerwise, reader, probe=fit_probe(reader, probing))
+    probe = fit_probe(jax.jit(reader), probing)
+    return lambda task: probe(reader(task))[..., 0]
 
 
 def other_readings(reader: Reader, one: Setting, options: dict[str, Any]) -> dict[str, Verdict]:
