@@ -64,16 +64,6 @@ def test_landmarks_see_it(x64):
         assert relative(ik.predict(model, points), path.prediction[-1]) < 1e-11
 
 
-@pytest.mark.slow
-def test_averages_over_degrees(x64):
-    """The kernels have features of different numbers."""
-    task, kernels = draw(5, 2, 9), tuple(map(ik.Polynomial, (1, 2, 4)))
-    options = {"ridges": np.array([0.3, 0.5, 2.0]), "steps": 5}
-    model = ik.constructions.bayesian_average(kernels, num_features=2, **options)
-    path = ik.solvers.bayesian_average(kernels, task, **options)
-    assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-10
-
-
 def test_power_attention_is_one_step_of_a_causal_machine(x64):
     """With queries that are not keys, as supports of strength 0, and with gates of tokens."""
     q, k, v = np.random.default_rng(2).normal(size=(3, 5, 2))
