@@ -78,6 +78,10 @@ def test_gates_and_strengths_weigh_the_supports(x64, options):
     if "prefix" in options:  # noise of variance ridge / strength
         best = numpy(solvers.posterior(ik.Linear(), task, ridge=RIDGE / 0.5))
         assert relative(oracle.prediction[-1], best.mean) < 1e-11
+        options = {"num_features": P, "ridge": RIDGE / 0.5, "steps": 24}
+        single = constructions.conjugate_gradient(ik.Linear(), **options)
+        for ours, exact in zip(ik.posterior(single, ik.Linear(), task), best, strict=True):
+            assert relative(ours, exact) < 1e-9
         left_out = 3 * np.sum(task.x_query**2, axis=1)
         assert relative(oracle.variance[-1, N:], best.variance + left_out) < 1e-11
 
