@@ -155,17 +155,6 @@ class Arrays(NamedTuple):
     given: dict[str, dict[str, Any]]
 
 
-def tasks_file(family: Any, count: int, seed: int) -> bytes:
-    """A file with x, y, x_query and y_query of `count` tasks, and other outputs y_other."""
-    tasks = draw_tasks(jax.random.key(seed), count, family)
-    names = (*GIVEN, "y_query")
-    fields = {name: getattr(tasks, name) for name in names}
-    arrays: Any = {name: np.asarray(x) for name, x in fields.items() if x is not None}
-    stream = io.BytesIO()
-    np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
-    return stream.getvalue()
-
-
 def answered(path: Path) -> Arrays:
     """Read a file of tasks to which answers and hats, or streams and Jacobians, were added."""
     if not path.exists():
@@ -195,7 +184,14 @@ def write_tasks(path: Path, recipe: str, *, num_queries: int, count: int, seed: 
     drawn: Any = family(Recipe.read(recipe).task)
     drawn = replace(drawn, num_queries=num_queries)
     with jax.enable_x64(True):
-        content = tasks_file(drawn, count, seed)
+        # A file with x, y, x_query and y_query of `count` tasks, and other outputs y_other
+        tasks = draw_tasks(jax.random.key(seed), count, drawn)
+        names = (*GIVEN, "y_query")
+        fields = {name: getattr(tasks, name) for name in names}
+        arrays: Any = {name: np.asarray(x) for name, x in fields.items() if x is not None}
+        stream = io.BytesIO()
+        np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
+        content = stream.getvalue()
     if path.exists():
         raise ValueError(f"{path} must be a new file, but it exists; remove it or use another name")
     output.write(path.parent, {path.name: content})

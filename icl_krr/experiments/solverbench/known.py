@@ -56,23 +56,19 @@ def exact(solver: str, kernel: str, setting: Setting, variant: str = "") -> Mode
     weights, layers = setting.build(solver, made), None
     if weights.steps != setting.config.steps:
         layers = (0, *[weights.steps] * setting.config.steps)
+    # Jacobi's preconditioner does nothing if all k(x, x) are equal
+    pair = ("conjugate_gradient", "jacobi_conjugate_gradient")
+    diagonal = setting.diagonal(made)
+    constant = float(jnp.ptp(diagonal)) <= 1e-12 * float(jnp.max(diagonal))
     truth = Truth(
         variant or ("causal" if row.causal else "exact"),
         f"{solver}, {kernel} kernel",
         solver,
         kernel,
-        same_solvers(solver, made, setting),
+        (pair if solver in pair and constant else (solver,)),
         {k: v for k, v in setting.needs(row, made).items() if k != "steps"},
     )
     return Model(truth, setting, weights, layers=layers, solution=oracle(solver, made, setting))
-
-
-def same_solvers(solver: str, kernel: Kernel, setting: Setting) -> tuple[str, ...]:
-    """Jacobi's preconditioner does nothing if all k(x, x) are equal."""
-    pair = ("conjugate_gradient", "jacobi_conjugate_gradient")
-    diagonal = setting.diagonal(kernel)
-    constant = float(jnp.ptp(diagonal)) <= 1e-12 * float(jnp.max(diagonal))
-    return pair if solver in pair and constant else (solver,)
 
 
 def changed(model: Model, variant: str, words: str, weights: Transformer, **other) -> Model:

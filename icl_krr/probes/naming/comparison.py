@@ -127,14 +127,7 @@ class Measured(NamedTuple):
 
 def compare(model: ModelAnswers, options: Options) -> Identification:
     """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
-    fitted = fit_again(fit_all(model, options), model, options)
-    measured = measure(fitted, model, options)
-    because, as_near = rule(measured)
-    return assemble(measured, because, as_near, model.left_out)
-
-
-def fit_all(model: ModelAnswers, options: Options) -> list[Fitted]:
-    """Every candidate with the kernel that fits best."""
+    # Every candidate with the kernel that fits best
     steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
     found = []
     for row in options.rows:
@@ -143,7 +136,10 @@ def fit_all(model: ModelAnswers, options: Options) -> list[Fitted]:
             rest = model.fitted, model.answers, steps
             each = [fit_candidate(row.name, kernel, *rest) for kernel in kernels]
             found.append(Fitted(min(each, key=lambda fit: fit.error), steps))
-    return found
+    fitted = fit_again(found, model, options)
+    measured = measure(fitted, model, options)
+    because, as_near = rule(measured)
+    return assemble(measured, because, as_near, model.left_out)
 
 
 def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
