@@ -44,6 +44,15 @@ ROOMS_OF_PROBES = {
 """What each of the three rooms of `probes` may import from beside it."""
 
 
+ROOM_OF = {
+    f"icl_krr.{alias.name}": f"icl_krr.{node.module}"
+    for node in ast.parse((PACKAGE / "__init__.pyi").read_text()).body
+    if isinstance(node, ast.ImportFrom) and node.module
+    for alias in node.names
+}
+"""The room of each name that the package exports: who imports `icl_krr.Linear` uses `kernels`."""
+
+
 @cache
 def every_import(path):
     """What a file imports from the package, as dotted names below it: (name, only for types)."""
@@ -63,6 +72,7 @@ def every_import(path):
             above = here[: len(here) - node.level] if node.level else ()
             base = ".".join([*above, *filter(None, [node.module])])
             names = [base] if node.module else [f"{base}.{alias.name}" for alias in node.names]
+            names = [ROOM_OF.get(name, name) for name in names]
         for name in names:
             if name.split(".")[0] == "icl_krr":
                 found.append((name.removeprefix("icl_krr").lstrip("."), id(node) in for_types))

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..kernels import Kernel
-from ..tasks import Task
+from .. import Kernel, Task
 from ..tasks.division import Division
 from ..uncertainty import coverage, log_likelihood
 from . import depth

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import qmc
 
-from .. import solvers
+from .. import Features, Kernel, Linear, solvers
 from ..catalogue import candidate, compared, load
-from ..kernels import Features, Kernel, Linear
 from ..probes.naming.candidates import keywords
 from ..probes.resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
 from ..sketches import nystrom_features

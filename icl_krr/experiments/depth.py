@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import capacity, solvers, theory
+from .. import Kernel, capacity, run_with_cache, solvers, theory
 from ..catalogue import SOLVERS, load, name_of
-from ..kernels import Kernel
 from ..probes.check import check, slots_read
 from ..status import TOLERANCE
 from ..tasks import Task, system
-from ..transformer import run_with_cache
 from .depth_config import Chosen, DepthConfig, bandwidth, choose
 from .shared import model_selection
 from .shared.build import build, build_model

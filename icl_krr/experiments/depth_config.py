@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .. import checks
+from .. import Exponential, Kernel, Task, checks
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
-from ..kernels import Exponential, Kernel
-from ..tasks import Task
 from .shared import model_selection, relevance
 from .shared.held_out import Learned
 from .shared.model_selection import Progress, silent

@@ -11,9 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import checks, constructions, solvers, theory
-from ..constructions import Softmax
-from ..kernels import Exponential, Gaussian, Kernel
+from .. import Exponential, Gaussian, Kernel, Softmax, checks, constructions, solvers, theory
 from ..sketches import nystrom_features, sketched
 from ..tasks import GaussianProcess, Task, sample, system
 from ..transformer import Transformer, run_with_cache

@@ -12,16 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from .. import checks, theory
+from .. import Kernel, Softmax, checks, predict_batch, theory
 from ..catalogue import METHODS, SOLVERS, make_kernel
 from ..constants import known
-from ..constructions import Softmax
-from ..kernels import Kernel
 from ..tasks import Table, Task, split, system
 from ..training import Adapted, adapt, held_out, marginal_likelihood
 from ..training.objectives import Build
 from ..training.reference import best, errors_of, smoothing
-from ..transformer import predict_batch
 from .depth_config import DepthConfig, bandwidth, choose_kernels, families
 from .shared import model_selection
 from .shared.build import construct, solver_keywords

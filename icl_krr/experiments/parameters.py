@@ -6,9 +6,8 @@ from typing import Any
 
 import jax
 
-from .. import checks
+from .. import Kernel, checks
 from ..catalogue import SOLVERS
-from ..kernels import Kernel
 from .depth_config import DepthConfig, choose_kernel
 from .shared import model_selection, relevance
 from .supports import Supports

@@ -7,14 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .. import solvers
+from .. import Kernel, Predictive, Task, predictive, solvers
 from ..constructions import prefix_posterior
-from ..kernels import Kernel
 from ..sketches import featured
 from ..solvers.algebra import check_system
-from ..tasks import Task
-from ..transformer import predictive
-from ..uncertainty import Predictive
 
 MOST_LANDMARKS = 512
 """The most supports for which a transformer computes a kernel whose features are not known."""

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import linregress, t as student
 
-from .. import theory
+from .. import Gaussian, theory
 from ..files import from_csv
-from ..kernels import Gaussian
 from ..linalg import eigenvalues
 from ..probes.resampling import INTERVAL_QUANTILES
 from ..tasks import GaussianProcess

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import Task, Transformer, run_with_cache
 from ..residual.tokens import TOKENS
-from ..tasks import Task
-from ..transformer import Transformer, run_with_cache
 from ..transformer.cache import Cache
 
 

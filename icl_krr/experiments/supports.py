@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import checks
+from .. import Task, checks
 from ..kernels import Kernel, weighted, weighted_family
-from ..tasks import Task
 from ..tasks.columns import Scaling
 
 FEWEST_QUERIES = 32

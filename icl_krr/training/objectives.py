@@ -11,10 +11,8 @@ from jax.sharding import Mesh
 from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
-from .. import checks
-from ..kernels import Kernel
+from .. import Kernel, Task, checks, map_tasks
 from ..solvers.likelihood import complexity, known
-from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes
 from ..transformer import Transformer, predict_batch, predictive, run_with_cache
 from ..uncertainty import log_density

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import checks, solvers
-from ..kernels import Exponential, Gaussian, Kernel, Linear
+from .. import Exponential, Gaussian, Kernel, Linear, checks, solvers
 from ..readable import readable
 from ..solvers.algebra import like, seen
 from ..solvers.likelihood import known

@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .. import checks
+from .. import Transformer, checks, predict, predict_along, predictive
 from ..readable import readable
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks.batches import check_batch, outline
 from ..tasks.samplers import check_sampler
-from ..transformer import Transformer, predict, predict_along, predictive
 from ..transformer.read_outs import check_distribution
 from ..transformer.weights import check_model
 from ..uncertainty import log_density

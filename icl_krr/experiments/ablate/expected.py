@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import step_sizes
-from ...kernels import Exponential, Kernel
+from ... import Exponential, Kernel, step_sizes
 from ...numerics import matmul
 from ...residual.tokens import centre
 from ...tasks import Task, map_tasks, system

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ... import Transformer, spectral_bounds
 from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, taken
 from ...tasks import GaussianProcess, LinearRegression, Task, map_tasks
-from ...theory import spectral_bounds
 from ...training import reference
-from ...transformer import Transformer
 from ..identify.trained_model import in_dtype_of_tasks
 from ..shared.build import build_model, solver_keywords
 from ..shared.draws import draw_tasks

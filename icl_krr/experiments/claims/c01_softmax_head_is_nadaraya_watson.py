@@ -5,10 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import constructions, solvers
-from ...kernels import Exponential
+from ... import Exponential, constructions, predict, solvers
 from ...tasks import GaussianProcess, sample
-from ...transformer import predict
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, every, sizes, tidy
 

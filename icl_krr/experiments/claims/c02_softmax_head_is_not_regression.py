@@ -8,13 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
+from ... import Exponential, Transformer, constructions, predict, run_with_cache, solvers, theory
 from ...constructions.assembly.choice import softmax_machine
 from ...constructions.assembly.machine import Machine
-from ...kernels import Exponential
 from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
-from ...transformer import Transformer, predict, run_with_cache
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, gap, tidy
 

@@ -6,15 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...constructions import Softmax
+from ... import Exponential, Softmax, constructions, predict, run_with_cache, solvers, theory
 from ...constructions.assembly.choice import softmax_machine
-from ...kernels import Exponential
 from ...linalg import solve
 from ...numerics import matmul
 from ...residual import ROLES, join
 from ...tasks import GaussianProcess, Task, sample
-from ...transformer import predict, run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, fields, gap, sizes, tidy
 

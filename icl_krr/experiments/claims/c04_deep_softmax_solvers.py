@@ -7,13 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
+from ... import Exponential, Kernel, Linear, constructions, run_with_cache, solvers, theory
 from ...catalogue import SOLVERS, load
-from ...kernels import Exponential, Kernel, Linear
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
-from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, fields, sizes, softmax, tidy
 

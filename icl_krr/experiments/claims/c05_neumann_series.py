@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Exponential
+from ... import Exponential, constructions, run_with_cache, solvers, theory
 from ...linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
-from ...transformer import run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, fields, gap, sizes, softmax, tidy
 

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Exponential, Gaussian, Linear, Mixture
+from ... import Exponential, Gaussian, Linear, Mixture, constructions, predict, solvers, theory
 from ...linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
-from ...transformer import predict
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, exponent, fields, largest_gap, project, sizes, tidy
 

@@ -5,10 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import constructions, solvers, theory
-from ...kernels import Exponential, Gaussian, Kernel
+from ... import Exponential, Gaussian, Kernel, constructions, predict, solvers, theory
 from ...tasks import GaussianProcess, sample
-from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, gap, project, sizes, softmax, tidy
 

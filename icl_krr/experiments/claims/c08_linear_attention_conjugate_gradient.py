@@ -14,12 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Linear
+from ... import Linear, Transformer, constructions, nystrom, run_with_cache, solvers, theory
 from ...numerics import matmul
-from ...sketches import nystrom
 from ...tasks import LinearRegression, Task, system
-from ...transformer import Transformer, run_with_cache
 from ..solverbench.rivals import one_attention
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, gap, sizes, tidy

@@ -7,12 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...constructions import Softmax
-from ...kernels import Linear
+from ... import Linear, Softmax, constructions, run_with_cache, solvers, theory
 from ...numerics import matmul
 from ...tasks import LinearRegression, Task
-from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
 

@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers
-from ...kernels import Linear
+from ... import Linear, constructions, run_with_cache, solvers
 from ...tasks import LinearRegression, Task
-from ...transformer import run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 

@@ -5,11 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import constructions
-from ...kernels import Gaussian
+from ... import Gaussian, constructions, predict, run_with_cache
 from ...numerics import matmul
 from ...tasks import GaussianProcess, sample
-from ...transformer import predict, run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, every, largest_gap, sizes, softmax, tidy
 

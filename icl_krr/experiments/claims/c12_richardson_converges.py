@@ -7,11 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...constructions import Softmax
-from ...kernels import Gaussian
+from ... import Gaussian, Softmax, constructions, run_with_cache, solvers, theory
 from ...tasks import GaussianProcess, sample
-from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, largest_gap, softmax, tidy
 

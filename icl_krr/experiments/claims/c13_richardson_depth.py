@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Gaussian
+from ... import Gaussian, constructions, run_with_cache, solvers, theory
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import GaussianProcess, system
-from ...transformer import run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, exponent, first_below, softmax, tidy
 

@@ -7,10 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, sketches, solvers
-from ...kernels import Kernel, Linear
+from ... import Kernel, Linear, Transformer, constructions, run_with_cache, sketches, solvers
 from ...tasks import LinearRegression, Task
-from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Unnamed, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, sizes, slot_gaps, tidy
 

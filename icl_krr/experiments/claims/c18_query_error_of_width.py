@@ -7,13 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
-from ...kernels import Exponential, Linear
+from ... import Exponential, Linear, Task, constructions, run_with_cache, sketched, theory
 from ...linalg import eigenvalues, eigh, solve
 from ...numerics import matmul
-from ...sketches import sketched
-from ...tasks import Task
-from ...transformer import run_with_cache
 from ..shared.spectra import METRIC, metric, sketch, spectral_norm, spectral_task
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, fields, sizes, tidy

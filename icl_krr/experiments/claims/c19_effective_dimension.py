@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Linear
+from ... import Linear, constructions, predict, solvers, theory
 from ...sketches import best
 from ...tasks import LinearRegression, Task, sample
-from ...transformer import predict
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, fields, gap, sizes, tidy

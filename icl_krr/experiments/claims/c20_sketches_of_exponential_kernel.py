@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import sketches, solvers, theory
-from ...kernels import Exponential, Features
+from ... import Exponential, Features, sketches, solvers, theory
 from ...linalg import eigenvalues, solve
 from ...sketches import best, nystrom_features, sketched
 from ...tasks import GaussianProcess, sample

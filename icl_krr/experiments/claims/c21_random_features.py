@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Exponential
+from ... import Exponential, constructions, predict, solvers, theory
 from ...sketches import RandomFeatures, positive_features, trigonometric_features
 from ...tasks import GaussianProcess, Task
-from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import MAPS, block_means, estimates, shares
 from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy

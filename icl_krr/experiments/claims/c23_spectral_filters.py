@@ -7,12 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
-from ...kernels import Exponential, Kernel, Linear
+from ... import Exponential, Kernel, Linear, constructions, predict, theory
 from ...linalg import eigh
 from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
-from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, fields, sizes, tidy
 

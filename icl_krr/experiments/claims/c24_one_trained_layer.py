@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ... import Task, Transformer, predict, predict_batch
 from ...numerics import matmul
-from ...tasks import Task
-from ...transformer import Transformer, predict, predict_batch
 from ..shared.runs import load
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, tidy

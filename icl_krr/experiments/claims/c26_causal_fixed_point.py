@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers
-from ...kernels import Gaussian, Linear
+from ... import Gaussian, Linear, Transformer, constructions, run_with_cache, solvers
 from ...numerics import matmul
 from ...tasks import LinearRegression, sample
-from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, gap, sizes, tidy
 

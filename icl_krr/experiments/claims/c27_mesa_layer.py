@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions
-from ...kernels import Linear
+from ... import Linear, Transformer, constructions, run_with_cache
 from ...tasks import LinearRegression, Task, sample
-from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, tidy
 

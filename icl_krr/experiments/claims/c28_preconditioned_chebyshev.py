@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...constructions import ReLU
-from ...kernels import Gaussian
+from ... import Gaussian, ReLU, constructions, solvers, theory
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within

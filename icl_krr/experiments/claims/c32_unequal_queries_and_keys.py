@@ -5,8 +5,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from ... import constructions, theory
-from ...kernels import Exponential
+from ... import Exponential, constructions, theory
 from . import scores
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, fields, tidy

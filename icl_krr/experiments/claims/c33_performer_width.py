@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import theory
-from ...tasks import Task
-from ...transformer import predict
+from ... import Task, predict, theory
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import drawn, largest, scores, sums
 from .measuring import Plot, Rows, every, exponent, tidy

@@ -6,13 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
-from ...kernels import Linear
+from ... import Linear, Task, constructions, run_with_cache, theory
 from ...linalg import eigh, solve
 from ...numerics import matmul
 from ...sketches import orthonormal, sketched
-from ...tasks import Task
-from ...transformer import run_with_cache
 from ..shared.spectra import spectral_norm
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, fields, largest_gap, tidy

@@ -9,11 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import solvers
-from ...kernels import Linear
+from ... import Linear, Task, Transformer, predict, solvers
 from ...numerics import matmul
-from ...tasks import Task
-from ...transformer import Transformer, predict
 from ..shared.retrained import STUDIES, load_models
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, draw_tasks, every

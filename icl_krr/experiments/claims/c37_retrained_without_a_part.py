@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from ...tasks import Task
+from ... import Task, Transformer, predict
 from ...training.reference import regression
-from ...transformer import Transformer, predict
 from ..shared.retrained import STUDIES, load_models
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, draw_tasks

@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
-from ...kernels import Linear
+from ... import Linear, Transformer, constructions, predict_along, run_with_cache, theory
 from ...tasks import LinearRegression, sample
-from ...transformer import Transformer, predict_along, run_with_cache
 from .c27_mesa_layer import regression_on_prefixes
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, exponent, tidy

@@ -6,12 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Linear
+from ... import Linear, Task, constructions, run_with_hooks, solvers, theory
 from ...numerics import matmul
 from ...probes import round_slots
-from ...tasks import Task
-from ...transformer import run_with_hooks
 from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, gap, tidy

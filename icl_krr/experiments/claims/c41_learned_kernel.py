@@ -9,10 +9,8 @@ import numpy as np
 import optax
 from scipy import stats
 
-from ... import constructions, solvers
-from ...kernels import Gaussian, Kernel, Linear
+from ... import Gaussian, Kernel, Linear, Transformer, constructions, predict_batch, solvers
 from ...tasks import GaussianProcess, Task
-from ...transformer import Transformer, predict_batch
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, draw_tasks
 

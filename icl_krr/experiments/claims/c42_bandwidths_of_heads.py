@@ -7,11 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from ... import constructions
-from ...kernels import Gaussian
+from ... import Gaussian, Task, Transformer, constructions, run_with_cache
 from ...numerics import matmul
-from ...tasks import Task
-from ...transformer import Transformer, run_with_cache
 from ..shared.runs import blank, load
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, draw_tasks, fields, tidy

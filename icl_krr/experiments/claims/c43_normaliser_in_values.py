@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...kernels import Exponential, Gaussian
+from ... import Exponential, Gaussian, constructions, run_with_cache, solvers, theory
 from ...tasks import GaussianProcess, sample, system
-from ...transformer import run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named, within
 from .measuring import Plot, Rows, every, fields, first_below, gap, sizes, slot_gaps, tidy
 

@@ -7,14 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, sketches, solvers, theory
+from ... import Exponential, Linear, Read, constructions, sketches, solvers, theory
 from ...constructions.assembly.choice import linear_machine
 from ...constructions.assembly.linear_attention import LinearAttention
 from ...constructions.assembly.slots import SUPPORTS_AND_QUERIES
 from ...constructions.compiler import run_on
-from ...kernels import Exponential, Linear
 from ...numerics import matmul
-from ...residual import Read
 from ...solvers.conjugate_gradient import textbook
 from ...tasks import GaussianProcess, LinearRegression, sample
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache

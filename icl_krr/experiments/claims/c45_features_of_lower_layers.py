@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from ... import constructions, solvers
-from ...kernels import Exponential, Gaussian, Kernel, Linear
-from ...tasks import Task
+from ... import Exponential, Gaussian, Kernel, Linear, Task, constructions, solvers
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache, stack
 from ..shared.runs import load
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within

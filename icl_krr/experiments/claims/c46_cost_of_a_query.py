@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
+from ... import Task, Transformer, constructions, predict, theory
 from ...sketches import RandomFeatures
-from ...tasks import Task
-from ...transformer import Transformer, predict
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import MAPS, distance, drawn, scores, sums
 from .measuring import Plot, Rows, every, tidy

@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers
-from ...kernels import Exponential, Features
+from ... import Exponential, Features, constructions, predict, solvers
 from ...sketches import RandomFeatures
 from ...tasks import GaussianProcess, Task
-from ...transformer import predict
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import MAPS, distance, drawn, estimates, scores, shares, sums
 from .measuring import Plot, Rows, draw_tasks, every, first_below, gap, sizes, tidy

@@ -7,13 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import solvers
+from ... import Gaussian, Transformer, solvers
 from ...catalogue import compared
-from ...kernels import Gaussian
 from ...probes import Probe, fit_probe, layerwise
 from ...probes.naming.answers import halves_of
 from ...tasks import GaussianProcess, Task, map_tasks
-from ...transformer import Transformer
 from ..identify.error_profile import Profile, Protocol, known_of, targets_of
 from ..identify.profile_fit import Search
 from ..identify.profile_paths import NULLS

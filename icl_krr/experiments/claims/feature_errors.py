@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions
-from ...kernels import Exponential, Features
+from ... import Exponential, Features, Transformer, constructions
 from ...numerics import matmul
 from ...sketches import RandomFeatures, positive_features, trigonometric_features
-from ...transformer import Transformer
 
 MAPS = {"positive": positive_features, "trigonometric": trigonometric_features}
 

@@ -10,12 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import theory
-from ...constructions import Softmax
-from ...kernels import Kernel
-from ...residual import Read
-from ...tasks import Task
-from ...transformer import Transformer
+from ... import Kernel, Read, Softmax, Task, Transformer, theory
 from ..shared.draws import draw_tasks as draw_tasks, project as project
 from ..shared.rows import Plot as Plot, Rows as Rows, tidy as tidy
 

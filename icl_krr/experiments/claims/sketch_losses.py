@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...kernels import Linear
+from ... import Linear, sketched
 from ...linalg import eigenvalues
-from ...sketches import sketched
 from ..shared import spectra
 from ..shared.spectra import least_lost, sketch, spectral_norm
 from .claim import Unnamed, at_least, at_most

@@ -6,11 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions
-from ...kernels import Exponential, Gaussian
+from ... import Exponential, Gaussian, Task, Transformer, constructions, predict
 from ...probes import hat_matrix
-from ...tasks import Task
-from ...transformer import Transformer, predict
 from .measuring import every
 
 QUERIES = 16

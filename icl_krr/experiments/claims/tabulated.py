@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, solvers, theory
-from ...constructions import ReLU
-from ...kernels import Gaussian
+from ... import Gaussian, ReLU, constructions, solvers, theory
 from ...tasks import GaussianProcess, Task
 from ...transformer import Transformer, operand_bounds, run_with_cache
 from .measuring import draw_tasks, every, fields, softmax

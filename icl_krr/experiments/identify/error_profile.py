@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from ... import Kernel, Task
 from ...catalogue import candidate, compared, taken
-from ...kernels import Kernel
 from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
-from ...tasks import Task
 from .profile_fit import SEARCH, Search, Tuned, Tuner
 from .profile_paths import (
     ALIGNMENTS,

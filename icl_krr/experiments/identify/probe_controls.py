@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...kernels import Gaussian, Linear
+from ... import Architecture, Gaussian, Linear, Transformer, init
 from ...probes import Identification, fit_probe, identify_streams, layerwise, streams
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, battery, map_tasks
 from ...tasks.batches import outline
-from ...transformer import Architecture, Transformer, init
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ... import Kernel, map_tasks
 from ...catalogue import name_of
-from ...kernels import Kernel
 from ...probes import fit_probe, has_slot, layerwise
-from ...tasks import map_tasks
 from ...training import reference
 from ..shared.runs import Run
 from .error_profile import STEPS, Profile, Protocol, known_of, targets_of

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ... import solvers
+from ... import Kernel, solvers
 from ...catalogue import Box, candidate as find_candidate, make_kernel
-from ...kernels import Kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...probes.naming.candidates import parameters, solve

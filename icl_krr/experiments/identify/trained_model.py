@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import checks
+from ... import Kernel, checks
 from ...catalogue import name_of
 from ...files import Lines, to_markdown
-from ...kernels import Kernel
 from ...probes import (
     Filter,
     Identification,

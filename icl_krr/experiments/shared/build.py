@@ -9,13 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import capacity, theory
+from ... import Kernel, Nystrom, Softmax, Task, Transformer, capacity, nystrom, theory
 from ...catalogue import SOLVERS, Solver, find, load
-from ...constructions import Softmax
-from ...kernels import Kernel
-from ...sketches import Nystrom, nystrom
-from ...tasks import Task
-from ...transformer import Transformer
 
 
 def build(

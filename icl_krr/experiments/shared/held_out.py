@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import solvers
-from ...kernels import Kernel
+from ... import Kernel, solvers
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, system

@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...kernels import Kernel
-from ...tasks import Task
+from ... import Kernel, Task
 from ...tasks.task import kept
 from .held_out import Regression, left_out, refuse_one_row, smoothing_loss, squared, unknown
 

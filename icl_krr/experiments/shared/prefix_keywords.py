@@ -6,9 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import theory
-from ...kernels import Kernel
-from ...tasks import Task
+from ... import Kernel, Task, theory
 
 
 def spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ... import catalogue
+from ... import Architecture, Transformer, catalogue, init, untie
 from ...catalogue import FAMILIES, SOLVERS, make_kernel, taken
 from ...fields import similar
 from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table, sample
 from ...training import checkpoint
 from ...training.settings import LIKELIHOOD
-from ...transformer import Architecture, Transformer, init, untie
 from .build import build_model
 from .recipe import (
     DIGEST,

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ... import Layout, Read, Slot, Task, map_tasks
 from ...numerics import matmul
 from ...probes import layerwise
-from ...residual import Layout, Read, Slot
-from ...tasks import Task, map_tasks
 from ...transformer import (
     Block,
     Heads,

@@ -15,9 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ... import export
+from ... import export, map_tasks
 from ...files import replace
-from ...tasks import map_tasks
 from .known import known_models
 from .models import Answers, Model, answers_of
 from .open_set import open_models

@@ -8,10 +8,8 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from ... import Task, Transformer, predict, untie
 from ...catalogue import SOLVERS, candidates, taken
-from ...kernels import Kernel
-from ...tasks import Task
-from ...transformer import Transformer, predict, untie
 from .disguise import descend, perturbed, rotated, superposed
 from .models import Model, Truth, oracle
 from .settings import LINEAR, PROCESS, BenchConfig, Setting

@@ -10,12 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ... import Kernel, Task, Transformer, map_tasks
 from ...catalogue import candidate, load
-from ...kernels import Kernel
 from ...probes import fit_probe, hat_matrix, layerwise
 from ...probes.naming.candidates import Values
-from ...tasks import Task, map_tasks
-from ...transformer import Transformer
 from .settings import Setting
 
 OPEN = "open set"

@@ -9,15 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ... import Architecture, Read, Task, Transformer, init, per_step
 from ...catalogue import SOLVERS
 from ...constructions import compile
 from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
 from ...probes import layerwise
 from ...pytree import checked
-from ...residual import Read
-from ...solvers import per_step
-from ...tasks import Task
-from ...transformer import Architecture, Transformer, init
 from . import foreign, rivals
 from .models import OPEN, Model, Truth
 from .settings import LINEAR, BenchConfig, Setting

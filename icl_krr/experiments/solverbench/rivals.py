@@ -5,10 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from ... import Kernel, Transformer, per_step, solver
 from ...constructions import SUPPORTS, SUPPORTS_AND_QUERIES, machine
-from ...kernels import Kernel
-from ...solvers import per_step, solver
-from ...transformer import Transformer
 
 
 @solver

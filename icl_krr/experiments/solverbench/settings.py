@@ -9,14 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import checks
+from ... import Kernel, Softmax, Transformer, checks
 from ...catalogue import Solver, candidate, load, make_kernel, name_of
-from ...constructions import Softmax
-from ...kernels import Kernel
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, system
 from ...tasks.batches import each_task
 from ...theory import log_sink
-from ...transformer import Transformer
 from ..shared.draws import draw_tasks
 from ..shared.recipe import Recipe
 from ..shared.runs import family

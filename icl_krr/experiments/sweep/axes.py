@@ -10,14 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import constructions, solvers, theory
+from ... import ReLU, constructions, operand_bounds, predict, solvers, theory
 from ...catalogue import SOLVERS, load
-from ...constructions import ReLU
 from ...numerics import matmul
 from ...probes import round_slots
 from ...sketches import nystrom_features, positive_features, trigonometric_features
 from ...tasks import Task, system
-from ...transformer import operand_bounds, predict
 from ..shared.build import construct
 from ..shared.rows import Plot
 from ..shared.spectra import METRIC, sketch, with_metric

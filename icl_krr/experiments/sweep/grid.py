@@ -11,12 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import solvers, theory
+from ... import Task, run_with_cache, solvers, theory
 from ...catalogue import AXES, SOLVERS, load
 from ...devices import in_parts
-from ...tasks import Task
 from ...training.reference import average
-from ...transformer import run_with_cache
 from ..shared.rows import Rows, tidy
 from .config import SweepConfig
 from .setting import Models, Setting, draw, steps_of

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ... import solvers
+from ... import Exponential, Kernel, Transformer, solvers
 from ...catalogue import SOLVERS, kernel_class
-from ...kernels import Exponential, Kernel
 from ...tasks import GaussianProcess, Task, sample
-from ...transformer import Transformer
 from ..shared.build import attention, construct, solver_keywords
 from ..shared.rows import Plot
 from ..shared.spectra import spectral_task

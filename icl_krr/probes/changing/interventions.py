@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ... import checks
+from ... import Task, checks
 from ...residual import ROLES, fields
-from ...tasks import Task
 from ...tasks.task import check_axes
 from ...transformer import Transformer, Where
 from ...transformer.admission import admit, check_compatible

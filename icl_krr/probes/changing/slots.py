@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ... import checks
+from ... import Task, checks
 from ...residual import ROLES, Stream
 from ...residual.tokens import slot_of_stream, tokens_of_role
-from ...tasks import Task
 from ...transformer import Cache, Transformer, resume, run_with_cache
 from ...transformer.admission import check_compatible
 from ...transformer.hook_points import Hook

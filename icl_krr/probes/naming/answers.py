@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ... import checks
-from ...tasks import Task, map_tasks
+from ... import Task, checks, map_tasks
 from ...tasks.task import check_axes, check_plain, outputs_of
 from ..reading.derivatives import LayerAnswers, hat_matrix
 from .decoding import Layers

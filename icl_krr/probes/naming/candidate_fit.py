@@ -12,10 +12,9 @@ import numpy.typing as npt
 from jaxtyping import Array, Float
 from scipy.stats import qmc
 
-from ... import checks
+from ... import Task, checks, map_tasks
 from ...catalogue import candidate as find_candidate, spelled, taken
 from ...readable import readable
-from ...tasks import Task, map_tasks
 from ...tasks.task import check_axes, outputs_of
 from ..reading.hyperparameters import minimise
 from .candidates import absolute, limits, parameters, solve

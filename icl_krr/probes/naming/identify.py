@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from ... import checks
-from ...kernels import Kernel
+from ... import Kernel, Task, checks
 from ...readable import readable
-from ...tasks import Task
 from ...tasks.task import check_axes
 from ..reading.derivatives import LayerAnswers
 from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays

@@ -10,12 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import checks
+from ... import Architecture, Task, Transformer, checks, init, map_tasks
 from ...catalogue import candidate
 from ...residual.tokens import tokens_of_role
-from ...tasks import Task, map_tasks
 from ...tasks.task import check_plain
-from ...transformer import Architecture, Transformer, init
 from ...transformer.evaluate import Request, embed_task, evaluate
 from ..reading.readouts import StreamReader, streams_at
 from ..resampling import RESAMPLES, resamples

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ... import Task, Transformer, dense
 from ...catalogue import candidate, kernel_class, load, make_kernel
-from ...tasks import Task
-from ...transformer import Transformer, dense
 from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
 from .candidates import keywords

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from ... import checks
-from ...tasks import Task
+from ... import Task, checks
 from ...tasks.batches import each_task
 from ...tasks.task import check_axes, kept
 from .derivatives import LayerAnswers

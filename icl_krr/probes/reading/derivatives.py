@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ... import capacity, checks
+from ... import Task, capacity, checks
 from ...readable import readable
-from ...tasks import Task
 from ...tasks.task import check_axes, check_one_output
 
 LayerAnswers = Callable[[Task], jax.Array]

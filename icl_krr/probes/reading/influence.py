@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ... import checks
+from ... import Task, checks
 from ...readable import readable
-from ...tasks import Task
 from ...tasks.task import check_one_output, kept
 from ...transformer import Transformer, Where, predict, run_with_hooks
 from ...transformer.admission import admit, check_compatible

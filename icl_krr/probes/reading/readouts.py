@@ -11,16 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ... import checks
+from ... import Task, Transformer, checks, map_tasks, run_with_cache
 from ...linalg import eigh
 from ...numerics import matmul
 from ...pytree import checked
 from ...residual import visible
 from ...residual.tokens import tokens_of_role
-from ...tasks import Task, map_tasks
 from ...tasks.batches import each_task
 from ...tasks.task import check_axes
-from ...transformer import Transformer, run_with_cache
 from ...transformer.admission import admit, check_compatible
 from ...transformer.evaluate import embed_task
 from ...transformer.forward import forward
