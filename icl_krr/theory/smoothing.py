@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.stats import rankdata
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -21,16 +22,7 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     1.0
     """
     checks.shapes(a=(a, "q"), b=(b, "q"))
-    return correlation_of_ranks(a, b)
-
-
-@jax.jit
-def correlation_of_ranks(a: jax.Array, b: jax.Array) -> jax.Array:
-    over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
-    ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
-    ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]
-    a, b = (rank - jnp.mean(rank) for rank in ranks)
-    return jnp.sum(a * b) / jnp.sqrt(jnp.sum(a * a) * jnp.sum(b * b))
+    return jnp.corrcoef(rankdata(a), rankdata(b))[0, 1]
 
 
 def mean_limit_bound(spread: Number, values: Float[Array, " n"]) -> Float[Array, ""]:
