@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
-from ... import Linear, Task, Transformer, predict, solvers
+from ... import Linear, Task, predict, solvers
 from ...numerics import matmul
 from ..shared.retrained import STUDIES, load_models
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
@@ -41,10 +41,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     family: Any = dataclasses.replace(STUDY.family, num_queries=config.num_queries)  # pyright: ignore[reportArgumentType]
     tasks = draw_tasks(key, config.tasks, family)
     # to 0, ..., p features; the last one is exact KRR
-    sketches = measure_sketches(jnp.arange(p + 1), tasks, config.hats)
+    sketches = measure(Partial(sketch, jnp.arange(p + 1)), tasks, config.hats)
     rows = []
     for study, name in config.models:
-        found = measure_models(load_models(study, name), tasks, config.hats)
+        found = measure(Partial(predict, load_models(study, name)), tasks, config.hats)
         width, steps = STUDIES[study].variants[name].width, STUDIES[study].training.steps
         for seed, *each in zip(STUDIES[study].seeds(name), *found, strict=True):
             about = {"steps": steps, "width": width, "training seed": seed}
@@ -107,15 +107,6 @@ def sketch(kept: jax.Array, task: Task) -> jax.Array:
 
 
 @every(static="hats")
-def measure_sketches(kept: jax.Array, tasks: Task, hats: int) -> tuple[jax.Array, ...]:
-    return measure(partial(sketch, kept), tasks, hats)
-
-
-@every(static="hats")
-def measure_models(model: Transformer, tasks: Task, hats: int) -> tuple[jax.Array, ...]:
-    return measure(partial(predict, model), tasks, hats)
-
-
 def measure(answer: Callable[[Task], jax.Array], tasks: Task, hats: int) -> tuple[jax.Array, ...]:
     """The risk of a predictor f, its mean df/dx [tasks, p] over queries, and the rank of df/dy.
 
