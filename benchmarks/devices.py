@@ -129,19 +129,6 @@ def growth(run: Callable, *arguments: Any) -> dict[str, float]:
     return {"growth": max(seen, default=before) - before, "seconds": seconds}
 
 
-def step_seconds(case: Case, count: int, few: int, many: int) -> float:
-    """Seconds of one step on all devices: the difference of the shortest runs of two depths."""
-    place = Placement(mesh_of(count), context=(CONTEXT,))
-    task = case.task(place, drawn=True)
-    times: dict[int, list[float]] = {few: [], many: []}
-    for _ in range(8):
-        for steps, taken in times.items():
-            model, start = case.model(steps), time.perf_counter()
-            jax.block_until_ready(evaluate_divided(model, task, place=place))
-            taken.append(time.perf_counter() - start)
-    return (min(times[many]) - min(times[few])) / (many - few)
-
-
 HEADER = [
     *("attention", "pass", "devices", "arguments, MB", "scratch, MB", "growth / devices, MB"),
     *("FLOPs of a step", "by formula", "bytes sent in a step", "by formula"),
