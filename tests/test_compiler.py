@@ -51,7 +51,7 @@ def function_of(recipe):
             for kind, name, a, b, s, c in operations:
                 a, b = values[a], values[b]
                 values[name] = {
-                    "kernel": lambda: c * (K @ a),  # noqa: B023
+                    "kernel": lambda: K @ a if c == 1 else c * (K @ a),  # noqa: B023
                     "dot": lambda: a @ b,  # noqa: B023
                     "sum": lambda: a + c * b,  # noqa: B023
                     "scalars": lambda: a - c * b,  # noqa: B023
@@ -109,17 +109,21 @@ def on_weights(model, task):
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("kernel", [ik.Linear(), ik.Exponential()], ids=["linear", "softmax"])
+@pytest.mark.parametrize(
+    ("kernel", "attention"),
+    [(ik.Linear(), "linear"), (ik.Exponential(), ik.Softmax(log_sink=1.0))],
+    ids=["linear", "softmax"],
+)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(recipe=recipes(), seed=st.integers(0, 100))
-def test_weights_equal_plain_arrays(x64, kernel, outputs, recipe, seed):
+def test_weights_equal_plain_arrays(x64, kernel, attention, outputs, recipe, seed):
     draw = np.random.default_rng(seed)
     x, x_query = 0.3 * draw.normal(size=(5, 2)), 0.3 * draw.normal(size=(2, 2))
     y = draw.normal(size=(5, outputs))
     task = ik.Task(x=x, y=y, x_query=x_query, mask=np.arange(5) < 4)
     solver = ik.solver(function_of(recipe))
     sizes = {"num_features": 2, "num_outputs": outputs, "steps": STEPS}
-    model = ik.compile(solver, kernel, **sizes)
+    model = ik.compile(solver, kernel, attention=attention, **sizes)
     stream = on_weights(model, task)
     for state, value in on_plain_arrays(solver.function, kernel, task).items():
         ours, value = stream[state], np.asarray(value)

@@ -48,6 +48,7 @@ class Emitter:
         self.nystrom: dict[int, tuple[Read, Any]] = {}
         self.read: dict[Leaf, Scaled] = {}
         self.products: dict[int, Any] = {}
+        self.powers: dict[int, int] = {}
         self.means: dict[int, list[Read]] = {}
 
     def start(self, order: Order) -> None:
@@ -127,7 +128,7 @@ class Emitter:
                     self.means[arg] = m.smooth_all(v, "smoothed")
                 means = self.means[arg]
                 self.products[i] = m.product_of(means) if term.kind == "kernel" else means
-            self.read[one.target] = None, k
+            self.powers[i] = k + (m.degree if term.kind == "kernel" else 0)
 
     def attend(self, query: Read, key: Read, value: Read) -> Read:
         """What a head returns, in a new scratch slot at all tokens where it may not be zero."""
@@ -159,10 +160,9 @@ class Emitter:
         if leaf.kind == "new":
             return self.slots[leaf.what], 0
         if leaf.kind == "heads":
-            found, k = self.read[leaf]
-            if found is None:
+            if leaf not in self.read:
                 found = m.finish(self.products[leaf.what], to=self.name(leaf.what))
-                self.read[leaf] = found, k + m.degree
+                self.read[leaf] = found, self.powers[leaf.what]
             return self.read[leaf]
         if leaf.kind == "read":
             return self.of_machine(leaf.what), 0
@@ -220,8 +220,7 @@ class Emitter:
     def power(self, term: Term) -> int:
         """The power of c with which a term is computed."""
         if term.kind in ("kernel", "smooth"):
-            own = self.read[term.operands[0][0][1]][1]
-            return own + (self.m.degree if term.kind == "kernel" else 0)
+            return self.powers[term.value]
         powers = [max(self.leaf(leaf)[1] for _, leaf in one) for one in term.operands]
         if term.kind == "scale":
             pairs = [[self.expression(one)[1] for one in pair] for _, pair in term.by]
