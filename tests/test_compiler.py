@@ -15,7 +15,7 @@ from icl_krr.solvers.run import iterate
 from icl_krr.transformer.evaluate import embed_task
 
 STEPS = 3
-NUMBERS = st.sampled_from([-0.5, 0.3, 0.7, 1.0])
+NUMBERS = st.sampled_from([-0.5, 0.7, 1.0])
 
 
 @st.composite
@@ -27,17 +27,17 @@ def recipes(draw):
     scalars = ["s"] if "s" in states else []
     operations = []
     for k in range(draw(st.integers(1, 12))):
-        kinds = ["kernel", "dot", "sum", "multiple", "product"]
+        kinds = [*["kernel"] * 3, "dot", "sum", "multiple", "product"]
         kind = draw(st.sampled_from(kinds + ["scale", "quotient", "scalars"] * bool(scalars)))
         pool = scalars if kind in ("quotient", "scalars") else vectors
-        a, b = draw(st.sampled_from(pool)), draw(st.sampled_from(pool))
+        a, b = draw(st.sampled_from(pool[-3:])), draw(st.sampled_from(pool))
         s = draw(st.sampled_from(scalars)) if kind == "scale" else None
         operations.append((kind, f"t{k}", a, b, s, draw(NUMBERS)))
         (scalars if kind in ("dot", "quotient", "scalars") else vectors).append(f"t{k}")
     new = {}
     for state in states:
         pool = scalars if state == "s" else vectors
-        terms = draw(st.lists(st.sampled_from(pool), max_size=2))
+        terms = draw(st.lists(st.sampled_from(pool[-4:]), max_size=2))
         new[state] = draw(st.sampled_from([0.0, 0.5, 1.0])), terms
     return states, operations, new
 
@@ -114,7 +114,9 @@ def on_weights(model, task):
     [(ik.Linear(), "linear"), (ik.Exponential(), ik.Softmax(log_sink=1.0))],
     ids=["linear", "softmax"],
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(recipe=recipes(), seed=st.integers(0, 100))
 def test_weights_equal_plain_arrays(x64, kernel, attention, outputs, recipe, seed):
     draw = np.random.default_rng(seed)

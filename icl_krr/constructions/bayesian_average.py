@@ -10,10 +10,9 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import Read, checks
 from ..constants import xp
 from ..kernels import FeatureLayer, Kernel, check_pairs
-from ..residual import Read
 from ..residual.reads import one_hot
 from ..transformer.weights import Problem, Transformer
 from .assembly.choice import construction

@@ -9,9 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import causal, checks
+from .. import Kernel, causal, checks
 from ..constants import xp
-from ..kernels import Kernel
 from ..losses import Loss
 from ..residual import ROLES, Read
 from ..transformer.weights import Heads, Transformer, Write

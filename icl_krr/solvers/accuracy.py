@@ -8,11 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import linalg
-from ..kernels import Kernel
+from .. import Kernel, Task, linalg
 from ..numerics import matmul
 from ..status import HOPELESS, TOLERANCE, Status, assess
-from ..tasks import Task
 from ..tasks.linear_system import System
 from ..tasks.task import kept
 from ..units import unit_of

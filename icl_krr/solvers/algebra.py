@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import Task, capacity, checks
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
-from ..tasks import Task
 from ..tasks.task import check_axes
 
 

@@ -12,13 +12,12 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from .. import checks, linalg
+from .. import Task, checks, linalg
 from ..kernels import Kernel, check_pairs
 from ..numerics import matmul
 from ..readable import readable
 from ..rounding import MARGIN, UNITS, cast, in_float64, spread
 from ..status import Status, assess
-from ..tasks import Task
 from ..tasks.linear_system import System
 from ..tasks.task import kept
 from . import accuracy

@@ -10,13 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .. import causal, checks
+from .. import Kernel, Task, causal, checks
 from ..causal import PrefixOptions
 from ..constants import known, xp
-from ..kernels import Kernel
 from ..losses import Loss
 from ..numerics import matmul, reciprocal
-from ..tasks import Task
 from ..tasks.task import check_axes
 from .prefix import Sees, Tokens, decays, num_features, of_tokens, sees, solve, tokens_of
 from .results import CausalTrajectory, recurrent

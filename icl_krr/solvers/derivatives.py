@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, linalg
-from ..kernels import Kernel
+from .. import Kernel, checks, linalg
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..tasks.task import check_one_output

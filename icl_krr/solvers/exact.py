@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, linalg
-from ..kernels import Kernel
+from .. import Kernel, checks, linalg
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..units import in_units, times, unit_of

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, linalg
-from ..kernels import Kernel
+from .. import Kernel, checks, linalg
 from ..tasks import Task, system
 from ..tasks.task import kept
 from ..units import in_units, unit_of

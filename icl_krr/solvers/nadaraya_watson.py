@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..kernels import Kernel
-from ..tasks import Task
+from .. import Kernel, Task
 from .results import Smoothing
 from .run import Solver, run
 from .smoother import average

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .. import checks
-from ..sketches import Nystrom
+from .. import Nystrom, checks
 from .run import solver
 
 

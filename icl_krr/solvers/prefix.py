@@ -11,11 +11,10 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float
 
-from .. import capacity, causal, checks
+from .. import Task, capacity, causal, checks
 from ..causal import PrefixOptions
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
-from ..tasks import Task
 from ..tasks.task import check_axes, kept
 from ..units import in_units, unit_of
 from .algebra import seen

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from .. import checks, step_sizes
+from .. import Task, checks, step_sizes
 from ..causal import PrefixOptions
 from ..kernels import Kernel, check_kernel
 from ..readable import readable
-from ..tasks import Task
 from ..tasks.linear_system import System
 from .algebra import like
 from .conjugate_gradient import textbook

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
+from .. import Status, Task
 from ..readable import readable
-from ..status import Status
-from ..tasks import Task
 from .accuracy import of_recurrence
 from .algebra import like
 

@@ -12,11 +12,10 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import Status, capacity, checks
 from ..fields import unknown
 from ..kernels import Kernel, check_kernel, check_positive
 from ..numerics import matmul
-from ..status import Status
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
 from ..tasks.task import check_axes, kept

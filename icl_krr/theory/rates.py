@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
-from ..kernels import Kernel
+from .. import Kernel, checks
 from ..linalg import solve
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import rankdata
 from jaxtyping import Array, Float
 
-from .. import checks
-from ..kernels import Exponential
+from .. import Exponential, checks
 
 Number = jax.Array | float
 

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from .. import checks
+from .. import Task, checks
 from ..kernels import Kernel, PositiveKernel
 from ..numerics import matmul
 from ..pytree import compiled
-from ..tasks import Task
 from ..tasks.linear_system import check_matrices
 from ..tasks.task import kept
 

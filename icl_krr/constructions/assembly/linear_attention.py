@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
+from ... import Kernel, Read
 from ...constants import known, xp
-from ...kernels import Kernel
 from ...kernels.algebra import precede
-from ...residual import Read
 from ...transformer.weights import Heads, Write
 from .features import add_product, fill
 from .machine import Machine

@@ -11,9 +11,8 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from ... import checks
+from ... import Kernel, checks
 from ...constants import PerStep, as_jax, of_all_steps, xp
-from ...kernels import Kernel
 from ...residual import ROLES, Read
 from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic, Out, Size

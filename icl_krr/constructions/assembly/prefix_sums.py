@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels import Kernel
-from ...residual import Read
+from ... import Kernel, Read
 from ...transformer.weights import Transformer
 from .features import fill_diagonal
 from .linear_attention import LinearAttention

@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ... import checks
+from ... import Read, checks
 from ...constants import xp
 from ...kernels import Kernel, check_kernel, check_positive
-from ...residual import Read
 from ...solvers import Solver
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
 from ...solvers.run import NORMALISED, OF_KERNEL, check_keywords, check_numbers

@@ -65,8 +65,8 @@ class Emitter:
     def step(self, order: Order) -> None:
         """Emit a step."""
         m = self.m
-        self.read, self.products, self.means = {}, {}, {}
-        self.read |= {Leaf("old", state): (slot, 0) for state, slot in self.slots.items()}
+        self.read = {Leaf("old", state): (slot, 0) for state, slot in self.slots.items()}
+        self.products, self.means = {}, {}
         for one in order.before:
             self.store(one)
         for state in order.copied:
@@ -317,7 +317,9 @@ class Emitter:
             self.m.divide(mean, self.share, to=to)
 
     def write(self, terms: Sequence[Term], slot: Read, k: int = 0) -> None:
-        summands, operations = self.prepare(terms, slot, k)
+        self.finish(*self.prepare(terms, slot, k), slot)
+
+    def finish(self, summands: list[Any], operations: list[Callable], slot: Read) -> None:
         for operation in operations:
             operation()
         if summands:
@@ -347,10 +349,7 @@ class Emitter:
             summands = [] if now else summands
         elif change is not None:
             m.erase(slot)
-        for operation in operations:
-            operation()
-        if summands:
-            m.add(total(summands), to=slot)
+        self.finish(summands, operations, slot)
 
     def update_together(self, group: Sequence[Instruction]) -> None:
         """Update states in one sublayer, which reads the old values of all."""
@@ -361,10 +360,7 @@ class Emitter:
             prepared.append((slot, [*summands, *([] if change is None else [change])], operations))
         with self.m.together():
             for slot, summands, operations in prepared:
-                if summands:
-                    self.m.add(total(summands), to=slot)
-                for operation in operations:
-                    operation()
+                self.finish(summands, operations, slot)
 
 
 def total(summands: Sequence[Any]) -> Any:

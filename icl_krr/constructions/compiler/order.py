@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .instructions import Instruction, Leaf, Term
@@ -66,11 +65,8 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
         for one in instructions
     ]
     behind = closure(waits)
-    late = {
-        k
-        for k in range(len(instructions))
-        if any(j in behind[k] or j == k for j in states.values())
-    }
+    updates = {*states.values()}
+    late = {k for k, others in enumerate(behind) if updates & {k, *others}}
     heads = {k for k, one in enumerate(instructions) if one.target.kind == "heads" and not waits[k]}
     single = {
         k for k in states.values() if is_local(instructions[k], by_head) and waits[k] <= heads
@@ -86,14 +82,16 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
             if state not in copied:
                 edges[k] |= {j for j, read in enumerate(reads) if state in read and j != k}
         circles = closure(edges)
-        groups = {frozenset(j for j in circles[k] if k in circles[j]) for k in circles_of(circles)}
+        groups = {
+            frozenset(j for j in circle if k in circles[j])
+            for k, circle in enumerate(circles)
+            if k in circle
+        }
         bad = [
             group
             for group in groups
             if not all(
-                j in states.values()
-                and is_local(instructions[j], by_head)
-                and not (behind[j] & group)
+                j in updates and is_local(instructions[j], by_head) and not (behind[j] & group)
                 for j in group
             )
         ]
@@ -150,7 +148,3 @@ def closure(edges: list[set[int]]) -> list[set[int]]:
     for _ in edges:
         reached = [one.union(*(reached[j] for j in one)) for one in reached]
     return reached
-
-
-def circles_of(reached: list[set[int]]) -> Iterable[int]:
-    return [k for k, one in enumerate(reached) if k in one]
