@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterator
 
 import griffe
 
@@ -30,7 +31,7 @@ def homes() -> dict[str, str]:
 
 
 def is_constant(public: object) -> bool:
-    return not (inspect.isclass(public) or inspect.isroutine(public))
+    return not (inspect.isclass(public) or inspect.isroutine(inspect.unwrap(public)))
 
 
 def listed(public: type) -> list[str]:
@@ -72,6 +73,12 @@ class Entries(griffe.Extension):
                 entry = pkg.modules_collection[f"{public.__module__}.{public.__qualname__}"]
                 if inspect.isclass(public):
                     complete(entry, public)
+                elif not entry.is_function or hasattr(public, "__signature__"):  # made by a call
+                    told = griffe.Docstring(inspect.getdoc(public), parent=entry.parent)
+                    given = griffe.Parameters(*parameters_of(public))
+                    entry = griffe.Function(name, parameters=given, docstring=told, parent=module)
+                    found.append(entry)
+                    continue
                 if entry.parent is not module:
                     found.append(griffe.Alias(name, entry, parent=module))
         for entry in found:  # now, because it may replace the file of the same name
@@ -87,9 +94,14 @@ def complete(entry: griffe.Class, public: type) -> None:
     if "__dataclass_fields__" not in vars(public) or "__init__" in entry.members:
         return
     own = [griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)]
+    for parameter in parameters_of(public):
+        parameter.annotation = entry.all_members[parameter.name].annotation
+        own.append(parameter)
+    entry.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*own)))
+
+
+def parameters_of(public: object) -> Iterator[griffe.Parameter]:
     for name, parameter in inspect.signature(public).parameters.items():
-        field = entry.all_members[name]
         default = None if parameter.default is parameter.empty else repr(parameter.default)
         kind = griffe.ParameterKind[parameter.kind.name.lower()]
-        own.append(griffe.Parameter(name, annotation=field.annotation, kind=kind, default=default))
-    entry.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*own)))
+        yield griffe.Parameter(name, kind=kind, default=default)
