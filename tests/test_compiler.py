@@ -194,6 +194,19 @@ def test_numbers_of_each_step_and_one_program_for_all_numbers(x64):
         ik.run(descent, kernel, task, steps=4, sizes=sizes)
 
 
+def test_a_prediction_that_starts_at_y_and_a_held_value_with_the_name_of_a_state(x64):
+    def function(K, y):
+        r = K @ y
+        return dict(alpha=0, r=y, prediction=y), lambda alpha, prediction, **old: dict(
+            alpha=y - prediction, r=r, prediction=prediction + K @ old["r"]
+        )
+
+    task = draw_task(3, n=6)
+    path = ik.run(ik.solver(function), ik.Gaussian(), task, steps=2)
+    model = ik.compile(ik.solver(function), ik.Gaussian(), num_features=4, steps=2)
+    assert relative(ik.run_with_cache(model, task)[1]["alpha"], path.alpha) < 1e-12
+
+
 def test_float32():
     task = jax.tree.map(lambda array: array.astype("float32"), draw_task(2, n=6))
     numbers = {"ridge": 1.0, "steps": 3, "spectrum": (1.0, 9.0)}
@@ -201,10 +214,6 @@ def test_float32():
     model = ik.compile(ik.solvers.chebyshev, ik.Gaussian(), num_features=4, **numbers)
     assert path.alpha.dtype == ik.predict(model, task).dtype == "float32"
     assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-5
-
-
-def keep(alpha, prediction):
-    return dict(alpha=alpha, prediction=prediction)
 
 
 START = dict(alpha=0, prediction=0)
@@ -220,7 +229,7 @@ REFUSED = {
     "method": (lambda K, y: (START, lambda **old: y.sum()), "but no 'sum'"),
     "text": (lambda K, y: (START, lambda **old: y + "a"), "takes values and numbers, got str"),
     "forgotten": (lambda K, y: (START, lambda **old: {"alpha": y}), "return the states alpha"),
-    "no prediction": (lambda K, y: ({"alpha": 0}, keep), "must have a state 'prediction'"),
+    "no prediction": (lambda K, y: ({"alpha": 0}, dict), "must have a state 'prediction'"),
     "no step": (lambda K, y: 3, "must return a dict of states and a step"),
 }
 

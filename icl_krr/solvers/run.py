@@ -69,11 +69,7 @@ class Solver:
         self.parameters = {k.name: k for k in keywords if k.name != "steps"}
         if iterates:
             self.parameters["steps"] = steps
-        places = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        given = (
-            inspect.Parameter(name, places, annotation=kind)
-            for name, kind in (("kernel", "Kernel"), ("task", "Task"))
-        )
+        _, *given, _ = inspect.signature(run).parameters.values()  # kernel and task
         self.__signature__ = inspect.Signature(
             [*given, *self.parameters.values()], return_annotation="Trajectory"
         )

@@ -9,9 +9,8 @@ from typing import Any
 from ... import Read, checks
 from ...constants import xp
 from ...kernels import Kernel, check_kernel, check_positive
-from ...solvers import Solver
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
-from ...solvers.run import NORMALISED, OF_KERNEL, check_keywords, check_numbers
+from ...solvers.run import NORMALISED, OF_KERNEL, Solver, check_keywords, check_numbers
 from ...transformer.weights import Transformer
 from ..assembly.average_attention import average_machine
 from ..assembly.choice import construction, linear_machine, machine, softmax_machine
@@ -134,12 +133,13 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
     emitter = Emitter(m, program, constants, read_at_queries)
     starts, slots, kept = {}, emitter.slots, {}
     for state, start, i, _ in states:
-        read = None if start is None else emitter.embedded(start)
+        read = None if start is None or state == READOUT else emitter.embedded(start)
         if start is not None and read is None:
             starts[state] = start
         slots[state] = declare(m, state, ops[i].shape, needed[i], read)
     for i in program.held:
-        kept[i] = name = program.names[i] or f"held_{i}"
+        name = program.names[i] or f"held_{i}"
+        kept[i] = name = f"{name}_" if name in slots else name
         starts[name], slots[name] = i, declare(m, name, ops[i].shape, needed[i], None)
     new = {state: i for state, _, old, i in states if i != old}
     preconditioners = {op.constants[0] for op in ops if op.kind == "nystrom"}

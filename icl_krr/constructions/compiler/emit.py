@@ -340,15 +340,14 @@ class Emitter:
     def update(self, one: Instruction) -> None:
         """Update a state; its old value is zeroed before, unless it is there to stay."""
         slot, change, rest = self.parts(one)
-        m = self.m
         summands, operations = self.prepare(rest, slot, 0)
         plain = [term for term in rest if term.kind in ("read", "kernel")]
         now = all(leaf.kind in ("old", "read", "heads") for term in plain for leaf in term.leaves)
         if change is not None and (keeps(one) or (summands and now)):
-            m.add(total([change, *summands] if now else [change]), to=slot)
+            self.m.add(total([change, *summands] if now else [change]), to=slot)
             summands = [] if now else summands
         elif change is not None:
-            m.erase(slot)
+            self.m.erase(slot)
         self.finish(summands, operations, slot)
 
     def update_together(self, group: Sequence[Instruction]) -> None:

@@ -81,14 +81,11 @@ def evaluate(
 
 def computed(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Any) -> Any:
     if op.kind == "sum":
-        total = None
+        terms = []
         for value, sign, c in zip(args, op.signs, op.constants, strict=True):
             term = value[part] if c is None else arrays.number(constants[c], part) * value[part]
-            if total is None:
-                total = term if sign > 0 else -term
-            else:
-                total = total + term if sign > 0 else total - term
-        return total
+            terms.append(term if sign > 0 else -term)
+        return sum(terms[1:], terms[0])
     if op.kind == "scale":
         scalar, value = args
         return arrays.scaling(scalar[SUPPORTS], part) * value[part]
