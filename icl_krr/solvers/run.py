@@ -12,16 +12,16 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from .. import Status, capacity, checks
+from .. import Status, checks
 from ..fields import unknown
-from ..kernels import Kernel, check_kernel, check_positive
+from ..kernels import Kernel, check_positive
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
-from ..tasks.task import check_axes, kept
+from ..tasks.task import kept
 from ..units import in_units, unit_of
 from . import accuracy
-from .algebra import like, seen
+from .algebra import check_system, like, seen
 from .language import (
     ENTRIES,
     FEATURES,
@@ -238,18 +238,13 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     check_keywords(solver, keywords)
     steps = keywords.get("steps", 1)
     parameters = {name: value for name, value in keywords.items() if name != "steps"}
-    check_kernel(kernel)
-    check_axes(task)
-    if "ridge" in solver.parameters:
-        checks.positive_scalar("ridge", parameters["ridge"])
-    checks.count("steps", steps)
+    ridge = parameters.get("ridge", 1.0)
+    check_system(kernel, task, ridge, steps, matrices=0)
     program, constants = trace(solver.function, kernel, steps, parameters)
     check_numbers(constants)
     kinds = {op.kind for op in program.ops}
-    n, q = task.num_supports, task.num_queries
-    entries = n * (n + q) if kinds & OF_KERNEL else n * q
-    capacity.check("regression", entries + (steps + 1) * (3 * n + q) * task.num_outputs, task.x)
     if kinds & OF_KERNEL:
+        check_system(kernel, task, ridge, steps)
         check_matrices(kernel, task)
     if kinds & NORMALISED:
         check_positive(kernel)

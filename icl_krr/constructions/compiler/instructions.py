@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...solvers.language import QUERIES, SCALAR, Op, Program
+from ...solvers.language import QUERIES, READS, SCALAR, Op, Program
 
-READS = frozenset({"y", "one", "sink", "normaliser", "features"})
-"""Kinds of values that are slots of the machine."""
 HEADS = frozenset({"kernel", "smooth"})
 """Kinds of values that heads compute, and of which units add multiples."""
 
@@ -117,7 +115,10 @@ class Lowering:
         found: list[Instruction] = []
         while self.stored != known:  # a term may turn out to be stored for another value
             known = set(self.stored)
-            found = [self.compute(leaf) for leaf in sorted(known, key=lambda leaf: leaf.what)]
+            found = [
+                self.compute(leaf)
+                for leaf in sorted(known, key=lambda leaf: (leaf.what, leaf.kind))
+            ]
             for state, i in self.new.items():
                 terms = self.terms(i, self.part(i), state)
                 found.append(Instruction(Leaf("new", state), self.part(i), terms))

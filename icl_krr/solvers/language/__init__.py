@@ -4,13 +4,14 @@ from .analysis import QUERIES, READOUT, SUPPORTS, degrees, in_range_of_kernel, n
 from .arrays import iterates
 from .operators import Operator
 from .trace import per_step, trace
-from .values import ENTRIES, FEATURES, SCALAR, VECTOR, Op, Program, Value
+from .values import ENTRIES, FEATURES, READS, SCALAR, VECTOR, Op, Program, Value
 
 __all__ = [
     "ENTRIES",
     "FEATURES",
     "QUERIES",
     "READOUT",
+    "READS",
     "SCALAR",
     "SUPPORTS",
     "VECTOR",

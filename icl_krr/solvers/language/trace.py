@@ -12,10 +12,7 @@ import numpy as np
 from ...constants import PerStep, known, xp
 from ...kernels import Kernel
 from .operators import Operator
-from .values import SCALAR, VECTOR, Op, Program, Recording, Value, is_number, refuse
-
-READS = ("y", "one", "sink", "normaliser", "features")
-"""Kinds of values that a step reads without work."""
+from .values import READS, SCALAR, VECTOR, Op, Program, Recording, Value, is_number, refuse
 
 
 def per_step(values: Any) -> PerStep:

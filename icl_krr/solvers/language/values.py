@@ -16,6 +16,8 @@ from ...constants import PerStep
 SCALAR, VECTOR, ENTRIES, FEATURES = "scalar", "vector", "entries", "features"
 """Shapes of values: one number for each output; for each output and token; for each token; and m
 features for each token."""
+READS = ("y", "one", "sink", "normaliser", "features")
+"""Kinds of values that a step reads without work: they are slots of a machine."""
 
 
 class Op(NamedTuple):
@@ -83,8 +85,8 @@ class Recording:
             self.ops.append(op)
             self.names.append("")
         index = self.known[op]
-        line = place()
-        if op.args and (assigned := re.match(r"\s*(\w+) = ", line[1])):
+        line = place() if op.args else (0, "")
+        if assigned := re.match(r"\s*(\w+) = ", line[1]):
             before = self.named.get(line)  # part of the value that the line assigns
             if before is not None and index > before:
                 self.names[before] = ""
