@@ -149,6 +149,24 @@ def nesterov(K, y, *, ridge, step_size, momentum):
     return dict(alpha=0, last=0, prediction=0), step
 
 
+def test_a_step_that_reads_old_values_only_is_one_block():
+    def chain(K, y):
+        def step(alpha, r, u, v, w, prediction):
+            return dict(
+                alpha=alpha + 0.1 * r,
+                r=r - 0.1 * (K @ r),
+                u=v + 0.5 * w,
+                v=w - 0.5 * u,
+                w=u + v + K @ alpha,
+                prediction=0.9 * prediction + 0.1 * (K @ w),
+            )
+
+        return dict(alpha=0, r=y, u=y, v=0, w=y, prediction=0), step
+
+    model = ik.compile(ik.solver(chain), ik.Linear(), num_features=2, steps=2)
+    assert model.blocks_per_step == 1
+
+
 @pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian()], ids=["linear", "softmax"])
 def test_gradients_of_weights_are_those_of_arrays_and_finite_differences(x64, kernel):
     task, solver = draw_task(0, n=6), ik.solver(nesterov)

@@ -52,89 +52,121 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
     >>> order(lowering.instructions(), by_head=True).copied
     ('p',)
     """
-    place = {one.target: k for k, one in enumerate(instructions)}
-    states = {one.target.what: k for k, one in enumerate(instructions) if one.target.kind == "new"}
-    waits = [{place[leaf] for leaf in one.leaves if leaf in place} for one in instructions]
-    reads = [
-        {
-            leaf.what
-            for term in one.terms
-            for leaf in term.leaves
-            if leaf.kind == "old" and not is_own(term, one.target.what)
-        }
-        for one in instructions
-    ]
-    behind = closure(waits)
-    updates = {*states.values()}
-    late = {k for k, others in enumerate(behind) if updates & {k, *others}}
-    heads = {k for k, one in enumerate(instructions) if one.target.kind == "heads" and not waits[k]}
-    single = {
-        k for k in states.values() if is_local(instructions[k], by_head) and waits[k] <= heads
-    }
-    copied: list[str] = []
-    for state, k in states.items():
-        readers = {j for j, read in enumerate(reads) if state in read}
-        if any(k in behind[j] for j in readers) or (k in readers and k not in single):
-            copied.append(state)
-    while True:
-        edges = [set(w) for w in waits]
-        for state, k in states.items():
-            if state not in copied:
-                edges[k] |= {j for j, read in enumerate(reads) if state in read and j != k}
-        circles = closure(edges)
-        groups = {
-            frozenset(j for j in circle if k in circles[j])
-            for k, circle in enumerate(circles)
-            if k in circle
-        }
-        bad = [
-            group
-            for group in groups
-            if not all(
-                j in updates and is_local(instructions[j], by_head) and not (behind[j] & group)
-                for j in group
-            )
-        ]
-        if not bad:
-            break
-        group = min(bad, key=min)
-        inside = [
-            s
-            for s, k in states.items()
-            if k in group and s not in copied and any(s in reads[j] for j in group if j != k)
-        ]
-        copied.append(min(inside, key=lambda s: (keeps(instructions[states[s]]), states[s])))
-    for state, k in states.items():
-        readers = {j for j, read in enumerate(reads) if state in read and j in late and j != k}
-        own = next((group for group in groups if k in group), frozenset())
-        plain = all(term.kind == "read" for term in instructions[k].terms)
-        if state not in copied and not plain and not keeps(instructions[k]) and readers - own:
-            copied.append(state)
-            edges[k] -= readers
-    member = {j: group for group in groups for j in group}
-    group_of = [member.get(k, frozenset({k})) for k in range(len(instructions))]
-    done: set[int] = set()
-    result: list[tuple[int, ...]] = []
-    while len(done) < len(instructions):
-        ready = next(
-            k
-            for k in range(len(instructions))
-            if k not in done and set().union(*(edges[j] for j in group_of[k])) - group_of[k] <= done
-        )
-        result.append(tuple(sorted(group_of[ready])))
-        done |= group_of[ready]
+    graph = Graph(instructions, by_head)
+    copied = [state for state in graph.updates if graph.overwrites_too_early(state)]
+    while circles := graph.circles(copied):
+        copied.append(graph.to_copy(min(circles, key=min), copied))
+    copied += [state for state in graph.updates if graph.is_held_up(state, copied)]
+    groups = graph.sorted_groups(copied)
     return Order(
-        tuple(instructions[k] for group in result for k in group if k not in late),
+        tuple(instructions[k] for group in groups for k in group if k not in graph.late),
         tuple(copied),
-        tuple(tuple(instructions[k] for k in group) for group in result if group[0] in late),
+        tuple(tuple(instructions[k] for k in group) for group in groups if group[0] in graph.late),
         tuple(
             instructions[k]
-            for state, k in states.items()
-            if k in single
+            for state, k in graph.updates.items()
+            if k in graph.single
             and state not in copied
-            and (state in reads[k] or not keeps(instructions[k]))
+            and (state in graph.reads[k] or not keeps(instructions[k]))
         ),
     )
+
+
+class Graph:
+    """What each instruction, by its number, waits for.
+
+    Attributes:
+        updates: the updates of the states, {state: number}.
+        waits: the instructions whose results each reads, and in `behind` all that these wait for.
+        reads: the states whose old values each reads; an update may add to its own.
+        late: the updates and all that wait for one.
+        single: the updates that are one sublayer, which waits for heads at most.
+    """
+
+    def __init__(self, instructions: list[Instruction], by_head: bool):
+        self.instructions = instructions
+        place = {one.target: k for k, one in enumerate(instructions)}
+        self.updates = {leaf.what: k for leaf, k in place.items() if leaf.kind == "new"}
+        self.waits = [{place[leaf] for leaf in one.leaves if leaf in place} for one in instructions]
+        self.reads = [
+            {
+                leaf.what
+                for term in one.terms
+                for leaf in term.leaves
+                if leaf.kind == "old" and not is_own(term, one.target.what)
+            }
+            for one in instructions
+        ]
+        self.behind, numbers = closure(self.waits), {*self.updates.values()}
+        self.late = {k for k, others in enumerate(self.behind) if numbers & {k, *others}}
+        self.local = {k for k in numbers if is_local(instructions[k], by_head)}
+        heads = {k for leaf, k in place.items() if leaf.kind == "heads" and not self.waits[k]}
+        self.single = {k for k in self.local if self.waits[k] <= heads}
+
+    def readers(self, state: str) -> set[int]:
+        return {k for k, read in enumerate(self.reads) if state in read}
+
+    def overwrites_too_early(self, state: str) -> bool:
+        """Whether a reader of the old value waits for the new one, or is its update."""
+        k, readers = self.updates[state], self.readers(state)
+        waits = any(k in self.behind[j] for j in readers)
+        return waits or (k in readers and k not in self.single)
+
+    def edges(self, copied: list[str]) -> list[set[int]]:
+        """What comes before each: what it waits for, and readers of the value it overwrites."""
+        edges = [set(waits) for waits in self.waits]
+        for state, k in self.updates.items():
+            if state not in copied:
+                edges[k] |= self.readers(state) - {k}
+        return edges
+
+    def groups(self, copied: list[str]) -> list[frozenset[int]]:
+        """For each, all that are in a circle with it, and itself."""
+        reached = closure(self.edges(copied))
+        return [
+            frozenset({k, *(j for j in others if k in reached[j])})
+            for k, others in enumerate(reached)
+        ]
+
+    def circles(self, copied: list[str]) -> set[frozenset[int]]:
+        """The circles that are no updates which one sublayer can compute."""
+        groups = {group for group in self.groups(copied) if len(group) > 1}
+        return {
+            group
+            for group in groups
+            if not group <= self.local or any(self.behind[k] & group for k in group)
+        }
+
+    def to_copy(self, circle: frozenset[int], copied: list[str]) -> str:
+        """The state whose copy breaks a circle; one that is replaced needs no sublayer more."""
+        found = [
+            state
+            for state, k in self.updates.items()
+            if k in circle and state not in copied and (self.readers(state) - {k}) & circle
+        ]
+        return min(found, key=lambda state: keeps(self.instructions[self.updates[state]]))
+
+    def is_held_up(self, state: str, copied: list[str]) -> bool:
+        """Whether an update with operations would wait for late readers of the old value."""
+        k = self.updates[state]
+        one, late = self.instructions[k], (self.readers(state) & self.late) - {k}
+        plain = all(term.kind == "read" for term in one.terms)
+        return not (plain or keeps(one) or state in copied) and bool(late - self.groups(copied)[k])
+
+    def sorted_groups(self, copied: list[str]) -> list[tuple[int, ...]]:
+        """The groups, each after all that comes before it."""
+        edges, groups = self.edges(copied), self.groups(copied)
+        done: set[int] = set()
+        found = []
+        while len(done) < len(groups):
+            ready = next(
+                group
+                for k, group in enumerate(groups)
+                if k not in done and set().union(*(edges[j] for j in group)) <= done | group
+            )
+            found.append(tuple(sorted(ready)))
+            done |= ready
+        return found
 
 
 def keeps(instruction: Instruction) -> bool:
