@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.records import rounded
+from icl_krr import per_step
 from icl_krr.catalogue import SOLVERS, compared, load, taken
 from icl_krr.constructions import compile
 from icl_krr.constructions.assembly.choice import softmax_machine
@@ -168,17 +169,17 @@ def smoother(name: str, kernel: Kernel, one: Setting) -> Transformer:
     t = jnp.arange(float(steps))
     sharper = name == "smoother_sharper"
     shares = {"smoother_equal": jnp.ones(steps), "smoother_falling": 0.5**t}.get(name, 0 * t)
-    numbers = 4.0 ** (t - steps + 1) if sharper else shares / jnp.sum(shares)
+    number = per_step(4.0 ** (t - steps + 1) if sharper else shares / jnp.sum(shares))
     m = softmax_machine(kernel, one.tasks.num_features, {ROLES: -1e30})
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
     (term,) = m.terms
 
-    def step(number: jax.Array) -> None:
+    def step() -> None:
         mean = m.scratch("mean", ROLES, "kernel-weighted mean of y")
         m.head(number * term.query if sharper else term.query, term.key, m.y, to=mean)
         m.add(mean - prediction if sharper else number * mean, to=prediction)
 
-    return m.transformer(step, steps=steps, readout=prediction, coefficients=(numbers,))
+    return m.transformer(step, steps=steps, readout=prediction)
 
 
 def random_encoder(one: Setting) -> Transformer:

@@ -55,9 +55,9 @@ def test_a_program_is_checked_against_the_layout():
     with pytest.raises(ValueError, match="to be multiplied, got 3 for alpha and 2 for x"):
         m.divide(alpha, m.x, to="quotient")
     queries = m.state("queries", ("query",), "three channels")
-    with pytest.raises(ValueError, match="slot queries must include support, where the head"):
+    with pytest.raises(ValueError, match="slot queries must include support, where what it gets"):
         m.head(query=alpha, key=alpha, value=alpha, to=queries)
-    with pytest.raises(ValueError, match="slot queries must include support, where the product"):
+    with pytest.raises(ValueError, match="slot queries must include support, where what it gets"):
         m.multiply(alpha, alpha, to=queries)
     with pytest.raises(ValueError, match="got 'alpha', the name of a state slot; pass its read"):
         m.add(alpha, to="alpha")
@@ -75,6 +75,8 @@ def test_a_product_with_k_is_added_to_a_new_slot():
     v = m.state("v", ("support",), "vector", starts_as=m.y)
     Kv = m.add(m.kernel_times(v), to="Kv")
     assert m.layout[Kv.slot].at == ("support", "query")
+    with pytest.raises(ValueError, match="product from kernel_times must be read by finish or add"):
+        m.dot(v, m.kernel_times(v), to="vKv")
     for other in (v, m.kernel_times(v)):
         with pytest.raises(TypeError, match=r"machine's multiply\(a, b, to\) multiplies two reads"):
             v * other

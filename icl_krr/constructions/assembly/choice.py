@@ -15,7 +15,7 @@ from ...constants import known
 from ...fields import suggesting
 from ...kernels import Features, Kernel, check_kernel
 from ...transformer.weights import Transformer
-from .arithmetic import Arithmetic, Exact
+from .arithmetic import Arithmetic
 from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options, Softmax
@@ -101,7 +101,7 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
     kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
     rules = options.get("arithmetic", "exact")
     if rules == "exact":
-        rules = Exact()
+        rules = Arithmetic()
     if not isinstance(rules, Arithmetic):
         raise ValueError(
             f"arithmetic must be 'exact' or icl_krr.ReLU(width=..., bound=...), got {rules!r}"

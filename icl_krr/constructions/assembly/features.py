@@ -10,9 +10,8 @@ from ...constants import xp
 from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern, halves, monomials, num_monomials
 from ...residual import Read
 from ...residual.reads import one_hot
-from .arithmetic import repeat
 from .machine import Machine
-from .slots import SUPPORTS_AND_QUERIES
+from .slots import SUPPORTS_AND_QUERIES, spread
 
 
 def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
@@ -30,17 +29,17 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.damping is not None:
         log_size = log_size - squared_norm(m, x, layer.damping)
     if layer.function == "identity":
-        m.activate("exp", repeat(log_size, count), angles, to, layer.mix)
+        m.activate("exp", spread(log_size, count), angles, to, layer.mix)
         return
     if log_size.blocks:
         if layer.function == "exp":
-            angles = angles + repeat(log_size, count)
+            angles = angles + spread(log_size, count)
         else:
             size = m.scratch("size", SUPPORTS_AND_QUERIES, "factor of the features", width=1)
             m.activate("exp", log_size, here, size)
     if layer.offsets is not None:
         angles = angles + m.one @ layer.offsets[None]
-    m.activate(layer.function, angles, repeat(size, count), to, layer.mix)
+    m.activate(layer.function, angles, spread(size, count), to, layer.mix)
 
 
 def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
@@ -51,7 +50,7 @@ def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.tilt is not None:
         share, bare = (1 / layer.degree) * tilted(m, layer), x
         x = m.scratch("tilted_x", SUPPORTS_AND_QUERIES, "x times a root of its factor", x.width)
-        m.activate("exp", repeat(share, x.width), bare, x)
+        m.activate("exp", spread(share, x.width), bare, x)
     known = {1: x}
 
     def power(degree: int) -> Read:

@@ -92,11 +92,11 @@ class LinearAttention(Machine):
         return select(features, np.tile(np.arange(features.width), outputs))
 
     def kernel_diagonal(self, to: Read) -> None:
-        here = self.features_here(self.layout[to.slot].at)
+        here = self.features_here(self.at(to))
         add_product(self, here, self.features, 1, to)
 
     def sum_before(self, value: Read, to: Read) -> None:
-        query = self.inside(self.layout[to.slot].at)
+        query = self.inside(self.at(to))
         with self.within(None):
             self.head(query=query, key=self.support, value=value, to=to)
 

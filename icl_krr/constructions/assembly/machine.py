@@ -12,12 +12,12 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from ... import Kernel, checks
-from ...constants import PerStep, as_jax, of_all_steps, xp
+from ...constants import as_jax, of_all_steps, xp
 from ...residual import ROLES, Read
 from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic, Out, Size
-from .packing import Operation, Recorder, name_patterns, pack
-from .slots import label, spread
+from .packing import Operation, name_patterns, pack
+from .slots import Recorder, label, spread
 
 
 class Machine(Recorder, ABC):
@@ -78,10 +78,10 @@ class Machine(Recorder, ABC):
         super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
         self.kernel, self.sketch, self.arithmetic = kernel, sketch, arithmetic
         self.problem: Problem | None = None
-        self.program = []
         self.positions: dict[str, jax.Array] = {}
         self.preparations: list[Callable[[], Any]] = []
         self.log_gate: Read | None = None
+        self.unfinished: dict[str, int] = {}
 
     def solves(self, ridge: Any) -> Self:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
@@ -111,14 +111,6 @@ class Machine(Recorder, ABC):
     def per_unknown(self, entries: Read) -> Read:
         """Repeat the entries of a diagonal for all unknowns of a token."""
         return self.per_output(entries)
-
-    def fit_of(self, v: Read, product: Any, to: str) -> Read:
-        """Return the predictions of the coefficients v, whose product with K' is `product`."""
-        return self.finish(product, to)
-
-    def add_fit(self, v: Read, product: Any, to: Read) -> None:
-        """Add the predictions of the coefficients v to a slot."""
-        self.add(product, to)
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
@@ -186,8 +178,7 @@ class Machine(Recorder, ABC):
             heads: number of heads of equal widths that `query`, `key` and `value` are cut into.
             log_gate: read of cumulated log gates G, for a factor exp(G_i - G_j).
         """
-        reach = self.at(query) if self.spec.attention == "linear" else ROLES
-        self.check_reach(to, reach, "the head writes")
+        self.check_reach(to, self.at(query) if self.spec.attention == "linear" else ROLES)
         writes = (Write(value, None, to.slot),)
         self.emit(Heads(query, key, writes, heads, log_gate, window=self.window))
 
@@ -200,7 +191,7 @@ class Machine(Recorder, ABC):
         """
         checks.instance("value", value, Read, "a read or a product from kernel_times")
         to = self.written_slot(to, self.at(value), f"combines {label(value)}", value.width)
-        self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
+        self.arithmetic.add(self, value, to, self.at(to) if at is None else at)
         return to
 
     def multiply(
@@ -215,15 +206,24 @@ class Machine(Recorder, ABC):
                 default None, the bound of the slot `to`. Only `icl_krr.ReLU` uses it.
         """
         width = a.width if out is None else out.shape[1]
-        to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})", width)
+        to = self.slot_of_product(to, f"({label(a)}) x ({label(b)})", width, a, b)
         self.arithmetic.multiply(self, a, b, to, out, size)
         return to
 
     def divide(self, dividend: Read, divisor: Read, to: str | Read) -> Read:
         """Add the quotient, channel by channel, to a slot; 0 / 0 is 0."""
         about = f"{label(dividend)} / {label(divisor)}"
-        to = self.written_slot(to, self.at(dividend), about, dividend.width)
+        to = self.slot_of_product(to, about, dividend.width, dividend)
         self.arithmetic.divide(self, dividend, divisor, to)
+        return to
+
+    def slot_of_product(self, to: str | Read, about: str, width: int, *factors: Read) -> Read:
+        if any(factor.slots & self.unfinished.keys() for factor in factors):
+            raise ValueError(
+                f"a product from kernel_times must be read by finish or add before {about}"
+            )
+        to = self.written_slot(to, self.at(*factors), about, width)
+        self.check_reach(to, self.at(*factors))
         return to
 
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
@@ -233,6 +233,7 @@ class Machine(Recorder, ABC):
             function: an activation of `icl_krr.transformer.Unit`, such as "relu" or "exp".
             out: matrix [width of by, width of the slot]; default None, identity.
         """
+        self.check_reach(to, self.at(by))
         self.arithmetic.activate(self, function, value, by, to, out)
 
     def erase(self, slot: Read) -> None:
@@ -251,23 +252,20 @@ class Machine(Recorder, ABC):
 
     def transformer(
         self,
-        step: Callable[..., None],
+        step: Callable[[], Any],
         *,
         steps: int,
         readout: Read,
-        prologue: Callable[[], None] = lambda: None,
-        coefficients: tuple[jax.Array, ...] = (),
+        prologue: Callable[[], Any] = lambda: None,
         readouts: Mapping[str, Read] = MappingProxyType({}),
     ) -> Transformer:
         """Return a transformer that runs the prologue once and then the step `steps` times.
 
-        All steps share the weights that do not depend on coefficients.
+        All steps share the weights that do not depend on numbers of `icl_krr.per_step`.
 
         Args:
-            step: function that records the operations of a step; it gets the entries of the
-                coefficients for this step.
+            step: function that records the operations of a step.
             prologue: function that records what runs once before the first step.
-            coefficients: arrays [steps] of numbers that differ from step to step.
             readouts: further reads by name, for `icl_krr.read_outs`.
         """
         checks.count("steps", steps)
@@ -277,8 +275,7 @@ class Machine(Recorder, ABC):
                 f"readout must be nonzero at queries, got slot {', '.join(readout.slots)} at "
                 f"{', '.join(self.at(readout)) or 'no role'}"
             )
-        own = [PerStep(xp.asarray(numbers)) for numbers in coefficients]
-        blocks = self.record(lambda: step(*own))
+        blocks = self.record(step)
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
         layers = tuple(layer for block in (*first, *blocks) for layer in block.layers)
         unread = self.flags.difference(

@@ -7,6 +7,7 @@ from operator import add
 from typing import Any
 
 from ...residual import ROLES, Read
+from .machine import Machine
 from .slots import QUERIES, SUPPORTS, label
 from .softmax_attention import SoftmaxAttention
 
@@ -31,9 +32,9 @@ class NormalisedAttention(SoftmaxAttention):
         for dividend, slot in self.shares.values():
             self.divide(dividend, self.total_normaliser(), to=slot)
 
-    def product_of(self, means: list[Read]) -> Any:
+    def product_of(self, means: list[Read]) -> Read:
         """Return K v at supports for the means of `smooth_all`."""
-        return self.unnormalised(means) * self.sink_weight
+        return self.weighted(means) * self.sink_weight
 
     def state_of_fit(self) -> Read:
         return self.state("prediction", QUERIES, self.about_prediction)
@@ -68,8 +69,8 @@ class NormalisedAttention(SoftmaxAttention):
     def add_smooth(self, scale: Any, means: list[Read], to: Read) -> None:
         """Add scale (K v)_i / (Z_i + c) at supports, for the means of `smooth_all`."""
         if len(means) == 1:
-            self.add(scale * means[0], to=to)
+            Machine.add(self, scale * means[0], to)
             return
         for k, (term, mean) in enumerate(zip(self.terms, means, strict=True)):
             share = self.share(f"share_{k}", term.weight * self.term_normaliser("support", k))
-            self.multiply(scale * mean, self.per_output(share), to=to, size=1)
+            self.arithmetic.multiply(self, scale * mean, self.per_output(share), to, None, size=1)

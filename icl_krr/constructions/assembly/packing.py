@@ -1,15 +1,12 @@
-"""Records the program of a construction, heads and MLP units, and packs it into few blocks."""
+"""Packs the program of a construction, heads and MLP units, into few blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ...residual import Layout
 from ...transformer.weights import Block, Heads, Unit, expressions, widths
-from .slots import Slots
 
 
 @dataclass(frozen=True)
@@ -52,45 +49,6 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
             )
 
 
-class Recorder(Slots):
-    """Slots, and the recorded sequence of heads and units on them."""
-
-    program: list[Operation]
-    group: list[Heads | Unit] | None = None
-    window: int | None = None
-
-    def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
-        check(layer, self.layout)
-        if self.group is None:
-            self.program.append(Operation((layer,), erases))
-        else:
-            self.group.append(layer)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Put all recorded operations in one sublayer, so none of them reads another's result.
-
-        Use it as `with m.together():`, for heads only or for operations within a token only.
-        """
-        self.group = []
-        yield
-        self.program.append(Operation(tuple(self.group)))
-        self.group = None
-
-    @contextmanager
-    def within(self, window: int | None) -> Iterator[None]:
-        """Give all recorded heads a window: `with m.within(4):`.
-
-        Args:
-            window: number of the last visible tokens that a token reads, >= 1; None for all.
-        """
-        before, self.window = self.window, window
-        try:
-            yield
-        finally:
-            self.window = before
-
-
 def pack(program: list[Operation]) -> tuple[Block, ...]:
     """Return blocks with the same result as the operations in order, each as early as possible.
 
@@ -122,35 +80,39 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
 
 
 def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tuple[Block, ...]]]:
-    """The queries and keys that heads of several parts of a model read, by name, and the parts.
+    """The queries and keys that heads of all parts of a model read, by name, and the parts.
 
     In the parts, these heads have only the name.
     """
-
-    def of(heads: Heads) -> tuple[int | None, ...]:
-        return heads.window, *map(id, heads.reads)
-
-    groups = [[heads for block in part for heads in block.attention] for part in parts]
-    common = set.intersection(*({of(heads) for heads in group} for group in groups))
-    found = {of(heads): heads for heads in groups[0] if heads.query.blocks and heads.key.blocks}
-    names = {own: f"pattern_{i}" for i, own in enumerate(own for own in found if own in common)}
+    groups = [{pattern_of(h): h for block in part for h in block.attention} for part in parts]
+    common = [
+        (own, heads)
+        for own, heads in groups[0].items()
+        if heads.query.blocks and heads.key.blocks and all(own in group for group in groups)
+    ]
+    names = {own: f"pattern_{i}" for i, (own, _) in enumerate(common)}
 
     def named(heads: Heads) -> Heads:
-        name = names.get(of(heads))
+        name = names.get(pattern_of(heads))
         return heads if name is None else Heads(None, None, heads.writes, heads.heads, None, name)
 
-    patterns = {name: replace(found[own], writes=(), pattern=name) for own, name in names.items()}
+    patterns = {names[own]: replace(h, writes=(), pattern=names[own]) for own, h in common}
     return patterns, [
         tuple(replace(block, attention=tuple(map(named, block.attention))) for block in part)
         for part in parts
     ]
 
 
+def pattern_of(heads: Heads) -> tuple[int | None, ...]:
+    """What two groups of heads have in common if they have one pattern: window and reads."""
+    return heads.window, *map(id, heads.reads)
+
+
 def share_patterns(heads: list) -> list[Heads]:
     """Merge single heads with the same query, key and window into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
-        own = (one.window, *map(id, one.reads)) if one.heads == 1 else i
+        own = pattern_of(one) if one.heads == 1 else i
         groups.setdefault(own, []).append(one)
     return [
         group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,7 +1,9 @@
-"""The slots of a construction: their content, and the roles at which they may be nonzero."""
+"""The slots of a construction, and the heads and MLP units that it records on them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from typing import Any
@@ -10,14 +12,15 @@ import jax
 import numpy as np
 
 from ...residual import ROLES, Layout, Read, Slot
-from ...transformer.weights import Spec
+from ...transformer.weights import Heads, Spec, Unit
+from .packing import Operation, check
 
 SUPPORTS, AGGREGATOR, QUERIES = ("support",), ("aggregator",), ("query",)
 SUPPORTS_AND_QUERIES = ("support", "query")
 
 
-class Slots:
-    """The declared slots, the embedding that sets their initial values, and flags of the roles.
+class Recorder:
+    """The declared slots, the embedding that sets their first values, and the recorded operations.
 
     Sums over tokens and their quotients are stored at the roles in `scalars_at`, side by side for
     all `systems`, the linear systems that the model solves in parallel, and their unknowns at those
@@ -26,16 +29,15 @@ class Slots:
 
     scalars_at: tuple[str, ...] = ROLES
     unknowns_at = SUPPORTS
+    fit_at: tuple[str, ...] = SUPPORTS_AND_QUERIES
     solution, direction = "alpha", "p"
     about_solution, about_prediction = "dual coefficients", "k(x)^T alpha"
-
-    @property
-    def systems(self) -> int:
-        """The number of linear systems: one for each output."""
-        return self.spec.num_outputs
+    group: list[Heads | Unit] | None = None
+    window: int | None = None
 
     def __init__(self, spec: Spec, dtype: np.dtype, sketch: jax.Array | None = None):
         self.spec, self.dtype = spec, dtype
+        self.program: list[Operation] = []
         self.slots: list[Slot] = []
         self.embedding: dict[str, Read] = {}
         self.late: list[tuple[Read, Read]] = []
@@ -48,18 +50,29 @@ class Slots:
         self.flags = {"aggregator", "support", "query", "one"}
 
     @property
+    def systems(self) -> int:
+        """The number of linear systems: one for each output."""
+        return self.spec.num_outputs
+
+    @property
     def layout(self) -> Layout:
         return Layout(tuple(self.slots))
+
+    # ---- slots ----------------------------------------------------------------------------------
+
+    def declare(self, slot: Slot, starts_as: Read | None = None) -> Read:
+        self.slots.append(slot)
+        self.embedding[slot.name] = Read({}, slot.width) if starts_as is None else starts_as
+        return Layout((slot,)).read(slot.name, self.dtype)
 
     def field(
         self, name: str, width: int, at: tuple[str, ...], about: str, sketch: Any = None
     ) -> Read:
         """Declare a slot for a field of the tokens or its sketch P^T x; no block writes it."""
-        whole = Layout((Slot(name, width),)).read(name, self.dtype)
-        if sketch is None:
-            return self.declare(Slot(name, width, "data", at, about), whole)
-        slot = Slot(name, sketch.shape[1], "data", at, f"sketched {about}")
-        return self.declare(slot, whole @ sketch)
+        read = Layout((Slot(name, width),)).read(name, self.dtype)
+        if sketch is not None:
+            read, about = read @ sketch, f"sketched {about}"
+        return self.declare(Slot(name, read.width, "data", at, about), read)
 
     def state(
         self,
@@ -79,30 +92,17 @@ class Slots:
                 it reads `x`, `y` and flags only, and otherwise blocks before the first step.
             width: number of channels; default None, one per output.
         """
-        width = self.systems if width is None else width
-        slot = Slot(name, width, "state", at, about)
-        data = {slot.name for slot in self.slots if slot.kind == "data"}
-        if starts_as is None or starts_as.slots <= data:
-            return self.declare(slot, None if starts_as is None else self.embedded(starts_as))
-        self.late.append((self.declare(slot), starts_as))
-        return self.late[-1][0]
-
-    def embedded(self, read: Read) -> Read:
-        """Rewrite a read of data slots as a read of the tokens' fields."""
+        slot = Slot(name, self.systems if width is None else width, "state", at, about)
+        if starts_as is None:
+            return self.declare(slot)
+        if not starts_as.slots <= {slot.name for slot in self.slots if slot.kind == "data"}:
+            self.late.append((self.declare(slot), starts_as))
+            return self.late[-1][0]
         parts = [
-            self.embedding[slot] @ block if np.ndim(block) else self.embedding[slot] * block
-            for slot, block in read.blocks.items()
+            self.embedding[of] @ block if np.ndim(block) else self.embedding[of] * block
+            for of, block in starts_as.blocks.items()
         ]
-        return reduce(add, parts, Read({}, read.width))
-
-    def scalar(self, name: str, about: str) -> Read:
-        """Declare a state for a sum over tokens, such as `dot`, with one channel per output.
-
-        Args:
-            name: a new name.
-            about: what it holds.
-        """
-        return self.state(name, self.scalars_at, about)
+        return self.declare(slot, reduce(add, parts, Read({}, starts_as.width)))
 
     def scratch(self, name: str, at: tuple[str, ...], about: str, width: int | None = None) -> Read:
         """Declare a slot that is zero after every step; add "_" to a name that is in use.
@@ -118,11 +118,6 @@ class Slots:
         width = self.systems if width is None else width
         return self.declare(Slot(name, width, "scratch", at, about))
 
-    def declare(self, slot: Slot, starts_as: Read | None = None) -> Read:
-        self.slots.append(slot)
-        self.embedding[slot.name] = Read({}, slot.width) if starts_as is None else starts_as
-        return Layout((slot,)).read(slot.name, self.dtype)
-
     @property
     def right(self) -> Read:
         """The right-hand side of the linear system: y."""
@@ -136,9 +131,13 @@ class Slots:
         """Declare a slot with the shape of the unknowns that is zero after every step."""
         return self.scratch(name, self.unknowns_at, about, self.right.width)
 
+    def scalar(self, name: str, about: str) -> Read:
+        """Declare a state for a sum over tokens, such as `dot`, with one channel per output."""
+        return self.state(name, self.scalars_at, about)
+
     def state_of_fit(self) -> Read:
         """Declare the state with the predictions of the solution."""
-        return self.state("prediction", SUPPORTS_AND_QUERIES, self.about_prediction)
+        return self.state("prediction", self.fit_at, self.about_prediction)
 
     def written_slot(
         self, to: str | Read, at: tuple[str, ...], about: str, width: int | None = None
@@ -154,19 +153,19 @@ class Slots:
                 )
         return self.scratch(to, at, about, width)
 
-    def check_reach(
-        self, to: Read, reach: tuple[str, ...], what: str = "the product may be nonzero"
-    ) -> None:
-        if not {*reach} <= {*self.layout[to.slot].at}:
-            raise ValueError(
-                f"roles of slot {to.slot} must include {', '.join(reach)}, where {what}; "
-                f"got {', '.join(self.layout[to.slot].at)}"
-            )
+    # ---- roles ----------------------------------------------------------------------------------
 
     def at(self, *reads: Read) -> tuple[str, ...]:
         """Return the roles at which the product of all reads may differ from zero."""
         places = [{role for s in read.slots for role in self.layout[s].at} for read in reads]
         return tuple(role for role in ROLES if all(role in place for place in places))
+
+    def check_reach(self, to: Read, reach: tuple[str, ...]) -> None:
+        if not {*reach} <= {*self.at(to)}:
+            raise ValueError(
+                f"roles of slot {to.slot} must include {', '.join(reach)}, where what it gets may "
+                f"be nonzero; got {', '.join(self.at(to))}"
+            )
 
     def inside(self, at: tuple[str, ...]) -> Read:
         """Return a read of width 1 that is 1 at the tokens of these roles, else 0.
@@ -178,25 +177,47 @@ class Slots:
             return self.one
         return reduce(add, (self.layout.read(role, self.dtype) for role in at))
 
-    def outside(self, at: tuple[str, ...]) -> Read | None:
-        """Return a read that is 0 at these roles and 1 elsewhere, at padding too; None for all."""
-        if at == ROLES:
-            return None
-        name = "not_" + "_or_".join(at)
-        if name not in self.embedding:
-            self.flags.add(name)
-            slot = Slot(name, 1, "data", ROLES, "flag, 1 at padding too")
-            self.declare(slot, self.one - self.inside(at))
-        return self.layout.read(name, self.dtype)
-
     def per_output(self, flag: Read) -> Read:
         """Return the read of a flag or number of one channel, repeated for every output."""
         return flag if self.systems == 1 else flag @ np.ones((1, self.systems), self.dtype)
 
+    # ---- operations -----------------------------------------------------------------------------
 
-def label(value: object) -> str:
+    def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
+        check(layer, self.layout)
+        if self.group is None:
+            self.program.append(Operation((layer,), erases))
+        else:
+            self.group.append(layer)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Put all recorded operations in one sublayer, so none of them reads another's result.
+
+        Use it as `with m.together():`, for heads only or for operations within a token only.
+        """
+        self.group = []
+        yield
+        self.program.append(Operation(tuple(self.group)))
+        self.group = None
+
+    @contextmanager
+    def within(self, window: int | None) -> Iterator[None]:
+        """Give all recorded heads a window: `with m.within(4):`.
+
+        Args:
+            window: number of the last visible tokens that a token reads, >= 1; None for all.
+        """
+        before, self.window = self.window, window
+        try:
+            yield
+        finally:
+            self.window = before
+
+
+def label(read: Read) -> str:
     """Return a short text for a read: the names of its slots without coefficients."""
-    return ", ".join(value.blocks) if isinstance(value, Read) else "product with K"
+    return ", ".join(read.blocks)
 
 
 def spread(scalars: Read, width: int) -> Read:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +18,21 @@ from ...residual import ROLES, Read, join
 from .features import add_product, tilted
 from .machine import Machine
 from .options import Softmax
-from .products import NOTHING, Term, Unnormalised, exponential
 from .slots import SUPPORTS_AND_QUERIES, label
+
+NOTHING = Read({}, 1)
+"""A query with which all logits are 0."""
 
 Kept = tuple[str, tuple[str, ...], int, int | None]
 """What a state holds of a pattern: its name, its roles, the number of the pattern, the window."""
+
+
+class Term(NamedTuple):
+    """One softmax pattern with logits <query_i, key_j>, and the weight of its contribution."""
+
+    query: Read
+    key: Read
+    weight: Any
 
 
 class SoftmaxAttention(Machine):
@@ -140,32 +150,37 @@ class SoftmaxAttention(Machine):
             self.head(term.query, term.key, v, to=means[-1])
         return means
 
-    def unnormalised(self, means: list[Read]) -> Unnormalised:
-        """Return K v for the means of `smooth_all`."""
-        pairs = zip(self.terms, means, strict=True)
-        return Unnormalised(None, tuple((t.weight * v, k) for k, (t, v) in enumerate(pairs)))
+    def weighted(self, means: list[Read]) -> Read:
+        """Return K v for the means of `smooth_all`: a sum of means that `add` has to multiply."""
+        self.unfinished |= {mean.slot: k for k, mean in enumerate(means)}
+        return reduce(add, (t.weight * mean for t, mean in zip(self.terms, means, strict=True)))
 
-    def kernel_times(self, v: Read) -> Unnormalised:
-        return self.unnormalised(self.smooth_all(v, "mean_" + "_".join(v.blocks)))
+    def kernel_times(self, v: Read) -> Read:
+        return self.weighted(self.smooth_all(v, "mean_" + "_".join(v.blocks)))
 
-    def finish(self, product: Unnormalised, to: str) -> Read:
+    def finish(self, product: Read, to: str) -> Read:
         return self.add(product, to)
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
-        if not isinstance(value, Unnormalised):
+        if not isinstance(value, Read) or not value.slots & self.unfinished.keys():
             return super().add(value, to, at)
-        to = self.written_slot(to, SUPPORTS_AND_QUERIES, label(value))
-        where = self.layout[to.slot].at if at is None else at
-        if value.rest is not None:
-            super().add(value.rest, to, where)
-        for smoothed, k in value.means:
+        to = self.written_slot(to, SUPPORTS_AND_QUERIES, "product with K")
+        where = self.at(to) if at is None else at
+        parts: dict[int | None, dict[str, Any]] = {None: {}}
+        for slot, block in value.blocks.items():
+            parts.setdefault(self.unfinished.get(slot), {})[slot] = block
+        rest = parts.pop(None)
+        if rest:
+            super().add(Read(rest, value.width), to, where)
+        for k, blocks in parts.items():
             each = (self.term_normaliser(role, k) for role in where)
             normaliser = self.per_output(reduce(add, each))
-            self.multiply(smoothed, normaliser, to=to, size=normaliser.slots)
+            means = Read(blocks, value.width)
+            self.arithmetic.multiply(self, means, normaliser, to, None, normaliser.slots)
         return to
 
     def kernel_diagonal(self, to: Read) -> None:
-        here = self.layout[to.slot].at
+        here = self.at(to)
         for term in self.diagonal:
             if term.function == "one":
                 self.add(term.weight * self.scale * self.inside(here), to=to)
@@ -181,8 +196,37 @@ class SoftmaxAttention(Machine):
             if term.tilt is not None:
                 self.add(tilted(self, term), to=square)
             entry = self.scratch("entry", here, "k(x, x)", width=1)
-            exponential(self, square - self.log_sink, to=entry)
+            self.exponential(square - self.log_sink, to=entry)
             self.add(term.weight * entry, to=to)
+
+    def exponential(self, logit: Read, to: Read) -> None:
+        """Add e^logit, by a head with logit 0 for the n supports and this logit for the sink.
+
+        The sink has the weight e^logit / (e^logit + n) and the supports have n / (e^logit + n)
+        together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
+        """
+        here = self.at(to)
+        if self.spec.causal:  # the first support sees no other one
+            self.activate("exp", logit, self.inside(here), to)
+            return
+        parts = []
+        for name, query in (("exponential", logit), ("count", NOTHING)):
+            sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
+            rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
+            self.head(query, self.aggregator, self.aggregator, to=sink)
+            self.head(query, self.aggregator, self.support, to=rest)
+            parts.append((sink, rest))
+        (sink, rest), (sink_mean, rest_mean) = parts
+        odds = self.scratch("odds", here, "e^logit / n", width=1)
+        count = self.scratch("count", here, "n", width=1)
+        self.divide_there(sink, rest, to=odds)
+        self.divide_there(rest_mean, sink_mean, to=count)
+        self.multiply(odds, count, to=to)
+
+    def divide_there(self, dividend: Read, divisor: Read, to: Read) -> None:
+        """Add the quotient of what may be nonzero elsewhere to a slot of one channel."""
+        above = self.scratch(f"above_{to.slot}", self.at(to), "dividend", width=1)
+        self.divide(self.add(dividend, to=above), divisor, to=to)
 
     def sum_before(self, value: Read, to: Read) -> None:
         shares = []
@@ -190,8 +234,7 @@ class SoftmaxAttention(Machine):
             share = self.scratch(f"{name}_{to.slot}", ROLES, f"mean of {label(of)}", width=1)
             self.mean(of, to=share)
             shares.append(share)
-        above = self.scratch(f"above_{to.slot}", self.layout[to.slot].at, "dividend", width=1)
-        self.divide(self.add(shares[0], to=above), shares[1], to=to)
+        self.divide_there(*shares, to=to)
 
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
         found = self.scratch(f"found_{to.slot}", ROLES, "value of a token", width=value.width)
