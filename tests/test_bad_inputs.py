@@ -187,7 +187,7 @@ KINDS = {
     },
     "option without effect": {
         "causal must be True if inclusive": lambda: ik.Spec(num_features=2, inclusive=True),
-        "keyword 'window' is unknown": lambda: build.bayesian_average(
+        "keyword of bayesian_average must be one of": lambda: build.bayesian_average(
             LINEAR, num_features=2, ridges=np.ones(2), steps=2, window=3
         ),
         "erase must be None": lambda: build.delta_rule(GAUSSIAN, **DELTA, erase=np.eye(2)),

@@ -91,6 +91,9 @@ Args:
     stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent layer
         does, so that it can be read, rounded or patched. A step then needs no head, but one more
         block. Default False: a head computes each product $C_i d_i$.
+    edges: E increasing numbers, for a slot `bins` with the probabilities that an output is below
+        the first edge, between neighbouring edges, and above the last edge, differences of
+        $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c. Default None.
 """
 
 from typing import TYPE_CHECKING

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
 
-from .. import Read, checks
+from .. import Read, checks, solvers
 from ..constants import xp
 from ..kernels import FeatureLayer, Kernel, check_pairs
 from ..residual.reads import one_hot
+from ..solvers.prefix_iterations import of_prefix
 from ..transformer.weights import Problem, Transformer
-from .assembly.choice import construction
 from .assembly.features import fill
 from .assembly.machine import Machine
 from .assembly.options import Options
-from .assembly.prefix import check_featured, prefix_sums
+from .assembly.prefix import check_featured, compiled_from, prefix_sums
 from .assembly.prefix_sums import PosteriorSums
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, spread
@@ -176,72 +175,23 @@ class GroupAverage(PosteriorSums):
             self.activate("normal_cdf", scores, weights, self.bins, ends)
 
 
-@construction
+class AverageOptions(Options, total=False):
+    tokens: str
+    max_supports: int | None
+
+
+@compiled_from(solvers.bayesian_average, AverageOptions)
 def bayesian_average(
-    kernel: Kernel | Sequence[Kernel],
-    *,
-    num_features: int,
-    ridges: Float[Array, " G"],
-    steps: int,
-    form: str = "textbook",
-    approximates: Kernel | Sequence[Kernel] | None = None,
-    sharpness: float | Float[Array, ""] = 1.0,
-    edges: Float[Array, " E"] | None = None,
-    tokens: str = "pairs",
-    max_supports: int | None = None,
-    **options: Unpack[Options],
-) -> Transformer:
-    r"""Build a causal transformer that averages the posteriors of G Gaussian processes.
-
-    Every model g, a pair of a kernel and a ridge $\lambda_g$, has its own group of channels, in
-    which conjugate gradient computes mean and variance (see `prefix_posterior`). One head sums the
-    evidence. MLPs compute $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$
-    differences, which are cut at 80, so that nothing overflows in float32. A step takes 7 blocks in
-    the form "textbook"; in the form "fused" it takes 6, and 7 with `edges`.
-
-    Before convergence, variances are too small, by at most `variance_gaps` (read them at all
-    supports, `icl_krr.read_outs(model, task, along=True)`, because all count): an error that is
-    small beside the ridge can still be large in the evidence, in which negative variances count as
-    0. `icl_krr.check` compares prediction and weights with exact averaging.
-
-    A model with one output takes tasks with several, and gives each its own evidence and weights.
-    With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
-    The states, all of them read-outs, are means [T, G r], variances (of an output: ridge included),
-    variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins [T, r
-    (E + 1)]. The arithmetic must be "exact".
-
-    Args:
-        kernel: kernel with a feature map, or G of them; for bandwidths, random or Nystrom features
-            of kernels with these bandwidths, as `icl_krr.Features(map)`.
-        edges: E increasing numbers, for a slot `bins` with the probabilities that an output is
-            below the first edge, between neighbouring edges, and above the last edge, differences
-            of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c. Default None.
-        tokens, max_supports: as in `CausalOptions`.
-
-    Source: Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
-    2022, for outputs in bins.
-
-    >>> import icl_krr as ik, numpy as np
-    >>> ridges = np.array([0.1, 10.0])
-    >>> model = bayesian_average(ik.Linear(), num_features=1, ridges=ridges, steps=2)
-    >>> x = np.linspace(0.5, 2, 8)[:, None]
-    >>> prediction = ik.predict(model, ik.Task(x=x, y=3 * x[:, 0], x_query=x[-1:]))
-    >>> round(float(prediction[0]), 3)
-    5.959
-    """
+    kernel, *, ridges, steps, approximates, sharpness, form="textbook", edges=None, **options
+):
     checks.count("steps", steps)
     kernels = check_pairs(kernel, ridges)
-    checks.choice("form", form, tuple(FORMS))
+    checks.choice("form", form, FORMS)
     checks.positive_scalar("sharpness", sharpness)
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
         checks.increasing("edges", edges)
-    for name in {"ridge", "prefix", "log_gate", "strength", "window"} & {*options}:
-        raise TypeError(
-            f"keyword {name!r} is unknown to bayesian_average: ridges is an array [G], and the "
-            "evidence is that of earlier supports, which all count alike"
-        )
     arithmetic = options.get("arithmetic")
     if isinstance(arithmetic, ReLU):
         raise ValueError(
@@ -256,11 +206,10 @@ def bayesian_average(
     for one in kernels:
         check_featured(one)
     kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
-    causal: dict[str, Any] = {**options, "tokens": tokens, "max_supports": max_supports}
-    m: Any = prefix_sums(kernels[0], num_features, ridge=None, kind=kind, **causal)
+    m: Any = prefix_sums(kernels[0], ridge=None, kind=kind, **options)
     if m.sketch is not None:
         kernels = tuple(one.sketched(m.sketch) for one in kernels)
     m.problem = Problem(kernels, ridges, sharpness)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
-    return run_on(m, FORMS[form], steps, ridge=1.0)
+    return run_on(m, of_prefix(), steps, ridge=1.0, form=form)

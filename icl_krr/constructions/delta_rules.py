@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
 
-from .. import Kernel, causal, checks
+from .. import Kernel, causal, checks, solvers
 from ..constants import xp
-from ..losses import Loss
 from ..residual import ROLES, Read
 from ..transformer.weights import Heads, Transformer, Write
-from .assembly.choice import construction, linear_machine, machine
+from .assembly.choice import linear_machine, machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.prefix import (
-    CausalOptions,
     accumulate,
     causal_machine,
     check_featured,
+    compiled_from,
     floor,
     of_supports,
     one_elsewhere,
@@ -35,13 +33,10 @@ class Turns:
     """A machine, and the states of its supports: each has its turn in one step, and then learns.
 
     In every step, all supports whose turn has come compute their coefficients again. These do not
-    change any more, because they depend on earlier supports only. Rules on a linear machine need
-    the features of the kernel and take no window.
+    change any more, because they depend on earlier supports only.
     """
 
-    def __init__(
-        self, make: Callable, kernel: Kernel, num_features: int, steps: int | None, options: Any
-    ):
+    def __init__(self, make: Callable, kernel: Kernel, *, steps: int | None, **options: Any):
         if make is linear_machine:
             causal.no_window(options.get("window"))
             check_featured(kernel, options.get("sketch"))
@@ -51,8 +46,8 @@ class Turns:
         self.inclusive = options.get("prefix") == "inclusive"
         most = {"max_supports": STEPS} if steps is None else {}
         # coefficients depend on earlier supports only, also where predictions do not
-        given = {**most, **options, "prefix": "exclusive"}
-        self.m = m = causal_machine(make, kernel, num_features, **given)
+        given: Any = most | options | {"prefix": "exclusive"}
+        self.m = m = causal_machine(make, kernel, **given)
         self.alpha = m.state("alpha", SUPPORTS, "dual coefficients")
         self.ahead = m.state("ahead", SUPPORTS, "alpha one step later")
         self.prediction = m.state_of_fit()
@@ -127,49 +122,10 @@ class Turns:
         return lambda _: m.inner_products_times(self.ahead, keys=keys), write
 
 
-@construction
-def delta_rule(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    step_size: float | Float[Array, ""],
-    steps: int | None = None,
-    normalised: bool = False,
-    loss: Loss | None = None,
-    erase: Float[Array, "m p"] | None = None,
-    **options: Unpack[CausalOptions],
-) -> Transformer:
-    r"""Build a causal transformer that runs the delta rule, one support a step.
-
-    A step computes all $f_i$ by one head and then sets one more coefficient. It takes one block
-    with linear attention and two with softmax attention, which multiplies by the normaliser first.
-    The states are alpha, ahead ($\alpha$ one step later, so that `alpha` and `prediction` belong
-    together), turn (1 at the support that learns next) and prediction.
-
-    `prefix="inclusive"` adds $k(x_i, x_i) \alpha_i$ to the prediction at support i. `normalised`
-    erases as a layer does that divides $q_i$ and $k_i$ by their lengths, but writes $y_i / |x_i|$
-    and reads at $x_i$: with $y_i = |k_i| v_i$ it has the state of that layer, and predicts
-    $|k_i| o_i$.
-
-    With a `window` of w, $S_i$ sums over $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$
-    predicts. For the prefix "inclusive", one more head predicts from the w - 1 supports before the
-    own one.
-
-    Args:
-        steps: number of supports that the model learns from, >= 1. Default None: 256, and a task
-            must not have more supports.
-        loss: as in `icl_krr.solvers.delta_rule`. A step takes two blocks more for `Huber` and three
-            for `Power`.
-        erase: as in `icl_krr.solvers.delta_rule`, in linear attention.
-
-    >>> import icl_krr as ik
-    >>> task = ik.Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
-    >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
-    >>> ik.predict_along(model, task).tolist()
-    [0.0, 1.0, 1.5]
-    """
+@compiled_from(solvers.delta_rule)
+def delta_rule(kernel, *, step_size, normalised, loss, erase, **options):
     causal.check_delta(step_size, normalised, loss)
-    turns = Turns(machine, kernel, num_features, steps, options)
+    turns = Turns(machine, kernel, **options)
     m, erased = turns.m, None
     size = xp.asarray(step_size, m.dtype) * m.strength
     if erase is not None:
@@ -184,25 +140,10 @@ def delta_rule(
     return corrected(turns, size, (lambda own: own) if normalised else None, loss, erased)
 
 
-@construction
-def implicit_delta_rule(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    step_size: float | Float[Array, ""],
-    steps: int | None = None,
-    **options: Unpack[CausalOptions],
-) -> Transformer:
-    """Build a causal transformer that takes an implicit step for each support, one a step.
-
-    Blocks, steps and states are those of `delta_rule`.
-
-    >>> import icl_krr as ik
-    >>> implicit_delta_rule(ik.Linear(), num_features=1, step_size=1.0).blocks_per_step
-    1
-    """
+@compiled_from(solvers.implicit_delta_rule)
+def implicit_delta_rule(kernel, *, step_size, **options):
     checks.positive_scalar("step_size", step_size)
-    turns = Turns(machine, kernel, num_features, steps, options)
+    turns = Turns(machine, kernel, **options)
     m = turns.m
     eta = xp.asarray(step_size, m.dtype) * m.strength
 
@@ -233,31 +174,10 @@ def corrected(turns: Turns, size: Read, divisor: Any, loss: Any = None, erased: 
     return turns.learns(rate, fit, include, prepare=prepare, loss=loss, erased=erased)
 
 
-@construction
-def momentum_delta_rule(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    step_size: float | Float[Array, "..."],
-    momentum: float | Float[Array, "..."],
-    decay: float | Float[Array, "..."] = 1.0,
-    steps: int | None = None,
-    **options: Unpack[CausalOptions],
-) -> Transformer:
-    r"""Build a causal transformer that runs the delta rule with momentum, one support a step.
-
-    A support stores its momentum $M_i$ in the slot `M` of r m channels, a sum over the supports up
-    to it with the gates $\theta$. One more head, with the gates $\alpha$ and the keys $M_j$,
-    computes $S_{i-1} \phi_i$. So a step takes 2 blocks. Steps and other states are those of
-    `delta_rule`.
-
-    >>> from icl_krr import Linear
-    >>> model = momentum_delta_rule(Linear(), num_features=1, step_size=0.5, momentum=0.5)
-    >>> model.blocks_per_step
-    2
-    """
+@compiled_from(solvers.momentum_delta_rule)
+def momentum_delta_rule(kernel, *, step_size, momentum, decay, **options):
     causal.check_momentum(step_size, momentum, decay)
-    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    turns = Turns(linear_machine, kernel, **options)
     m, ahead, r = turns.m, turns.ahead, turns.m.spec.num_outputs
     phi = m.over_outputs(m.features)
     _, log_momentum = with_logs(m, "momentum", momentum)
@@ -316,31 +236,10 @@ def gated(m: LinearAttention, sums: Read) -> Read:
     return m.over_outputs(both)
 
 
-@construction
-def preconditioned_delta_rule(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    step_size: float | Float[Array, ""],
-    initial: float | Float[Array, " m"] = 1.0,
-    squash: float | Float[Array, ""] | None = None,
-    center: float | Float[Array, ""] = 0.0,
-    steps: int | None = None,
-    **options: Unpack[CausalOptions],
-) -> Transformer:
-    r"""Build a causal transformer that divides the steps of the delta rule by a curvature.
-
-    $A_i$ is the diagonal of $C_i$ in `prefix_conjugate_gradient`, plus what is left of $A_0$. The
-    keys $M_i \phi_i$ do not depend on y, so they are computed once, before the first step: one head
-    sums the squares. Then a step takes one block. Steps and states are those of `delta_rule`; the
-    slots `curvature` [T, m] and `written` [T, m] contain $A_i$ and $M_i \phi_i$.
-
-    >>> import icl_krr as ik
-    >>> preconditioned_delta_rule(ik.Linear(), num_features=1, step_size=0.5).blocks_per_step
-    1
-    """
+@compiled_from(solvers.preconditioned_delta_rule)
+def preconditioned_delta_rule(kernel, *, step_size, initial, squash, center, **options):
     checks.positive_scalar("step_size", step_size)
-    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    turns = Turns(linear_machine, kernel, **options)
     m = turns.m
     width = m.features.width
     causal.check_curvature(initial, squash, center, width)
@@ -383,31 +282,10 @@ def preconditioned_delta_rule(
     return turns.learns(rate, *turns.along(written, own), prepare=prepare)
 
 
-@construction
-def kalman_delta_rule(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    ridge: float | Float[Array, ""],
-    process_noise: float | Float[Array, " p"] = 0.0,
-    covariance: str = "diagonal",
-    info_scale: float | Float[Array, ""] = 1.0,
-    steps: int | None = None,
-    **options: Unpack[CausalOptions],
-) -> Transformer:
-    r"""Build a causal transformer that runs a Kalman filter with an approximate covariance.
-
-    The gains do not depend on y. Each depends on the precision before it, so the supports compute
-    them in turn: the slot `change` contains what each support adds to the precision $1 / p$, and
-    one head sums it. A step takes 3 blocks. Steps and states are those of `delta_rule`; the slot
-    `gain` [T, m] contains $\kappa_i$.
-
-    >>> import icl_krr as ik
-    >>> kalman_delta_rule(ik.Linear(), num_features=1, ridge=1.0).blocks_per_step
-    3
-    """
+@compiled_from(solvers.kalman_delta_rule)
+def kalman_delta_rule(kernel, *, ridge, process_noise, covariance, info_scale, **options):
     causal.check_kalman(ridge, process_noise, covariance, info_scale)
-    turns = Turns(linear_machine, kernel, num_features, steps, options)
+    turns = Turns(linear_machine, kernel, **options)
     m, now = turns.m, turns.now
     width = m.features.width
     ridge, scale = (xp.asarray(value, m.dtype) for value in (ridge, info_scale))

@@ -13,7 +13,8 @@ Args:
         normaliser need a positive one (`Exponential`, `Gaussian`, Matern).
     ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; the variance of the noise of a Gaussian
         process.
-    steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n.
+    steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n,
+        and for weights 256, with which a task must not have more supports.
     step_size: step size $\eta$ > 0.
     spectrum: bounds (low, high) on the eigenvalues of $A$, as `icl_krr.spectral_bounds` returns
         them.

@@ -84,8 +84,23 @@ def bayesian_average(
     The status compares prediction and weights at the queries with exact averaging in float64, or
     inside of JAX transformations in the widest dtype that JAX allows.
 
+    As weights, which must have exact arithmetic, every model has its own group of channels. One
+    head sums the evidence, and MLPs compute $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$
+    from $G^2$ differences, which are cut at 80, so that nothing overflows in float32. A step takes
+    7 blocks in the form "textbook"; in the form "fused" it takes 6, and 7 with `edges`. A model
+    with one output takes tasks with several, and gives each its own evidence and weights. With
+    `num_outputs`, all outputs are draws of the same model, and their log densities are added.
+
+    The states, all of them read-outs, are means [T, G r], variances (of an output: ridge included),
+    variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins
+    [T, r (E + 1)]. Before convergence, variances are too small, by at most `variance_gaps` (read
+    them at all supports, `icl_krr.read_outs(model, task, along=True)`, because all count): an error
+    that is small beside the ridge can still be large in the evidence, in which negative variances
+    count as 0. `icl_krr.check` compares prediction and weights with exact averaging.
+
     Args:
-        kernel: kernel with a feature map, or G of them.
+        kernel: kernel with a feature map, or G of them; for bandwidths, random or Nystrom features
+            of kernels with these bandwidths, as `icl_krr.Features(map)`.
         ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise.
         approximates: kernel that the features of all models approximate, or G of them. It adds what
             the features leave out to the variances of the result (see `prefix_posterior`), not to
@@ -95,7 +110,8 @@ def bayesian_average(
 
     Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
     Dawid, Present position and potential developments: the prequential approach, 1984, for the
-    chain rule.
+    chain rule; Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
+    2022, for outputs in bins.
 
     >>> import icl_krr as ik, numpy as np
     >>> task = ik.Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])

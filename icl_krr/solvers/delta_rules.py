@@ -56,13 +56,23 @@ def delta_rule(
     sum of the log gates up to i. Iterate t has learned from the first t supports that are not
     masked. For the linear kernel, it is $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence
     $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without gates, $\alpha$ solves
-    $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
+    $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$. With a `window` of w, $S_i$ sums over
+    $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
+
+    `normalised` erases as a layer does that divides $q_i$ and $k_i$ by their lengths, but writes
+    $y_i / |x_i|$ and reads at $x_i$: with $y_i = |k_i| v_i$ it has the state of that layer, and
+    predicts $|k_i| o_i$.
+
+    As weights, a step takes one block, or two with softmax attention, which multiplies by the
+    normaliser first, and two more for `Huber` or three for `Power`. The states are alpha, ahead
+    ($\alpha$ one step later, so that `alpha` and `prediction` belong together), turn (1 at the
+    support that learns next) and prediction.
 
     Args:
         loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$, with y in its
             own units; default None, the squared error.
-        erase: matrix E [m, p] for a kernel of m features: the error is $y_i - S \, E x_i$; default
-            None: at the features themselves.
+        erase: matrix E [m, p] for a kernel of m features, in linear attention: the error is
+            $y_i - S \, E x_i$; default None: at the features themselves.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960.
 
@@ -91,7 +101,8 @@ def implicit_delta_rule(
 
     With the $f_i$ of `delta_rule`, this minimises $|S - S_{i-1}|^2 + \eta_i |y_i - S \phi_i|^2$, so
     it never steps too far: the error at $x_i$ shrinks by the factor $1 / (1 + \eta_i k(x_i, x_i))$.
-    For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1.
+    For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1, and its blocks and
+    states are those of that rule.
 
     Source: Kulis and Bartlett, Implicit online learning, 2010.
 
@@ -180,6 +191,9 @@ def momentum_delta_rule(
     $e^{g_i}$. The coefficients `alpha` are $\beta_i (y_i - S_{i-1} \phi_i)$: the error is that of
     $S_{i-1}$ before it decays. With momentum 0 and decay 1, this is the gated `delta_rule`.
 
+    As weights, a step takes 2 blocks: the slot `M` [T, r m] has the $M_i$, sums with the gates
+    $\theta$, and one more head, with the keys $M_j$ and the gates $\alpha$, computes $S \phi$.
+
     Args:
         step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
         momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector [p].
@@ -228,6 +242,9 @@ def preconditioned_delta_rule(
     $M_i = 1 / A_i$, or with `squash` s, $M_i = s^{-u_i / (1 + |u_i|)}$ with $u_i = \log A_i - c$,
     between $1 / s$ and $s$. For $M = 1 / A$, choose the step size with care: the error at $\phi_i$
     is multiplied by $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach m.
+
+    As weights, one head sums the squares before the first step, and a step takes one block; the
+    slots `curvature` [T, m] and `written` [T, m] have the $A_i$ and $M_i \phi_i$.
 
     Args:
         initial: initial curvature $A_0$ > 0, a number or a vector [m].
@@ -291,6 +308,10 @@ def kalman_delta_rule(
     $e^{g_i}$ and get noise of variance $\omega_i$ at every support. The exact filter has a full
     covariance $P$. For keys along one channel each, both agree; for others, the diagonal of
     $P^{-1}$ is exact and its inverse is not.
+
+    As weights, a step takes 3 blocks: each gain depends on the precision before it, so the supports
+    compute theirs in turn. The slot `change` has what each adds to $1 / p$, which one head sums,
+    and the slot `gain` [T, m] has the $\kappa_i$.
 
     Args:
         process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p].

@@ -15,10 +15,10 @@ from ..kernels import Kernel, check_kernel
 from ..readable import readable
 from ..tasks.linear_system import System
 from .algebra import like
-from .conjugate_gradient import textbook
+from .conjugate_gradient import conjugate_gradient
 from .language import iterates, trace
 from .momentum import descend
-from .preconditioned_conjugate_gradient import jacobi
+from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
 from .prefix import Sees, decays, num_features, sees, solve, tokens_of
 from .results import CausalTrajectory, Result, causal_trajectory
 from .run import KernelArrays
@@ -43,9 +43,14 @@ def prefix_conjugate_gradient(
     follow the recurrence $C \leftarrow e^g C + \beta \phi \phi^T$. For m features, m steps are
     exact without rounding.
 
+    As weights, a step takes 7 blocks, or 5 in the form "fused": one head computes $C_i d_i$ at all
+    tokens, with the query $d_i$, the keys $\beta_j \phi_j$ and the values $\phi_j$, and inner
+    products are local to a token. The states are w, r, d [T, r m] and prediction.
+
     Args:
         ridge: ridge $\lambda$ > 0, or a vector [m] of them: $C_i + \mathrm{diag}(\lambda)$.
-        preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
+        preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$, in the form "textbook";
+            default None: none.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
@@ -54,10 +59,16 @@ def prefix_conjugate_gradient(
     """
     checks.ridges(ridge, num_features(kernel, task))
     given = sees(kernel, task, steps, options)
+    static = steps, of_prefix(preconditioner)
+    return solve(task, regress, static, causal_trajectory, 1, kernel, given, {"ridge": ridge})
+
+
+def of_prefix(preconditioner=None):
+    """The function of the language that runs at every token."""
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
-    static = steps, textbook if preconditioner is None else jacobi
-    return solve(task, regress, static, causal_trajectory, 1, kernel, given, {"ridge": ridge})
+    plain = preconditioner is None
+    return (conjugate_gradient if plain else preconditioned_conjugate_gradient).function
 
 
 def regress(steps, function, task, kernel, given, numbers):
@@ -105,7 +116,7 @@ def prefix_chebyshev(
     d_{t+1} = \mu_t d_t + \eta_t r_{t+1}$$
 
     The systems are those of `prefix_conjugate_gradient`. All tokens share the coefficients, which
-    follow from the bounds $(a, b)$ before the first step.
+    follow from the bounds $(a, b)$ before the first step. As weights, a step takes one block.
 
     Args:
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
@@ -174,6 +185,14 @@ def prefix_posterior(
     convergence, it is too small by $\lambda r_i^T (C_i + \lambda I)^{-1} r_i \leq |r_i|^2$ with the
     residual $r_i$.
 
+    As weights, a step takes 7 blocks, or 5 in the form "fused". The states are h, r, d [T, m],
+    prediction, variance and variance_gap, this bound $|r_i|^2$: look at it before you trust a
+    variance. Read-outs are `variances`, of a new output with strength 1, ridge included, and
+    `variance_gaps`. Rounding delays convergence: if the eigenvalues of $C_i + \lambda I$ differ by
+    factors of 100 or more, use 3 m steps, in float64 as well. In float32, a ridge below
+    $10^{-5} |\phi|^2$ can make variances wrong and even negative. `icl_krr.check` compares with
+    exact regression.
+
     Args:
         approximates: kernel k that the features approximate, as Nystrom features do; $v_i$ then
             also has the part $k(x, x) - |\phi_i|^2$, which they leave out. Default None.
@@ -208,7 +227,7 @@ def posterior_trajectory(task, along, *rest):
 def posteriors(steps, task, kernel, given, ridge, approximates):
     phi, C, b = prefix_systems(task, kernel, given)
     ridge = jnp.asarray(ridge, phi.dtype)
-    paths = iterate(steps, textbook, kernel, phi, C, phi[:, :, None], {"ridge": ridge})
+    paths = iterate(steps, of_prefix(), kernel, phi, C, phi[:, :, None], {"ridge": ridge})
     _, h, r, d = (path[..., 0] for path in paths)
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
     missing = jnp.zeros(len(phi), phi.dtype)

@@ -81,16 +81,19 @@ class Solver:
         return f"<solver {self.__name__}>"
 
 
-def check_keywords(solver: Solver, keywords: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise an error if a keyword is neither one of the solver nor of the others, or is missing."""
-    for name in keywords:
-        if name not in (known := (*solver.parameters, *others)):
-            raise TypeError(unknown(f"keyword of {solver.__name__}", name, known))
-    for name, one in solver.parameters.items():
-        if one.default is one.empty and name not in keywords:
-            raise TypeError(
-                f"{solver.__name__}() missing 1 required keyword-only argument: {name!r}"
-            )
+def check_keywords(
+    name: str,
+    parameters: Mapping[str, inspect.Parameter],
+    keywords: Iterable[str],
+    others: Iterable[str],
+) -> None:
+    """Raise an error if a keyword is neither a parameter nor one of the others, or is missing."""
+    for given in keywords:
+        if given not in (known := (*parameters, *others)):
+            raise TypeError(unknown(f"keyword of {name}", given, known))
+    for needed, one in parameters.items():
+        if one.default is one.empty and needed not in keywords:
+            raise TypeError(f"{name}() missing 1 required keyword-only argument: {needed!r}")
 
 
 def check_numbers(constants: Iterable[Any]) -> None:
@@ -235,7 +238,7 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     ([0.0, 1.0], True)
     """
     checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
-    check_keywords(solver, keywords)
+    check_keywords(solver.__name__, solver.parameters, keywords, ())
     steps = keywords.get("steps", 1)
     parameters = {name: value for name, value in keywords.items() if name != "steps"}
     ridge = parameters.get("ridge", 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 import jax
@@ -14,6 +15,7 @@ from ... import checks
 from ...constants import known
 from ...fields import suggesting
 from ...kernels import Features, Kernel, check_kernel
+from ...solvers.run import check_keywords
 from ...transformer.weights import Transformer
 from .arithmetic import Arithmetic
 from .linear_attention import LinearAttention
@@ -39,6 +41,27 @@ def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
         return dataclasses.replace(model, made=partial(built, **given))
 
     return built
+
+
+def construction_like(
+    solver: Callable, parameters: Mapping[str, Parameter], options: type, build: Callable
+) -> Callable[..., Transformer]:
+    """The construction that `build` computes, with the name of a solver, parameters and options."""
+    name = solver.__name__
+
+    def checked(kernel: Kernel, *, num_features: int, **options: Any) -> Transformer:
+        check_keywords(name, parameters, options, known)
+        return build(kernel, num_features=num_features, **options)
+
+    kernel, num_features, rest = signature(checked).parameters.values()
+    known = "num_features", *options.__annotations__
+    checked.__name__ = checked.__qualname__ = name
+    checked.__module__ = "icl_krr.constructions"
+    checked.__doc__ = f"Build a transformer that runs `icl_krr.solvers.{name}`; see there."
+    checked.__annotations__["options"] = Unpack[options]
+    every = [kernel, num_features, *parameters.values(), rest.replace(annotation=options)]
+    checked.__signature__ = Signature(every, return_annotation="Transformer")
+    return construction(checked)
 
 
 def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:

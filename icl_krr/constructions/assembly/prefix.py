@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -15,7 +16,8 @@ from ...constants import xp
 from ...kernels import Kernel, check_kernel
 from ...residual import ROLES, Read, Slot
 from ...residual.tokens import TOKENS
-from .choice import linear_machine
+from ...transformer.weights import Transformer
+from .choice import construction_like, linear_machine
 from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options
@@ -63,6 +65,22 @@ class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
 
     tokens: str
     max_supports: int | None
+
+
+def compiled_from(solver: Callable, options: type = CausalOptions) -> Callable:
+    """Decorate what builds a construction: it takes the keywords of its solver, its own, options.
+
+    What it gets has all defaults of the solver's and its own keywords.
+    """
+    given = [k for k in signature(solver).parameters.values() if k.kind is k.KEYWORD_ONLY]
+
+    def decorate(write: Callable) -> Callable[..., Transformer]:
+        own = [k for k in signature(write).parameters.values() if k.default is not k.empty]
+        parameters = {k.name: k for k in (*given, *own)}
+        defaults = {k.name: k.default for k in (*given, *own) if k.default is not k.empty}
+        return construction_like(solver, parameters, options, partial(write, **defaults))
+
+    return decorate
 
 
 def causal_machine(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ from ... import Read, checks
 from ...constants import xp
 from ...kernels import Kernel, check_kernel, check_positive
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
-from ...solvers.run import NORMALISED, OF_KERNEL, Solver, check_keywords, check_numbers
+from ...solvers.run import NORMALISED, OF_KERNEL, Solver, check_numbers
 from ...transformer.weights import Transformer
 from ..assembly.average_attention import average_machine
-from ..assembly.choice import construction, linear_machine, machine, softmax_machine
+from ..assembly.choice import construction_like, linear_machine, machine, softmax_machine
 from ..assembly.linear_attention import LinearAttention
 from ..assembly.machine import Machine
 from ..assembly.normalised_attention import NormalisedAttention
@@ -51,7 +50,6 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
 
     def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
         options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
-        check_keywords(solver, keywords, ("num_features", *Options.__annotations__))
         check_kernel(kernel)
         steps = keywords.pop("steps", 1)
         checks.count("steps", steps)
@@ -65,16 +63,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
             m.solves(keywords["ridge"])
         return emit(m, program, constants, steps)
 
-    build.__name__, build.__qualname__ = solver.__name__, solver.__name__
-    build.__module__ = "icl_krr.constructions"
-    build.__doc__ = f"Build a transformer that runs `icl_krr.solvers.{solver.__name__}`; see there."
-    kernel, num_features, _ = inspect.signature(build).parameters.values()
-    options = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation=Options)
-    build.__signature__ = inspect.Signature(
-        [kernel, num_features, *solver.parameters.values(), options],
-        return_annotation="Transformer",
-    )
-    return construction(build)
+    return construction_like(solver, solver.parameters, Options, build)
 
 
 def machine_of(
