@@ -167,6 +167,12 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
 
 
 BAD_TABLES = {"empty.csv": "", "red.csv": "a,y\n1,2\nred,3\n", "one.csv": "a,y\n1,2\n"}
+MY = """import icl_krr as ik
+branch = ik.solver(lambda K, y, *, ridge: {"prediction": y if y @ y else y})
+number = ik.solver(lambda K, y, *, ridge: {"prediction": y if ridge > 1 else y})
+weight, plain = ik.solver(lambda K, y, *, momentum: {}), branch.function
+"""
+BAD_TABLES |= {"my.py": MY, "bad.py": "\n{}['a']", "open.py": "x = ("}
 PREDICT, SWEEP, FIT = "predict t.csv --target y", "sweep width", "fit t.csv --target y"
 REFUSALS = {
     "": "",
@@ -222,6 +228,15 @@ REFUSALS = {
     "ablate x --kinds heads": r"--kinds: must be one of 'head', .*, got 'heads'; .* 'head'\?\n$",
     "ablate conjugate-gradeint": r"model must be .*; did you mean 'conjugate_gradient'\?\n$",
     "ablate gp-encoder --each-step": "--each-step must not be given for a trained model",
+    "ablate my.py:branch --each-step": "my.py, line 2: TypeError: a value has no truth value: we",
+    "ablate my.py:number": "my.py, line 3: TracerBoolConversionError: Attempted boolean .*]\\.\n$",
+    "ablate my.py:weight": "my.py: keyword without a default of weight must be one of 'rid",
+    "ablate bad.py:x": "bad.py, line 2: KeyError: 'a'\n$",
+    "ablate open.py:x": r"open.py: '\(' was never closed \(open.py, line 1\)\n$",
+    "sweep ridge --lines no.py:x": "no.py: No such file or directory",
+    "sweep ridge --lines my.py:brnch": "my.py: brnch must be a function with the mark icl",
+    "identify gp-encoder --solver my.py:plain": "my.py: plain must be a function with the mark icl",
+    "identify gp-encoder --solver cgg": "candidate must be one of 'nadaraya_watson'",
     "sweep wdth": r"error: value must be one of 'depth', .*; did you mean 'width'\?\n$",
     "sweep ridge --ridge 3": "--ridge must not be given along the axis 'ridge'",
     f"{SWEEP} --temperature 2": "--temperature must not be given along the axis 'width'",

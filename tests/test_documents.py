@@ -134,7 +134,7 @@ def test_a_command_that_is_shown_is_understood(command):
         return
     assert type(parse(argv)).__name__.lower() == argv[0]
     if argv[0] in ("fit", "identify", "ablate") and argv[1] != "MODEL":
-        words = {*recipe_names(), "constructions", "TABLE.csv"}
+        words = {*recipe_names(), "constructions", "TABLE.csv", "my.py:nesterov"}
         assert argv[1] in words or spelled(argv[1]) in SOLVERS or holds_run(Path(argv[1]))
 
 

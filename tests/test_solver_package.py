@@ -1,47 +1,44 @@
-"""A solver is a short file and a row, a kernel is one: a package of them is known everywhere."""
+"""A solver is a short file and a row, a kernel is one: a package of them is known everywhere.
 
-import csv
+Sweep, ablate and identify take the file alone. The solver is that of the README.
+"""
+
+import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-
-SOLVER = '''\
-"""Steepest descent."""
+from test_sweep import ARGV, no_figure, small, task_of  # noqa: F401
 
 import icl_krr as ik
+from icl_krr import cli
+from icl_krr.catalogue import SOLVERS, candidate, compared, load
+from icl_krr.cli.own_solver import register_file
+from icl_krr.experiments.sweep.grid import measure_all
+from icl_krr.probes.naming.candidates import solve
 
-
-@ik.solver
-def steepest_descent(K, y, *, ridge):
-    """alpha += gamma r with gamma = r.r / r.Ar, the best step along the residual."""
-
-    def step(alpha, r, prediction):
-        Kr = K @ r
-        Ar = Kr + ridge * r
-        gamma = (r @ r) / (r @ Ar)
-        return dict(
-            alpha=alpha + gamma * r, r=r - gamma * Ar, prediction=prediction + gamma * Kr
-        )
-
-    return dict(alpha=0, r=y, prediction=0), step
-'''
+README = (Path(__file__).parent.parent / "README.md").read_text()
+SOLVER = "import icl_krr as ik\n\n\n" + re.findall("@ik.solver\n.*?, step\n", README, re.S)[0]
 
 ROWS = """\
-from icl_krr.catalogue import Box, Kernel, Solver, register
+from icl_krr.catalogue import Kernel, Solver, register
+from icl_krr.catalogue.solvers import RIDGE, SPECTRUM
 
 register(Kernel("tilted", "test_kernel_of_ones_own:Tilted", "positive"))
 register(
     Solver(
-        "steepest_descent",
-        "SD",
-        oracle="steepest.solver:steepest_descent",
-        states=("alpha", "r", "prediction"),
-        blocks={"linear": 3, "softmax": 4},
-        sums=True,
-        fitted={"ridge": Box(-5, 0.5, 1)},
+        "nesterov",
+        "NAG",
+        oracle="momenta.solver:nesterov",
+        told=("ridge", "spectrum"),
+        states=("alpha", "prediction"),
+        blocks={"linear": 2, "softmax": 2},
+        fitted={"ridge": RIDGE, **SPECTRUM},
+        arguments="icl_krr.probes.naming.candidates:spectral_arguments",
     )
 )
 """
@@ -51,13 +48,13 @@ register(
 def package(tmp_path_factory):
     """A folder that holds what pip leaves of such a package; the environment of who has it."""
     site = tmp_path_factory.mktemp("site")
-    (site / "steepest").mkdir()
-    (site / "steepest-1.0.dist-info").mkdir()
+    (site / "momenta").mkdir()
+    (site / "momenta-1.0.dist-info").mkdir()
     files = {
-        "steepest/__init__.py": ROWS,
-        "steepest/solver.py": SOLVER,
-        "steepest-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: steepest\nVersion: 1.0\n",
-        "steepest-1.0.dist-info/entry_points.txt": "[icl_krr]\nsteepest = steepest\n",
+        "momenta/__init__.py": ROWS,
+        "momenta/solver.py": SOLVER,
+        "momenta-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: momenta\nVersion: 1.0\n",
+        "momenta-1.0.dist-info/entry_points.txt": "[icl_krr]\nmomenta = momenta\n",
     }
     for name, content in files.items():
         (site / name).write_text(content)
@@ -74,26 +71,15 @@ def python(code, env, folder):
     return done
 
 
-def test_without_the_package_nobody_knows_it():
-    from icl_krr.catalogue import SOLVERS
-
-    assert "steepest_descent" not in SOLVERS
-
-
 @pytest.mark.slow
 def test_commands_conformance_suite_readme_and_identify_have_it(package, tmp_path):
     """In one process, so that all is imported once. Identify finds the linear case's oracle."""
     rows = "\n".join(f"{i},{(i * 7) % 11},{(i * 5) % 13}" for i in range(40))
     (tmp_path / "table.csv").write_text(f"a,b,y\n{rows}\n")
-    predict = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel"
-    sweep = "sweep ridge --lines steepest-descent conjugate-gradient --values 10 --kernel tilted"
+    predict = "predict table.csv --target y --solver nesterov --steps 3 --kernel"
     commands = {
-        f"{predict} linear": ("steepest_descent, linear kernel", "3 blocks per step"),
-        f"{predict} tilted": ("steepest_descent, tilted kernel", "4 blocks per step"),
-        f"{sweep} --seeds 1 --steps 3 --num-supports 12 --num-queries 4 --out s": (
-            "steepest_descent",
-        ),
-        "ablate steepest-descent --kernel tilted --steps 2 --tasks 2 --out a": ("gamma",),
+        f"{predict} {kernel}": (f"nesterov, {kernel} kernel", "2 blocks per step")
+        for kernel in ("linear", "tilted")
     }
     code = f"""
 import helpers, test_keystone
@@ -107,16 +93,16 @@ from icl_krr.probes import identify
 
 for words in {[*commands]}:
     print("END" if main(words.split()) == 0 else "FAILED")
-cases = [case for case in helpers.CONSTRUCTIONS if case.solver == "steepest_descent"]
+cases = [case for case in helpers.CONSTRUCTIONS if case.solver == "nesterov"]
 print("cases:", *(case.name for case in cases))
 test_keystone.test_slots_equal_the_oracle_after_every_step(None, cases[1], 4, 7, 3)
 timed = (solver for _, _, solver, *_ in speed_solvers.cases())
 print("compared:", *compared(), *SweepConfig("depth").lines, *timed)
-print("table:", [line[:2] for line in solver_table()[1] if "steepest" in line[0]])
-made = made_of("steepest_descent", "linear")
+print("table:", [line[:2] for line in solver_table()[1] if "momenta" in line[0]])
+made = made_of("nesterov", "linear")
 found = identify(
     made.answers, *made.halves, kernels=("linear",),
-    candidates=("steepest_descent", "gradient_descent"),
+    candidates=("nesterov", "gradient_descent"),
 )
 print("found:", found.status, *found.remain)
 """
@@ -124,13 +110,10 @@ print("found:", found.status, *found.remain)
     for out, expected in zip(printed, commands.values(), strict=True):
         for words in expected:
             assert words in out
-    rows = [*csv.DictReader((tmp_path / "s" / "results.csv").read_text().splitlines())]
-    assert sum("steepest_descent" in row.values() for row in rows) == 4
-    assert all(np.isfinite(float(row["gap"])) for row in rows)
-    assert "cases: sd sd-exponential" in rest
-    assert rest.split("compared:")[1].split("table:")[0].count("steepest_descent") == 4
-    assert "found: identified steepest_descent" in rest
-    assert "steepest_descent" in rest.split("table:")[1]
+    assert "cases: nag nag-exponential" in rest
+    assert rest.split("compared:")[1].split("table:")[0].count("nesterov") == 4
+    assert "found: identified nesterov" in rest
+    assert "nesterov" in rest.split("table:")[1]
 
 
 def test_a_package_that_fails_is_left_out_and_named(package, tmp_path):
@@ -142,5 +125,53 @@ def test_a_package_that_fails_is_left_out_and_named(package, tmp_path):
     paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{package['PYTHONPATH']}"}
     code = "from icl_krr.catalogue import SOLVERS; print(*SOLVERS)"
     done = python(code, package | paths, tmp_path)
-    assert "steepest_descent" in done.stdout
+    assert "nesterov" in done.stdout
     assert "skipped the entry point bad of the group icl_krr" in done.stderr
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.py").write_text(SOLVER)
+    yield tmp_path / "my.py"
+    SOLVERS.pop("nesterov", None)
+
+
+def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file, no_figure, capsys):  # noqa: F811
+    task, kernel = task_of(small("ridge")), ik.Exponential(0.5)
+    exact = np.asarray(ik.solvers.exact(kernel, task, ridge=2.5).prediction)
+    numbers = {"ridge": 2.5, "spectrum": ik.spectral_bounds(kernel, task, ridge=2.5)}
+    words, found = "sweep ridge --lines my.py:nesterov cg --values 2.5 --seeds 1 --json", []
+    for over, done in ((1, 0), (1, 2), (3, 1)):
+        file.write_text(SOLVER.replace("/ high", f"/ ({over} * high)"))
+        SOLVERS.pop("nesterov", None)
+        measure_all.clear_cache()
+        assert cli.main([*words.split(), *ARGV]) == 0
+        out, err = capsys.readouterr()
+        printed = json.loads(out)
+        assert f"{done} of 2 cells" in err
+        assert printed["meta"]["own_solvers"] == {"nesterov": file.read_text()}
+        found.append([row["gap"] for row in printed["rows"] if row["line"] == "nesterov"])
+        path = ik.run(load(SOLVERS["nesterov"].oracle), kernel, task, steps=4, **numbers)
+        far = np.linalg.norm(np.asarray(path.prediction) - exact, axis=1)
+        assert np.allclose(found[-1], far / np.linalg.norm(exact), atol=1e-7)
+    assert found[0] == found[1] != found[2]
+
+
+def test_ablate_removes_its_slots(file, capsys):
+    words = "ablate my.py:nesterov --tasks 2 --num-queries 2 --steps 2 --kinds slot --json"
+    assert cli.main(words.split()) == 0
+    printed = json.loads(capsys.readouterr().out)
+    changes = {row["slot"]: row["change"] for row in printed["rows"]}
+    assert changes["prediction"] == 1 > changes["last"] > 0
+    assert printed["meta"]["own_solvers"] == {"nesterov": SOLVER}
+
+
+def test_identify_fits_it(x64, file):
+    """Its ridge, the upper end of the spectrum, and the lower end over the upper one."""
+    row, task = candidate(register_file("my.py:nesterov")), task_of(small("ridge"))
+    assert row.name in compared("linear")
+    assert [*row.fitted] == ["ridge", "high", "low_over_high"]
+    numbers = {"ridge": 2.0, "spectrum": (5.0, 20.0), "steps": 4}
+    path = ik.run(load(row.oracle), ik.Linear(), task, **numbers).prediction
+    assert np.allclose(solve(row, "linear", np.log([2.0, 20.0, 0.25]), task, 4), path, atol=1e-12)

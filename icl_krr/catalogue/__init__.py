@@ -135,7 +135,7 @@ def load(path: str) -> Any:
     True
     """
     check_text("path", path)
-    module, _, name = path.partition(":")
+    module, _, name = path.rpartition(":")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -108,6 +108,7 @@ class Solver:
         expected: path of an object that predicts what the model computes after the ablation of each
             of its parts (`icl_krr.experiments.ablate`).
         aliases: names that are accepted besides name and label.
+        source: text of the user's file that has this solver.
 
     >>> Solver("mine", "M", oracle="me:solve", states=("alpha",)).kernels
     'any'
@@ -134,6 +135,7 @@ class Solver:
     rate: str | None = None
     expected: str | None = None
     aliases: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def short_names(self) -> tuple[str, ...]:
@@ -181,7 +183,7 @@ class Axis:
         lines: names of the lines to compare by default, such as sketches; each line is one curve.
             For an axis whose lines are solvers, () stands for all `compared` ones.
         values: default values of the quantity.
-        value: name of a rule in `icl_krr.experiments.sweep.values` that every value must satisfy.
+        value: name of a function of `icl_krr.experiments.sweep.values` that checks every value.
         solvers: whether the lines are solvers, so that a user may choose any solver.
         smooths: whether these may be solvers without steps, such as Nadaraya-Watson.
         kernel: name of the default kernel. A user may choose another one of the same kind.

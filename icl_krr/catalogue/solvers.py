@@ -16,6 +16,10 @@ VARIANT: dict[str, Any] = {"sums": True, "variant_of": "conjugate_gradient"}
 SPECTRAL = ("ridge", "spectrum")
 FIELDS = ("alpha", "r", "prediction")
 EXPECTED = "icl_krr.experiments.ablate.expected"
+SPECTRUM = {"high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)}
+KEYWORDS = {"ridge": {"ridge": RIDGE}, "step_size": {"step_size": STEP}, "spectrum": SPECTRUM}
+"""Keywords that a solver in a user's file may have without a default, and what is fitted instead.
+"""
 
 SOLVERS = {
     row.name: row
@@ -71,8 +75,8 @@ SOLVERS = {
             "CHE",
             told=SPECTRAL,
             blocks={"linear": 1, "softmax": 1},
-            fitted={"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)},
-            arguments="icl_krr.probes.naming.candidates:chebyshev_arguments",
+            fitted={"ridge": RIDGE, **SPECTRUM},
+            arguments="icl_krr.probes.naming.candidates:spectral_arguments",
             contains=("gradient_descent",),
             rate="icl_krr.theory:chebyshev_rate",
             expected=f"{EXPECTED}:CHEBYSHEV",

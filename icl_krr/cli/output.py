@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..catalogue import SOLVERS
 from ..files import replace
 from .options import Command
 
@@ -36,6 +37,7 @@ def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
     return {
         "command": ["icl-krr", *argv],
         "settings": options,
+        "own_solvers": {name: row.source for name, row in SOLVERS.items() if row.source},
         "seed": settings.first_seed,
         "matmul_precision": "highest",
         "device": f"{device.platform}: {device.device_kind}",

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
 from ..experiments.shared.runs import Run
-from ..experiments.sweep.grid import SweepConfig, cells, is_whole, models_of, rows_of_a_cell
+from ..experiments.sweep.grid import SweepConfig, is_whole, models_of, rows_of_a_cell
 from ..files import from_csv, from_markdown
 from ..report import Section
 
@@ -111,11 +112,14 @@ def sweep_section(place: int, folder: Path) -> Section:
     """The section for a folder of `icl-krr sweep`."""
     meta = read_json(folder / "meta.json")
     with whole_folder(folder, "sweep"):
-        config = SweepConfig(**meta["config"])
+        given, own = meta["config"], meta.get("own_solvers", {})
+        known = [line for line in given["lines"] if line not in own]
+        config = SweepConfig(**given | {"lines": known})
         rows = from_csv(folder / "results.csv")
         found = Counter((row["line"], row["seed"]) for row in rows if is_whole(row))
         require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
-        require_equal(set(cells(config)) - {*found}, set())
+        seeds = range(config.seed, config.seed + config.seeds)
+        require_equal({*product(given["lines"], seeds)} - {*found}, set())
         made = pages.provenance(meta, meta["dtype"])
         plot = models_of(config).plot
         return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)

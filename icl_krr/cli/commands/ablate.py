@@ -15,6 +15,7 @@ from ...files import to_csv, to_markdown
 from ...text_tables import Table
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from ..own_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.ablate.ablation import Ablation
@@ -35,8 +36,10 @@ class Ablate(Command, AblateConfig):
     implements, and compares both results."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]] = tyro.MISSING
-    """A solver to construct (such as chebyshev or cg), a trained model of the package (such as
-    gp-encoder) or the folder of an icl-krr train run."""
+    """A solver to construct (such as chebyshev or cg), a solver of your own as FILE.py:NAME (such
+    as my.py:nesterov, a function with the mark icl_krr.solver whose keywords besides ridge,
+    step_size and spectrum have defaults), a trained model of the package (such as gp-encoder) or
+    the folder of an icl-krr train run."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Path | None = None
@@ -45,7 +48,7 @@ class Ablate(Command, AblateConfig):
     devices: OnDevices = ONE_DEVICE
 
     def refuse_options_without_effect(self) -> None:
-        if solver_of(self.model) is None:
+        if ".py:" not in self.model and solver_of(self.model) is None:
             refuse_unused(self, ["each_step"], "for a trained model, which has no solver steps")
 
 
@@ -56,7 +59,7 @@ def run(settings: Ablate) -> int:
     from ...experiments.shared.runs import find
     from ...plots import ablation_figure, images
 
-    config = checked(settings, AblateConfig)
+    config = checked(settings, AblateConfig, model=register_file(settings.model))
     if not config.constructed:
         find(config.model, *SOLVERS)  # before a folder is made
     settings = replace(settings, model=config.model)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from ...catalogue import candidate
 from ...experiments.identify.settings import IdentifyConfig, IdentifyOptions
 from ...files import to_csv, to_markdown
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from ..own_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.identify.trained_model import Positions
@@ -58,16 +60,16 @@ class Identify(IdentifyOptions, Source):
     first seed is --seed."""
     seed: int = 0
     """Seed of every random choice."""
+    solver: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None
+    """A candidate of your own, such as my.py:nesterov: a function with the mark icl_krr.solver
+    whose keywords besides ridge, step_size and spectrum have defaults. These three are fitted.
+    If None, no candidate besides those of the catalogue."""
     json: bool = False
     """Print JSON instead of tables."""
     out: Path | None = None
     """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
     If None, icl-krr-identify-MODEL."""
     devices: OnDevices = ONE_DEVICE
-
-    @property
-    def last_seed(self) -> int:
-        return self.first_seed + self.seeds - 1
 
     def refuse_options_without_effect(self) -> None:
         of_arrays = ["kernels", "steps"]
@@ -76,7 +78,7 @@ class Identify(IdentifyOptions, Source):
         if self.tasks_of is not None:
             if not self.is_file:
                 raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
-            unused = [*of_arrays, *of_run, "seeds", "protocol", "out", "json"]
+            unused = [*of_arrays, *of_run, "seeds", "protocol", "solver", "out", "json"]
             refuse_unused(self, unused, "with --tasks-of")
         elif self.is_file:
             refuse_unused(self, [*of_tasks, *of_run, "seeds", "protocol"], "for a file")
@@ -90,21 +92,67 @@ def run(settings: Identify) -> int:
 
     folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).stem}")
     checks.count("seeds", settings.seeds)
+    if settings.solver is not None:
+        candidate(register_file(settings.solver))
     if settings.tasks_of is not None:
         sizes = {"num_queries": settings.num_queries, "count": 2 * settings.tasks}
         return write_tasks(Path(settings.model), settings.tasks_of, **sizes, seed=settings.seed)
     if settings.is_file:
         return identify_file(settings, folder)
-    if settings.protocol == "error-profile":
-        from ..error_profile import identify_profile
-
-        seeds = range(settings.first_seed, settings.last_seed + 1)
-        configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
-        return identify_profile(settings, configs, folder)
-    return identify_trained(settings, folder)
+    seeds = range(settings.first_seed, settings.last_seed + 1)
+    configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
+    of_run = identify_profile if settings.protocol == "error-profile" else identify_trained
+    return of_run(settings, configs, folder)
 
 
-def identify_trained(settings: Identify, folder: Path) -> int:
+def identify_profile(settings: Identify, configs: list[IdentifyConfig], folder: Path) -> int:
+    """Compare the errors of a model, layer by layer, with those of every candidate."""
+    import jax
+
+    from ...experiments.identify import profile_of_run, profile_tables as tables
+    from ...experiments.shared.runs import load
+    from ...plots import curves_figure, images
+
+    trained = load(settings.model)
+    output.prepare(folder)
+    with output.status() as status, jax.enable_x64(True):
+        every = [
+            profile_of_run.examine(
+                trained, one, lambda words, seed=one.seed: status.update(f"seed {seed}, {words}")
+            )
+            for one in configs
+        ]
+    first = every[0]
+    known = {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known}
+    seeds = [
+        {
+            "seed": config.seed,
+            "model": tables.record(one.profile),
+            "untrained": one.untrained and tables.record(one.untrained),
+        }
+        for config, one in zip(configs, every, strict=True)
+    ]
+    record = {"meta": output.surroundings(settings, dtype="float64", **known), "seeds": seeds}
+    figure = curves_figure(
+        tables.panels(first, "error"),
+        "mean squared error at the queries",
+        f"{settings.model}, seed {settings.seed}, float64",
+        log="y",
+        lines=first.known,
+        dots=("model",),
+    )
+    pages = [tables.verdict_table(first), *map(tables.reading_table, first.profile.readings)]
+    files = {
+        "layers.csv": to_csv(tables.layer_rows(first)),
+        "identify.md": "\n".join(map(to_markdown, pages)).encode(),
+        **images("profile", figure),
+    }
+    if write(settings, folder, record, files):
+        output.wide().print(*tables.printed(settings.model, every), sep="\n")
+    return 0
+
+
+def identify_trained(settings: Identify, configs: list[IdentifyConfig], folder: Path) -> int:
     import jax
 
     from ...experiments.identify import trained_model
@@ -115,8 +163,6 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     from .. import identification as tables
 
     trained = load(settings.model)
-    seeds = range(settings.first_seed, settings.last_seed + 1)
-    configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
     output.prepare(folder)
     with output.status() as status, jax.enable_x64(True):
 
@@ -137,8 +183,8 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     meta = output.surroundings(settings, dtype="float64", **known)
     record = {"meta": meta, **tables.findings_record(findings), "together": together._asdict()}
     record["seeds"] = [
-        {"seed": seed, **tables.identification_record(found)}
-        for seed, found in zip(seeds, [findings.found, *others], strict=True)
+        {"seed": config.seed, **tables.identification_record(found)}
+        for config, found in zip(configs, [findings.found, *others], strict=True)
     ]
     if settings.positions:
         record["positions"] = [tables.position_record(*one) for one in positions.items()]

@@ -19,6 +19,7 @@ from ...files import from_csv, number_of, to_csv
 from ...text_tables import Table
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from ..own_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.shared.rows import Rows
@@ -60,7 +61,8 @@ def run(settings: Sweep) -> int:
     from ...experiments.sweep.grid import cells, last, models_of, sweep
     from ...plots import images, sweep_figure
 
-    config = checked(settings, SweepConfig, values=tuple(map(number_of, settings.values)))
+    values, lines = map(number_of, settings.values), map(register_file, settings.lines)
+    config = checked(settings, SweepConfig, values=tuple(values), lines=tuple(lines))
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
     dtype = str(jnp.result_type(float))
@@ -115,10 +117,13 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
     try:
         before = json.loads((folder / "meta.json").read_text())
         there = {**before["config"], "dtype": before["dtype"]}
+        earlier = before.get("own_solvers", {})
+        meta["own_solvers"] = earlier | meta["own_solvers"]
         rows = from_csv(folder / "results.csv")
         by_cell: dict[Any, Rows] = {}
         for row in rows:
-            by_cell.setdefault((row["line"], row["seed"]), []).append(row)
+            if meta["own_solvers"].get(row["line"]) == earlier.get(row["line"]):
+                by_cell.setdefault((row["line"], row["seed"]), []).append(row)
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"{folder} must be empty or hold a sweep, got other files; choose another --out"

@@ -36,7 +36,9 @@ class SweepConfig:
     values: tuple[Any, ...] = ()
     """Values of the quantity; along the axis "depth" steps. If empty, a default grid is used."""
     lines: tuple[str, ...] = ()
-    """Solvers, sketches or random features to compare. Each is one line of the figure.
+    """Solvers, sketches or random features to compare. Each is one line of the figure. The command
+    takes solvers of your own, too, as FILE.py:NAME (such as my.py:nesterov): a function with the
+    mark icl_krr.solver whose keywords besides ridge, step_size and spectrum have defaults.
     If empty, the default lines of the axis are used."""
     kernel: Kernel | None = None
     """Kernel of the regression; --temperature sets its bandwidth.
@@ -62,12 +64,12 @@ class SweepConfig:
 
     def __post_init__(self):
         from ... import checks  # imports JAX, which `--help` does without
-        from .values import RULES, bandwidth
+        from . import values as rules
 
         axis: Axis = find("axis", AXES, self.axis)
         for name in ("steps", "seeds"):
             checks.count(name, getattr(self, name))
-        bandwidth("temperature", self.temperature)
+        rules.bandwidth("temperature", self.temperature)
         checks.count("seed", self.seed, minimum=0)
         checks.instance("values", self.values, (tuple, list), "a tuple")
         for name in ("num_supports", "num_queries"):
@@ -83,25 +85,15 @@ class SweepConfig:
             set_field("ridge", NOISE * scale)
         checks.positive_scalar("ridge", self.ridge)
         set_field("lines", lines_for(axis, self.lines, str(self.kernel)))
-        values, rule = tuple(dict.fromkeys(self.values)), RULES[axis.value]
-        for value in values:
+        values, rule = [], getattr(rules, axis.value)
+        for value in dict.fromkeys(self.values or axis.values or range(self.steps + 1)):
             try:
                 rule(value, self)
-            except TypeError as error:
-                raise ValueError(str(error)) from None
-        if not values:
-            values = tuple(v for v in axis.values or range(self.steps + 1) if self.allows(v))
-        set_field("values", values)
-
-    def allows(self, value: Any) -> bool:
-        """Whether this value is valid along the axis."""
-        from .values import RULES
-
-        try:
-            RULES[AXES[self.axis].value](value, self)
-        except ValueError:
-            return False
-        return True
+                values.append(value)
+            except (TypeError, ValueError) as error:
+                if self.values:  # of the default values, those that are valid
+                    raise ValueError(str(error)) from None
+        set_field("values", tuple(values))
 
 
 def kernel_for(axis: Axis, kernel: str | None) -> str:

@@ -33,7 +33,7 @@ def rows_of_a_cell(config: SweepConfig, line: str) -> int:
     """Number of rows of a finished cell."""
     if config.axis == "depth":
         return len(config.values)
-    smooths = AXES[config.axis].solvers and not SOLVERS[line].iterates
+    smooths = line in SOLVERS and not SOLVERS[line].iterates
     return len(config.values) * (2 if smooths else steps_of(config, line) + 1)
 
 

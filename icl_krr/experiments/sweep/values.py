@@ -1,8 +1,10 @@
-"""Check the values of an axis. Each rule raises ValueError if a value is invalid."""
+"""Check the values of an axis, by a function of the name in `Axis.value` of the catalogue.
+
+Each raises ValueError or TypeError if a value is invalid.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,13 +29,19 @@ def bandwidth(name: str, value: Any, config: Any = None) -> None:
         )
 
 
+temperature = partial(bandwidth, "values")
+
+
 def at_most(name: str, value: Any, config: Any) -> None:
     checks.count("values", value)
     if value > getattr(config, name):
         raise ValueError(f"values must be <= {name} = {getattr(config, name)}, got {value}")
 
 
-def sketch_width(value: Any, config: Any) -> None:
+support = partial(at_most, "num_supports")
+
+
+def feature(value: Any, config: Any) -> None:
     at_most("num_features" if config.kernel == "linear" else "num_supports", value, config)
 
 
@@ -60,17 +68,3 @@ def step(value: Any, config: Any) -> None:
     checks.count("values", value, minimum=0)
     if value > config.steps:
         raise ValueError(f"values must be <= steps = {config.steps}, got {value}")
-
-
-RULES: dict[str, Callable[[Any, Any], None]] = {
-    "positive": positive,
-    "condition": condition,
-    "temperature": partial(bandwidth, "values"),
-    "feature": sketch_width,
-    "support": partial(at_most, "num_supports"),
-    "feature_count": feature_count,
-    "floating": floating,
-    "relu_width": relu_width,
-    "step": step,
-}
-"""Rules by the name in `Axis.value` of the catalogue."""

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...catalogue import Box, Solver, kernel_class, load, make_kernel
+from ...catalogue.solvers import SPECTRUM
 from ...tasks import Task, map_tasks, system
 from ..reading.hyperparameters import typical_bandwidth
 
@@ -25,9 +26,9 @@ class Ranged(Protocol):
     def fitted(self) -> Mapping[str, Box] | None: ...
 
 
-def chebyshev_arguments(values: Values) -> Values:
-    spectrum = (values["low_over_high"] * values["high"], values["high"])
-    return {"ridge": values["ridge"], "spectrum": spectrum}
+def spectral_arguments(values: Values) -> Values:
+    others = {name: value for name, value in values.items() if name not in SPECTRUM}
+    return {**others, "spectrum": (values["low_over_high"] * values["high"], values["high"])}
 
 
 def newton_schulz_arguments(values: Values) -> Values:
