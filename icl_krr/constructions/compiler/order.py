@@ -149,9 +149,11 @@ class Graph:
     def is_held_up(self, state: str, copied: list[str]) -> bool:
         """Whether an update with operations would wait for late readers of the old value."""
         k = self.updates[state]
-        one, late = self.instructions[k], (self.readers(state) & self.late) - {k}
-        plain = all(term.kind == "read" for term in one.terms)
-        return not (plain or keeps(one) or state in copied) and bool(late - self.groups(copied)[k])
+        one = self.instructions[k]
+        if state in copied or keeps(one) or all(term.kind == "read" for term in one.terms):
+            return False
+        late = (self.readers(state) & self.late) - {k}
+        return bool(late - self.groups(copied)[k])
 
     def sorted_groups(self, copied: list[str]) -> list[tuple[int, ...]]:
         """The groups, each after all that comes before it."""
