@@ -19,15 +19,18 @@ NUMBERS = st.sampled_from([-0.5, 0.7, 1.0])
 
 
 @st.composite
-def recipes(draw):
-    """Two to five states, up to 12 operations, and the sums that are the next states."""
+def recipes(draw, matrices):
+    """Two to five states, up to 12 operations, and the sums that are the next states.
+
+    Of what `matrices` say of the kernel, predictions read K @ v and its average alone.
+    """
     further = st.lists(st.sampled_from(["u", "v", "s"]), unique=True)
     states = ["alpha", "prediction", *draw(further)]
     vectors = [s for s in states if s not in ("s", "prediction")] + ["y"]
     scalars = ["s"] if "s" in states else []
     operations = []
     for k in range(draw(st.integers(1, 12))):
-        kinds = [*["kernel"] * 3, "dot", "sum", "multiple", "product"]
+        kinds = [*matrices, "dot", "sum", "multiple", "product"]
         kind = draw(st.sampled_from(kinds + ["scale", "quotient", "scalars"] * bool(scalars)))
         pool = scalars if kind in ("quotient", "scalars") else vectors
         a, b = draw(st.sampled_from(pool[-3:])), draw(st.sampled_from(pool))
@@ -35,8 +38,11 @@ def recipes(draw):
         operations.append((kind, f"t{k}", a, b, s, draw(NUMBERS)))
         (scalars if kind in ("dot", "quotient", "scalars") else vectors).append(f"t{k}")
     new = {}
+    at_queries = [name for kind, name, *_ in operations if kind in ("kernel", "average")]
     for state in states:
         pool = scalars if state == "s" else vectors
+        if state == "prediction" and set(matrices) - {"kernel", "average"}:
+            pool = at_queries or ["y"]
         terms = draw(st.lists(st.sampled_from(pool[-4:]), max_size=2))
         new[state] = draw(st.sampled_from([0.0, 0.5, 1.0])), terms
     return states, operations, new
@@ -52,6 +58,12 @@ def function_of(recipe):
                 a, b = values[a], values[b]
                 values[name] = {
                     "kernel": lambda: K @ a if c == 1 else c * (K @ a),  # noqa: B023
+                    "average": lambda: K.average @ a,  # noqa: B023
+                    "diagonal": lambda: K.diagonal * a,  # noqa: B023
+                    "jacobi": lambda: a / (K.diagonal + 0.5),  # noqa: B023
+                    "smooth": lambda: K.normalised(0.6) @ a,  # noqa: B023
+                    "sink": lambda: c * K.normalised(0.6).sink * a,  # noqa: B023
+                    "normaliser": lambda: K.normalised(0.6).normaliser * a,  # noqa: B023
                     "dot": lambda: a @ b,  # noqa: B023
                     "sum": lambda: a + c * b,  # noqa: B023
                     "scalars": lambda: a - c * b,  # noqa: B023
@@ -75,22 +87,37 @@ def function_of(recipe):
 
 
 class Plain(np.ndarray):
-    """An array of all tokens, or [1, r] of a scalar; sums run over the supports."""
-
-    supports = 5
+    """An array of all tokens, or [1, r] of a scalar; sums run over the 5 supports."""
 
     def __matmul__(self, other):
-        if len(self) == len(other) and self.shape[1] == other.shape[1]:
-            ours, theirs = (np.asarray(v)[: self.supports] for v in (self, other))
-            return np.sum(ours * theirs, axis=0, keepdims=True).view(Plain)
-        return (np.asarray(self) @ np.asarray(other)[: self.supports]).view(Plain)
+        return np.sum((self * other)[:5], axis=0, keepdims=True)
+
+
+class PlainMatrix:
+    """A kernel matrix of all tokens and the supports; what it has of a token is a column."""
+
+    def __init__(self, rows):
+        self.rows, self.sums = rows, np.sum(rows, axis=1, keepdims=True)
+        self.diagonal = np.append(np.diagonal(rows), np.zeros(2))[:, None].view(Plain)
+
+    def __matmul__(self, v):
+        return (self.rows @ np.asarray(v)[:5]).view(Plain)
+
+    @property
+    def average(self):
+        return PlainMatrix(self.rows / np.where(self.sums == 0, 1, self.sums))
+
+    def normalised(self, c):
+        found = PlainMatrix(self.rows / (self.sums + c))
+        found.sink, found.normaliser = c / (self.sums + c).view(Plain), (self.sums + c) / c
+        return found
 
 
 def on_plain_arrays(function, kernel, task):
     """All states after all steps; coefficients are zero at queries if no prediction reads them."""
     points = np.concatenate([task.x, task.x_query])
     kept = np.append(task.mask, np.ones(len(task.x_query), bool))[:, None]
-    K = np.where(kept & task.mask[None], np.asarray(kernel(points, task.x)), 0).view(Plain)
+    K = PlainMatrix(np.where(kept & task.mask[None], np.asarray(kernel(points, task.x)), 0))
     y = np.where(kept, np.concatenate([task.y, np.zeros((len(task.x_query), task.y.shape[1]))]), 0)
     states, step = function(K, y.view(Plain))
     for _ in range(STEPS):
@@ -108,17 +135,24 @@ def on_weights(model, task):
     return [start, *run(weights, describe(model), start, seen, kind, prologue, model.steps)][-1]
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize(
-    ("kernel", "attention"),
-    [(ik.Linear(), "linear"), (ik.Exponential(), ik.Softmax(log_sink=1.0))],
-    ids=["linear", "softmax"],
-)
+DIAGONAL = ["kernel", "kernel", "kernel", "diagonal", "jacobi"]
+NORMALISED = ["kernel", "smooth", "smooth", "sink", "normaliser"]
+MACHINES = {
+    "linear": (ik.Linear(), "linear", DIAGONAL),
+    "softmax": (ik.Exponential(), ik.Softmax(log_sink=1.0), DIAGONAL),
+    "normalised": (ik.Gaussian(), ik.Softmax(log_sink=0.5), NORMALISED),
+    "average": (ik.Exponential(), "softmax", ["average", "average", "average"]),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 @settings(
     max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
 )
-@given(recipe=recipes(), seed=st.integers(0, 100))
-def test_weights_equal_plain_arrays(x64, kernel, attention, outputs, recipe, seed):
+@given(data=st.data(), outputs=st.sampled_from([1, 3]), seed=st.integers(0, 100))
+def test_weights_equal_plain_arrays(x64, machine, data, outputs, seed):
+    kernel, attention, matrices = MACHINES[machine]
+    recipe = data.draw(recipes(matrices))
     draw = np.random.default_rng(seed)
     x, x_query = 0.3 * draw.normal(size=(5, 2)), 0.3 * draw.normal(size=(2, 2))
     y = draw.normal(size=(5, outputs))

@@ -270,8 +270,8 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
         phi = kernel.feature_map
         arrays = arrays.replace(features=(jnp.where(keep, phi(x), 0), phi(task.x_query)))
     if "average" in kinds:
-        weights = (average(kernel, task, at) for at in (task.x, task.x_query))
-        arrays = arrays.replace(weights=tuple(weights))
+        own, at_queries = (average(kernel, task, at) for at in (task.x, task.x_query))
+        arrays = arrays.replace(weights=(jnp.where(keep, own, 0), at_queries))
     constants = list(constants)
     for k in {k for op in program.ops if op.kind == "nystrom" for k in op.constants}:
         constants[k] = jnp.where(keep, constants[k].features(x), 0), constants[k].core

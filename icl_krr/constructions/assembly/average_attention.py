@@ -8,7 +8,7 @@ from ...kernels import Kernel
 from ...residual import ROLES, Read
 from .choice import softmax_machine
 from .options import Options, Softmax
-from .slots import SUPPORTS_AND_QUERIES
+from .slots import SUPPORTS_AND_QUERIES, label
 from .softmax_attention import SoftmaxAttention
 
 
@@ -35,9 +35,13 @@ class AverageAttention(SoftmaxAttention):
             below = self.finish(self.kernel_times(self.per_output(self.support)), to="below")
             self.divide(above, below, to=to)
             return
+        everywhere = self.layout[to.slot].at == ROLES
+        mean = to if everywhere else self.scratch("mean", ROLES, f"softmax mean of {label(v)}")
         total = sum(term.weight for term in self.terms)
         for term in self.terms:
-            self.head(term.query, term.key, (term.weight / total) * v, to=to)
+            self.head(term.query, term.key, (term.weight / total) * v, to=mean)
+        if not everywhere:
+            self.add(mean, to=to)
 
 
 def average_machine(

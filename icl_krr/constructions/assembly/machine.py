@@ -17,7 +17,7 @@ from ...residual import ROLES, Read
 from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic, Out, Size
 from .packing import Operation, name_patterns, pack
-from .slots import Recorder, label, spread
+from .slots import SUPPORTS_AND_QUERIES, Recorder, label, spread
 
 
 class Machine(Recorder, ABC):
@@ -94,12 +94,13 @@ class Machine(Recorder, ABC):
     def kernel_times(self, v: Read) -> Any:
         """Return K' v at supports and queries as an expression, for v that is zero elsewhere."""
 
-    def finish(self, product: Any, to: str) -> Read:
+    def finish(self, product: Any, to: str, at: tuple[str, ...] = SUPPORTS_AND_QUERIES) -> Read:
         """Return a read of a product from `kernel_times`, in a new scratch slot if needed.
 
         Args:
             product: what `kernel_times` returned.
             to: name of the scratch slot.
+            at: roles of the tokens at which somebody reads it.
         """
         return product
 

@@ -20,7 +20,7 @@ class NormalisedAttention(SoftmaxAttention):
     w (Z_ik + c) / (Z_i + c) of pattern k.
     """
 
-    degree, splits = 0, True
+    degree = 0
     sink_weight: Any = 1.0
 
     def __init__(self, *options: Any, **sinks: Any):
@@ -39,13 +39,10 @@ class NormalisedAttention(SoftmaxAttention):
     def state_of_fit(self) -> Read:
         return self.state("prediction", QUERIES, self.about_prediction)
 
-    def fit_of(self, v: Read, product: Any, to: str) -> Read:
-        fit = self.scratch(to, QUERIES, f"k(x)^T {label(v)}")
-        self.add_fit(v, product, fit)
-        return fit
-
-    def add_fit(self, v: Read, product: Any, to: Read) -> None:
-        self.add(product * (1 / (self.scale * self.sink_weight)), to)
+    def term_normaliser(self, role: str, k: int) -> Read:
+        """Return a read of (Z_i + c) / c; the sink has another weight c at the queries."""
+        normaliser = super().term_normaliser(role, k)
+        return normaliser if role == "support" else normaliser * (1 / self.scale / self.sink_weight)
 
     def sink(self) -> Read:
         """Return a state with c / (Z_i + c)."""
@@ -64,6 +61,8 @@ class NormalisedAttention(SoftmaxAttention):
             self.total_normaliser()  # declares the states of all patterns
             about = f"{label(dividend)} / ((Z + c) / c)"
             self.shares[name] = dividend, self.state(name, SUPPORTS, about, width=1)
+            if self.started:  # only what comes before the first step needs it
+                self.divide(dividend, self.total_normaliser(), to=self.shares[name][1])
         return self.shares[name][1]
 
     def add_smooth(self, scale: Any, means: list[Read], to: Read) -> None:

@@ -158,8 +158,8 @@ class SoftmaxAttention(Machine):
     def kernel_times(self, v: Read) -> Read:
         return self.weighted(self.smooth_all(v, "mean_" + "_".join(v.blocks)))
 
-    def finish(self, product: Read, to: str) -> Read:
-        return self.add(product, to)
+    def finish(self, product: Read, to: str, at: tuple[str, ...] = SUPPORTS_AND_QUERIES) -> Read:
+        return self.add(product, self.scratch(to, at, "product with K"))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         if not isinstance(value, Read) or not value.slots & self.unfinished.keys():

@@ -76,11 +76,13 @@ def machine_of(
     """Make the machine of a kernel that has all that a program asks for."""
     kinds = {op.kind for op in program.ops}
     sinks = {op.constants[0] for op in program.ops if op.kind in NORMALISED}
-    if len(sinks) > 1 or ("average" in kinds and kinds & OF_KERNEL):
+    if len(sinks) > 1 or (sinks and "diagonal" in kinds):
         raise ValueError(
-            "a solver must have one weight of the sink: K.normalised(c) with one c, or K.average "
-            "and nothing else of K"
+            "a solver must have one weight of the sink: K.normalised(c) with one c, and without "
+            "K.diagonal"
         )
+    if "average" in kinds and kinds & OF_KERNEL:
+        raise ValueError("a solver with K.average must read nothing else of K")
     if sinks:
         return normalised_machine(kernel, num_features, constants[sinks.pop()], **options)
     if "average" in kinds:
@@ -114,12 +116,11 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
     """Return the transformer that runs a program on a machine."""
     needed, ops = list(roles(program)), program.ops
     states = list(zip(program.states, program.start, program.old, program.new, strict=True))
-    read_at_queries = frozenset(state for state, _, i, _ in states if QUERIES in needed[i])
+    emitter = Emitter(m, program, constants, tuple(needed))
     for _, start, *others in states:
         if start is not None and has_product(program, start):  # this is not zero at the queries
             for i in (start, *others):
                 needed[i] |= {QUERIES}
-    emitter = Emitter(m, program, constants, read_at_queries)
     starts, slots, kept = {}, emitter.slots, {}
     for state, start, i, _ in states:
         read = None if start is None or state == READOUT else emitter.embedded(start)

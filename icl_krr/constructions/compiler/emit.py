@@ -11,7 +11,7 @@ import numpy as np
 
 from ...constants import xp
 from ...residual import ROLES, Read
-from ...solvers.language import ENTRIES, FEATURES, QUERIES, SCALAR, Program, needs_sums
+from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, needs_sums
 from ..assembly.normalised_attention import NormalisedAttention
 from ..assembly.slots import SUPPORTS_AND_QUERIES
 from ..assembly.softmax_attention import SoftmaxAttention
@@ -27,24 +27,20 @@ class Emitter:
 
     Attributes:
         slots: reads of the states.
-        read_at_queries: states whose values at the queries somebody reads.
+        needed: the tokens at which each value is needed, as `roles` returns them.
         share: slot of the reciprocal of the number of tokens, if a program needs sums as they are.
         nystrom: the slot of Nystrom features and their matrix, by the number of the constant.
     """
 
     def __init__(
-        self,
-        m: Any,
-        program: Program,
-        constants: Sequence[Any],
-        read_at_queries: frozenset[str] = frozenset(),
+        self, m: Any, program: Program, constants: Sequence[Any], needed: Sequence[frozenset[str]]
     ):
         self.m, self.program, self.constants = m, program, constants
         self.slots: dict[str, Read] = {}
         self.share = None
         if isinstance(m, SoftmaxAttention) and needs_sums(program):
             self.share = m.state("share", ROLES, "1 / number of tokens that are seen")
-        self.read_at_queries = read_at_queries
+        self.needed = needed
         self.nystrom: dict[int, tuple[Read, Any]] = {}
         self.read: dict[Leaf, Scaled] = {}
         self.products: dict[int, Any] = {}
@@ -69,11 +65,13 @@ class Emitter:
         self.products, self.means = {}, {}
         for one in order.before:
             self.store(one)
+        of_state = dict(zip(self.program.states, self.program.old, strict=True))
         for state in order.copied:
             slot = self.slots[state]
             at = m.at(slot)
             scalar = {*m.scalars_at} <= {*at}  # is at all tokens, whoever reads it
-            if not scalar and state not in self.read_at_queries and {*m.unknowns_at} <= {*at}:
+            read_at_queries = QUERIES in self.needed[of_state[state]]
+            if not scalar and not read_at_queries and {*m.unknowns_at} <= {*at}:
                 at = m.unknowns_at
             copy = m.scratch(f"{state}_last", at, f"{state} before the step", slot.width)
             self.read[Leaf("old", state)] = m.add(slot, to=copy), 0
@@ -161,8 +159,11 @@ class Emitter:
             return self.slots[leaf.what], 0
         if leaf.kind == "heads":
             if leaf not in self.read:
-                found = m.finish(self.products[leaf.what], to=self.name(leaf.what))
-                self.read[leaf] = found, self.powers[leaf.what]
+                i, at = leaf.what, SUPPORTS_AND_QUERIES
+                if self.needed[i] == {QUERIES}:
+                    at = m.layout[self.slots[READOUT].slot].at
+                found = m.finish(self.products[i], to=self.name(i), at=at)
+                self.read[leaf] = found, self.powers[i]
             return self.read[leaf]
         if leaf.kind == "read":
             return self.of_machine(leaf.what), 0

@@ -33,11 +33,14 @@ class Normalised(Matrix):
 
     def __init__(self, recording: Recording, c: Any):
         super().__init__(recording, "smooth", constant=c)
-        sink, normaliser = (
-            recording.value(kind, ENTRIES, constants=self.constants)
-            for kind in ("sink", "normaliser")
-        )
-        self.sink, self.normaliser = sink, normaliser
+
+    @property
+    def sink(self) -> Value:
+        return self.recording.value("sink", ENTRIES, constants=self.constants)
+
+    @property
+    def normaliser(self) -> Value:
+        return self.recording.value("normaliser", ENTRIES, constants=self.constants)
 
 
 class Operator(Matrix):

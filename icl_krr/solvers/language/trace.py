@@ -11,8 +11,12 @@ import numpy as np
 
 from ...constants import PerStep, known, xp
 from ...kernels import Kernel
+from .analysis import QUERIES, roles
 from .operators import Operator
 from .values import READS, SCALAR, VECTOR, Op, Program, Recording, Value, is_number, refuse
+
+AT_SUPPORTS = ("diagonal", "smooth", "sink", "normaliser", "nystrom")
+"""Kinds of values that are known at the supports alone."""
 
 
 def per_step(values: Any) -> PerStep:
@@ -84,6 +88,12 @@ def trace(
             raise ValueError(
                 f"per_step must have an entry for each of {steps} steps, got shape "
                 f"{list(constants[i].values.shape)}"
+            )
+    for op, needed in zip(program.ops, roles(program), strict=True):
+        if op.kind in AT_SUPPORTS and QUERIES in needed:
+            raise TypeError(
+                f"prediction of {function.__name__} must read K @ v or K.average @ v at the "
+                "queries; K.diagonal, K.normalised and K.nystrom are known at the supports alone"
             )
     return program, constants
 
