@@ -23,8 +23,7 @@ from benchmarks import records
 from icl_krr.cli.output import to_json
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
-from icl_krr.solvers import delta_rules
-from icl_krr.solvers.delta_rules import IMPLICIT, NORMALISED, PLAIN, Token
+from icl_krr.solvers.delta_rules import Token
 from icl_krr.text_tables import number
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
@@ -54,80 +53,75 @@ Given = dict[str, Any]
 
 
 class Method(NamedTuple):
-    """A rule of a delta rule's state, with the function of the parameters and S = 0 that starts it.
+    """A function of the numbers that returns a start and a step, as rules of `delta_rules` do.
 
-    `needs` returns the numbers of the rule and those of each token, from the parameters. `cost` is
-    multiplications for a token and numbers of the state, from m features and r outputs. `oracle`
-    is the solver and its further keywords.
+    `cost` is multiplications for a token and numbers of the state, from m features and r outputs.
+    `oracle` is the solver and its further keywords.
     """
 
     rule: Callable
-    start: Callable
-    needs: Callable[[Given], tuple[Any, dict]]
     parameters: str
     states: str
-    cost: tuple[str, str]
+    cost: tuple[str, ...]
     oracle: Any
 
 
-def mesa(ridge, states, token):
+def mesa(ridge):
     """The sums b and C of a Mesa layer, without the pair that has left its window."""
-    (b, C), old, y = states, token.own["phi"], token.own["y"]
-    C = token.gate * C + jnp.outer(token.phi, token.phi) - jnp.outer(old, old)
-    return (b + jnp.outer(token.phi, token.y) - jnp.outer(old, y), C), token.y
+
+    def step(token, b, C):
+        old, y = token.x
+        C = token.gate * C + jnp.outer(token.phi, token.phi) - jnp.outer(old, old)
+        return (b + jnp.outer(token.phi, token.y) - jnp.outer(old, y), C), token.y
+
+    return lambda m, r: (jnp.zeros((m, m)),), step
 
 
-def solved(ridge, states):
-    b, C = states
+def solved(ridge, b, C):
     return cho_solve((jnp.linalg.cholesky(C + ridge * jnp.eye(len(C))), True), b)
 
 
-def delta(divisor: tuple, parameters: str, cost: str, oracle: Callable) -> Method:
-    needs = lambda g: ((g["step_size"], None, divisor), {})  # noqa: E731
-    start = lambda _, S: (S,)  # noqa: E731
-    return Method(delta_rules.corrected, start, needs, parameters, "S", (cost, "m*r"), oracle)
+def of_rule(oracle: Any, parameters: str, states: str, *cost: str, **words: Any) -> Method:
+    """A method of a solver, with further keywords."""
+    return Method(
+        partial(oracle.function, **words), parameters, states, cost, partial(oracle, **words)
+    )
 
 
 of = ik.solvers
 MESA = Method(
-    mesa, lambda _, b: (b, b @ b.T), lambda g: (g["ridge"], {}), "ridge", "b C",
-    ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"), partial(of.prefix_posterior, steps=3 * FEATURES),
+    mesa, "ridge", "b C", ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"),
+    partial(of.prefix_posterior, steps=3 * FEATURES),
 )  # fmt: skip
-CURVED = Method(
-    delta_rules.preconditioned, lambda g, S: (S, S[:, 0] + g["initial"]),
-    lambda g: ((g["step_size"], g.get("squash"), g.get("center", 0.0)), {"strength": 1.0}),
-    "step_size initial gate", "S A",
-    ("4*m*r + 4*m + r", "m*r + m"), of.preconditioned_delta_rule,
-)  # fmt: skip
-KALMAN = Method(
-    delta_rules.kalman, lambda _, S: (S, S[:, 0] + 1),
-    lambda g: ((g["ridge"], g["info_scale"]), {"process_noise": g["process_noise"]}),
-    "ridge process_noise info_scale gate", "S p",
-    ("4*m*r + 8*m + r", "m*r + m"), of.kalman_delta_rule,
-)  # fmt: skip
+GATED = "step_size gate"
+CURVED = "4*m*r + 4*m + r", "m*r + m"
+OF_KALMAN = "ridge process_noise info_scale gate"
 METHODS = {
-    "delta rule": delta(PLAIN, "step_size", "4*m*r + r", of.delta_rule),
-    "delta rule, normalised": delta(
-        NORMALISED, "step_size", "4*m*r + m + r", partial(of.delta_rule, normalised=True)
+    "delta rule": of_rule(of.delta_rule, "step_size", "S", "4*m*r + r", "m*r"),
+    "delta rule, normalised": of_rule(
+        of.delta_rule, "step_size", "S", "4*m*r + m + r", "m*r", normalised=True
     ),
-    "gated delta rule": delta(PLAIN, "step_size gate", "4*m*r + r", of.delta_rule),
-    "momentum": Method(
-        delta_rules.heavy_ball, lambda _, S: (S, S),
-        lambda g: ((), {n: g[n] for n in ("step_size", "momentum", "decay")}),
-        "step_size momentum decay gate", "S M", ("5*m*r + r", "2*m*r"), of.momentum_delta_rule,
+    "gated delta rule": of_rule(of.delta_rule, GATED, "S", "4*m*r + r", "m*r"),
+    "momentum": of_rule(
+        of.momentum_delta_rule, "step_size momentum decay gate", "S M", "5*m*r + r", "2*m*r"
     ),
-    "implicit": delta(IMPLICIT, "step_size gate", "4*m*r + m + r", of.implicit_delta_rule),
-    "preconditioned, 1 / A": CURVED,
-    "preconditioned, squashed": CURVED._replace(parameters="step_size initial squash center gate"),
-    "Kalman, isotropic": KALMAN._replace(
-        start=lambda _, S: (S, S[:1, 0] + 1), cost=("4*m*r + 3*m + r", "m*r + 1"),
-        oracle=partial(of.kalman_delta_rule, covariance="isotropic"),
+    "implicit": of_rule(of.implicit_delta_rule, GATED, "S", "4*m*r + m + r", "m*r"),
+    "preconditioned, 1 / A": of_rule(
+        of.preconditioned_delta_rule, "step_size initial gate", "S A", *CURVED
     ),
-    "Kalman, diagonal": KALMAN,
+    "preconditioned, squashed": of_rule(
+        of.preconditioned_delta_rule, "step_size initial squash center gate", "S A", *CURVED
+    ),
+    "Kalman, isotropic": of_rule(
+        of.kalman_delta_rule, OF_KALMAN, "S p", "4*m*r + 3*m + r", "m*r + 1", covariance="isotropic"
+    ),
+    "Kalman, diagonal": of_rule(
+        of.kalman_delta_rule, OF_KALMAN, "S p", "4*m*r + 8*m + r", "m*r + m"
+    ),
     "Mesa": MESA,
     "Mesa, gated": MESA._replace(parameters="ridge gate"),
     "Mesa, window": MESA._replace(parameters="ridge window", oracle=None),
-}  # fmt: skip
+}
 COSTS = {name: method.cost for name, method in METHODS.items()} | {
     "exact posterior": ("3*m*m + 4*m*r", "m*m + m*r")
 }
@@ -138,7 +132,8 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
 
     `half` is a state's number, the dtype that it is kept in, and whether its inverse is kept.
     """
-    numbers, own = method.needs(given)
+    numbers = {name: value for name, value in given.items() if name not in ("gate", "window")}
+    rest, rule = method.rule(**numbers)
     gate, at = jnp.asarray(given.get("gate", 1.0)), jnp.arange(len(y))
     leaves = at - jnp.asarray(given.get("window", len(y)), int)
     old = [jnp.where((leaves >= 0).reshape(-1, *[1] * (v.ndim - 1)), v[leaves], 0) for v in (x, y)]
@@ -146,19 +141,22 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
     def step(states, token):
         phi, target, *leaving = token
         kept = (gate * states[0], *states[1:])
-        read = solved(numbers, (kept[0], gate * kept[1])) if method.rule is mesa else kept[0]
-        left = {"phi": leaving[0], "y": leaving[1][None]}
-        each = left if method.rule is mesa else jax.tree.map(jnp.asarray, own)
-        token = Token(phi, target[None], gate[None], jnp.ones(()), jnp.array(True), each)
-        after, _ = method.rule(numbers, kept, token)
+        each: Any = phi
+        read = kept[0]
+        if method.rule is mesa:
+            read = solved(given["ridge"], kept[0], gate * kept[1])
+            each = leaving[0], leaving[1][None]
+        one = jnp.ones(())
+        token = Token(phi, target[None], gate[None], one, one, jnp.array(True), each)
+        after, _ = rule(token, *kept)
         if half is not None:
             i, dtype, inverse = half
             low = (1 / after[i] if inverse else after[i]).astype(dtype).astype(phi.dtype)
             after = (*after[:i], 1 / low if inverse else low, *after[i + 1 :])
         return after, (phi @ read)[0]
 
-    numbers = jax.tree.map(jnp.asarray, numbers)
-    start = method.start(given, jnp.zeros((x.shape[1], 1), x.dtype))
+    m = x.shape[1]
+    start = jnp.zeros((m, 1)), *map(jnp.asarray, rest(m, 1) if rest else ())
     states, f = jax.lax.scan(step, start, (x, y, *old))
     return f, states
 
@@ -355,7 +353,7 @@ def learned(name: str, given: Given, x: Any, y: Any, cycles: int) -> np.ndarray:
 
     def last(x, y):
         states = follow(method, given, jnp.tile(x, (cycles, 1)), jnp.tile(y, cycles))[1]
-        S = solved(given["ridge"], states) if method.rule is mesa else states[0]
+        S = solved(given["ridge"], *states) if method.rule is mesa else states[0]
         return S[:, 0]
 
     return np.asarray(jax.jit(jax.vmap(last))(x, y))

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from . import checks, losses
+from . import checks
 
 
 class PrefixOptions(TypedDict, total=False):
@@ -58,37 +58,3 @@ def no_window(window: Any) -> None:
             "window must be None with erase, with a gate of each feature and for rules with "
             f"further states, got {window!r}; delta_rule and implicit_delta_rule take a window"
         )
-
-
-def check_delta(step_size: Any, normalised: Any, loss: Any) -> None:
-    checks.positive_scalar("step_size", step_size)
-    checks.flag("normalised", normalised)
-    losses.check(loss)
-
-
-def check_momentum(step_size: Any, momentum: Any, decay: Any) -> None:
-    checks.obeys("step_size", step_size, "> 0")
-    checks.obeys("momentum", momentum, ">= 0 and < 1")
-    checks.obeys("decay", decay, "> 0 and <= 1")
-
-
-def check_kalman(ridge: Any, process_noise: Any, covariance: Any, info_scale: Any) -> None:
-    checks.positive_scalar("ridge", ridge)
-    checks.positive_scalar("info_scale", info_scale)
-    checks.obeys("process_noise", process_noise, ">= 0")
-    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
-
-
-def check_curvature(initial: Any, squash: Any, center: Any, num_features: int) -> None:
-    """Check what a preconditioned delta rule makes step sizes of m features from."""
-    checks.positive("initial", initial)
-    if np.ndim(initial) and np.shape(initial) != (num_features,):
-        raise ValueError(
-            f"initial must be a number or a vector [m] with m = {num_features} features, got shape "
-            f"{list(np.shape(initial))}"
-        )
-    if squash is not None:
-        checks.scalar("squash", squash)
-        checks.obeys("squash", squash, "> 1")
-    checks.scalar("center", center)
-    checks.finite("center", center)

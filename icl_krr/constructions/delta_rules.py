@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from .. import Kernel, causal, checks, solvers
 from ..constants import xp
 from ..residual import ROLES, Read
+from ..solvers.delta_rules import initial_curvature
 from ..transformer.weights import Heads, Transformer, Write
 from .assembly.choice import linear_machine, machine
 from .assembly.linear_attention import LinearAttention
@@ -36,7 +38,7 @@ class Turns:
     change any more, because they depend on earlier supports only.
     """
 
-    def __init__(self, make: Callable, kernel: Kernel, *, steps: int | None, **options: Any):
+    def __init__(self, make: Callable, kernel: Kernel, steps: int | None, options: Any):
         if make is linear_machine:
             causal.no_window(options.get("window"))
             check_featured(kernel, options.get("sketch"))
@@ -122,14 +124,26 @@ class Turns:
         return lambda _: m.inner_products_times(self.ahead, keys=keys), write
 
 
-@compiled_from(solvers.delta_rule)
-def delta_rule(kernel, *, step_size, normalised, loss, erase, **options):
-    causal.check_delta(step_size, normalised, loss)
-    turns = Turns(machine, kernel, **options)
+def rule(solver: Any, make: Callable) -> Callable:
+    """Decorate what builds the construction of a rule, from its turns and its numbers."""
+
+    def decorate(write: Callable) -> Callable[..., Transformer]:
+        def build(kernel: Kernel, *, steps: int | None, **options: Any) -> Transformer:
+            numbers = {name: options.pop(name) for name in signature(solver.function).parameters}
+            solver.function(**numbers)  # which checks them
+            return write(Turns(make, kernel, steps, options), **numbers)
+
+        return compiled_from(solver)(build)
+
+    return decorate
+
+
+@rule(solvers.delta_rule, machine)
+def delta_rule(turns, step_size, normalised, loss, erase):
     m, erased = turns.m, None
     size = xp.asarray(step_size, m.dtype) * m.strength
     if erase is not None:
-        causal.no_window(options.get("window"))
+        causal.no_window(m.window)
         if not isinstance(m, LinearAttention):
             raise ValueError(
                 "erase must be None in softmax attention, which has no feature vectors"
@@ -140,10 +154,8 @@ def delta_rule(kernel, *, step_size, normalised, loss, erase, **options):
     return corrected(turns, size, (lambda own: own) if normalised else None, loss, erased)
 
 
-@compiled_from(solvers.implicit_delta_rule)
-def implicit_delta_rule(kernel, *, step_size, **options):
-    checks.positive_scalar("step_size", step_size)
-    turns = Turns(machine, kernel, **options)
+@rule(solvers.implicit_delta_rule, machine)
+def implicit_delta_rule(turns, step_size):
     m = turns.m
     eta = xp.asarray(step_size, m.dtype) * m.strength
 
@@ -174,10 +186,8 @@ def corrected(turns: Turns, size: Read, divisor: Any, loss: Any = None, erased: 
     return turns.learns(rate, fit, include, prepare=prepare, loss=loss, erased=erased)
 
 
-@compiled_from(solvers.momentum_delta_rule)
-def momentum_delta_rule(kernel, *, step_size, momentum, decay, **options):
-    causal.check_momentum(step_size, momentum, decay)
-    turns = Turns(linear_machine, kernel, **options)
+@rule(solvers.momentum_delta_rule, linear_machine)
+def momentum_delta_rule(turns, step_size, momentum, decay):
     m, ahead, r = turns.m, turns.ahead, turns.m.spec.num_outputs
     phi = m.over_outputs(m.features)
     _, log_momentum = with_logs(m, "momentum", momentum)
@@ -236,13 +246,11 @@ def gated(m: LinearAttention, sums: Read) -> Read:
     return m.over_outputs(both)
 
 
-@compiled_from(solvers.preconditioned_delta_rule)
-def preconditioned_delta_rule(kernel, *, step_size, initial, squash, center, **options):
-    checks.positive_scalar("step_size", step_size)
-    turns = Turns(linear_machine, kernel, **options)
+@rule(solvers.preconditioned_delta_rule, linear_machine)
+def preconditioned_delta_rule(turns, step_size, initial, squash, center):
     m = turns.m
     width = m.features.width
-    causal.check_curvature(initial, squash, center, width)
+    initial = initial_curvature(initial, width)
     curvature = m.state("curvature", ROLES, "sum of squared features; 1 elsewhere", width=width)
     written = m.state("written", SUPPORTS, "preconditioned features", width=width)
     own = m.state("diagonal", SUPPORTS, "phi . M phi", width=1)
@@ -258,7 +266,7 @@ def preconditioned_delta_rule(kernel, *, step_size, initial, squash, center, **o
         flags = spread(m.support, heads)
         m.head(flags, flags, squares, to=curvature, heads=heads, log_gate=gate)
         m.add(squares, to=curvature)
-        first = m.support @ xp.broadcast_to(xp.asarray(initial, m.dtype), (1, width))
+        first = m.support @ xp.asarray(initial, m.dtype)[None]
         if gate is None:
             m.add(first, to=curvature)
         else:
@@ -282,10 +290,8 @@ def preconditioned_delta_rule(kernel, *, step_size, initial, squash, center, **o
     return turns.learns(rate, *turns.along(written, own), prepare=prepare)
 
 
-@compiled_from(solvers.kalman_delta_rule)
-def kalman_delta_rule(kernel, *, ridge, process_noise, covariance, info_scale, **options):
-    causal.check_kalman(ridge, process_noise, covariance, info_scale)
-    turns = Turns(linear_machine, kernel, **options)
+@rule(solvers.kalman_delta_rule, linear_machine)
+def kalman_delta_rule(turns, ridge, process_noise, covariance, info_scale):
     m, now = turns.m, turns.now
     width = m.features.width
     ridge, scale = (xp.asarray(value, m.dtype) for value in (ridge, info_scale))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Unpack
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .. import Kernel, Task, causal, checks
+from .. import Kernel, Task, causal, checks, losses
 from ..causal import PrefixOptions
 from ..constants import known, xp
-from ..losses import Loss
 from ..numerics import matmul, reciprocal
 from ..tasks.task import check_axes
-from .prefix import Sees, Tokens, decays, num_features, of_tokens, sees, solve, tokens_of
+from .prefix import Sees, Tokens, decays, of_tokens, sees, solve, tokens_of
 from .results import CausalTrajectory, recurrent
+from .run import check_keywords
 
 
 class Token(NamedTuple):
@@ -27,41 +29,88 @@ class Token(NamedTuple):
     y: Float[Array, " r"]
     gate: Float[Array, " c"]  # of each feature, or one for all
     strength: Float[Array, ""]  # 0 if the support does not learn yet
+    own_strength: Float[Array, ""]  # also of supports yet to learn
     learns: Bool[Array, ""]  # False after the number of the iterate
-    own: dict[str, jax.Array]  # numbers that only some rules have
+    x: Float[Array, " p"]
+
+    def number(self, name: str, value: Any) -> jax.Array:
+        """A number of this token: one of all, or <w, x> for a vector."""
+        causal.check_of_token(name, value, len(self.x))
+        return of_tokens(self.x[None], jnp.ones(1, bool), value)[0]
+
+    def error(self, S: Float[Array, "m r"]) -> Float[Array, " r"]:
+        """y - S phi, before the write."""
+        return self.y - matmul(self.phi[None], S)[0]
 
 
-Rule = Callable[[Any, tuple, Token], tuple[tuple, jax.Array]]
-"""(numbers, states, token) -> (new states, coefficients [r]). The first state is S [m, r], of which
-the gates of the token have been taken already."""
+def rule(function: Callable) -> Any:
+    """Make a causal solver of a function that checks its numbers and returns `(start, step)`.
+
+    `start` gives the states beside S, which is 0, for m features and r outputs. `step` takes a
+    token, S after the gates, and the other states, and returns the new states and the coefficients
+    [r]. A `Corrected` step needs no features.
+    """
+    steps = Parameter("steps", Parameter.KEYWORD_ONLY, default=None, annotation="int | None")
+    parameters = {**signature(function).parameters, "steps": steps}
+
+    def of_task(kernel: Kernel, task: Task, **options: Any) -> CausalTrajectory:
+        check_keywords(function.__name__, parameters, options, PrefixOptions.__annotations__)
+        given: Any = {k: options.pop(k) for k in PrefixOptions.__annotations__ if k in options}
+        steps = options.pop("steps", None)
+        _, step = function(**options)
+        corrects = isinstance(step, Corrected) and step.erase is None
+        of_features = not corrects or np.ndim(given.get("log_gate")) == 2
+        if of_features:
+            causal.no_window(given.get("window"))
+        check_axes(task)
+        steps = task.num_supports if steps is None else steps
+        seen = sees(kernel, task, steps, given, of_features)
+        words = {name: value for name, value in options.items() if isinstance(value, (str, bool))}
+        numbers = {name: value for name, value in options.items() if name not in words}
+        degrees = 1 if options.get("loss") is None else None  # losses take y in its own units
+        iterates = of_state if of_features else of_coefficients
+        static = function, tuple(words.items()), steps
+        return solve(task, iterates, static, recurrent, degrees, kernel, seen, numbers)
+
+    kernel, task, options = signature(of_task).parameters.values()
+    solver: Any = wraps(function)(of_task)
+    every = [kernel, task, *parameters.values(), options.replace(annotation=PrefixOptions)]
+    solver.__signature__ = Signature(every, return_annotation="CausalTrajectory")
+    solver.function = function
+    return solver
 
 
-@checks.suggesting
-def delta_rule(
-    kernel: Kernel,
-    task: Task,
-    *,
-    step_size: float | Float[Array, ""],
-    steps: int | None = None,
-    normalised: bool = False,
-    loss: Loss | None = None,
-    erase: Float[Array, "m p"] | None = None,
-    **options: Unpack[PrefixOptions],
-) -> CausalTrajectory:
+class Corrected(NamedTuple):
+    """The step of a rule whose coefficients are a rate times the derivative of the loss."""
+
+    rate: Callable  # of strength and k(x, x)
+    loss: Any = None
+    erase: Any = None
+
+    def __call__(self, token: Token, S: Any) -> tuple:
+        reads = token
+        if self.erase is not None:
+            causal.check_erase(self.erase, len(token.x), len(token.phi))
+            reads = token._replace(phi=matmul(token.x[None], self.erase.T)[0])
+        rate = self.rate(token.strength, jnp.sum(token.phi * token.phi))
+        alpha = rate * self.derivative(reads.error(S))
+        return (S + jnp.outer(token.phi, alpha),), alpha
+
+    def derivative(self, error: jax.Array) -> jax.Array:
+        return error if self.loss is None else self.loss.derivative(error)
+
+
+@rule
+def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
     r"""Learn the supports one by one, each from its error.
 
     $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
-    The step size is $\eta_i = \eta \beta_i$, divided by $k(x_i, x_i)$ if `normalised`; $G_i$ is the
-    sum of the log gates up to i. Iterate t has learned from the first t supports that are not
-    masked. For the linear kernel, it is $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence
-    $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without gates, $\alpha$ solves
-    $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$. With a `window` of w, $S_i$ sums over
-    $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
-
-    `normalised` erases as a layer does that divides $q_i$ and $k_i$ by their lengths, but writes
-    $y_i / |x_i|$ and reads at $x_i$: with $y_i = |k_i| v_i$ it has the state of that layer, and
-    predicts $|k_i| o_i$.
+    The step size is $\eta_i = \eta \beta_i$; $G_i$ is the sum of the log gates up to i. Iterate t
+    has learned from the first t supports that are not masked. For the linear kernel, it is
+    $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without
+    gates, $\alpha$ solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$. With a `window` of w,
+    $S_i$ sums over $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
 
     As weights, a step takes one block, or two with softmax attention, which multiplies by the
     normaliser first, and two more for `Huber` or three for `Power`. The states are alpha, ahead
@@ -69,6 +118,9 @@ def delta_rule(
     support that learns next) and prediction.
 
     Args:
+        normalised: whether to divide $\eta_i$ by $k(x_i, x_i)$. This erases as a layer does that
+            divides $q_i$ and $k_i$ by their lengths, but writes $y_i / |x_i|$ and reads at $x_i$:
+            with $y_i = |k_i| v_i$ it has the state of that layer, and predicts $|k_i| o_i$.
         loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$, with y in its
             own units; default None, the squared error.
         erase: matrix E [m, p] for a kernel of m features, in linear attention: the error is
@@ -81,20 +133,18 @@ def delta_rule(
     >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
     [0.0, 1.0, 1.5]
     """
-    causal.check_delta(step_size, normalised, loss)
-    numbers = step_size, loss, NORMALISED if normalised else PLAIN
-    return learn(kernel, task, numbers, steps, options, erase)
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    losses.check(loss)
+
+    def rate(strength, own):
+        return step_size * strength * (reciprocal(own) if normalised else 1)
+
+    return None, Corrected(rate, loss, erase)
 
 
-@checks.suggesting
-def implicit_delta_rule(
-    kernel: Kernel,
-    task: Task,
-    *,
-    step_size: float | Float[Array, ""],
-    steps: int | None = None,
-    **options: Unpack[PrefixOptions],
-) -> CausalTrajectory:
+@rule
+def implicit_delta_rule(*, step_size):
     r"""Learn the supports one by one, each by an implicit step.
 
     $$\alpha_i = \frac{\eta_i}{1 + \eta_i k(x_i, x_i)} (y_i - f_i), \quad \eta_i = \eta \beta_i$$
@@ -112,76 +162,16 @@ def implicit_delta_rule(
     [0.0, 1.0, 1.5]
     """
     checks.positive_scalar("step_size", step_size)
-    return learn(kernel, task, (step_size, None, IMPLICIT), steps, options)
+
+    def rate(strength, own):
+        eta = step_size * strength
+        return eta * reciprocal(1 + eta * own)
+
+    return None, Corrected(rate)
 
 
-def learn(kernel, task, numbers, steps, options, erase=None):
-    """The delta rule with the step sizes eta_i / (a + (b + c eta_i) k(x_i, x_i))."""
-    degrees = 1 if numbers[1] is None else None  # losses take y in its own units
-    if erase is not None or np.ndim(options.get("log_gate")) == 2:
-        own = {} if erase is None else {"erase": erase}
-        return follow(kernel, task, corrected, (), numbers, steps, options, own, degrees)
-    check_axes(task)
-    steps = task.num_supports if steps is None else steps
-    given = sees(kernel, task, steps, options)
-    return solve(task, coefficients, (steps,), recurrent, degrees, kernel, given, *numbers)
-
-
-PLAIN, NORMALISED, IMPLICIT = (1, 0, 0), (0, 1, 0), (1, 0, 1)
-
-
-def rate(eta: jax.Array, own: jax.Array, divisor: tuple) -> jax.Array:
-    a, b, c = divisor
-    return eta * reciprocal(a + (b + c * eta) * own)
-
-
-def coefficients(steps, task, kernel, given, step_size, loss, divisor):
-    tokens, n = tokens_of(task, given), task.num_supports
-    own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
-    values = kernel(tokens.x, tokens.x[:n])
-    earlier = faded(tokens, given.replace(prefix="exclusive"), values)
-    step_size, *divisor = (jnp.asarray(value, own.dtype) for value in (step_size, *divisor))
-    sizes = rate(step_size * tokens.strength, own, tuple(divisor))
-
-    def step(alpha, i):
-        e = tokens.y[i] - matmul(earlier[i][None], alpha)[0]
-        return alpha.at[i].set(sizes[i] * (e if loss is None else loss.derivative(e))), None
-
-    alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
-    path = jnp.where(learned(tokens, steps)[:, :, None], alpha[None], 0)
-    weights = earlier if given.prefix == "exclusive" else faded(tokens, given, values)
-    finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
-    lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
-    along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
-    return path, jnp.where(tokens.kept[None, :, None], along, 0)
-
-
-def faded(tokens: Tokens, given: Sees, values: jax.Array) -> jax.Array:
-    """Kernel values times decays; 0 also where a value that no token sees overflows."""
-    weights = decays(tokens, given)
-    return jnp.where(weights == 0, 0, weights * values)
-
-
-def corrected(numbers, states, token):
-    """The rule of features, with a gate of its own for each; it may erase at other vectors."""
-    (eta, loss, divisor), (S,) = numbers, states
-    e = error(states, token._replace(phi=token.own.get("erase", token.phi)))
-    size = rate(eta * token.strength, jnp.sum(token.phi * token.phi), divisor)
-    alpha = size * (e if loss is None else loss.derivative(e))
-    return (S + jnp.outer(token.phi, alpha),), alpha
-
-
-@checks.suggesting
-def momentum_delta_rule(
-    kernel: Kernel,
-    task: Task,
-    *,
-    step_size: float | Float[Array, "..."],
-    momentum: float | Float[Array, "..."],
-    decay: float | Float[Array, "..."] = 1.0,
-    steps: int | None = None,
-    **options: Unpack[PrefixOptions],
-) -> CausalTrajectory:
+@rule
+def momentum_delta_rule(*, step_size, momentum, decay=1.0):
     r"""Learn the supports one by one, with momentum.
 
     $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
@@ -207,32 +197,21 @@ def momentum_delta_rule(
     >>> path.along[-1].tolist()
     [0.0, 1.0, 2.0, 2.5]
     """
-    causal.check_momentum(step_size, momentum, decay)
-    own = {"step_size": step_size, "momentum": momentum, "decay": decay}
-    M = np.zeros((num_features(kernel, task), task.num_outputs))
-    return follow(kernel, task, heavy_ball, (M,), (), steps, options, own)
+    checks.obeys("step_size", step_size, "> 0")
+    checks.obeys("momentum", momentum, ">= 0 and < 1")
+    checks.obeys("decay", decay, "> 0 and <= 1")
+
+    def step(token, S, M):
+        eta, theta = token.number("step_size", step_size), token.number("momentum", momentum)
+        alpha = token.strength * token.error(S)
+        M = theta * token.gate[:, None] * M + jnp.outer(token.phi, alpha)
+        return (token.number("decay", decay) * S + eta * M, M), alpha
+
+    return lambda m, r: (np.zeros((m, r)),), step
 
 
-def heavy_ball(numbers, states, token):
-    S, M = states
-    eta, theta, decay = (token.own[name] for name in ("step_size", "momentum", "decay"))
-    alpha = token.strength * error(states, token)
-    M = theta * token.gate[:, None] * M + jnp.outer(token.phi, alpha)
-    return (decay * S + eta * M, M), alpha
-
-
-@checks.suggesting
-def preconditioned_delta_rule(
-    kernel: Kernel,
-    task: Task,
-    *,
-    step_size: float | Float[Array, ""],
-    initial: float | Float[Array, " m"] = 1.0,
-    squash: float | Float[Array, ""] | None = None,
-    center: float | Float[Array, ""] = 0.0,
-    steps: int | None = None,
-    **options: Unpack[PrefixOptions],
-) -> CausalTrajectory:
+@rule
+def preconditioned_delta_rule(*, step_size, initial=1.0, squash=None, center=0.0):
     r"""Learn the supports one by one, with the step of each feature divided by its curvature.
 
     $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
@@ -260,38 +239,38 @@ def preconditioned_delta_rule(
     [0.0, 0.5, 0.75]
     """
     checks.positive_scalar("step_size", step_size)
-    m, strength = num_features(kernel, task), options.get("strength")
-    causal.check_curvature(initial, squash, center, m)
-    numbers, A = (step_size, squash, center), xp.broadcast_to(known(initial), (m,))
-    own = {"strength": 1.0 if strength is None else strength}  # also of supports yet to learn
-    return follow(kernel, task, preconditioned, (A,), numbers, steps, options, own)
+    checks.positive("initial", initial)
+    if squash is not None:
+        checks.scalar("squash", squash)
+        checks.obeys("squash", squash, "> 1")
+    checks.scalar("center", center)
+    checks.finite("center", center)
+
+    def step(token, S, A):
+        A = token.gate * A + token.own_strength * token.phi**2
+        A = jnp.maximum(A, jnp.finfo(A.dtype).tiny ** 0.8)
+        if squash is None:
+            M = 1 / A
+        else:
+            u = jnp.log(A) - center
+            M = squash ** (-u / (1 + jnp.abs(u)))
+        alpha = step_size * token.strength * token.error(S)
+        return (S + jnp.outer(M * token.phi, alpha), A), alpha
+
+    return lambda m, r: (initial_curvature(initial, m),), step
 
 
-def preconditioned(numbers, states, token):
-    (step_size, squash, center), (S, A) = numbers, states
-    A = token.gate * A + token.own["strength"] * token.phi**2
-    A = jnp.maximum(A, jnp.finfo(A.dtype).tiny ** 0.8)
-    if squash is None:
-        M = 1 / A
-    else:
-        u = jnp.log(A) - center
-        M = squash ** (-u / (1 + jnp.abs(u)))
-    alpha = step_size * token.strength * error(states, token)
-    return (S + jnp.outer(M * token.phi, alpha), A), alpha
+def initial_curvature(initial: Any, m: int) -> Any:
+    if np.shape(initial) not in ((), (m,)):
+        raise ValueError(
+            f"initial must be a number or a vector [m] with m = {m} features, got shape "
+            f"{list(np.shape(initial))}"
+        )
+    return xp.broadcast_to(known(initial), (m,))
 
 
-@checks.suggesting
-def kalman_delta_rule(
-    kernel: Kernel,
-    task: Task,
-    *,
-    ridge: float | Float[Array, ""],
-    process_noise: float | Float[Array, " p"] = 0.0,
-    covariance: str = "diagonal",
-    info_scale: float | Float[Array, ""] = 1.0,
-    steps: int | None = None,
-    **options: Unpack[PrefixOptions],
-) -> CausalTrajectory:
+@rule
+def kalman_delta_rule(*, ridge, process_noise=0.0, covariance="diagonal", info_scale=1.0):
     r"""Learn the supports one by one, with the gains of a Kalman filter that keeps a diagonal only.
 
     $$\hat p_i = e^{2 g_i} p_{i-1} + \omega_i, \quad
@@ -325,71 +304,79 @@ def kalman_delta_rule(
     >>> kalman_delta_rule(Linear(), task, ridge=1.0).along[-1].round(4).tolist()
     [0.0, 1.0, 2.0]
     """
-    causal.check_kalman(ridge, process_noise, covariance, info_scale)
-    p = np.ones(num_features(kernel, task) if covariance == "diagonal" else 1)
-    numbers, own = (ridge, info_scale), {"process_noise": process_noise}
-    return follow(kernel, task, kalman, (p,), numbers, steps, options, own)
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("info_scale", info_scale)
+    checks.obeys("process_noise", process_noise, ">= 0")
+    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
+
+    def step(token, S, p):
+        squares, kept = token.strength * token.phi**2, token.gate**2
+        added = squares
+        if covariance == "isotropic":
+            added, kept = jnp.mean(squares, keepdims=True), jnp.mean(kept, keepdims=True)
+        predicted = kept * p + token.number("process_noise", process_noise)
+        gain = token.strength * predicted * token.phi / (ridge + jnp.sum(predicted * squares))
+        alpha = jnp.where(token.learns, token.error(S), 0)
+        after = 1 / (1 / predicted + info_scale * added / ridge)
+        return (S + jnp.outer(gain, alpha), jnp.where(token.learns, after, p)), alpha
+
+    return lambda m, r: (np.ones(m if covariance == "diagonal" else 1),), step
 
 
-def kalman(numbers, states, token):
-    (ridge, info_scale), (S, p) = numbers, states
-    squares, kept = token.strength * token.phi**2, token.gate**2
-    added = squares
-    if len(p) == 1:
-        added, kept = jnp.mean(squares, keepdims=True), jnp.mean(kept, keepdims=True)
-    predicted = kept * p + token.own["process_noise"]
-    gain = token.strength * predicted * token.phi / (ridge + jnp.sum(predicted * squares))
-    alpha = jnp.where(token.learns, error(states, token), 0)
-    after = 1 / (1 / predicted + info_scale * added / ridge)
-    return (S + jnp.outer(gain, alpha), jnp.where(token.learns, after, p)), alpha
+def in_dtype(task: Task, value: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, task.x.dtype), value)
 
 
-def error(states: tuple, token: Token) -> Float[Array, " r"]:
-    """y - S phi, before the write."""
-    return token.y - matmul(token.phi[None], states[0])[0]
-
-
-def follow(kernel, task, rule, start, numbers, steps, options, own, degrees: Any = 1):
-    """All iterates of a `Rule` of features, whose states after S = 0 start at those in `start`.
-
-    The rule is a function of a module, because a program is compiled for it. In `own` are numbers
-    or vectors [p] by name, of which each token has its own. The degrees are None if c y has not c
-    times the predictions of y.
-    """
-    causal.no_window(options.get("window"))
-    m = num_features(kernel, task)
-    for name, value in own.items():
-        if name == "erase":
-            causal.check_erase(value, task.num_features, m)
-        else:
-            causal.check_of_token(name, value, task.num_features)
-    steps = task.num_supports if steps is None else steps
-    given = sees(kernel, task, steps, options, of_features=True)
-    parts = kernel, given, start, numbers, own
-    return solve(task, iterate, (rule, steps), recurrent, degrees, *parts)
-
-
-def iterate(rule, steps, task, kernel, given, start, numbers, own):
+def of_coefficients(function, words, steps, task, kernel, given, numbers):
+    """All iterates of a `Corrected` rule, from the kernel and the coefficients before."""
+    _, rule = function(**dict(words), **in_dtype(task, numbers))
     tokens, n = tokens_of(task, given), task.num_supports
-    kept, dtype = tokens.kept, tokens.x.dtype
+    own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
+    values = kernel(tokens.x, tokens.x[:n])
+    earlier = faded(tokens, given.replace(prefix="exclusive"), values)
+    rates = rule.rate(tokens.strength, own)
+
+    def step(alpha, i):
+        e = tokens.y[i] - matmul(earlier[i][None], alpha)[0]
+        return alpha.at[i].set(rates[i] * rule.derivative(e)), None
+
+    alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
+    path = jnp.where(learned(tokens, steps)[:, :, None], alpha[None], 0)
+    weights = earlier if given.prefix == "exclusive" else faded(tokens, given, values)
+    finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
+    lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
+    along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
+    return path, jnp.where(tokens.kept[None, :, None], along, 0)
+
+
+def faded(tokens: Tokens, given: Sees, values: jax.Array) -> jax.Array:
+    """Kernel values times decays; 0 also where a value that no token sees overflows."""
+    weights = decays(tokens, given)
+    return jnp.where(weights == 0, 0, weights * values)
+
+
+def of_state(function, words, steps, task, kernel, given, numbers):
+    """All iterates of a rule of features."""
+    start, rule = function(**dict(words), **in_dtype(task, numbers))
+    tokens, n = tokens_of(task, given), task.num_supports
+    kept = tokens.kept
     phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
-    each = {name: of_tokens(tokens.x, kept, value)[:n] for name, value in own.items()}
-    start, numbers = jax.tree.map(lambda value: jnp.asarray(value, dtype), (start, numbers))
-    states = (jnp.zeros((phi.shape[1], tokens.y.shape[1]), dtype), *start)
+    m, r = phi.shape[1], tokens.y.shape[1]
+    states = in_dtype(task, (np.zeros((m, r)), *(start(m, r) if start else ())))
 
     def step(states, each):
         token, real = each
         before = (token.gate[:, None] * states[0], *states[1:])
-        after, alpha = rule(numbers, before, token)
+        after, alpha = rule(token, *before)
         read = before[0] if given.prefix == "exclusive" else after[0]
         f = jnp.where(real, matmul(token.phi[None], read)[0], 0)
         states = jax.tree.map(lambda new, old: jnp.where(real, new, old), after, states)
         return states, (f, jnp.where(real, alpha, 0))
 
     def until(learns):
-        strengths = jnp.where(learns, tokens.strength, 0)
-        all_tokens = Token(phi[:n], tokens.y, gates[:n], strengths, learns, each)
+        strengths = jnp.where(learns, tokens.strength, 0), tokens.strength
+        all_tokens = Token(phi[:n], tokens.y, gates[:n], *strengths, learns, tokens.x[:n])
         last, (along, alpha) = jax.lax.scan(step, states, (all_tokens, kept[:n]))
         return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
 
