@@ -108,9 +108,10 @@ def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
 
     The step size is $\eta_i = \eta \beta_i$; $G_i$ is the sum of the log gates up to i. Iterate t
     has learned from the first t supports that are not masked. For the linear kernel, it is
-    $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$; without
-    gates, $\alpha$ solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$. With a `window` of w,
-    $S_i$ sums over $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$ predicts.
+    $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$;
+    without gates, $\alpha$ solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$. With a
+    `window` of w, $S_i$ sums over $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$
+    predicts.
 
     As weights, a step takes one block, or two with softmax attention, which multiplies by the
     normaliser first, and two more for `Huber` or three for `Power`. The states are alpha, ahead
