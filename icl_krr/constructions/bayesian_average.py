@@ -18,9 +18,8 @@ from ..transformer.weights import Problem, Transformer
 from .assembly.features import fill
 from .assembly.machine import Machine
 from .assembly.options import Options
-from .assembly.prefix import check_featured, compiled_from, prefix_sums
+from .assembly.prefix import compiled_from, prefix_sums
 from .assembly.prefix_sums import PosteriorSums
-from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, spread
 from .compiler import run_on
 from .prefix_conjugate_gradient import FORMS
@@ -85,7 +84,7 @@ class GroupAverage(PosteriorSums):
         slots = [self.means, self.variances, gap, self.weights, self.evidence]
         return {slot.slot: slot for slot in (*slots, *([] if self.edges is None else [self.bins]))}
 
-    def transformer(self, step: Callable[..., None], *, readout: Read, **rest: Any) -> Transformer:
+    def transformer(self, step: Callable[[], Any], *, readout: Read, **rest: Any) -> Transformer:
         average = partial(self.renew_average, readout)
         return super().transformer(step, average=average, readout=self.average, **rest)
 
@@ -192,19 +191,11 @@ def bayesian_average(
         approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
         checks.increasing("edges", edges)
-    arithmetic = options.get("arithmetic")
-    if isinstance(arithmetic, ReLU):
-        raise ValueError(
-            "arithmetic must be 'exact' for bayesian_average, which computes logarithms and "
-            f"exponentials, got {arithmetic!r}"
-        )
     if callable(options.get("sketch")):
         raise ValueError(
             "sketch must be a matrix for bayesian_average, got a feature map; pass "
             "icl_krr.Features(map) as a kernel"
         )
-    for one in kernels:
-        check_featured(one)
     kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
     m: Any = prefix_sums(kernels[0], ridge=None, kind=kind, **options)
     if m.sketch is not None:

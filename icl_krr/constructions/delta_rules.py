@@ -19,7 +19,6 @@ from .assembly.linear_attention import LinearAttention
 from .assembly.prefix import (
     accumulate,
     causal_machine,
-    check_featured,
     compiled_from,
     floor,
     of_supports,
@@ -41,7 +40,6 @@ class Turns:
     def __init__(self, make: Callable, kernel: Kernel, steps: int | None, options: Any):
         if make is linear_machine:
             causal.no_window(options.get("window"))
-            check_featured(kernel, options.get("sketch"))
         self.steps = STEPS if steps is None else steps
         checks.count("steps", self.steps)
         causal.check_prefix(options.get("prefix", "exclusive"))

@@ -13,7 +13,7 @@ import numpy as np
 from ... import causal, checks
 from ...causal import PrefixOptions
 from ...constants import xp
-from ...kernels import Kernel, check_kernel
+from ...kernels import Kernel
 from ...residual import ROLES, Read, Slot
 from ...residual.tokens import TOKENS
 from ...transformer.weights import Transformer
@@ -163,7 +163,6 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
-    check_featured(kernel, options.get("sketch"))
     make = partial(linear_machine, kind=kind)
     m = causal_machine(make, kernel, num_features, **options)
     m.stores_sums = stores_sums
@@ -173,12 +172,6 @@ def prefix_sums(
     if ridge is not None and np.ndim(ridge) == 0 and plain:
         m.solves(ridge)  # queries have the prediction of kernel ridge regression
     return m
-
-
-def check_featured(kernel: Kernel, sketch: Any = None) -> None:
-    check_kernel(kernel)
-    if not (kernel.featured or callable(sketch)):
-        kernel.feature_layer(np.float32)  # it raises an error that says what is possible
 
 
 def read_partners(m: Machine, max_supports: int) -> None:

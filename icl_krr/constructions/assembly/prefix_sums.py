@@ -186,11 +186,11 @@ class PosteriorSums(PrefixSums):
                 self.add(-gap, to=gap)
                 self.multiply(r, r, to=gap, out=lengths)
 
-        def then_variance(*own: Any) -> None:
+        def then_variance() -> None:
             if average is not None:
                 renew_gap()
                 average(variance, missing)
-            step(*own)
+            step()
             h = self.layout.read(self.solution, self.dtype)
             with self.together():
                 self.add(missing - variance, to=variance)
