@@ -118,8 +118,9 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
     states = list(zip(program.states, program.start, program.old, program.new, strict=True))
     emitter = Emitter(m, program, constants, tuple(needed))
     for _, start, *others in states:
-        if start is not None and has_product(program, start):  # this is not zero at the queries
-            for i in (start, *others):
+        read = QUERIES in needed[others[1]]  # there, from the slot of the state
+        if read or (start is not None and has_product(program, start)):  # not zero at the queries
+            for i in others if start is None else (start, *others):
                 needed[i] |= {QUERIES}
     starts, slots, kept = {}, emitter.slots, {}
     for state, start, i, _ in states:
