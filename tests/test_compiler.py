@@ -44,7 +44,7 @@ def recipes(draw, matrices):
         if state == "prediction" and set(matrices) - {"kernel", "average"}:
             pool = at_queries or ["y"]
         terms = draw(st.lists(st.sampled_from(pool[-4:]), max_size=2))
-        new[state] = draw(st.sampled_from([0.0, 0.5, 1.0])), terms
+        new[state] = draw(st.sampled_from([None, 0.0, 0.5, 1.0])), terms
     return states, operations, new
 
 
@@ -74,7 +74,10 @@ def function_of(recipe):
                 }[kind]()
             result = {}
             for state, (own, terms) in new.items():
-                total = old[state] if own == 1 else own * old[state]
+                if own is None and terms:  # the value itself, not a sum
+                    result[state] = values[terms[0]]
+                    continue
+                total = old[state] if own in (1, None) else own * old[state]
                 for term in terms:
                     total = 0.5 * values[term] + total
                 result[state] = total

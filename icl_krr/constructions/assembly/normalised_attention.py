@@ -20,7 +20,7 @@ class NormalisedAttention(SoftmaxAttention):
     w (Z_ik + c) / (Z_i + c) of pattern k.
     """
 
-    degree = 0
+    degree, fit_at = 0, QUERIES
     sink_weight: Any = 1.0
 
     def __init__(self, *options: Any, **sinks: Any):
@@ -35,9 +35,6 @@ class NormalisedAttention(SoftmaxAttention):
     def product_of(self, means: list[Read]) -> Read:
         """Return K v at supports for the means of `smooth_all`."""
         return self.weighted(means) * self.sink_weight
-
-    def state_of_fit(self) -> Read:
-        return self.state("prediction", QUERIES, self.about_prediction)
 
     def term_normaliser(self, role: str, k: int) -> Read:
         """Return a read of (Z_i + c) / c; the sink has another weight c at the queries."""

@@ -8,7 +8,17 @@ from typing import Any
 from ... import Read, checks
 from ...constants import xp
 from ...kernels import Kernel, check_kernel, check_positive
-from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, roles, trace
+from ...solvers.language import (
+    ENTRIES,
+    FEATURES,
+    QUERIES,
+    READOUT,
+    SCALAR,
+    SUPPORTS,
+    Program,
+    roles,
+    trace,
+)
 from ...solvers.run import NORMALISED, OF_KERNEL, Solver, check_numbers
 from ...transformer.weights import Transformer
 from ..assembly.average_attention import average_machine
@@ -17,7 +27,12 @@ from ..assembly.linear_attention import LinearAttention
 from ..assembly.machine import Machine
 from ..assembly.normalised_attention import NormalisedAttention
 from ..assembly.options import Options, Softmax
-from ..assembly.slots import QUERIES as AT_QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, label
+from ..assembly.slots import (
+    QUERIES as AT_QUERIES,
+    SUPPORTS as AT_SUPPORTS,
+    SUPPORTS_AND_QUERIES,
+    label,
+)
 from .emit import Emitter
 from .instructions import Lowering
 from .order import order
@@ -100,7 +115,7 @@ def normalised_machine(
     attention = options.get("attention")
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
-    sinks = {SUPPORTS: xp.log(c), AT_QUERIES: shift}
+    sinks = {AT_SUPPORTS: xp.log(c), AT_QUERIES: shift}
     m = softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
     m.sink_weight = c
     return m
@@ -118,16 +133,15 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
     states = list(zip(program.states, program.start, program.old, program.new, strict=True))
     emitter = Emitter(m, program, constants, tuple(needed))
     for _, start, *others in states:
-        read = QUERIES in needed[others[1]]  # there, from the slot of the state
-        if read or (start is not None and has_product(program, start)):  # not zero at the queries
-            for i in others if start is None else (start, *others):
+        if start is not None and has_product(program, start):  # this is not zero at the queries
+            for i in (start, *others):
                 needed[i] |= {QUERIES}
     starts, slots, kept = {}, emitter.slots, {}
-    for state, start, i, _ in states:
+    for state, start, i, later in states:
         read = None if start is None or state == READOUT else emitter.embedded(start)
         if start is not None and read is None:
             starts[state] = start
-        slots[state] = declare(m, state, ops[i].shape, needed[i], read)
+        slots[state] = declare(m, state, ops[i].shape, needed[later], read)
     for i in program.held:
         name = program.names[i] or f"held_{i}"
         kept[i] = name = f"{name}_" if name in slots else name
@@ -160,6 +174,8 @@ def has_product(program: Program, i: int) -> bool:
 def declare(m: Any, state: str, shape: str, needed: frozenset[str], starts_as: Read | None) -> Read:
     """Declare the slot of a state at the tokens where it is needed."""
     if state == READOUT:
+        if SUPPORTS in needed and "support" not in m.fit_at:
+            m.fit_at = SUPPORTS_AND_QUERIES
         return m.state_of_fit()
     if shape == SCALAR:
         return m.scalar(state, "sum over the supports")
@@ -190,6 +206,6 @@ def nystrom_features(m: Machine, preconditioner: Any) -> tuple[Read, Any]:
         for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
     )
     directions = xp.matmul(m.features_at(landmarks).T, mix)
-    F = m.state("nystrom", SUPPORTS, "Nystrom features", width=preconditioner.rank)
+    F = m.state("nystrom", AT_SUPPORTS, "Nystrom features", width=preconditioner.rank)
     m.late.append((F, m.features @ directions))
     return F, core
