@@ -15,12 +15,14 @@ from ... import checks
 from ...constants import known
 from ...fields import suggesting
 from ...kernels import Features, Kernel, check_kernel
+from ...residual import ROLES
 from ...solvers.run import check_keywords
 from ...transformer.weights import Transformer
 from .arithmetic import Arithmetic
 from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options, Softmax
+from .slots import SUPPORTS_AND_QUERIES
 from .softmax_attention import SoftmaxAttention
 
 P = ParamSpec("P")
@@ -112,16 +114,60 @@ def softmax_machine(
     return kind(kernel, how, *rest, sinks=sinks)
 
 
-def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
-    """Return the sketched kernel, the attention, and the arguments that all machines share."""
-    unknown = sorted({*options} - {*Options.__annotations__})
-    if unknown:
-        known = ", ".join(Options.__annotations__)
-        raise TypeError(
-            f"keyword {unknown[0]!r} is unknown; use an argument of the solver or one of {known}"
+def average_machine(
+    kernel: Kernel, num_features: int, **options: Unpack[Options]
+) -> SoftmaxAttention:
+    """Make the machine of a smoother: its sink has no weight, unless means are divided."""
+    if kernel.featured:
+        raise ValueError(
+            "kernel must be Exponential(), Gaussian(), a Mixture of them or a Matern kernel for "
+            f"nadaraya_watson, got {kernel!r}"
         )
-    check_kernel(kernel)
-    kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
+    attention = options.get("attention")
+    if isinstance(attention, Softmax):
+        raise ValueError(
+            "attention must be 'softmax' for nadaraya_watson, which sets its own sink, "
+            f"got {attention!r}"
+        )
+    counts = [len(part.patterns(float)) for _, part in kernel.parts]
+    if len(counts) > 1 and max(counts) > 1:
+        raise ValueError(
+            "kernels of a Mixture must be Exponential() or Gaussian() for nadaraya_watson, "
+            f"got {kernel!r}"
+        )
+    # -1e30 does not round other logits, because x is 0 at the aggregator
+    sinks: Any = None if max(counts) > 1 else {ROLES: -1e30}
+    m = softmax_machine(kernel, num_features, sinks, **options)
+    m.fit_at = SUPPORTS_AND_QUERIES if sinks is None else ROLES
+    m.about_prediction = "kernel-weighted mean of y"
+    return m
+
+
+def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
+    """Return the kernel of the features of x, if x is sketched by a map, and what machines share.
+
+    This is the attention, and the further arguments of a machine.
+    """
+    check_keywords("machine", {}, options, Options.__annotations__)
+    sketch, width, own = options.get("sketch"), options.get("width"), None
+    if callable(sketch):
+        kernel, own, sketch = Features(sketch), getattr(sketch, "width", None), None
+    elif sketch is not None:
+        checks.floating("sketch", sketch)
+        checks.finite("sketch", sketch)
+        if sketch.ndim != 2 or sketch.shape[0] != num_features:
+            raise ValueError(
+                f"sketch must be [p, m] with p = num_features = {num_features}, "
+                f"got shape {list(sketch.shape)}"
+            )
+        own = sketch.shape[1]
+    elif width is not None:
+        raise ValueError(
+            f"sketch must be given for a width of {width}; use "
+            f"sketch=icl_krr.sketches.best(task.x, {width})"
+        )
+    if width not in (None, own):
+        raise ValueError(f"width must be {own}, the width of the sketch, got {width}")
     rules = options.get("arithmetic", "exact")
     if rules == "exact":
         rules = Arithmetic()
@@ -131,30 +177,3 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
         )
     sizes = (num_features, options.get("num_outputs", 1), options.get("dtype"))
     return kernel, options.get("attention"), (*sizes, rules, sketch)
-
-
-def compress(
-    kernel: Kernel, num_features: int, width: int | None, sketch: Any
-) -> tuple[Kernel, Any]:
-    """Return the kernel on the sketched x, and the sketching matrix of x or None."""
-    if sketch is None:
-        if width is not None:
-            raise ValueError(
-                f"sketch must be given for a width of {width}; use "
-                f"sketch=icl_krr.sketches.best(task.x, {width})"
-            )
-        return kernel, None
-    if callable(sketch):
-        kernel, matrix, m = Features(sketch), None, getattr(sketch, "width", None)
-    else:
-        checks.floating("sketch", sketch)
-        checks.finite("sketch", sketch)
-        if sketch.ndim != 2 or sketch.shape[0] != num_features:
-            raise ValueError(
-                f"sketch must be [p, m] with p = num_features = {num_features}, "
-                f"got shape {list(sketch.shape)}"
-            )
-        matrix, m = sketch, sketch.shape[1]
-    if width is not None and width != m:
-        raise ValueError(f"width must be {m}, the width of the sketch, got {width}")
-    return kernel, matrix

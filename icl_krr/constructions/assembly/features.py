@@ -27,7 +27,7 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     angles, size = x @ layer.frequencies.T, here
     log_size = tilted(m, layer)
     if layer.damping is not None:
-        log_size = log_size - squared_norm(m, x, layer.damping)
+        log_size = log_size - squared_norm(m, x, x, layer.damping)
     if layer.function == "identity":
         m.activate("exp", spread(log_size, count), angles, to, layer.mix)
         return
@@ -69,22 +69,24 @@ def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
     multiply(layer.degree, to, roots.astype(m.dtype), layer.mix)
 
 
-def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int) -> None:
-    """Add k(x, x) to a column of a slot, at supports and queries."""
-    here, place = m.inside(SUPPORTS_AND_QUERIES), one_hot(column, 1, to.width, m.dtype)
+def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int = 0) -> None:
+    """Add c k(x, x), with the c of the machine, to a column of a slot, at the roles of the slot."""
+    at, place = m.at(to), one_hot(column, 1, to.width, m.dtype)
     for term in kernel.diagonal_terms(m.dtype):
         if term.function == "one":
-            m.add(here @ (term.weight * place), to=to)
+            m.add(m.inside(at) @ (m.scale * term.weight * place), to=to)
             continue
-        x = m.projected(term)
-        if term.function == "identity":
-            out = term.weight * term.factor * np.repeat(place, x.width, axis=0)
-            m.multiply(x, x, to=to, out=out)
-        else:
-            logit = tilted(m, term)
-            if term.factor is not None:
-                logit = logit + squared_norm(m, x, term.factor)
-            m.activate("exp", logit, here, to, term.weight * place)
+        logit, x = tilted(m, term), m.projected(term)
+        if term.factor is not None:
+            here = x
+            if not {*m.at(x)} <= {*at}:
+                here = m.add(x, to=m.scratch("x_support", at, "U x", x.width))
+            if term.function == "identity":
+                out = m.scale * term.weight * term.factor * np.repeat(place, x.width, axis=0)
+                m.multiply(here, x, to=to, out=out)
+                continue
+            logit = logit + squared_norm(m, here, x, term.factor)
+        m.exponential(logit, to, term.weight * place)
 
 
 def tilted(m: Machine, form: FeatureLayer | Diagonal | Pattern) -> Read:
@@ -94,10 +96,10 @@ def tilted(m: Machine, form: FeatureLayer | Diagonal | Pattern) -> Read:
     return m.x @ xp.asarray(form.tilt, m.dtype)[:, None]
 
 
-def squared_norm(m: Machine, x: Read, factor: Any) -> Read:
-    """Compute factor |x|^2 in a new scratch slot."""
-    slot = m.scratch("square", SUPPORTS_AND_QUERIES, "multiple of |x|^2", width=1)
-    add_product(m, x, x, factor, slot)
+def squared_norm(m: Machine, here: Read, x: Read, factor: Any) -> Read:
+    """Compute factor |x|^2 in a new scratch slot, where `here` reads x, too."""
+    slot = m.scratch("square", m.at(here), "multiple of |x|^2", width=1)
+    add_product(m, here, x, factor, slot)
     return slot
 
 

@@ -14,7 +14,7 @@ from ...kernels.algebra import precede
 from ...transformer.weights import Heads, Write
 from .features import add_product, fill
 from .machine import Machine
-from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label, select
+from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label, tile
 
 
 class LinearAttention(Machine):
@@ -75,7 +75,7 @@ class LinearAttention(Machine):
             self.head(query=queries, key=keys, value=v, to=product, log_gate=gate)
             return product
         m, r = keys.width, v.width  # one head for each channel, because each has its own gate
-        values = select(v, np.tile(np.arange(r), m))
+        values = tile(v, m * r)
         total = np.kron(np.ones((m, 1), self.dtype), np.eye(r, dtype=self.dtype))
         writes = (Write(values, total, product.slot),)
         self.emit(Heads(queries, keys, writes, m, gate, window=self.window))
@@ -88,8 +88,7 @@ class LinearAttention(Machine):
 
     def over_outputs(self, features: Read) -> Read:
         """Repeat m channels for every output: [m] to [r m]."""
-        outputs = self.spec.num_outputs
-        return select(features, np.tile(np.arange(features.width), outputs))
+        return tile(features, features.width * self.spec.num_outputs)
 
     def kernel_diagonal(self, to: Read) -> None:
         here = self.features_here(self.at(to))
@@ -109,7 +108,3 @@ class LinearAttention(Machine):
         query = self.per_output(self.aggregator)
         self.head(query=query, key=a, value=b, to=to, heads=self.spec.num_outputs)
         return to
-
-    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        key, one = by if isinstance(by, tuple) else (by, self.per_output(self.one))
-        self.head(query=value, key=key, value=one, to=to, heads=self.spec.num_outputs)

@@ -91,10 +91,10 @@ class Machine(Recorder, ABC):
         return self
 
     @abstractmethod
-    def kernel_times(self, v: Read) -> Any:
+    def kernel_times(self, v: Read) -> Read:
         """Return K' v at supports and queries as an expression, for v that is zero elsewhere."""
 
-    def finish(self, product: Any, to: str, at: tuple[str, ...] = SUPPORTS_AND_QUERIES) -> Read:
+    def finish(self, product: Read, to: str, at: tuple[str, ...] = SUPPORTS_AND_QUERIES) -> Read:
         """Return a read of a product from `kernel_times`, in a new scratch slot if needed.
 
         Args:
@@ -102,16 +102,9 @@ class Machine(Recorder, ABC):
             to: name of the scratch slot.
             at: roles of the tokens at which somebody reads it.
         """
-        return product
-
-    @property
-    def diagonal_width(self) -> int:
-        """The number of different entries that a token stores of the diagonal of K'."""
-        return 1
-
-    def per_unknown(self, entries: Read) -> Read:
-        """Repeat the entries of a diagonal for all unknowns of a token."""
-        return self.per_output(entries)
+        if not product.slots & self.unfinished.keys():
+            return product
+        return self.add(product, self.scratch(to, at, "product with K"))
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
@@ -147,12 +140,16 @@ class Machine(Recorder, ABC):
         Args:
             by: read of the scalar; in linear attention, whose heads multiply, also a pair of them.
         """
-        self.multiply(value, spread(by, value.width), to=to)
+        if not self.scales_by_head:
+            self.multiply(value, spread(by, value.width), to=to)
+            return
+        key, one = by if isinstance(by, tuple) else (by, self.per_output(self.one))
+        self.head(query=value, key=key, value=one, to=to, heads=self.spec.num_outputs)
 
     def start(self) -> None:
         """Record operations before the first step: initial states that the embedding cannot set."""
-        for slot, value in self.late:
-            self.add(value, to=slot)
+        for slot, value, divisor in self.late:
+            self.add(value, slot) if divisor is None else self.divide(value, divisor, slot)
 
     def projected(self, kernel: Any) -> Read:
         """Return a read of U x, for the projection U [d, p] of a kernel or a feature map."""
@@ -236,6 +233,10 @@ class Machine(Recorder, ABC):
         """
         self.check_reach(to, self.at(by))
         self.arithmetic.activate(self, function, value, by, to, out)
+
+    def exponential(self, logit: Read, to: Read, out: Any) -> None:
+        """Add e^logit, multiplied by `out`, to a slot."""
+        self.activate("exp", logit, self.inside(self.at(to)), to, out)
 
     def erase(self, slot: Read) -> None:
         """Make a slot zero."""

@@ -25,16 +25,10 @@ class NormalisedAttention(SoftmaxAttention):
 
     def __init__(self, *options: Any, **sinks: Any):
         super().__init__(*options, **sinks)
-        self.shares: dict[str, tuple[Read, Read]] = {}
+        self.shares: dict[str, Read] = {}
 
-    def start(self) -> None:
-        super().start()
-        for dividend, slot in self.shares.values():
-            self.divide(dividend, self.total_normaliser(), to=slot)
-
-    def product_of(self, means: list[Read]) -> Read:
-        """Return K v at supports for the means of `smooth_all`."""
-        return self.weighted(means) * self.sink_weight
+    def weighted(self, means: list[Read]) -> Read:
+        return super().weighted(means) * self.sink_weight
 
     def term_normaliser(self, role: str, k: int) -> Read:
         """Return a read of (Z_i + c) / c; the sink has another weight c at the queries."""
@@ -44,7 +38,7 @@ class NormalisedAttention(SoftmaxAttention):
     def sink(self) -> Read:
         """Return a state with c / (Z_i + c)."""
         if len(self.patterns) == 1:
-            return self.keep("sink", ROLES, "c / (Z + c)")
+            return self.keep("sink", ROLES)
         return self.share("sink", self.support)
 
     def total_normaliser(self) -> Read:
@@ -53,14 +47,14 @@ class NormalisedAttention(SoftmaxAttention):
         return reduce(add, (term.weight * of for term, of in zip(self.terms, each, strict=True)))
 
     def share(self, name: str, dividend: Read) -> Read:
-        """Return a state with `dividend` / `total_normaliser`, which `start` computes."""
+        """Return a state with `dividend` / `total_normaliser`."""
         if name not in self.shares:
-            self.total_normaliser()  # declares the states of all patterns
-            about = f"{label(dividend)} / ((Z + c) / c)"
-            self.shares[name] = dividend, self.state(name, SUPPORTS, about, width=1)
+            total, about = self.total_normaliser(), f"{label(dividend)} / ((Z + c) / c)"
+            self.shares[name] = self.state(name, SUPPORTS, about, width=1)
+            self.late.append((self.shares[name], dividend, total))
             if self.started:  # only what comes before the first step needs it
-                self.divide(dividend, self.total_normaliser(), to=self.shares[name][1])
-        return self.shares[name][1]
+                self.divide(dividend, total, to=self.shares[name])
+        return self.shares[name]
 
     def add_smooth(self, scale: Any, means: list[Read], to: Read) -> None:
         """Add scale (K v)_i / (Z_i + c) at supports, for the means of `smooth_all`."""

@@ -34,11 +34,8 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
     """Check that the widths of reads and writes fit each other and the layout."""
     pair = expressions(layer)[:2]
     if len({read.width for read in pair}) > 1:
-        names = [", ".join(read.blocks) for read in pair]
-        raise ValueError(
-            f"reads must have the same width to be multiplied, got {pair[0].width} for "
-            f"{names[0]} and {pair[1].width} for {names[1]}"
-        )
+        got = " and ".join(f"{read.width} for {', '.join(read.blocks)}" for read in pair)
+        raise ValueError(f"reads must have the same width to be multiplied, got {got}")
     for read in expressions(layer):
         for slot in read.slots:
             read.check_width(slot, layout[slot].width)

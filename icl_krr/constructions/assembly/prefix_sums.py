@@ -99,13 +99,6 @@ class PrefixSums(LinearAttention):
     def add_fit(self, v: Read, product: Any, to: Read) -> None:
         self.multiply(self.over_outputs(self.features), v, to=to, out=self.sum_channels)
 
-    @property
-    def diagonal_width(self) -> int:
-        return self.features.width
-
-    def per_unknown(self, entries: Read) -> Read:
-        return self.over_outputs(entries)
-
     def kernel_diagonal(self, to: Read) -> None:
         squares = self.scratch("squares", SUPPORTS, "strength phi^2", self.features.width)
         self.multiply(self.keys, self.features, to=squares)
@@ -115,8 +108,6 @@ class PrefixSums(LinearAttention):
         to = self.written_slot(to, self.scalars_at, f"({label(a)}) . ({label(b)}) of a token")
         self.multiply(a, b, to=to, out=self.sum_channels)
         return to
-
-    add_scaled = Machine.add_scaled  # by units, not by heads
 
 
 class PosteriorSums(PrefixSums):

@@ -40,7 +40,7 @@ class Recorder:
         self.program: list[Operation] = []
         self.slots: list[Slot] = []
         self.embedding: dict[str, Read] = {}
-        self.late: list[tuple[Read, Read]] = []
+        self.late: list[tuple[Read, Read, Read | None]] = []  # slot, value and its divisor
         self.x = self.field("x", spec.num_features, SUPPORTS_AND_QUERIES, "features", sketch)
         self.y = self.field("y", spec.num_outputs, SUPPORTS, "outputs")
         self.aggregator, self.support, self.query = (
@@ -96,7 +96,7 @@ class Recorder:
         if starts_as is None:
             return self.declare(slot)
         if not starts_as.slots <= {slot.name for slot in self.slots if slot.kind == "data"}:
-            self.late.append((self.declare(slot), starts_as))
+            self.late.append((self.declare(slot), starts_as, None))
             return self.late[-1][0]
         parts = [
             self.embedding[of] @ block if np.ndim(block) else self.embedding[of] * block
@@ -122,6 +122,11 @@ class Recorder:
     def right(self) -> Read:
         """The right-hand side of the linear system: y."""
         return self.y
+
+    @property
+    def diagonal_width(self) -> int:
+        """The number of different entries that a token stores of the diagonal of K'."""
+        return self.right.width // self.systems
 
     def vector(self, name: str, about: str, starts_as: Read | None = None) -> Read:
         """Declare a state with the shape of the unknowns, such as alpha."""
@@ -223,6 +228,11 @@ def label(read: Read) -> str:
 def spread(scalars: Read, width: int) -> Read:
     """Repeat every channel, so that the result has this width."""
     return select(scalars, np.repeat(np.arange(scalars.width), width // scalars.width))
+
+
+def tile(read: Read, width: int) -> Read:
+    """Repeat all channels together, so that the result has this width."""
+    return select(read, np.arange(width) % read.width)
 
 
 def select(read: Read, channels: np.ndarray) -> Read:

@@ -15,16 +15,13 @@ from ... import checks
 from ...constants import xp
 from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
-from .features import add_product, tilted
+from .features import add_product, fill_diagonal, tilted
 from .machine import Machine
 from .options import Softmax
 from .slots import SUPPORTS_AND_QUERIES, label
 
 NOTHING = Read({}, 1)
 """A query with which all logits are 0."""
-
-Kept = tuple[str, tuple[str, ...], int, int | None]
-"""What a state holds of a pattern: its name, its roles, the number of the pattern, the window."""
 
 
 class Term(NamedTuple):
@@ -61,7 +58,13 @@ class SoftmaxAttention(Machine):
         sinks: Mapping[tuple[str, ...], Any] | None,
     ):
         super().__init__(kernel, "softmax", *options)
-        check_range(softmax.log_sink, self.dtype)
+        known, most = checks.concrete(softmax.log_sink), int(-np.log(jnp.finfo(self.dtype).tiny))
+        if known is not None and abs(known) > most:  # ridge / c would be lost
+            wider = "" if self.dtype == np.float64 else ", or use float64"
+            raise ValueError(
+                f"log_sink must be between -{most} and {most} for {self.dtype}, got "
+                f"{softmax.log_sink}; raise the temperature{wider}"
+            )
         log_sink = xp.asarray(softmax.log_sink, self.dtype)
         self.scale = xp.exp(-log_sink)
         self.log_sink = log_sink * self.one
@@ -70,8 +73,7 @@ class SoftmaxAttention(Machine):
             self.log_sink = reduce(add, parts)
         self.patterns = kernel.patterns(self.dtype, softmax.epsilon, softmax.symmetric)
         self.spec = replace(self.spec, centred=kernel.stationary)
-        self.diagonal = kernel.diagonal_terms(self.dtype)
-        self.kept: dict[Kept, Read] = {}
+        self.kept: dict[tuple[int, int | None], dict[str, Read]] = {}
         self.started = False
         self.half_squares = {
             k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
@@ -105,41 +107,42 @@ class SoftmaxAttention(Machine):
         for k, halves in self.half_squares.items():
             x = self.projected(self.patterns[k])
             add_product(self, x, x, 0.5, halves)
-        for k, window in dict.fromkeys(key[2:] for key in self.kept):
-            self.keep_sinks(
-                {key: slot for key, slot in self.kept.items() if key[2:] == (k, window)}
-            )
+        for of, kept in self.kept.items():
+            self.compute(*of, kept)
         self.started = True
         super().start()
 
-    def keep_sinks(self, kept: dict[Kept, Read]) -> None:
-        """Compute the sink weight of one pattern, and the normalisers that are its reciprocals."""
-        k, window = next(iter(kept))[2:]
-        term, sink = self.terms[k], kept.get(("sink", ROLES, k, window))
+    def compute(self, k: int, window: int | None, kept: dict[str, Read]) -> None:
+        """Compute the sink weight of a pattern, and the normalisers that are its reciprocals."""
+        term, sink = self.terms[k], kept.get("sink")
         if sink is None:
             sink = self.scratch(self.named("sink", k), ROLES, "c / (Z + c)", width=1)
         with self.within(window):
             self.head(term.query, term.key, self.aggregator, to=sink)
-        for (name, *_), slot in kept.items():
+        for name, slot in kept.items():
             if name != "sink":
                 self.arithmetic.invert(self, sink, slot)
 
-    def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
-        """Return a state of one channel that `start` computes; the first call declares it."""
-        key, name = (name, at, k, self.window), self.named(name, k)
-        if key not in self.kept:
-            name = f"{name}_of_{self.window}" if name in self.embedding else name
-            self.kept[key] = self.state(name, at, about, width=1)
+    def keep(self, name: str, at: tuple[str, ...], k: int = 0) -> Read:
+        """Return a state with the sink weight of a pattern, or else with a normaliser.
+
+        The first call declares it, and `start` computes it.
+        """
+        kept, slot = self.kept.setdefault((k, self.window), {}), self.named(name, k)
+        if name not in kept:
+            slot = f"{slot}_of_{self.window}" if slot in self.embedding else slot
+            about = "c / (Z + c)" if name == "sink" else "(Z + c) / c"
+            kept[name] = self.state(slot, at, about, width=1)
             if self.started:  # only what comes before the first step needs it
-                self.keep_sinks({key: self.kept[key]})
-        return self.kept[key]
+                self.compute(k, self.window, {name: kept[name]})
+        return kept[name]
 
     def named(self, name: str, k: int) -> str:
         return f"{name}_{k}" if len(self.patterns) > 1 else name
 
     def term_normaliser(self, role: str, k: int) -> Read:
         """Return a state with (Z_i + c) / c at tokens of a role."""
-        return self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k)
+        return self.keep(f"normaliser_{role}", (role,), k)
 
     def smooth_all(self, v: Read, to: str) -> list[Read]:
         """Compute (K v)_i / (Z_i + c) in a new scratch slot, for every pattern."""
@@ -157,9 +160,6 @@ class SoftmaxAttention(Machine):
 
     def kernel_times(self, v: Read) -> Read:
         return self.weighted(self.smooth_all(v, "mean_" + "_".join(v.blocks)))
-
-    def finish(self, product: Read, to: str, at: tuple[str, ...] = SUPPORTS_AND_QUERIES) -> Read:
-        return self.add(product, self.scratch(to, at, "product with K"))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         if not isinstance(value, Read) or not value.slots & self.unfinished.keys():
@@ -179,37 +179,39 @@ class SoftmaxAttention(Machine):
             self.arithmetic.multiply(self, means, normaliser, to, None, normaliser.slots)
         return to
 
-    def kernel_diagonal(self, to: Read) -> None:
-        here = self.at(to)
-        for term in self.diagonal:
-            if term.function == "one":
-                self.add(term.weight * self.scale * self.inside(here), to=to)
-                continue
-            x = self.projected(term)
-            x_here = self.add(x, to=self.scratch("x_support", here, "U x", x.width))
-            if term.function == "identity":
-                add_product(self, x_here, x, term.weight * term.factor * self.scale, to)
-                continue
-            square = self.scratch("square", here, "logit of k(x, x)", width=1)
-            if term.factor is not None:
-                add_product(self, x_here, x, term.factor, square)
-            if term.tilt is not None:
-                self.add(tilted(self, term), to=square)
-            entry = self.scratch("entry", here, "k(x, x)", width=1)
-            self.exponential(square - self.log_sink, to=entry)
-            self.add(term.weight * entry, to=to)
+    def add_average(self, v: Read, to: Read) -> None:
+        """Add D^-1 K v, for the row sums D of K; the aggregator must have the logit -1e30.
 
-    def exponential(self, logit: Read, to: Read) -> None:
-        """Add e^logit, by a head with logit 0 for the n supports and this logit for the sink.
+        A `Mixture` has one head for each kernel and the weighted mean of their averages, which
+        differs from the average of the mixture. A kernel that is a sum of patterns divides the sum
+        of k(x, x_j) v_j by that of k(x, x_j), with any sink.
+        """
+        if len(self.kernel.parts) < len(self.patterns):
+            above = self.finish(self.kernel_times(v), to="above")
+            below = self.finish(self.kernel_times(self.per_output(self.support)), to="below")
+            self.divide(above, below, to=to)
+            return
+        everywhere = self.at(to) == ROLES
+        mean = to if everywhere else self.scratch("mean", ROLES, f"softmax mean of {label(v)}")
+        total = sum(term.weight for term in self.terms)
+        for term in self.terms:
+            self.head(term.query, term.key, (term.weight / total) * v, to=mean)
+        if not everywhere:
+            self.add(mean, to=to)
+
+    def kernel_diagonal(self, to: Read) -> None:
+        fill_diagonal(self, self.kernel, to)
+
+    def exponential(self, logit: Read, to: Read, out: Any) -> None:
+        """Add e^logit / c, by a head with logit 0 for the n supports and this logit for the sink.
 
         The sink has the weight e^logit / (e^logit + n) and the supports have n / (e^logit + n)
         together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
         """
-        here = self.at(to)
+        here, logit, parts = self.at(to), logit - self.log_sink, []
         if self.spec.causal:  # the first support sees no other one
-            self.activate("exp", logit, self.inside(here), to)
+            super().exponential(logit, to, out)
             return
-        parts = []
         for name, query in (("exponential", logit), ("count", NOTHING)):
             sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
             rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
@@ -221,7 +223,7 @@ class SoftmaxAttention(Machine):
         count = self.scratch("count", here, "n", width=1)
         self.divide_there(sink, rest, to=odds)
         self.divide_there(rest_mean, sink_mean, to=count)
-        self.multiply(odds, count, to=to)
+        self.multiply(odds, count, to=to, out=out)
 
     def divide_there(self, dividend: Read, divisor: Read, to: Read) -> None:
         """Add the quotient of what may be nonzero elsewhere to a slot of one channel."""
@@ -252,14 +254,3 @@ class SoftmaxAttention(Machine):
         """Add the mean over all visible tokens to a slot; the mean is the same at every token."""
         with self.within(None):
             self.head(query=NOTHING, key=NOTHING, value=value, to=to)
-
-
-def check_range(log_sink: Any, dtype: np.dtype) -> None:
-    """Raise an error if c is out of the range of the dtype, because ridge / c would be lost."""
-    known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
-    if known is not None and abs(known) > most:
-        wider = "" if dtype == np.float64 else ", or use float64"
-        raise ValueError(
-            f"log_sink must be between -{most} and {most} for {dtype}, got {log_sink}; "
-            f"raise the temperature{wider}"
-        )

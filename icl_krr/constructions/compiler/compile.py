@@ -21,8 +21,13 @@ from ...solvers.language import (
 )
 from ...solvers.run import NORMALISED, OF_KERNEL, Solver, check_numbers
 from ...transformer.weights import Transformer
-from ..assembly.average_attention import average_machine
-from ..assembly.choice import construction_like, linear_machine, machine, softmax_machine
+from ..assembly.choice import (
+    average_machine,
+    construction_like,
+    linear_machine,
+    machine,
+    softmax_machine,
+)
 from ..assembly.linear_attention import LinearAttention
 from ..assembly.machine import Machine
 from ..assembly.normalised_attention import NormalisedAttention
@@ -207,5 +212,5 @@ def nystrom_features(m: Machine, preconditioner: Any) -> tuple[Read, Any]:
     )
     directions = xp.matmul(m.features_at(landmarks).T, mix)
     F = m.state("nystrom", AT_SUPPORTS, "Nystrom features", width=preconditioner.rank)
-    m.late.append((F, m.features @ directions))
+    m.late.append((F, m.features @ directions, None))
     return F, core

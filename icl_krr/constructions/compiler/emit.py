@@ -13,7 +13,7 @@ from ...constants import xp
 from ...residual import ROLES, Read
 from ...solvers.language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, needs_sums
 from ..assembly.normalised_attention import NormalisedAttention
-from ..assembly.slots import SUPPORTS_AND_QUERIES
+from ..assembly.slots import SUPPORTS_AND_QUERIES, tile
 from ..assembly.softmax_attention import SoftmaxAttention
 from .instructions import Expression, Factors, Instruction, Leaf, Term
 from .order import Order, is_own, keeps
@@ -125,7 +125,7 @@ class Emitter:
                 if arg not in self.means:
                     self.means[arg] = m.smooth_all(v, "smoothed")
                 means = self.means[arg]
-                self.products[i] = m.product_of(means) if term.kind == "kernel" else means
+                self.products[i] = m.weighted(means) if term.kind == "kernel" else means
             self.powers[i] = k + (m.degree if term.kind == "kernel" else 0)
 
     def attend(self, query: Read, key: Read, value: Read) -> Read:
@@ -181,8 +181,7 @@ class Emitter:
             return m.total_normaliser()
         at = m.scalars_at if op.shape == SCALAR else m.unknowns_at
         width = {SCALAR: m.systems, ENTRIES: m.diagonal_width}.get(op.shape, m.right.width)
-        one = m.inside(at)
-        return one if width == 1 else one @ np.ones((1, width), m.dtype)
+        return tile(m.inside(at), width)
 
     def expression(self, expression: Expression) -> Scaled:
         """Read a sum of slots, all as the highest power of c."""
@@ -301,7 +300,7 @@ class Emitter:
         a, b = reads
         if term.kind == "product" and self.program.ops[op.args[0]].shape == ENTRIES:
             size = 1 if self.program.ops[op.args[0]].kind == "sink" else None
-            entries = m.per_unknown(a) if op.shape != ENTRIES else a
+            entries = tile(a, m.right.width) if op.shape != ENTRIES else a
             b = self.times(term.factors, self.within(b, slot), more)
             return partial(m.multiply, b, entries, to=slot, size=size)
         a = self.times(term.factors, a if op.shape == SCALAR else self.within(a, slot), more)
