@@ -10,7 +10,7 @@ from ...transformer.weights import Unit
 from .slots import Recorder, spread
 
 Out = jax.Array | np.ndarray | None
-Size = float | frozenset[str] | None
+Size = float | Read | None
 
 
 class Arithmetic:
@@ -38,8 +38,8 @@ class Arithmetic:
 
         Args:
             out: matrix that multiplies the products; None is the identity.
-            size: bound on the magnitude of `b`, or names of slots whose bounds it has; default
-                None, the bound of the slot `to`. Exact arithmetic needs none.
+            size: bound on the magnitude of `b`, or a read of slots with bounds, each times its
+                coefficient; default None, the bound of `to`. Exact arithmetic needs none.
         """
         m.emit(Unit(a, b, out, to.slot, "identity"))
 

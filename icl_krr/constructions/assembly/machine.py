@@ -200,8 +200,8 @@ class Machine(Recorder, ABC):
         Args:
             out: matrix [width of a, width of the slot] that multiplies the products; default None,
                 identity.
-            size: bound on the magnitude of `b`, or names of slots, whose largest bound it is;
-                default None, the bound of the slot `to`. Only `icl_krr.ReLU` uses it.
+            size: bound on the magnitude of `b`, or a read of slots, the largest of whose bounds it
+                has; default None, the bound of the slot `to`. Only `icl_krr.ReLU` uses it.
         """
         width = a.width if out is None else out.shape[1]
         to = self.slot_of_product(to, f"({label(a)}) x ({label(b)})", width, a, b)

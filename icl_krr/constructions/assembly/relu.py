@@ -65,8 +65,9 @@ class ReLU(Arithmetic):
 
     def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
         bound = bound_of(self.bound, m, to.slot)
-        if isinstance(size, frozenset):
-            other = reduce(xp.maximum, (bound_of(self.bound, m, slot) for slot in size))
+        if isinstance(size, Read):
+            each = (bound_of(self.bound, m, s) * xp.max(abs(c)) for s, c in size.blocks.items())
+            other = reduce(xp.maximum, each)
         else:
             other = bound if size is None else xp.asarray(size, m.dtype)
         a, b = a * (1 / bound), b * (1 / other)

@@ -166,17 +166,18 @@ class SoftmaxAttention(Machine):
             return super().add(value, to, at)
         to = self.written_slot(to, SUPPORTS_AND_QUERIES, "product with K")
         where = self.at(to) if at is None else at
-        parts: dict[int | None, dict[str, Any]] = {None: {}}
+        parts: dict[int, dict[str, Any]] = {}
         for slot, block in value.blocks.items():
-            parts.setdefault(self.unfinished.get(slot), {})[slot] = block
-        rest = parts.pop(None)
-        if rest:
+            parts.setdefault(self.unfinished.get(slot, -1), {})[slot] = block
+        rest = parts.pop(-1, None)
+        if rest is not None:
             super().add(Read(rest, value.width), to, where)
         for k, blocks in parts.items():
-            each = (self.term_normaliser(role, k) for role in where)
-            normaliser = self.per_output(reduce(add, each))
+            normaliser = self.per_output(
+                reduce(add, (self.term_normaliser(role, k) for role in where))
+            )
             means = Read(blocks, value.width)
-            self.arithmetic.multiply(self, means, normaliser, to, None, normaliser.slots)
+            self.arithmetic.multiply(self, means, normaliser, to, None, normaliser)
         return to
 
     def add_average(self, v: Read, to: Read) -> None:
