@@ -193,7 +193,7 @@ class KernelArrays:
         if op.kind == "y":
             return self.zeros(VECTOR, part) if where else self.y
         if op.kind == "one":
-            ones = 1 if op.shape == SCALAR else 0 if where else self.kept
+            ones = 1 if op.shape == SCALAR or where else self.kept
             return self.zeros(op.shape, part) + ones
         if op.kind == "features":
             return self.features[where]

@@ -179,7 +179,8 @@ class Emitter:
             return m.sink()
         if op.kind == "normaliser":
             return m.total_normaliser()
-        at = m.scalars_at if op.shape == SCALAR else m.unknowns_at
+        at = SUPPORTS_AND_QUERIES if QUERIES in self.needed[i] else m.unknowns_at
+        at = m.scalars_at if op.shape == SCALAR else at
         width = {SCALAR: m.systems, ENTRIES: m.diagonal_width}.get(op.shape, m.right.width)
         return tile(m.inside(at), width)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
+from ... import checks
 from ...kernels import Kernel
-from .values import ENTRIES, FEATURES, VECTOR, Recording, Value, refuse
+from .values import ENTRIES, FEATURES, OPEN, VECTOR, Recording, Value, refuse
 
 
 class Matrix:
@@ -17,10 +18,25 @@ class Matrix:
 
     def __matmul__(self, v: Any) -> Value:
         shape = getattr(v, "shape", type(v).__name__)
-        wide = self.kind == "inner" and shape == FEATURES
-        if not isinstance(v, Value) or not (shape == VECTOR or wide):
+        inner = self.kind == "inner"
+        if not isinstance(v, Value) or not (
+            shape in (VECTOR, OPEN) or (inner and shape == FEATURES)
+        ):
             refuse(f"a matrix multiplies a vector, got a {shape}")
+        shape = shape if inner else VECTOR
         return self.recording.value(self.kind, shape, *self.args, v, constants=self.constants)
+
+    def unknown(self, *_: Any) -> NoReturn:
+        refuse("a matrix only multiplies vectors: write c * (K @ v) and K @ v + c * v")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"a matrix of a solver has no {name!r}")
+
+    __array_ufunc__ = None  # a number of NumPy times a matrix then calls __rmul__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = unknown
+    __neg__ = __pow__ = __getitem__ = __rmatmul__ = unknown
 
 
 class Normalised(Matrix):
@@ -67,6 +83,7 @@ class Operator(Matrix):
 
     def normalised(self, c: Any) -> Normalised:
         """Return the operator (D + c)^-1 K of a softmax head with a sink of weight c > 0."""
+        checks.positive_scalar("c", c)
         return Normalised(self.recording, c)
 
     @property

@@ -11,12 +11,14 @@ import numpy as np
 
 from ...constants import PerStep, known, xp
 from ...kernels import Kernel
-from .analysis import QUERIES, roles
+from .analysis import QUERIES, READOUT, roles
 from .operators import Operator
-from .values import READS, SCALAR, VECTOR, Op, Program, Recording, Value, is_number, refuse
+from .values import OPEN, READS, SCALAR, VECTOR, Op, Program, Recording, Value, is_number
 
 AT_SUPPORTS = ("diagonal", "smooth", "sink", "normaliser", "nystrom")
 """Kinds of values that are known at the supports alone."""
+TAKEN = frozenset({"x", "y", "one", "aggregator", "support", "query"})
+"""Names of slots that the tokens have."""
 
 
 def per_step(values: Any) -> PerStep:
@@ -66,23 +68,24 @@ def trace(
         keywords["steps"] = steps
     shapes: dict[str, str] = {}
     with np.errstate(all="ignore"):  # an overflow is infinite, as in a compiled program
-        while True:  # until the states that start at 0 have the shapes of their new values
+        while True:  # until all states have the shapes of their new values
             K = Operator(Recording(), kernel, sketched)
-            program, constants = record(function, K, keywords, shapes)
-            new = [program.ops[i].shape for i in program.new]
-            changed = {
-                name: shape
-                for name, shape, i in zip(program.states, new, program.old, strict=True)
-                if shape != program.ops[i].shape
-            }
-            if not changed:
+            program, constants, default = record(function, K, keywords, shapes)
+            ops = program.ops
+            states = list(zip(program.states, program.old, program.new, strict=True))
+            found = {name: ops[new].shape for name, old, new in states if ops[old].shape == OPEN}
+            if not found:
                 break
-            for name, shape in changed.items():
-                if program.start[program.states.index(name)] is not None or name in shapes:
-                    raise TypeError(
-                        f"state {name!r} of {function.__name__} must keep its shape, got a {shape}"
-                    )
-            shapes |= changed
+            clear = {name: shape for name, shape in found.items() if shape != OPEN}
+            shapes |= clear or {name: default[name] for name in found}
+    for name, old, new in states:
+        if ops[new].shape != ops[old].shape:
+            raise TypeError(
+                f"state {name!r} of {function.__name__} must keep its shape, a {ops[old].shape}, "
+                f"got a {ops[new].shape}"
+            )
+    if ops[program.old[program.states.index(READOUT)]].shape != VECTOR:
+        raise TypeError(f"prediction of {function.__name__} must be a vector, such as K @ alpha")
     for i in program.per_step:
         if constants[i].values.shape != (steps,):
             raise ValueError(
@@ -100,7 +103,8 @@ def trace(
 
 def record(
     function: Callable, K: Operator, parameters: Mapping[str, Any], shapes: Mapping[str, str]
-) -> tuple[Program, list[Any]]:
+) -> tuple[Program, list[Any], dict[str, str]]:
+    """Return a program, its constants, and the shapes of states of which nothing tells one."""
     recording, name = K.recording, function.__name__
     y = recording.value("y", VECTOR)
     result = function(K, y, **parameters)
@@ -113,26 +117,35 @@ def record(
         start, step = result
     else:
         raise TypeError(f"{name} must return a dict of states and a step, got {result!r}")
-    if "prediction" not in start:
+    if not isinstance(start, Mapping) or READOUT not in start:
         raise TypeError(f"{name} must have a state 'prediction', got {', '.join(start)}")
-    starts = {state: first(recording, value) for state, value in start.items()}
-    old = {}
-    for state, value in starts.items():
-        shape = shapes.get(state, VECTOR) if value is None else value.shape
+    if taken := {*start} & TAKEN:
+        raise ValueError(f"state {min(taken)!r} of {name} must have another name: tokens have it")
+    starts, old, default = {}, {}, {}
+    for state, value in start.items():
+        if not isinstance(value, Value):
+            if not is_number(value) or np.ndim(value):
+                raise TypeError(
+                    f"state {state!r} of {name} must start as a value or a number, got "
+                    f"{type(value).__name__}"
+                )
+            zero = isinstance(value, (int, float)) and value == 0
+            default[state] = VECTOR if zero else SCALAR
+            shape = shapes.get(state, OPEN)
+            one = recording.value("one", shape)
+            value = None if zero else recording.sum(shape, (1, value, one))
+        starts[state] = value
+        shape = shapes.get(state, OPEN) if value is None else value.shape
         old[state] = recording.value("state", shape, state=state)
     first_of_step = len(recording.ops)
-    new = step(**old)
-    if not isinstance(new, Mapping) or {*new} != {*start}:
-        given = ", ".join(new) if isinstance(new, Mapping) else repr(new)
-        raise TypeError(
-            f"the step of {name} must return the states {', '.join(start)}, got {given}"
-        )
+    new = next_states(step, old, name)
     values = []
-    for state in start:
-        value = new[state]
+    for state, value in new.items():
         if not isinstance(value, Value):
             if not is_number(value):
-                raise TypeError(f"state {state!r} of {name} must be a value, got {value!r}")
+                raise TypeError(
+                    f"state {state!r} of {name} must be a value, got {type(value).__name__}"
+                )
             value = old[state].like(value, "a state")
         values.append(value.index)
     ops = tuple(recording.ops)
@@ -151,18 +164,23 @@ def record(
     for op in ops[:first_of_step]:
         if per_step & {*op.constants}:
             raise TypeError(f"numbers of per_step belong into the step of {name}, not before it")
-    return program, recording.constants
+    return program, recording.constants, default
 
 
-def first(recording: Recording, value: Any) -> Value | None:
-    """The first value of a state; None for 0."""
-    if isinstance(value, Value):
-        return value
-    if not is_number(value):
-        refuse(f"a state starts as a value or a number, got {type(value).__name__}")
-    if isinstance(value, (int, float)) and value == 0:
-        return None
-    return recording.sum(SCALAR, (1, value, recording.value("one", SCALAR)))
+def next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[str, Any]:
+    """What a step returns, in the order of the states."""
+    where = f"; line {step.__code__.co_firstlineno}" if hasattr(step, "__code__") else ""
+    try:
+        inspect.signature(step).bind(**old)
+    except TypeError as error:
+        raise TypeError(f"the step of {name} must take {', '.join(old)}: {error}{where}") from None
+    new = step(**old)
+    if not isinstance(new, Mapping) or {*new} != {*old}:
+        given = ", ".join(new) if isinstance(new, Mapping) else type(new).__name__
+        raise TypeError(
+            f"the step of {name} must return the states {', '.join(old)}, got {given}{where}"
+        )
+    return {state: new[state] for state in old}
 
 
 def held(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:

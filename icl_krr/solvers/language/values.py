@@ -13,9 +13,11 @@ import numpy as np
 
 from ...constants import PerStep
 
-SCALAR, VECTOR, ENTRIES, FEATURES = "scalar", "vector", "entries", "features"
+SCALAR, VECTOR, ENTRIES, FEATURES = "scalar", "vector", "diagonal", "features"
 """Shapes of values: one number for each output; for each output and token; for each token; and m
 features for each token."""
+OPEN = "value"
+"""The shape of a state that starts as a number, until `trace` has found out."""
 READS = ("y", "one", "sink", "normaliser", "features")
 """Kinds of values that a step reads without work: they are slots of a machine."""
 
@@ -75,18 +77,20 @@ class Recording:
         self.names: list[str] = []
         self.known: dict[Op, int] = {}
         self.constants: list[Any] = []
-        self.named: dict[tuple[int, str], int] = {}
+        self.named: dict[tuple[str, int, str], int] = {}
 
     def value(self, kind: str, shape: str, *args: Value, **rest: Any) -> Value:
         """Record a value; the same value is recorded once."""
+        if any(arg.recording is not self for arg in args):
+            refuse("values of a solver must be its own, got one of another run")
         op = Op(kind, shape, tuple(arg.index for arg in args), **rest)
         if op not in self.known:
             self.known[op] = len(self.ops)
             self.ops.append(op)
             self.names.append("")
         index = self.known[op]
-        line = place() if op.args else (0, "")
-        if assigned := re.match(r"\s*(\w+) = ", line[1]):
+        line = place() if op.args else ("", 0, "")
+        if assigned := re.match(r"\s*(\w*[a-zA-Z]\w*) = ", line[2]):
             before = self.named.get(line)  # part of the value that the line assigns
             if before is not None and index > before:
                 self.names[before] = ""
@@ -110,7 +114,7 @@ class Recording:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, PerStep) or (
-        not isinstance(value, (Value, str, bool))
+        not isinstance(value, (Value, str, bool, complex, list, tuple))
         and np.ndim(value) < 2
         and hasattr(value, "__mul__")
     )
@@ -133,7 +137,7 @@ class Value:
         return self.recording.ops[self.index].shape
 
     def like(self, other: Any, what: str) -> Value:
-        """The other operand as a value: a number is this number at every support."""
+        """The other operand as a value: a number is this number at every token."""
         if isinstance(other, Value):
             return other
         if not is_number(other):
@@ -145,9 +149,11 @@ class Value:
         if isinstance(other, int) and other == 0:
             return self
         other = self.like(other, "a sum")
-        if other.shape != self.shape:
+        shapes = {self.shape, other.shape} - {OPEN}
+        if len(shapes) > 1:
             refuse(f"a sum takes values of one shape, got a {self.shape} and a {other.shape}")
-        return self.recording.sum(self.shape, (1, None, self), (sign, None, other))
+        shape = shapes.pop() if shapes else OPEN
+        return self.recording.sum(shape, (1, None, self), (sign, None, other))
 
     def __sub__(self, other: Any) -> Value:
         return self.__add__(other, -1)
@@ -166,6 +172,8 @@ class Value:
             return record.sum(self.shape, (1, other, self))
         first, last = sorted((self, other), key=lambda v: ORDER[v.shape])
         shapes = first.shape, last.shape
+        if OPEN in shapes:
+            return record.value("product", VECTOR if VECTOR in shapes else OPEN, first, last)
         if first.shape == SCALAR != last.shape:
             return record.value("scale", last.shape, first, last)
         if shapes not in ((SCALAR, SCALAR), (VECTOR, VECTOR), (ENTRIES, VECTOR)):
@@ -177,6 +185,9 @@ class Value:
             if not is_number(other):
                 refuse(f"a quotient takes values and numbers, got {type(other).__name__}")
             return self * (1 / other)
+        if OPEN in (self.shape, other.shape):
+            shape = VECTOR if VECTOR in (self.shape, other.shape) else OPEN
+            return self.recording.value("quotient", shape, self, other)
         if other.shape == self.shape and self.shape != FEATURES:
             return self.recording.value("quotient", self.shape, self, other)
         if other.shape in (SCALAR, ENTRIES):
@@ -188,7 +199,7 @@ class Value:
 
     def __matmul__(self, other: Any) -> Value:
         shapes = self.shape, getattr(other, "shape", type(other).__name__)
-        if not isinstance(other, Value) or shapes != (VECTOR, VECTOR):
+        if not isinstance(other, Value) or not {*shapes} <= {VECTOR, OPEN}:
             refuse(f"@ takes two vectors, or K and a vector, got {shapes[0]} @ {shapes[1]}")
         first, last = sorted((self, other), key=lambda v: v.index)
         return self.recording.value("dot", SCALAR, first, last)
@@ -202,26 +213,29 @@ class Value:
         refuse(f"a value has +, -, *, / and @, but no {name!r}")
 
     def unknown(self, *_: Any) -> NoReturn:
-        refuse("a value has +, -, *, / and @, and no comparison, power or index")
+        refuse("a value has +, -, *, / and @, and no comparison, power, index or function")
 
     __radd__ = __add__
     __rmul__ = __mul__
-    __lt__ = __le__ = __gt__ = __ge__ = __pow__ = __getitem__ = __abs__ = __float__ = unknown
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = unknown
+    __pow__ = __mod__ = __floordiv__ = __getitem__ = __iter__ = __len__ = unknown
+    __abs__ = __float__ = __int__ = __round__ = unknown
 
 
 LANGUAGE = str(Path(__file__).parent)
-ORDER = {SCALAR: 0, ENTRIES: 1, VECTOR: 2, FEATURES: 3}
+ORDER = {SCALAR: 0, ENTRIES: 1, VECTOR: 2, FEATURES: 3, OPEN: 4}
 
 
-def place() -> tuple[int, str]:
-    """Return number and text of the line of the solver that called the language."""
+def place() -> tuple[str, int, str]:
+    """Return file, number and text of the line of the solver that called the language."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LANGUAGE):
         frame = frame.f_back
-    return frame.f_lineno, linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    file, number = frame.f_code.co_filename, frame.f_lineno
+    return file, number, linecache.getline(file, number).strip()
 
 
 def refuse(sentence: str) -> NoReturn:
     """Raise an error with the line of the solver."""
-    number, line = place()
-    raise TypeError(f"{sentence}; line {number}: {line.strip()}")
+    file, number, line = place()
+    raise TypeError(f"{sentence}; line {number} of {Path(file).name}: {line}")
