@@ -30,7 +30,7 @@ def recipes(draw, matrices):
     scalars = ["s"] if "s" in states else []
     operations = []
     for k in range(draw(st.integers(1, 12))):
-        kinds = [*matrices, "dot", "sum", "multiple", "product"]
+        kinds = [*matrices, "dot", "sum", "shift", "multiple", "product"]
         kind = draw(st.sampled_from(kinds + ["scale", "quotient", "scalars"] * bool(scalars)))
         pool = scalars if kind in ("quotient", "scalars") else vectors
         a, b = draw(st.sampled_from(pool[-3:])), draw(st.sampled_from(pool))
@@ -66,6 +66,7 @@ def function_of(recipe):
                     "normaliser": lambda: K.normalised(0.6).normaliser * a,  # noqa: B023
                     "dot": lambda: a @ b,  # noqa: B023
                     "sum": lambda: a + c * b,  # noqa: B023
+                    "shift": lambda: a * c + (1 - c),  # noqa: B023
                     "scalars": lambda: a - c * b,  # noqa: B023
                     "multiple": lambda: c * a,  # noqa: B023
                     "product": lambda: a * b,  # noqa: B023
@@ -84,13 +85,25 @@ def function_of(recipe):
             return result
 
         start = {s: y @ y if s == "s" else (k + 1.0) / 2 * y for k, s in enumerate(states)}
-        return {**start, "prediction": 0 * y}, step
+        return {**start, "u": 0, "prediction": 0} if "u" in start else {
+            **start,
+            "prediction": 0,
+        }, step
 
     return random
 
 
 class Plain(np.ndarray):
     """An array of all tokens, or [1, r] of a scalar; sums run over the 5 supports."""
+
+    kept = np.array([1, 1, 1, 1, 0, 1, 1.0])[:, None]
+
+    def __add__(self, other):
+        number = np.isscalar(other) and len(self) > 1
+        return super().__add__(other * self.kept if number else other)
+
+    def __truediv__(self, other):
+        return np.divide(self, other, out=np.zeros_like(self * other), where=other != 0)
 
     def __matmul__(self, other):
         return np.sum((self * other)[:5], axis=0, keepdims=True)
@@ -123,6 +136,7 @@ def on_plain_arrays(function, kernel, task):
     K = PlainMatrix(np.where(kept & task.mask[None], np.asarray(kernel(points, task.x)), 0))
     y = np.where(kept, np.concatenate([task.y, np.zeros((len(task.x_query), task.y.shape[1]))]), 0)
     states, step = function(K, y.view(Plain))
+    states = {s: 0 * y.view(Plain) if np.isscalar(v) else v for s, v in states.items()}
     for _ in range(STEPS):
         states = step(**states)
     return states
@@ -279,18 +293,39 @@ REFUSED = {
     ),
     "outer": (lambda K, y: (START, lambda **old: K @ (y @ y)), "multiplies a vector, got a scalar"),
     "order": (lambda K, y: (START, lambda **old: y @ K), "@ takes two vectors, .*: .*y @ K"),
-    "power": (lambda K, y: (START, lambda **old: y**2), "no comparison, power or index; line"),
+    "power": (lambda K, y: (START, lambda **old: y**2), "index or function; line .* of test_comp"),
+    "equal": (lambda K, y: (START, lambda **old: y == 0), "no comparison"),
     "shapes": (lambda K, y: (START, lambda **old: y + y @ y), "values of one shape, got a vector"),
     "method": (lambda K, y: (START, lambda **old: y.sum()), "but no 'sum'"),
     "text": (lambda K, y: (START, lambda **old: y + "a"), "takes values and numbers, got str"),
-    "forgotten": (lambda K, y: (START, lambda **old: {"alpha": y}), "return the states alpha"),
+    "list": (lambda K, y: (START, lambda **old: y * [1.0]), "takes values and numbers, got list"),
+    "scaled matrix": (lambda K, y: (START, lambda **old: 0.1 * K @ y), "write c \\* \\(K @ v\\)"),
+    "transpose": (lambda K, y: (START, lambda **old: K.T @ y), "has no 'T'; line"),
+    "forgotten": (
+        lambda K, y: (START, lambda **old: {"alpha": y}),
+        "return the states alpha.*line",
+    ),
+    "other states": (lambda K, y: (START, lambda alpha: {}), "must take alpha, prediction: .*line"),
     "no prediction": (lambda K, y: ({"alpha": 0}, dict), "must have a state 'prediction'"),
     "no step": (lambda K, y: 3, "must return a dict of states and a step"),
+    "start": (lambda K, y: ({**START, "s": "a"}, dict), "must start as a value or a number"),
+    "shape": (
+        lambda K, y: ({**START, "s": y}, lambda **old: {**old, "s": y @ y}),
+        "'s' of <lambda> must keep its shape, a vector, got a scalar",
+    ),
+    "scalar": (
+        lambda K, y: (START, lambda **old: {**old, "prediction": y @ y}),
+        "prediction of <lambda> must be a vector",
+    ),
+    "diagonal at queries": (
+        lambda K, y: (START, lambda **old: {**old, "prediction": K.diagonal * (K @ y)}),
+        "K.diagonal, .* are known at the supports alone",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_program_is_refused_with_its_line(name):
+def test_what_is_no_program_is_refused_with_a_sentence(name):
     function, message = REFUSED[name]
     for call in (
         lambda: ik.run(ik.solver(function), ik.Linear(), draw_task(0), steps=1),
@@ -298,6 +333,63 @@ def test_what_is_no_program_is_refused_with_its_line(name):
     ):
         with pytest.raises(TypeError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda K, **rest: 0, "must take K, y and keywords"),
+        (lambda K, y, *, task: 0, "must take K, y and keywords"),
+        (ik.solvers.chebyshev, "must be a function, by def or lambda"),
+        (dict, "must be a function, by def or lambda"),
+    ],
+)
+def test_what_is_no_solver_is_refused(function, message):
+    with pytest.raises(TypeError, match=message):
+        ik.solver(function)
+
+
+def test_states_and_keywords_must_not_have_names_of_the_model():
+    def taken(K, y):
+        return dict(one=0, prediction=0), lambda **old: old
+
+    with pytest.raises(ValueError, match="state 'one' of taken must have another name"):
+        ik.run(ik.solver(taken), ik.Linear(), draw_task(0), steps=1)
+    with pytest.raises(TypeError, match="keyword 'sketch' must have another name"):
+        ik.compile(ik.solver(lambda K, y, sketch: 0), ik.Linear(), num_features=4, sketch=1)
+
+
+def test_values_of_another_run_are_refused():
+    kept = []
+
+    def leaks(K, y):
+        kept.append(K @ y)  # the function runs more than once
+        return dict(prediction=0), lambda prediction: dict(prediction=kept[0])
+
+    with pytest.raises(TypeError, match="values of a solver must be its own"):
+        ik.run(ik.solver(leaks), ik.Linear(), draw_task(0), steps=1)
+
+
+def test_a_held_product_with_the_normaliser_of_several_patterns(x64):
+    def smoother(K, y):
+        N = K.normalised(1.0)
+        return dict(alpha=0, prediction=0), lambda alpha, prediction: dict(
+            alpha=alpha + N @ y, prediction=K @ alpha
+        )
+
+    task = draw_task(3, n=6)
+    path = ik.run(ik.solver(smoother), ik.Matern32(), task, steps=2)
+    model = ik.compile(ik.solver(smoother), ik.Matern32(), num_features=4, steps=2)
+    assert relative(ik.run_with_cache(model, task)[1]["alpha"], path.alpha) < 1e-4
+
+
+def test_the_status_needs_no_matrix_in_the_solver_and_knows_defaults():
+    def shrunk(K, y, ridge=0.5):
+        return dict(alpha=0, prediction=0), lambda alpha, prediction: dict(
+            alpha=y / (1 + ridge), prediction=K.average @ alpha
+        )
+
+    assert not ik.run(ik.solver(shrunk), ik.Gaussian(), draw_task(0), steps=1).status.ok
 
 
 def test_arrays_and_two_sinks_are_refused():

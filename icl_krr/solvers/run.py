@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -60,13 +61,15 @@ class Solver:
     """
 
     def __init__(self, function: Callable, status: Callable | None = None, iterates: bool = True):
-        checks.function("function", function)
+        checks.instance("function", function, FunctionType, "a function, by def or lambda")
         self.function, self.status, self.__wrapped__ = function, status, function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
-        _, _, *keywords = inspect.signature(function).parameters.values()
         steps = inspect.Parameter("steps", inspect.Parameter.KEYWORD_ONLY, annotation="int")
-        self.parameters = {k.name: k for k in keywords if k.name != "steps"}
+        self.parameters = {k.name: k for k in keywords_of(function) if k.name != "steps"}
+        self.defaults = {
+            name: k.default for name, k in self.parameters.items() if k.default is not k.empty
+        }
         if iterates:
             self.parameters["steps"] = steps
         _, *given, _ = inspect.signature(run).parameters.values()  # kernel and task
@@ -79,6 +82,21 @@ class Solver:
 
     def __repr__(self) -> str:
         return f"<solver {self.__name__}>"
+
+
+def keywords_of(function: FunctionType) -> list[inspect.Parameter]:
+    """The parameters of a solver after K and y, all of them given by name."""
+    signature = inspect.signature(function)
+    K_and_y, keywords = [*signature.parameters.values()][:2], [*signature.parameters.values()][2:]
+    by_place, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    kinds = [one.kind for one in (*K_and_y, *keywords)]
+    taken = {"kernel", "task", "num_features"} & {one.name for one in keywords}
+    if kinds[:2] != [by_place, by_place] or not {*kinds} <= {by_place, by_name} or taken:
+        raise TypeError(
+            "function must take K, y and keywords, of which none is kernel, task or num_features, "
+            f"got {function.__name__}{signature}"
+        )
+    return [one.replace(kind=by_name) for one in keywords]
 
 
 def check_keywords(
@@ -110,20 +128,25 @@ def solver(function: Callable) -> Solver:
     r"""Mark a function of the language as a solver, which runs on arrays and compiles to weights.
 
     The function takes the kernel matrix `K`, the outputs `y` and keywords, and returns
-    `(start, step)`: the first values of the states, {name: value}, of which 0 is a zero, and a
-    function of all states that returns their next values. The state `prediction` is the read-out.
+    `(start, step)`: the first values of the states, {name: value}, and a function of all states
+    that returns their next values. The state `prediction`, a vector, is the read-out. A state that
+    starts at a number, such as 0, has the shape of its next value.
 
     - A *vector* has one number for each support, query and output: `y`, 0 at queries; `K @ v`,
       $k(x)^T v$ at all of them. `v @ w` is a *scalar*, the sum over the supports, for each output.
-    - `+`, `-`, `*` and `/` take vectors, scalars and numbers; `v * w` and `v / w` are those of each
-      token. 0 / 0 is 0.
-    - Numbers can be traced by JAX, and differ from step to step (`per_step`).
-    - `K.diagonal` has k(x, x) of each token. `K.normalised(c)` is $(D + cI)^{-1} K$ with the row
-      sums $D$ of $K$, a softmax head with a sink, and its `sink` $c / (D + c)$ and `normaliser`
-      $(D + c) / c$ multiply vectors. `K.nystrom(preconditioner) @ v` is $F C F^T v$ for an
-      `icl_krr.Nystrom`, `K.average @ v` is $D^{-1} K v$, `K.features` are the features of each
-      token, and `K.inner(a, b) @ v` is $\sum_j \langle a_i, b_j \rangle v_j$ for such features.
-    - A Python `if` on a value, or what has no meaning, raises an error with the line.
+    - `+` and `-` take two vectors or two scalars, `*` and `/` also a vector and a scalar; `v * w`
+      and `v / w` are those of each token. A quotient whose divisor is 0 is 0. A number in a sum is
+      this number at each token.
+    - Numbers can be traced by JAX, and differ from step to step (`per_step`). A keyword `steps` is
+      the number of steps.
+    - `K.average @ v` is $D^{-1} K v$ with the row sums $D$ of $K$. `K.features` are the features of
+      each token, and `K.inner(a, b) @ v` is $\sum_j \langle a_i, b_j \rangle v_j$ for such
+      features.
+    - At supports, but not in the prediction: `K.diagonal`, all k(x, x), and `K.normalised(c)`,
+      $(D + cI)^{-1} K$, a softmax head with a sink; its `sink` $c / (D + c)$ and `normaliser`
+      $(D + c) / c$, as `K.diagonal`, multiply and divide vectors. `K.nystrom(preconditioner) @ v`
+      is $F C F^T v$ for an `icl_krr.Nystrom`.
+    - A Python `if` on a value, a comparison or another function raises an error with the line.
 
     Args:
         function: the function (K, y, keywords) -> (start, step).
@@ -224,8 +247,8 @@ def of_path(arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], *flags:
 def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajectory:
     """Run a solver on a task, and return all its iterates.
 
-    One compiled program serves all numbers. The status judges a solver with a ridge by the residual
-    of its last alpha.
+    One compiled program serves all numbers. The status is that of the last alpha, judged by its
+    residual; it is None for a solver without a ridge or without a state `alpha`.
 
     Args:
         solver: function with the mark `icl_krr.solver`, such as one of `icl_krr.solvers`.
@@ -239,23 +262,25 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     """
     checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
     check_keywords(solver.__name__, solver.parameters, keywords, ())
-    steps = keywords.get("steps", 1)
-    parameters = {name: value for name, value in keywords.items() if name != "steps"}
-    ridge = parameters.get("ridge", 1.0)
-    check_system(kernel, task, ridge, steps, matrices=0)
+    parameters = solver.defaults | keywords
+    steps, ridge = parameters.pop("steps", 1), parameters.get("ridge")
+    check_system(kernel, task, 1.0 if ridge is None else ridge, steps, matrices=0)
     program, constants = trace(solver.function, kernel, steps, parameters)
     check_numbers(constants)
-    kinds = {op.kind for op in program.ops}
-    if kinds & OF_KERNEL:
-        check_system(kernel, task, ridge, steps)
+    judge, by_bounds = solver.status or of_path, "spectrum" in solver.parameters
+    if has_system(program, ridge, judge):
+        check_system(kernel, task, 1.0, steps)
         check_matrices(kernel, task)
-    if kinds & NORMALISED:
+    if any(op.kind in NORMALISED for op in program.ops):
         check_positive(kernel)
     constants = tuple(c.values if i in program.per_step else c for i, c in enumerate(constants))
-    judge, by_bounds = solver.status or of_path, "spectrum" in solver.parameters
-    return iterate(
-        kernel, task, program, steps, constants, parameters.get("ridge"), judge, by_bounds
-    )
+    return iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds)
+
+
+def has_system(program: Program, ridge: Any, judge: Callable) -> bool:
+    """Whether the kernel matrix is needed, by a value or by the status."""
+    judged = ridge is not None and "alpha" in program.states and judge is of_path
+    return judged or any(op.kind in OF_KERNEL for op in program.ops)
 
 
 @partial(jax.jit, static_argnames=("program", "steps", "judge", "by_bounds"))
@@ -264,7 +289,7 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
     x, y = seen(task)
     keep = kept(task)[:, None]
     arrays: Any = KernelArrays(y, jnp.asarray(keep, y.dtype), task.x_query)
-    if kinds & OF_KERNEL:
+    if has_system(program, ridge, judge):
         arrays = arrays.replace(system=system(kernel, task))
     if kinds & {"features", "inner"}:
         phi = kernel.feature_map

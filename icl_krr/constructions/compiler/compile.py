@@ -67,10 +67,13 @@ def compile(solver: Solver, kernel: Kernel, *, num_features: int, **keywords: An
 def construction_of(solver: Solver) -> Callable[..., Transformer]:
     """Return the function (kernel, num_features, keywords) -> transformer of a solver."""
     checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
+    if taken := {*solver.parameters} & {*Options.__annotations__}:
+        raise TypeError(f"keyword {min(taken)!r} must have another name: all constructions have it")
 
     def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
         options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
         check_kernel(kernel)
+        keywords = solver.defaults | keywords
         steps = keywords.pop("steps", 1)
         checks.count("steps", steps)
         if "ridge" in keywords:

@@ -123,7 +123,9 @@ def record(
         raise ValueError(f"state {min(taken)!r} of {name} must have another name: tokens have it")
     starts, old, default = {}, {}, {}
     for state, value in start.items():
-        if not isinstance(value, Value):
+        if isinstance(value, Value):
+            recording.check(value)
+        else:
             if not is_number(value) or np.ndim(value):
                 raise TypeError(
                     f"state {state!r} of {name} must start as a value or a number, got "
@@ -147,6 +149,7 @@ def record(
                     f"state {state!r} of {name} must be a value, got {type(value).__name__}"
                 )
             value = old[state].like(value, "a state")
+        recording.check(value)
         values.append(value.index)
     ops = tuple(recording.ops)
     numbers = enumerate(recording.constants)

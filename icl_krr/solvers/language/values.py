@@ -81,8 +81,7 @@ class Recording:
 
     def value(self, kind: str, shape: str, *args: Value, **rest: Any) -> Value:
         """Record a value; the same value is recorded once."""
-        if any(arg.recording is not self for arg in args):
-            refuse("values of a solver must be its own, got one of another run")
+        self.check(*args)
         op = Op(kind, shape, tuple(arg.index for arg in args), **rest)
         if op not in self.known:
             self.known[op] = len(self.ops)
@@ -96,6 +95,10 @@ class Recording:
                 self.names[before] = ""
             self.names[index], self.named[line] = assigned[1], index
         return Value(self, index)
+
+    def check(self, *values: Value) -> None:
+        if any(value.recording is not self for value in values):
+            refuse("values of a solver must be its own, got one of another run")
 
     def constant(self, value: Any) -> int:
         """Return the number of a constant, the same for the same object."""
