@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import jax
+
 from .. import Kernel, Task
 from .results import Smoothing
 from .run import Solver, run
@@ -14,8 +16,13 @@ class Smoother(Solver):
     """The solver with its result: it has no steps, and its weights are known."""
 
     def __call__(self, kernel: Kernel, task: Task) -> Smoothing:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (prediction,) = run(self, kernel, task).prediction[1:]
-        return Smoothing(prediction, average(kernel, task, task.x_query))
+        return smoothing(kernel, task)
+
+
+@jax.jit
+def smoothing(kernel: Kernel, task: Task) -> Smoothing:
+    prediction = run(nadaraya_watson, kernel, task).prediction[-1]
+    return Smoothing(prediction, average(kernel, task, task.x_query))
 
 
 @partial(Smoother, iterates=False)

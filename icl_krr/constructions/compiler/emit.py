@@ -49,7 +49,11 @@ class Emitter:
 
     def start(self, order: Order) -> None:
         """Emit what comes before the first step, where states are zero."""
-        self.read, self.products, self.means = {}, {}, {}
+        program, self.read, self.products, self.means = self.program, {}, {}, {}
+        for state, i in zip(program.states, program.start, strict=True):
+            if i is not None and program.ops[i].kind == "y" and self.m.right is self.m.y:
+                # then whoever changes the first r changes the first r.r
+                self.read.setdefault(Leaf("read", i), (self.slots[state], 0))
         if self.share is not None:
             self.m.mean(self.m.per_output(self.m.aggregator), to=self.share)
         for one in (*order.before, *(one for group in order.after for one in group)):
@@ -165,7 +169,7 @@ class Emitter:
                 found = m.finish(self.products[i], to=self.name(i), at=at)
                 self.read[leaf] = found, self.powers[i]
             return self.read[leaf]
-        if leaf.kind == "read":
+        if leaf.kind == "read" and leaf not in self.read:
             return self.of_machine(leaf.what), 0
         return self.read[leaf]
 
@@ -196,7 +200,7 @@ class Emitter:
         for one, index in factors:
             sign *= one
             if index is not None:
-                number = self.constants[index]
+                number = xp.asarray(self.constants[index], self.m.dtype)
                 c = number if c is None else c * number
         if power and not (isinstance(self.m.scale, float) and self.m.scale == 1):
             scale = self.m.scale**power if power > 0 else 1 / self.m.scale**-power
