@@ -244,7 +244,7 @@ CONSTRUCTION = {
     "C41": Change("train", lambda train: lambda model, tasks, steps: model),
     "C42": Change("constructions.nadaraya_watson", wider),
     "C43": Change("constructions.preconditioned_conjugate_gradient", option("ridge", 1.05)),
-    "C44": Change("textbook", lambda build: lambda m, ridge, steps: build(m, 1.05 * ridge, steps)),
+    "C44": Change("textbook", lambda step: lambda K, y, ridge: step(K, y, ridge=1.05 * ridge)),
     "C45": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
     "C46": Change("constructions.nadaraya_watson", option("num_outputs", 2)),
     "C47": RIDGE,

@@ -80,10 +80,12 @@ def normalised(K, y, ridge):
 
     def step(alpha, z, p, zz, prediction):
         Bp = N @ p + N.sink * p
-        pBp = (N.normaliser * p) @ Bp
+        weighted_p = N.normaliser * p
+        pBp = weighted_p @ Bp
         gamma = zz / pBp
         z = z - gamma * Bp
-        zz_next = (N.normaliser * z) @ z
+        weighted_z = N.normaliser * z
+        zz_next = weighted_z @ z
         beta = zz_next / zz
         return dict(
             alpha=alpha + gamma * p,
