@@ -172,7 +172,7 @@ branch = ik.solver(lambda K, y, *, ridge: {"prediction": y if y @ y else y})
 number = ik.solver(lambda K, y, *, ridge: {"prediction": y if ridge > 1 else y})
 weight, plain = ik.solver(lambda K, y, *, momentum: {}), branch.function
 """
-BAD_TABLES |= {"my.py": MY, "bad.py": "\n{}['a']", "open.py": "x = ("}
+BAD_TABLES |= {"my.py": MY, "bad.py": "\ndef f(): {}['a']\nf()", "open.py": "x = ("}
 PREDICT, SWEEP, FIT = "predict t.csv --target y", "sweep width", "fit t.csv --target y"
 REFUSALS = {
     "": "",

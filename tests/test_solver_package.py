@@ -143,7 +143,7 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
     numbers = {"ridge": 2.5, "spectrum": ik.spectral_bounds(kernel, task, ridge=2.5)}
     words, found = "sweep ridge --lines my.py:nesterov cg --values 2.5 --seeds 1 --json", []
     for over, done in ((1, 0), (1, 2), (3, 1)):
-        file.write_text(SOLVER.replace("/ high", f"/ ({over} * high)"))
+        file.write_text("print(1)\n" + SOLVER.replace("/ high", f"/ ({over} * high)"))
         SOLVERS.pop("nesterov", None)
         measure_all.clear_cache()
         assert cli.main([*words.split(), *ARGV]) == 0
@@ -156,6 +156,11 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
         far = np.linalg.norm(np.asarray(path.prediction) - exact, axis=1)
         assert np.allclose(found[-1], far / np.linalg.norm(exact), atol=1e-7)
     assert found[0] == found[1] != found[2]
+    del SOLVERS["nesterov"]
+    assert cli.main([*words.replace("my.py:nesterov", "").split(), *ARGV]) == 0
+    assert (
+        json.loads(capsys.readouterr().out)["meta"]["own_solvers"]["nesterov"] == file.read_text()
+    )
 
 
 def test_ablate_removes_its_slots(file, capsys):
@@ -165,6 +170,16 @@ def test_ablate_removes_its_slots(file, capsys):
     changes = {row["slot"]: row["change"] for row in printed["rows"]}
     assert changes["prediction"] == 1 > changes["last"] > 0
     assert printed["meta"]["own_solvers"] == {"nesterov": SOLVER}
+
+
+@pytest.mark.parametrize(
+    ("matrix", "kernels"),
+    [("K", "any"), ("K.normalised(1.0)", "positive"), ("K.inner(K.features, y)", "featured")],
+)
+def test_its_kernels_are_those_that_have_what_it_asks_for(file, matrix, kernels):
+    text = "import icl_krr as ik\nnesterov = ik.solver(lambda K, y: {'prediction': MATRIX @ y})"
+    file.write_text(text.replace("MATRIX", matrix))
+    assert SOLVERS[register_file("my.py:nesterov")].kernels == kernels
 
 
 def test_identify_fits_it(x64, file):
