@@ -172,14 +172,19 @@ def test_ablate_removes_its_slots(file, capsys):
     assert printed["meta"]["own_solvers"] == {"nesterov": SOLVER}
 
 
-@pytest.mark.parametrize(
-    ("matrix", "kernels"),
-    [("K", "any"), ("K.normalised(1.0)", "positive"), ("K.inner(K.features, y)", "featured")],
-)
-def test_its_kernels_are_those_that_have_what_it_asks_for(file, matrix, kernels):
-    text = "import icl_krr as ik\nnesterov = ik.solver(lambda K, y: {'prediction': MATRIX @ y})"
-    file.write_text(text.replace("MATRIX", matrix))
-    assert SOLVERS[register_file("my.py:nesterov")].kernels == kernels
+PRODUCTS = {
+    "K @ y": "any",
+    "K @ (K.normalised(1.0) @ y)": "positive",
+    "K.average @ y": "positive",
+    "K.inner(K.features, y) @ y": "featured",
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_its_kernels_are_those_that_have_what_it_asks_for(file, product):
+    text = "import icl_krr as ik\nnesterov = ik.solver(lambda K, y: {'prediction': PRODUCT})"
+    file.write_text(text.replace("PRODUCT", product))
+    assert SOLVERS[register_file("my.py:nesterov")].kernels == PRODUCTS[product]
 
 
 def test_identify_fits_it(x64, file):
