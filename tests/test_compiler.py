@@ -75,20 +75,16 @@ def function_of(recipe):
                 }[kind]()
             result = {}
             for state, (own, terms) in new.items():
-                if own is None and terms:  # the value itself, not a sum
-                    result[state] = values[terms[0]]
-                    continue
-                total = old[state] if own in (1, None) else own * old[state]
-                for term in terms:
-                    total = 0.5 * values[term] + total
-                result[state] = total
+                result[state] = old[state] if own in (1, None) else own * old[state]
+                for term in terms:  # of one that starts at None, the value itself and no sum
+                    total = 0.5 * values[term] + result[state]
+                    result[state] = values[term] if own is None else total
             return result
 
-        start = {s: y @ y if s == "s" else (k + 1.0) / 2 * y for k, s in enumerate(states)}
-        return {**start, "u": 0, "prediction": 0} if "u" in start else {
-            **start,
-            "prediction": 0,
-        }, step
+        zero, start = ("u", "prediction"), {}
+        for k, s in enumerate(states):
+            start[s] = y @ y if s == "s" else 0 if s in zero else (k + 1.0) / 2 * y
+        return start, step
 
     return random
 

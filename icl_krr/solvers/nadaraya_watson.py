@@ -7,6 +7,7 @@ from functools import partial
 import jax
 
 from .. import Kernel, Task
+from .algebra import check_system
 from .results import Smoothing
 from .run import Solver, run
 from .smoother import average
@@ -16,6 +17,7 @@ class Smoother(Solver):
     """The solver with its result: it has no steps, and its weights are known."""
 
     def __call__(self, kernel: Kernel, task: Task) -> Smoothing:  # pyright: ignore[reportIncompatibleMethodOverride]
+        check_system(kernel, task, ridge=1.0, matrices=0)
         return smoothing(kernel, task)
 
 
