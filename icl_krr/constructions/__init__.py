@@ -4,22 +4,26 @@ r"""Solvers of kernel ridge regression as explicit weights of a transformer.
 explains them), and returns a transformer. Solvers of this library have their own calls here. The
 passes, in `solvers/language` and `constructions/compiler`:
 
-1. *Trace* (`trace.py`): the function runs once, on values that record what is done to them. Each is
-   assigned once, and equal ones are one.
-2. *Roles* (`analysis.py`): a value is needed at supports, queries or both, as what reads it says.
-3. *Instructions* (`instructions.py`): what an operation other than a sum takes gets a slot. All
-   else is sums of multiples of slots.
+1. *Trace* (`trace.py`): the function runs on values that record what is done to them. Each is
+   assigned once, equal ones are one, and states that start at a number get their shapes.
+2. *Roles* (`analysis.py`): the prediction is needed at the queries, what the kernel multiplies at
+   the supports, and every other value where a needed one reads it.
+3. *Instructions* (`instructions.py`): products, quotients, inner products and the kernel read
+   slots. So a sum that one of them reads is stored in a slot, and a sum that none reads is not.
 4. *Order* (`order.py`): nothing reads the old value of a state after its slot was overwritten. Old
    values are copied where no order achieves that.
 5. *Emission* (`emit.py`): the `Machine` of the kernel and the attention records heads and MLP
-   units, masks what they write to other tokens, and erases scratch slots.
-6. *Packing* (`assembly/packing.py`): each goes into the earliest block that has what it reads.
+   units. They write to no token where the value is not needed, and scratch slots are erased.
+6. *Packing* (`assembly/packing.py`): each head and unit goes into the earliest block at which all
+   that it reads has been written.
 
-The compiler refuses, with the line of the function, a Python `if` or a comparison of values, and
-products, sums and quotients that mix tokens; and a step that forgets a state. The functions of
-`prefix_` solvers are compiled for a machine whose tokens have the sums of their prefixes. Delta
-rules and averages, where a token does what others do not, call a `Machine` directly, with slots at
-certain tokens, such as `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
+The compiler refuses, with the line of the function, a Python `if` or a comparison of values, an
+operation on values of the wrong shapes, such as a vector plus a scalar, other functions of values,
+and a step that forgets a state. The prediction reads nothing that is known at supports alone, such
+as the diagonal of K. States are slots, so no state is called x, y, one, aggregator, support or
+query. The functions of `prefix_` solvers are compiled for a machine whose tokens have the sums of
+their prefixes. Delta rules and averages, where a token does what others do not, call a `Machine`
+directly, with slots at certain tokens, such as `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
 
 **What you can choose.**
 
@@ -39,7 +43,7 @@ certain tokens, such as `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
   the supports before it (`icl_krr.predict_along`). All but the last take `CausalOptions`.
 - *Arithmetic.* With `ReLU(width, bound)` and softmax attention, a model has only standard
   components. The state `cache["overrun"]` shows where values exceed the bounds.
-- *Numbers.* JAX can trace all that are no sizes, such as ridge, temperature and projection. Models
+- *Numbers.* JAX can trace ridge, temperature, projection and all others that set no shape. Models
   that a function under `jax.vmap` builds share one program, and numbers have gradients.
 - *Depth.* A `lax.scan` runs over the steps, so the compile time does not grow with them.
   `model.replace(steps=...)`, `model.rebuild(ridge=...)`, `icl_krr.untie` and `icl_krr.dense` make

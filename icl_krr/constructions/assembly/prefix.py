@@ -67,7 +67,9 @@ class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
     max_supports: int | None
 
 
-def compiled_from(solver: Callable, options: type = CausalOptions) -> Callable:
+def compiled_from(
+    solver: Callable, options: type = CausalOptions
+) -> Callable[[Callable], Callable[..., Transformer]]:
     """Decorate what builds a construction: it takes the keywords of its solver, its own, options.
 
     What it gets has all defaults of the solver's and its own keywords.
