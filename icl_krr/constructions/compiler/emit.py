@@ -64,17 +64,16 @@ class Emitter:
 
     def step(self, order: Order) -> None:
         """Emit a step."""
-        m = self.m
+        m, program = self.m, self.program
         self.read = {Leaf("old", state): (slot, 0) for state, slot in self.slots.items()}
         self.products, self.means = {}, {}
         for one in order.before:
             self.store(one)
-        of_state = dict(zip(self.program.states, self.program.old, strict=True))
         for state in order.copied:
             slot = self.slots[state]
             at = m.at(slot)
             scalar = {*m.scalars_at} <= {*at}  # is at all tokens, whoever reads it
-            read_at_queries = QUERIES in self.needed[of_state[state]]
+            read_at_queries = QUERIES in self.needed[program.old[program.states.index(state)]]
             if not scalar and not read_at_queries and {*m.unknowns_at} <= {*at}:
                 at = m.unknowns_at
             copy = m.scratch(f"{state}_last", at, f"{state} before the step", slot.width)

@@ -17,8 +17,6 @@ from .values import OPEN, READS, SCALAR, VECTOR, Op, Program, Recording, Value, 
 
 AT_SUPPORTS = ("diagonal", "smooth", "sink", "normaliser", "nystrom")
 """Kinds of values that are known at the supports alone."""
-TAKEN = frozenset({"x", "y", "one", "aggregator", "support", "query"})
-"""Names of slots that the tokens have."""
 
 
 def per_step(values: Any) -> PerStep:
@@ -119,7 +117,7 @@ def record(
         raise TypeError(f"{name} must return a dict of states and a step, got {result!r}")
     if not isinstance(start, Mapping) or READOUT not in start:
         raise TypeError(f"{name} must have a state 'prediction', got {', '.join(start)}")
-    if taken := {*start} & TAKEN:
+    if taken := {*start} & {"x", "y", "one", "aggregator", "support", "query"}:
         raise ValueError(f"state {min(taken)!r} of {name} must have another name: tokens have it")
     starts, old, default = {}, {}, {}
     for state, value in start.items():
