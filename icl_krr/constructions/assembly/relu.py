@@ -80,10 +80,8 @@ class ReLU(Arithmetic):
         report(m, [a, -a, b, -b], m.at(to))
 
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
-        bound, name = (
-            bound_of(self.bound, m, to.slot),
-            "_".join(["inverse", *sorted(divisor.slots)]),
-        )
+        bound = bound_of(self.bound, m, to.slot)
+        name = "_".join(["inverse", *sorted(divisor.slots)])
         inverse = m.scratch(name, m.at(to), "1 / divisor", divisor.width)
         tabulate_inverse(m, self.width, divisor, inverse, 1 / bound, bound)
         self.multiply(m, dividend, inverse, to, None, None)

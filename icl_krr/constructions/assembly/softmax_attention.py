@@ -173,11 +173,12 @@ class SoftmaxAttention(Machine):
         if rest is not None:
             super().add(Read(rest, value.width), to, where)
         for k, blocks in parts.items():
-            normaliser = self.per_output(
-                reduce(add, (self.term_normaliser(role, k) for role in where))
-            )
+            normaliser = reduce(add, (self.term_normaliser(role, k) for role in where))
             means = Read(blocks, value.width)
-            self.arithmetic.multiply(self, means, normaliser, to, None, normaliser)
+            if len(normaliser.blocks) == 1:  # a table of a small factor has a small error
+                ((slot, c),) = normaliser.blocks.items()
+                means, normaliser = means * c, self.layout.read(slot, self.dtype)
+            self.arithmetic.multiply(self, means, self.per_output(normaliser), to, None, normaliser)
         return to
 
     def add_average(self, v: Read, to: Read) -> None:
