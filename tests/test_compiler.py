@@ -304,7 +304,6 @@ REFUSED = {
     "other states": (lambda K, y: (START, lambda alpha: {}), "must take alpha, prediction: .*line"),
     "no prediction": (lambda K, y: ({"alpha": 0}, dict), "must have a state 'prediction'"),
     "no step": (lambda K, y: 3, "must return a dict of states and a step"),
-    "no dict": (lambda K, y: (3, dict), "must return a dict of states and a step"),
     "start": (lambda K, y: ({**START, "s": "a"}, dict), "must start as a value or a number"),
     "shape": (
         lambda K, y: ({**START, "s": y}, lambda **old: {**old, "s": y @ y}),

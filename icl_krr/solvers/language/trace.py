@@ -111,11 +111,11 @@ def record(
 
         def step(**zeros: Value) -> dict[str, Value]:
             return {state: zeros[state] + value for state, value in result.items()}
+    elif isinstance(result, tuple) and len(result) == 2 and callable(result[1]):
+        start, step = result
     else:
-        start, step = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-        if not isinstance(start, Mapping) or not callable(step):
-            raise TypeError(f"{name} must return a dict of states and a step, got {result!r}")
-    if READOUT not in start:
+        raise TypeError(f"{name} must return a dict of states and a step, got {result!r}")
+    if not isinstance(start, Mapping) or READOUT not in start:
         raise TypeError(f"{name} must have a state 'prediction', got {', '.join(start)}")
     if taken := {*start} & {"x", "y", "one", "aggregator", "support", "query"}:
         raise ValueError(f"state {min(taken)!r} of {name} must have another name: tokens have it")
