@@ -16,8 +16,9 @@ from icl_krr.catalogue import SOLVERS, taken
 from icl_krr.experiments.depth import run
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.shared.build import build
+from icl_krr.experiments.study import run as run_study
 from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import last, sweep
+from icl_krr.experiments.sweep.grid import last, study as sweep
 from icl_krr.kernels import LogBilinear, Matern, PositiveKernel
 from icl_krr.pytree import checked
 
@@ -166,9 +167,9 @@ def test_it_is_sketched_and_seen_from_landmarks(x64):
 @pytest.mark.slow
 def test_it_is_swept(registered):
     options = {"kernel": "tilted", "seeds": 1, "num_supports": 8, "num_queries": 5, "steps": 8}
-    for (line, _), rows in sweep(SweepConfig("ridge", (0.1, 1.0), **options)):
-        assert np.isfinite([row["gap"] for row in rows]).all(), line
-        if line == "conjugate_gradient":
+    for cell, rows in run_study(sweep(SweepConfig("ridge", (0.1, 1.0), **options))).cells:
+        assert np.isfinite([row["gap"] for row in rows]).all(), cell
+        if cell["line"] == "conjugate_gradient":
             assert max(row["gap"] for row in last(rows)) < 0.02
 
 
@@ -261,7 +262,7 @@ def test_it_is_run_by_name_with_its_own_hyperparameters(x64, registered):
         run(task, DepthConfig("chebyshev", "tilted", temperature=2.0, steps=2))
     config = SweepConfig("temperature", (0.5,), kernel="tilted", seeds=1, num_supports=8, steps=2)
     with pytest.raises(ValueError, match="kernel must have a bandwidth for the axis 'temperature'"):
-        next(sweep(config))
+        run_study(sweep(config))
 
 
 def test_products_with_k_are_added_and_taken_away(x64):

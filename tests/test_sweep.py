@@ -12,9 +12,10 @@ from helpers import numpy, often
 import icl_krr as ik
 from icl_krr import cli, plots, theory
 from icl_krr.catalogue import AXES, compared
+from icl_krr.experiments import study
 from icl_krr.experiments.sweep import grid as module
 from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import last, models_of, run_cell, sweep
+from icl_krr.experiments.sweep.grid import last, models_of, run_cell
 from icl_krr.experiments.sweep.setting import draw
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
@@ -54,8 +55,8 @@ def gaps_of(kernel, task, config, ridge, exact):
 def test_every_line_of_every_axis(axis):
     """A gap for each value and step, that starts at 1, where nothing is predicted yet."""
     config = small(axis, num_features=4 if axis == "width" else 2)
-    for (line, seed), rows in sweep(config):
-        assert line in config.lines
+    for cell, rows in study.run(module.study(config)).cells:
+        line, seed = cell["line"], cell["seed"]
         steps = 1 if line == "nadaraya_watson" else config.steps
         values = GRID[axis] or (0,)
         assert len(rows) == len(values) * (steps + 1), line
@@ -183,7 +184,7 @@ def test_a_run_is_taken_up_where_it_was(tmp_path, calls, monkeypatch, capsys):
 
     monkeypatch.setattr(module, "run_cell", stopped)
     assert run(broken, *lines, "--seeds", "2") == 130
-    assert {(row["line"], row["seed"]) for row in rows_of(broken)} == {("chebyshev", "0")}
+    assert not (broken / "results.csv").exists()
     monkeypatch.setattr(module, "run_cell", counted)
     del calls[:]
     assert run(broken, *lines, "--seeds", "3") == 0
@@ -238,32 +239,12 @@ def test_baselines_see_what_the_model_sees(x64, axis):
         assert rows[0]["mean gap"] == pytest.approx(gap)
 
 
-def test_another_sweep_and_a_table_of_ones_own_are_left_alone(no_figure, tmp_path, capsys):
+def test_another_sweep_is_left_alone(no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1") == 0
     before = rows_of(tmp_path)
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1", "--temperature", "2.0") == 2
     assert "temperature: stored 0.5, given 2.0" in capsys.readouterr().err
     assert rows_of(tmp_path) == before
-    (tmp_path / "meta.json").write_text("{}")
-    for text in ((tmp_path / "results.csv").read_text(), "a,b\n1,2\n", "\x00\x01"):
-        (tmp_path / "results.csv").write_text(text)
-        assert run(tmp_path, "--seeds", "1") == 2
-        assert "must be empty or hold a sweep" in capsys.readouterr().err
-        assert (tmp_path / "results.csv").read_text() == text
-        (tmp_path / "meta.json").unlink(missing_ok=True)
-
-
-def test_cells_that_were_cut_are_run_again(tmp_path, calls):
-    lines = ("--lines", "chebyshev", "richardson", "--seeds", "1")
-    assert run(tmp_path, *lines) == 0
-    whole = (tmp_path / "results.csv").read_text()
-    rows = whole.splitlines(keepends=True)
-    for end in ([], [rows[-1][:40]], [rows[-1].replace("5", "x")]):
-        (tmp_path / "results.csv").write_text("".join([*rows[:-1], *end]))
-        del calls[:]
-        assert run(tmp_path, *lines) == 0
-        assert calls == [("richardson", 0)]
-        assert (tmp_path / "results.csv").read_text() == whole
 
 
 def test_what_is_shown_is_what_was_asked_for(no_figure, tmp_path, capsys):
@@ -296,7 +277,7 @@ def test_defaults_fit_what_was_asked_for():
 
 def test_the_figure_labels_what_was_run(tmp_path):
     config = small("depth", lines=("chebyshev", "richardson"), seeds=2)
-    rows = [row for _, found in sweep(config) for row in found]
+    rows = [row for _, found in study.run(module.study(config)).cells for row in found]
     figure = plots.sweep_figure("depth", models_of(SweepConfig("depth")).plot, rows, "float32")
     top, bottom = figure.axes
     (legend,) = figure.legends

@@ -19,7 +19,7 @@ from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
 from ..experiments.shared.runs import Run
-from ..experiments.sweep.grid import SweepConfig, is_whole, models_of, rows_of_a_cell
+from ..experiments.sweep.grid import SweepConfig, models_of
 from ..files import from_csv, from_markdown
 from ..report import Section
 
@@ -116,8 +116,8 @@ def sweep_section(place: int, folder: Path) -> Section:
         known = [line for line in given["lines"] if line not in own]
         config = SweepConfig(**given | {"lines": known})
         rows = from_csv(folder / "results.csv")
-        found = Counter((row["line"], row["seed"]) for row in rows if is_whole(row))
-        require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
+        found = Counter((row["line"], row["seed"]) for row in rows)
+        require_equal(found, {(one["line"], one["seed"]): one["rows"] for one in meta["cells"]})
         seeds = range(config.seed, config.seed + config.seeds)
         require_equal({*product(given["lines"], seeds)} - {*found}, set())
         made = pages.provenance(meta, meta["dtype"])

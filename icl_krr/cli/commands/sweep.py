@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tyro
 
-from ... import fields
 from ...catalogue import AXES
 from ...catalogue.choices import Axis
 from ...experiments.sweep.config import SweepConfig, kernel_for
-from ...files import from_csv, number_of, to_csv
+from ...files import number_of, to_csv
 from ...text_tables import Table
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
@@ -23,9 +21,6 @@ from ..own_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.shared.rows import Rows
-
-EXTENDS = ("lines", "seed", "seeds")
-"""Settings that may differ when a run continues; finished cells do not depend on them."""
 
 EIGENVALUES = "d_eff is tr K inv(K + ridge I), tail the sum of the lost eigenvalues over tr K. "
 
@@ -58,93 +53,49 @@ class Sweep(Command, SweepConfig):
 def run(settings: Sweep) -> int:
     import jax.numpy as jnp
 
-    from ...experiments.sweep.grid import cells, last, models_of, sweep
+    from ...experiments import study
+    from ...experiments.sweep import grid
     from ...plots import images, sweep_figure
 
     values, lines = map(number_of, settings.values), map(register_file, settings.lines)
     config = checked(settings, SweepConfig, values=tuple(values), lines=tuple(lines))
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
+    with output.count() as progress:
+        bar = progress.add_task("")
+        found = study.run(
+            grid.study(config),
+            folder,
+            lambda words, done, total: progress.update(
+                bar, description=words, completed=done, total=total
+            ),
+        )
     dtype = str(jnp.result_type(float))
     meta = output.surroundings(settings, dtype=dtype, config=output.plain(asdict(config)))
-    rows = finished_rows(folder, meta, config)
-    done = frozenset((row["line"], row["seed"]) for row in rows)
-    save_rows(folder, meta, rows)
-    with output.count() as progress:
-        wanted = cells(config)
-        bar = progress.add_task("", total=len(wanted), completed=len(done & {*wanted}))
-        for (line, seed), found in sweep(config, done):
-            progress.update(bar, description=f"{line}, seed {seed}", advance=1)
-            rows += found
-            save_rows(folder, meta, rows)
-    there = rows
-    rows = [row for row in there if (row["line"], row["seed"]) in wanted]
-    models = models_of(config)
-    plot = models.plot
-    shown = last(rows) if plot.x == "value" else rows
-    drawn = images(config.axis, sweep_figure(config.axis, plot, shown, dtype, models.against))
-    output.save(folder, drawn)
+    meta["own_solvers"] = {
+        one["cell"]["line"]: one["source"] for one in found.kept if one["source"]
+    }
+    meta["cells"] = [one["cell"] | {"rows": len(one["result"])} for one in found.kept]
+    rows = [row for _, cell in found.cells for row in cell]
+    models = grid.models_of(config)
+    shown = grid.last(rows) if models.plot.x == "value" else rows
+    figure = sweep_figure(config.axis, models.plot, shown, dtype, models.against)
+    files = {
+        "results.csv": to_csv([row for one in found.kept for row in one["result"]]),
+        "meta.json": output.json_file(meta),
+        **images(config.axis, figure),
+    }
+    output.save(folder, files)
     if settings.json:
-        print(output.to_json({"meta": with_cells(meta, there), "rows": rows}))
+        print(output.to_json({"meta": meta, "rows": rows}))
     else:
         print_medians(config, rows)
-    names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", *drawn))
     print(
-        f"{len(done & {*wanted})} of {len(wanted)} cells (pairs of line and seed) were "
-        f"finished before; wrote {names}",
+        f"{found.before} of {len(found.cells)} cells (pairs of line and seed) were finished "
+        f"before; wrote {', '.join(str(folder / name) for name in files)}",
         file=sys.stderr,
     )
     return 0
-
-
-def save_rows(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
-    files = {"meta.json": output.json_file(with_cells(meta, rows))}
-    output.save(folder, files | ({"results.csv": to_csv(rows)} if rows else {}))
-
-
-def with_cells(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
-    """Add the list of the cells in results.csv, including cells of earlier runs."""
-    done = dict.fromkeys((row["line"], row["seed"]) for row in rows)
-    return {**meta, "cells": [{"line": line, "seed": seed} for line, seed in done]}
-
-
-def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
-    """The finished cells of an earlier run of this sweep; ValueError if the settings differ."""
-    from ...experiments.sweep.grid import is_whole, rows_of_a_cell
-
-    if not (folder / "results.csv").exists():
-        return []
-    try:
-        before = json.loads((folder / "meta.json").read_text())
-        there = {**before["config"], "dtype": before["dtype"]}
-        earlier = before.get("own_solvers", {})
-        meta["own_solvers"] = earlier | meta["own_solvers"]
-        rows = from_csv(folder / "results.csv")
-        by_cell: dict[Any, Rows] = {}
-        for row in rows:
-            if meta["own_solvers"].get(row["line"]) == earlier.get(row["line"]):
-                by_cell.setdefault((row["line"], row["seed"]), []).append(row)
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{folder} must be empty or hold a sweep, got other files; choose another --out"
-        ) from None
-    here = {**meta["config"], "dtype": meta["dtype"]}
-    differs = [
-        f"{name}: stored {fields.shown(there.get(name))}, given {fields.shown(here[name])}"
-        for name in here
-        if name not in EXTENDS and there.get(name) != here[name]
-    ]
-    if differs:
-        raise ValueError(
-            f"{folder} holds a sweep with other settings: {'; '.join(differs)}; "
-            "choose another --out"
-        )
-    return [
-        row
-        for (line, _), cell in by_cell.items()
-        if len(cell) == rows_of_a_cell(config, line) and all(map(is_whole, cell))
-        for row in cell
-    ]
 
 
 def print_medians(config: SweepConfig, rows: Rows) -> None:

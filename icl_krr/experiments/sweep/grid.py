@@ -1,9 +1,8 @@
-"""Run a sweep cell by cell, so that an interrupted sweep can be resumed."""
+"""A sweep as a study: the gap to exact KRR at every value and depth, for each line and seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,9 @@ from ...catalogue import AXES, SOLVERS, load
 from ...devices import in_parts
 from ...training.reference import average
 from ..shared.rows import Rows, tidy
+from ..study import Cell, Study
 from .config import SweepConfig
-from .setting import Models, Setting, draw, steps_of
+from .setting import Models, Setting, draw
 
 BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 """Predictions that the table of a sweep compares its models with."""
@@ -25,39 +25,26 @@ BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 FROM_THEORY = ("bound", "expected", "d_eff", "tail")
 """Columns from the fields of a setting."""
 
-Cell = tuple[str, int]
-"""A line and a seed. The cell has all values and all depths on one task."""
+GRID = ("lines", "seed", "seeds")
+"""Settings on which a cell does not depend, as they choose the cells."""
 
 
-def rows_of_a_cell(config: SweepConfig, line: str) -> int:
-    """Number of rows of a finished cell."""
-    if config.axis == "depth":
-        return len(config.values)
-    smooths = line in SOLVERS and not SOLVERS[line].iterates
-    return len(config.values) * (2 if smooths else steps_of(config, line) + 1)
-
-
-def is_whole(row: dict[str, Any]) -> bool:
-    """Whether a row has all its numbers; a truncated or edited row does not."""
-    return all(
-        isinstance(value, (int, float))
-        for name, value in row.items()
-        if name not in ("axis", "line", "value")
+def study(config: SweepConfig) -> Study:
+    """A cell has a line and a seed: all values and all depths on one task."""
+    settings = {name: value for name, value in asdict(config).items() if name not in GRID}
+    return Study(
+        "sweep",
+        {**settings, "dtype": str(jnp.result_type(float))},
+        {"line": config.lines, "seed": range(config.seed, config.seed + config.seeds)},
+        lambda cell: run_cell(config, **cell),
+        source_of,
     )
 
 
-def cells(config: SweepConfig) -> list[Cell]:
-    seeds = range(config.seed, config.seed + config.seeds)
-    return [(line, seed) for line in config.lines for seed in seeds]
-
-
-def sweep(config: SweepConfig, done: frozenset[Cell] = frozenset()) -> Iterator[tuple[Cell, Rows]]:
-    """Yield the rows of every cell that is not in `done`."""
-    wide = config.axis in ("precision", "rounding")
-    for line, seed in cells(config):
-        if (line, seed) not in done:
-            with jax.enable_x64(wide or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
-                yield (line, seed), run_cell(config, line, seed)
+def source_of(cell: Cell) -> str:
+    """The user's code of a solver that is not in this library."""
+    row = SOLVERS.get(cell["line"])
+    return "" if row is None else row.source
 
 
 def models_of(config: SweepConfig) -> Models:
@@ -67,27 +54,21 @@ def models_of(config: SweepConfig) -> Models:
 
 def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
     """One row for every value and step: the gap to exact KRR and its bound."""
-    key = jax.random.key(seed)
     # the cache of the deepest model holds all depths
     values = (config.steps,) if config.axis == "depth" else config.values
-    if models_of(config).traced:
-        # other seeds and lines do not make it another program
-        alike = replace(config, lines=(line,), seeds=1, seed=0)
-        measured = measure_all(key, jnp.asarray(values), line, alike)
-    else:
-        each = [measure(key, value, line, config) for value in values]
-        measured = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
+    wide = config.axis in ("precision", "rounding") or jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+    with jax.enable_x64(wide):
+        key = jax.random.key(seed)
+        if models_of(config).traced:
+            # other seeds and lines do not make it another program
+            alike = replace(config, lines=(line,), seeds=1, seed=0)
+            measured = measure_all(key, jnp.asarray(values), line, alike)
+        else:
+            each = [measure(key, value, line, config) for value in values]
+            measured = jax.tree.map(lambda *parts: jnp.stack(parts), *each)
     measured = {name: np.asarray(part, float) for name, part in measured.items()}
-    rows = tidy(
-        {
-            "axis": [config.axis],
-            "line": [line],
-            "seed": [seed],
-            "value": values,
-            "step": range(measured["gap"].shape[1]),
-        },
-        **measured,
-    )
+    axes = {"axis": [config.axis], "line": [line], "seed": [seed], "value": values}
+    rows = tidy(axes | {"step": range(measured["gap"].shape[1])}, **measured)
     if config.axis == "depth":
         return [row | {"value": row["step"]} for row in rows if row["step"] in config.values]
     return rows

@@ -1,0 +1,77 @@
+"""The runner of studies: finished cells are kept, and only those that are missing are measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from icl_krr.experiments.study import KEPT, Study, run
+
+
+@pytest.fixture
+def squares():
+    """A study of squares that says which cells it measured; x = 5 is an interruption."""
+
+    class Squares(list):
+        def __call__(self, xs, source="", **settings):
+            def measure(cell):
+                self.append(cell["x"])
+                if cell["x"] == 5:
+                    raise KeyboardInterrupt
+                return [{"square": cell["x"] ** 2, "nan": float("nan")}]
+
+            return Study("squares", settings, {"x": xs}, measure, lambda cell: source)
+
+    return Squares()
+
+
+def test_only_missing_cells_are_measured(tmp_path, squares):
+    with pytest.raises(KeyboardInterrupt):
+        run(squares((1, 2, 5)), tmp_path)
+    first = run(squares((1, 2)), tmp_path)
+    assert squares == [1, 2, 5]
+    assert first.before == 2
+    more = run(squares((3, 2)), tmp_path)
+    assert squares == [1, 2, 5, 3]
+    assert more.before == 1
+    assert [result[0]["square"] for _, result in more.cells] == [9, 4]
+    assert [one["cell"]["x"] for one in more.kept] == [1, 2, 3]
+    assert np.isnan(more.cells[0][1][0]["nan"])
+
+
+def test_cut_lines_and_cells_of_another_source_are_measured_again(tmp_path, squares):
+    run(squares((1, 2)), tmp_path)
+    path = tmp_path / KEPT
+    whole = path.read_bytes()
+    for cut in (len(whole) - 3, len(whole) - 20):
+        path.write_bytes(whole[:cut])
+        run(squares((1, 2)), tmp_path)
+        assert squares.pop() == 2
+        assert path.read_bytes() == whole
+    run(squares((2,), "another"), tmp_path)
+    assert squares == [1, 2, 2]
+    assert [json.loads(line)["source"] for line in path.read_text().splitlines()[1:]] == [
+        "",
+        "another",
+    ]
+
+
+def test_other_settings_and_other_files_are_refused(tmp_path, squares):
+    run(squares((1,), width=3), tmp_path)
+    kept = (tmp_path / KEPT).read_bytes()
+    with pytest.raises(ValueError, match="width: stored 3, given 4; choose another folder"):
+        run(squares((1,), width=4), tmp_path)
+    assert (tmp_path / KEPT).read_bytes() == kept
+    for content in (b"", b"a,b\n1,2\n", b"\x00\x01", b"[]"):
+        (tmp_path / KEPT).write_bytes(content)
+        with pytest.raises(ValueError, match="must hold the study 'squares', got None"):
+            run(squares((1,)), tmp_path)
+        assert (tmp_path / KEPT).read_bytes() == content
+    assert squares == [1]
+
+
+def test_the_progress_counts_finished_cells(tmp_path, squares):
+    run(squares((1,)), tmp_path)
+    said = []
+    run(squares((1, 2)), tmp_path, lambda *words: said.append(words))
+    assert said == [("", 1, 2), ("x 2", 2, 2)]
