@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from ...files import read_record, to_csv
+from ...files import to_csv
 from ...text_tables import Table
 from .. import output
 from ..options import Command, refuse_unused
@@ -100,50 +100,24 @@ def write(settings: Solverbench, folder: Path, show: Show) -> Results:
 
 
 def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
+    from ...experiments import study
     from ...experiments.solverbench.reading import read_models
-    from ...experiments.solverbench.verdicts import identify_models
+    from ...experiments.solverbench.verdicts import identification
 
     manifest, models = read_models(settings.models)
     output.prepare(folder)
-    known = {"config": asdict(manifest["config"]), "sha256": manifest["sha256"]}
-    known["seed"] = settings.seed
-    meta = output.surroundings(settings, dtype=manifest["dtype"], **known)
-    rows = finished(folder / "verdicts.json", known, ("model",))
-
-    def save() -> None:
-        record = output.json_file({"meta": meta, "rows": rows})
-        output.save(folder, {"verdicts.json": record, "verdicts.csv": to_csv(rows)})
-
-    for row in identify_models(models, settings.seed, {row["model"] for row in rows}):
-        rows.append(row)
-        rows.sort(key=lambda row: row["model"])
-        save()
-        show(f"{len(rows)} of {len(models)} models")
+    asked = identification(manifest, models, settings.seed)
+    found = study.run(
+        asked, folder, lambda words, done, total: show(f"{done} of {total} models, {words}")
+    )
+    meta = output.surroundings(settings, dtype=manifest["dtype"], **asked.settings)
+    rows = [cell | row for cell, row in found.cells]
+    record = output.json_file({"meta": meta, "rows": rows})
+    output.save(folder, {"verdicts.json": record, "verdicts.csv": to_csv(rows)})
     header = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
     table = Table("Verdicts of identify", header, [lines])
     return {"rows": rows}, [table]
-
-
-class Earlier(TypedDict):
-    """What an earlier run of the same command wrote."""
-
-    meta: dict[str, Any]
-    rows: tuple[dict[str, Any], ...]
-
-
-def finished(path: Path, known: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of an earlier run of the same command; ValueError if its models were others."""
-    if not path.exists():
-        return []
-    earlier: Earlier = read_record(Earlier, path)
-    meta, rows = earlier["meta"], earlier["rows"]
-    same = all(name in meta and meta[name] == v for name, v in output.plain(known).items())
-    if not same or not all({*names} <= {*row} for row in rows):
-        raise ValueError(
-            f"{path} must be of the same models, got other models; choose another --out"
-        )
-    return [*rows]
 
 
 def cell(value: Any) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +14,9 @@ from ...catalogue import candidate
 from ...probes import Identification, identify_arrays
 from ...probes.naming.identification import IDENTIFIED, NEAR, TIED
 from ...tasks import Task
+from ..study import Cell, Study
 from .models import Answers
-from .reading import Submitted
+from .reading import Manifest, Submitted
 
 COLUMNS = ("model", "status", "names")
 NONE = "none"
@@ -88,17 +90,19 @@ def verdict_of(found: Identification | None) -> Verdict:
     return Verdict(found.status, names)
 
 
-def identify_models(
-    models: list[Submitted], seed: int, done: Collection[str] = ()
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for every model that is not in `done`: its verdict and nearest candidate."""
-    for one in models:
-        if one.name not in done:
-            try:
-                found = identify_answers(one.tasks, one.answers, seed=seed)
-            except ValueError as error:  # answers of other shapes than the tasks ask for
-                raise ValueError(f"{one.name}: {error}") from None
-            yield {"model": one.name, **row_of(found)}
+def identification(manifest: Manifest, models: list[Submitted], seed: int) -> Study:
+    """A cell is a model: its verdict and nearest candidate."""
+    named = {one.name: one for one in models}
+
+    def measure(cell: Cell) -> dict[str, Any]:
+        one = named[cell["model"]]
+        try:
+            return row_of(identify_answers(one.tasks, one.answers, seed=seed))
+        except ValueError as error:  # answers of other shapes than the tasks ask for
+            raise ValueError(f"{one.name}: {error}") from None
+
+    settings = {"config": asdict(manifest["config"]), "sha256": manifest["sha256"], "seed": seed}
+    return Study("identification of SolverBench", settings, {"model": sorted(named)}, measure)
 
 
 def row_of(found: Identification | None) -> dict[str, Any]:
