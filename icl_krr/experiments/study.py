@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental.multihost_utils import sync_global_devices
 
-from .. import fields, files
+from .. import checks, fields, files
 
 Cell = dict[str, Any]
 """One value of every axis of a study, by name."""
@@ -136,14 +136,7 @@ def _compare(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
         raise ValueError(
             f"{path} must hold the study {name!r}, got {fields.shown(other)}; choose another folder"
         )
-    there, here = stored["settings"], given["settings"]
-    differs = [
-        f"{name}: stored {fields.shown(there.get(name))}, given {fields.shown(here.get(name))}"
-        for name in {**there, **here}
-        if there.get(name) != here.get(name)
-    ]
-    if differs:
+    if differs := checks.differences(stored["settings"], given["settings"]):
         raise ValueError(
-            f"{path.parent} holds a study with other settings: {'; '.join(differs)}; choose "
-            "another folder"
+            f"{path.parent} holds a study with other settings: {differs}; choose another folder"
         )
