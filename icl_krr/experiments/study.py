@@ -66,16 +66,25 @@ class Results(NamedTuple):
     before: int
 
 
+Measured = Iterable[tuple[Cell, Any]]
+"""Pairs of a cell and its result, as soon as they are there."""
+
+
+def one_by_one(measure: Callable[[Cell], Any], cells: Iterable[Cell]) -> Measured:
+    for cell in cells:
+        yield cell, measure(cell)
+
+
 def run(
     study: Study,
     folder: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda words, done, total: None,
-    each: Callable[[Callable[[Cell], Any], list[Cell]], Iterable[Any]] = map,
+    each: Callable[[Callable[[Cell], Any], list[Cell]], Measured] = one_by_one,
 ) -> Results:
     """Measure every cell, except those that an earlier run has kept in the folder.
 
     `progress` gets a cell in words when it is finished, and how many of how many cells are. `each`
-    runs the cells, such as the `map` of a pool of processes. Of several hosts, the first writes.
+    may measure several cells at a time. Of several hosts, the first one writes.
 
     Raises:
         ValueError: the folder holds a study with other settings.
@@ -85,7 +94,7 @@ def run(
     total = len(study.cells)
     before = done = total - len(missing)
     progress("", done, total)
-    for cell, result in zip(missing, each(study.measure, missing), strict=True):
+    for cell, result in each(study.measure, missing):
         line = _line({"cell": cell, "source": study.source(cell), "result": result})
         if folder is not None and jax.process_index() == 0:
             with (folder / KEPT).open("ab") as file:
