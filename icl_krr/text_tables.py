@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .files import Lines
+
 if TYPE_CHECKING:  # `icl-krr --help` does not need it
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.measure import Measurement
@@ -39,6 +41,12 @@ class Table:
     title: str
     header: list[str]
     groups: list[list[list[str]]]
+
+    @classmethod
+    def of(cls, title: str, table: Lines) -> Table:
+        """The table of a header and its lines, in one group."""
+        header, lines = table
+        return cls(title, header, [lines])
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions

@@ -215,7 +215,7 @@ def test_a_report_in_progress_says_so(tmp_path):
         seen.append(path.read_text())
         return Section("claims", "Claims", (), ())
 
-    make_page(tmp_path, [Part("claims", 1, make)])
+    make_page(tmp_path, [Part("claims", 1, make)], lambda *_: None)
     said = r"In progress at 2.{18,}: claims\. Load this page again to see the parts that are ready"
     assert re.search(said, seen[0])
     assert "If icl-krr report does not run any more, run the command again." in seen[0]

@@ -8,8 +8,8 @@ from benchmarks.records import read
 from benchmarks.refresh import claim_result
 from icl_krr.cli import identification as tables, output
 from icl_krr.cli.commands import ablate, sweep, train, verify
-from icl_krr.cli.commands.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
+from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify.trained_model import Findings
 from icl_krr.experiments.shared.recipe import RUNS
@@ -26,13 +26,13 @@ CLAIMS, FOUND = read("claims")["claims"], read("identify-gp-encoder")
 
 def of_ablation():
     found = read("ablate-conjugate-gradient")
-    settings = Ablate("conjugate-gradient")
-    ablate.print_table(settings, Ablation(found["rows"], found["meta"]["losses"]))
+    config = AblateConfig("conjugate-gradient")
+    return ablate.printed(config, Ablation(found["rows"], found["meta"]["losses"]))
 
 
 def of_claims(long):
     found = [claim_result(entry, seed=3, draw=14) for entry in CLAIMS]
-    verify.print_claims(found, claims(), long)
+    return verify.printed(found, claims(), long)
 
 
 def distances(entries):
@@ -58,13 +58,13 @@ def identification():
 
 def of_identification():
     found = Findings(identification(), FOUND["layers"], None, Gaussian(0.4), 0.05)
-    tables.print_findings("gp-encoder", found)
+    return tables.printed_findings("gp-encoder", found)
 
 
 def of_sweep():
     config = SweepConfig("depth", seeds=1)
     gaps = {f"{name} gap": 0.85123 for name in BASELINES} | dict.fromkeys(("d_eff", "tail"), np.nan)
-    sweep.print_medians(
+    return sweep.printed(
         config,
         [
             {"axis": "depth", "line": line, "seed": 0, "value": t, "step": t, "gap": 1.2e-7, **gaps}
@@ -80,7 +80,7 @@ COMMANDS = {
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,
     "sweep": of_sweep,
-    "train": lambda: train.print_metrics(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
+    "train": lambda: train.printed(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
 }
 
 
@@ -96,7 +96,7 @@ def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, 
 
     monkeypatch.setattr(Table, "__rich_console__", remembered)
     monkeypatch.setenv("COLUMNS", str(width))
-    COMMANDS[command]()
+    output.print_parts(COMMANDS[command]())
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= width
     lines = [line for line in printed.splitlines() if line[:1] in ("│", "┃")]
@@ -108,7 +108,7 @@ def test_claims_are_short_by_default(monkeypatch, capsys):
     shown = {}
     for long, width in ((False, 80), (False, 140), (True, 80)):
         monkeypatch.setenv("COLUMNS", str(width))
-        of_claims(long)
+        output.print_parts(of_claims(long))
         shown[long, width] = capsys.readouterr().out
     short, wide, whole = shown.values()
     assert len(short.splitlines()) <= 2.5 * len(CLAIMS)
@@ -135,7 +135,7 @@ def test_columns_that_do_not_fit_continue_and_numbers_are_on_the_right():
 
 def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
-    of_identification()
+    output.print_parts(of_identification())
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     found = identification()
     assert " ".join(str(found).split()).endswith(found.verdict)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from typing import Any
 
 from ..catalogue.choices import Kernel
 from ..experiments.depth import CONVERGED, DepthResult, Row, run
 from ..experiments.depth_config import DepthConfig
-from ..files import to_csv
-from ..plots import depth_figure, images
+from ..plots import depth_figure
 from ..tasks import Task
 from ..text_tables import Table, number
 from . import output
-from .options import Command, Construction, checked
+from .options import Construction, checked
+from .outcome import Outcome
 
 Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]
@@ -28,57 +29,44 @@ def depth_config(
     return checked(settings, DepthConfig, kernel=kernel, centred=centred)
 
 
-def solve(tasks: Tasks) -> Results:
+def solve(tasks: Tasks, show: output.Show) -> Results:
     """Solve every task with its construction."""
-    results = {}
-    with output.status() as status:
-        for name, (task, config) in tasks.items():
-            results[name] = run(
-                task, config, lambda doing, name=name: status.update(f"{name}: {doing}")
-            )
-    return results
-
-
-def meta_of(settings: Command, results: Results) -> dict[str, Any]:
-    tasks = {name: result.facts for name, result in results.items()}
-    return output.surroundings(
-        settings, dtype=sorted({facts["dtype"] for facts in tasks.values()}), tasks=tasks
-    )
-
-
-def files_of(settings: Command, results: Results, meta: dict[str, Any]) -> dict[str, bytes]:
-    """The gaps to exact KRR at every depth as a table and a figure, and what made them."""
-    rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
     return {
-        "results.csv": to_csv(rows),
-        "meta.json": output.json_file(meta),
-        **images("depth", depth_figure(results, settings.first_seed)),
+        name: run(task, config, lambda doing, name=name: show(f"{name}: {doing}"))
+        for name, (task, config) in tasks.items()
     }
 
 
-def json_of(results: Results) -> dict[str, Any]:
-    return {name: {"rows": rows_of(result)} for name, result in results.items()}
+def outcome(results: Results, seed: int) -> Outcome:
+    """The gaps to exact KRR at every depth as tables and a figure, and what made them."""
+    rows = {
+        name: [row._asdict() for row in (*result.rows, *result.baselines)]
+        for name, result in results.items()
+    }
+    tasks = {name: result.facts for name, result in results.items()}
+    return Outcome(
+        {"results": {name: {"rows": own} for name, own in rows.items()}},
+        [part for name, result in results.items() for part in printed(name, result, seed)],
+        {
+            "results.csv": [{"task": name, **row} for name, own in rows.items() for row in own],
+            "meta.json": {},
+            "depth": partial(depth_figure, results, seed),
+        },
+        {"dtype": sorted({facts["dtype"] for facts in tasks.values()}), "tasks": tasks},
+    )
 
 
-def rows_of(result: DepthResult) -> list[dict[str, Any]]:
-    return [row._asdict() for row in (*result.rows, *result.baselines)]
-
-
-def print_tables(results: Results, seed: int) -> None:
-    console = output.wide()
+def printed(name: str, result: DepthResult, seed: int) -> tuple[Table, str]:
+    """The table of a task, and the lines under it."""
     header = ["step", "blocks", "gap to exact", "gap to oracle", "RMSE", "alpha error", "bound"]
-    for name, result in results.items():
-        facts = result.facts
-        title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
-        steps = [
-            [str(row.step), str(row.blocks), *map(number, row[3:])] for row in shown(result.rows)
-        ]
-        baselines = [
-            [row.predictor, "", number(row.gap), "", number(row.rmse), "", ""]
-            for row in result.baselines
-        ]
-        console.print(Table(title, header, [steps, baselines]))
-        console.print(describe(facts, seed))
+    facts = result.facts
+    title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
+    steps = [[str(row.step), str(row.blocks), *map(number, row[3:])] for row in shown(result.rows)]
+    baselines = [
+        [row.predictor, "", number(row.gap), "", number(row.rmse), "", ""]
+        for row in result.baselines
+    ]
+    return Table(title, header, [steps, baselines]), describe(facts, seed)
 
 
 def shown(rows: list[Row]) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,18 +13,18 @@ import jax
 import numpy as np
 
 from ..experiments.identify import trained_model
-from ..experiments.identify.trained_model import Findings, Positions
+from ..experiments.identify.trained_model import Findings
 from ..experiments.shared.arrays import read_arrays, require, task_of
 from ..experiments.shared.draws import draw_tasks
 from ..experiments.shared.recipe import Recipe
 from ..experiments.shared.runs import family
-from ..files import to_csv, to_markdown
+from ..files import to_markdown
+from ..plots import identification_figure
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
 from ..probes.naming.distances import TITLES, Distance, Evidence
 from ..tasks import Task
 from ..text_tables import Table
-from . import output
 
 
 def identification_record(found: Identification) -> dict[str, Any]:
@@ -77,14 +78,18 @@ def distances(spaces: dict[str, Distance]) -> dict[str, Any]:
     }
 
 
-def distance_files(found: Identification, title: str, start: str) -> tuple[dict[str, bytes], str]:
-    """Heatmaps of a result as files whose names have this start, and its tables in Markdown."""
-    from ..plots import identification_figure, images
+def distance_files(found: Identification, title: str, start: str = "") -> dict[str, Any]:
+    """The distances of a result as rows and as heatmaps, in files whose names have this start."""
+    return {
+        f"{start}heatmaps.csv": trained_model.distance_rows(found),
+        f"{start}heatmaps": partial(identification_figure, found, title),
+    }
 
-    files = {f"{start}heatmaps.csv": to_csv(trained_model.distance_rows(found))}
-    files |= images(f"{start}heatmaps", identification_figure(found, title))
-    pages = [trained_model.distance_table(found, space) for space in found.best.distances]
-    return files, "\n".join(map(to_markdown, pages))
+
+def distance_pages(found: Identification) -> str:
+    """The distances of a result in Markdown, a table for each space."""
+    spaces = found.best.distances
+    return "\n".join(to_markdown(trained_model.distance_table(found, one)) for one in spaces)
 
 
 def findings_record(findings: Findings) -> dict[str, Any]:
@@ -98,21 +103,24 @@ def position_record(count: int, findings: Findings) -> dict[str, Any]:
     return known | findings_record(findings)
 
 
-def print_identification(found: Identification) -> None:
-    console = output.wide()
-    console.print(*found.tables, sep="\n")
-    for space in found.best.distances:
-        title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
-        header, lines = trained_model.distance_table(found, space)
-        console.print(Table(title, header, [lines]))
+def printed(found: Identification) -> list[Table | str]:
+    """The tables of a result, and those of its distances."""
+    distances = [
+        Table.of(
+            f"Relative distance at every layer, {TITLES[space]} (95 % interval)",
+            trained_model.distance_table(found, space),
+        )
+        for space in found.best.distances
+    ]
+    return [*found.tables, *distances]
 
 
-def print_findings(name: str, findings: Findings) -> None:
-    console, found = output.wide(), findings.found
-    title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
-    header, lines = trained_model.layer_table(findings)
-    console.print(Table(title, header, [lines]))
-    console.print(
+def printed_findings(name: str, findings: Findings) -> list[Table | str]:
+    return [
+        Table.of(
+            f"{name}: mean squared error after every layer, and the nearest hyperparameters",
+            trained_model.layer_table(findings),
+        ),
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
         "lens: error of the model's own read-out, without a probe. shuffled: error of a probe that "
         "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "
@@ -121,17 +129,10 @@ def print_findings(name: str, findings: Findings) -> None:
         "zero: error of the prediction 0.\n"
         "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
-        "that of the layer. distance: relative distance of the two hat matrices.\n"
-    )
-    print_identification(found)
-    console.print(found.verdict)
-
-
-def print_positions(name: str, positions: Positions) -> None:
-    header, lines = trained_model.verdict_table(positions)
-    title = f"{name}: error, verdict, nearest candidate and nearest baseline after some supports"
-    console = output.wide()
-    console.print(Table(title, header, [lines]))
+        "that of the layer. distance: relative distance of the two hat matrices.\n",
+        *printed(findings.found),
+        findings.found.verdict,
+    ]
 
 
 GIVEN = ("x", "y", "x_query", "mask")
@@ -179,20 +180,12 @@ def answered(path: Path) -> Arrays:
     return Arrays(tasks, given)
 
 
-def write_tasks(path: Path, recipe: str, *, num_queries: int, count: int, seed: int) -> int:
-    """Write tasks of the family of a recipe to a new file."""
+def tasks_file(recipe: str, *, num_queries: int, count: int, seed: int) -> bytes:
+    """A file with x, y, x_query and y_query of tasks of a recipe's family, and outputs y_other."""
     drawn: Any = family(Recipe.read(recipe).task)
-    drawn = replace(drawn, num_queries=num_queries)
-    with jax.enable_x64(True):
-        # A file with x, y, x_query and y_query of `count` tasks, and other outputs y_other
-        tasks = draw_tasks(jax.random.key(seed), count, drawn)
-        names = (*GIVEN, "y_query")
-        fields = {name: getattr(tasks, name) for name in names}
-        arrays: Any = {name: np.asarray(x) for name, x in fields.items() if x is not None}
-        stream = io.BytesIO()
-        np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
-        content = stream.getvalue()
-    if path.exists():
-        raise ValueError(f"{path} must be a new file, but it exists; remove it or use another name")
-    output.write(path.parent, {path.name: content})
-    return 0
+    tasks = draw_tasks(jax.random.key(seed), count, replace(drawn, num_queries=num_queries))
+    fields = {name: getattr(tasks, name) for name in (*GIVEN, "y_query")}
+    arrays: Any = {name: np.asarray(x) for name, x in fields.items() if x is not None}
+    stream = io.BytesIO()
+    np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
+    return stream.getvalue()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
@@ -116,6 +117,7 @@ class Command:
     of the fields, so fields of this base class would come first.
     """
 
+    float64: ClassVar[bool] = False  # whether all of the work needs float64
     argv: tyro.conf.Suppress[tyro.conf.Fixed[tuple[str, ...]]] = ()
 
     def __post_init__(self) -> None:
@@ -123,6 +125,11 @@ class Command:
 
     def refuse_options_without_effect(self) -> None:
         """Raise ValueError if an option is given that has no effect beside the other options."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files go; None writes no files."""
+        return vars(self)["out"]
 
     @property
     def first_seed(self) -> int:

@@ -9,9 +9,11 @@ import math
 import os
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..catalogue import SOLVERS
 from ..files import replace
@@ -19,8 +21,8 @@ from .options import Command
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
-    from rich.status import Status
+
+    from ..text_tables import Table
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
@@ -60,50 +62,51 @@ def wide() -> Console:
     return console if fixed else Console(width=160, highlight=False)
 
 
+def print_parts(parts: Iterable[Table | str]) -> None:
+    console = wide()
+    for part in parts:
+        console.print(part)
+
+
 EVERY = 30.0
 """Seconds between the lines of a status where there is no terminal."""
 
 
-def status() -> Status:
+class Show(Protocol):
+    """Say what is being done and, if that is known, how much of how much is done."""
+
+    def __call__(self, words: str, done: int = 0, total: int | None = None) -> None: ...
+
+
+@contextmanager
+def telling() -> Iterator[Show]:
     """What is being done, on stderr; where that is no terminal, a line of it now and then."""
     from rich.console import Console
-    from rich.status import Status
-
-    class Told(Status):
-        last = time.monotonic()
-
-        def update(self, status: Any = None, **options: Any) -> None:
-            super().update(status, **options)
-            if not self.console.is_terminal and time.monotonic() > self.last + EVERY:
-                self.last = time.monotonic()
-                print(status, file=sys.stderr, flush=True)
-
-    return Told("", console=Console(stderr=True, no_color=True))
-
-
-def progress(*columns: ProgressColumn) -> Progress:
-    """A progress bar on stderr; where that is no terminal, nothing, not even an empty line."""
-    from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True, no_color=True)  # rich's yellow vanishes on white
     console.quiet = not console.is_terminal
-    return Progress(*columns, console=console, transient=True)
+    text, last = TextColumn("{task.description}"), time.monotonic()
+    with Progress(SpinnerColumn(), text, console=console, transient=True) as progress:
+        bar = progress.add_task("", total=None)
 
+        def show(words: str, done: int = 0, total: int | None = None) -> None:
+            nonlocal last
+            if total is not None:
+                progress.columns = (BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn())
+            progress.update(bar, description=words, completed=done, total=total)
+            if console.quiet and time.monotonic() > last + EVERY:
+                last = time.monotonic()
+                print(words if total is None else f"{done} of {total}: {words}", file=sys.stderr)
 
-def count() -> Progress:
-    """What is being done, how much of how much is done, and the time since the start."""
-    from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    return progress(TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-
-
-def bar() -> Progress:
-    """How much is done, as a bar and a number, some words, and the time that remains."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-    words = TextColumn("{task.description}")
-    return progress(BarColumn(), MofNCompleteColumn(), words, TimeRemainingColumn())
+        yield show
 
 
 def to_json(value: Any) -> str:
@@ -153,6 +156,7 @@ def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     return [folder / name for name in files]
 
 
-def write(folder: Path, files: dict[str, bytes]) -> None:
-    """Save the files and print their paths."""
-    print(f"wrote {', '.join(map(str, save(folder, files)))}", file=sys.stderr)
+def write(folder: Path, files: dict[str, bytes], before: Iterable[str] = ()) -> None:
+    """Save the files and print their paths, after those of files that were written before."""
+    paths = [*(folder / name for name in before), *save(folder, files)]
+    print(f"wrote {', '.join(map(str, paths))}", file=sys.stderr)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from .. import report as pages
 from ..experiments.claims.tables import compute, table as table_of_claims
@@ -60,7 +59,7 @@ class Part(NamedTuple):
     make: Callable[[Show], Section]
 
 
-def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
+def make_page(folder: Path, parts: list[Part | Section], show: output.Show) -> dict[str, float]:
     """Write the page with what is ready, then again after every part; return seconds by part."""
     seconds: dict[str, float] = {}
 
@@ -71,26 +70,19 @@ def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
         output.save(folder, {"report.html": page})
 
     missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
-    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"))
-    with output.progress(*columns, TimeElapsedColumn()) as progress:
+    save()
+    print(
+        f"wrote {folder / 'report.html'} with what is ready; {len(missing)} parts follow, each "
+        f"as soon as it is ready, in about {sum(part.cost for _, part in missing)} CPU seconds",
+        file=sys.stderr,
+    )
+    for place, part in missing:
+        start = time.perf_counter()
+        told = lambda words, title=part.title: show(f"{title}: {words}", len(seconds), len(missing))  # noqa: E731
+        told("begins")
+        parts[place] = part.make(told)
+        seconds[part.title] = time.perf_counter() - start
         save()
-        print(
-            f"wrote {folder / 'report.html'} with what is ready; {len(missing)} parts follow, each "
-            f"as soon as it is ready, in about {sum(part.cost for _, part in missing)} CPU seconds",
-            file=sys.stderr,
-        )
-        bars = [progress.add_task(part.title, start=False, total=1) for _, part in missing]
-        for bar, (place, part) in zip(bars, missing, strict=True):
-            progress.start_task(bar)
-            start = time.perf_counter()
-            parts[place] = part.make(
-                lambda words, bar=bar, part=part: progress.update(
-                    bar, description=f"{part.title}: {words}"
-                )
-            )
-            seconds[part.title] = time.perf_counter() - start
-            save()
-            progress.update(bar, description=part.title, completed=1)
     return seconds
 
 

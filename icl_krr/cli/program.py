@@ -25,6 +25,7 @@ from . import hosts
 from .commands import COMMANDS, settings_of
 from .commands.train import Train
 from .options import ONE_DEVICE, WORDS, Command, Devices
+from .outcome import finish
 
 PROG = "icl-krr"
 
@@ -138,7 +139,7 @@ def run(settings: Command) -> int:
     name = type(settings).__name__.lower()
     with hosts.joined(devices_of(settings)):
         hosts.require_the_same(settings)
-        return import_module(f".commands.{name}", __package__).run(settings)
+        return finish(settings, import_module(f".commands.{name}", __package__).run(settings))
 
 
 def devices_of(settings: Command) -> Devices:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,10 @@ import tyro
 from ...catalogue import SOLVERS
 from ...experiments.ablate.config import AblateConfig
 from ...experiments.shared.recipe import solver_of
-from ...files import to_csv, to_markdown
+from ...files import to_markdown
 from ...text_tables import Table
-from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from ..outcome import Outcome, working
 from ..own_solver import register_file
 
 if TYPE_CHECKING:
@@ -47,55 +48,56 @@ class Ablate(Command, AblateConfig):
     If None, icl-krr-ablate-MODEL."""
     devices: OnDevices = ONE_DEVICE
 
+    float64 = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", solver_of(self.model) or self.model)
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path(f"icl-krr-ablate-{Path(self.model.split('.py:')[-1]).name}")
+
     def refuse_options_without_effect(self) -> None:
-        if ".py:" not in self.model and solver_of(self.model) is None:
+        if ".py:" not in self.model and self.model not in SOLVERS:
             refuse_unused(self, ["each_step"], "for a trained model, which has no solver steps")
 
 
-def run(settings: Ablate) -> int:
-    import jax
-
+def run(settings: Ablate) -> Outcome:
     from ...experiments.ablate.ablation import examine, table
     from ...experiments.shared.runs import find
-    from ...plots import ablation_figure, images
+    from ...plots import ablation_figure
 
     config = checked(settings, AblateConfig, model=register_file(settings.model))
     if not config.constructed:
         find(config.model, *SOLVERS)  # before a folder is made
-    settings = replace(settings, model=config.model)
-    folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
-    output.prepare(folder)
-    with output.status() as status, jax.enable_x64(True):
-        found = examine(config, lambda words: status.update(f"{settings.model}: {words}"))
-    meta = output.surroundings(settings, dtype="float64", losses=found.known)
-    title = f"{settings.model}, seed {settings.seed}, float64"
-    files = {
-        "ablate.csv": to_csv(found.rows),
-        "ablate.md": to_markdown(table(found)).encode(),
-        "meta.json": output.json_file(meta),
-        **images("ablate", ablation_figure(found, title)),
-    }
-    output.write(folder, files)
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": found.rows}))
-    else:
-        print_table(settings, found)
-    return 0
+    with working(settings) as show:
+        found = examine(config, lambda words: show(f"{config.model}: {words}"))
+    return Outcome(
+        {"rows": found.rows},
+        printed(config, found),
+        {
+            "ablate.csv": found.rows,
+            "ablate.md": to_markdown(table(found)),
+            "meta.json": {},
+            "ablate": partial(
+                ablation_figure, found, f"{config.model}, seed {settings.seed}, float64"
+            ),
+        },
+        {"losses": found.known},
+    )
 
 
-def print_table(settings: Ablate, found: Ablation) -> None:
+def printed(config: AblateConfig, found: Ablation) -> list[Table | str]:
     from ...experiments.ablate.ablation import table
 
-    by = "0" if settings.replace == "zero" else "its mean"
-    title = f"{settings.model}: one part at a time replaced by {by}"
+    by = "0" if config.replace == "zero" else "its mean"
     header, lines = table(found)
-    console = output.wide()
-    console.print(Table(title, header, [lines]))
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     expects = any("expectation" in row for row in found.rows)
-    console.print(
-        f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks; f are the predictions "
+    return [
+        Table(f"{config.model}: one part at a time replaced by {by}", header, [lines]),
+        f"change: |f' - f| / |f| at the queries of {config.tasks} tasks; f are the predictions "
         f"of the intact model, and f' are the predictions after the replacement.\n"
         f"loss: mean squared error of f'. Losses of other predictors: {known}.\n"
-        f"{EXPECTATIONS * expects}Seed {settings.seed}, float64."
-    )
+        f"{EXPECTATIONS * expects}Seed {config.seed}, float64.",
+    ]

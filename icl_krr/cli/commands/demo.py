@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...catalogue import make_kernel, taken
 from ...catalogue.choices import Kernel
-from .. import output
 from ..options import Construction
+from ..outcome import Outcome, working
 
 if TYPE_CHECKING:
     from ..depth_tables import DepthConfig, Tasks
@@ -42,19 +42,13 @@ class Demo(Construction):
     """Folder for results.csv, meta.json, depth.png and depth.svg."""
 
 
-def run(settings: Demo) -> int:
-    from ..depth_tables import files_of, json_of, meta_of, print_tables, solve
+def run(settings: Demo) -> Outcome:
+    from ..depth_tables import outcome, solve
 
     config = demo_config(settings)
-    output.prepare(settings.out)
-    results = solve(demo_tasks(config, settings.seed))
-    meta = meta_of(settings, results)
-    output.write(settings.out, files_of(settings, results, meta))
-    if settings.json:
-        print(output.to_json({"meta": meta, "results": json_of(results)}))
-    else:
-        print_tables(results, settings.seed)
-    return 0
+    with working(settings) as show:
+        results = solve(demo_tasks(config, settings.seed), show)
+    return outcome(results, settings.seed)
 
 
 def demo_config(settings: Demo) -> DepthConfig:

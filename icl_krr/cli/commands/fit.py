@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,10 +12,9 @@ import tyro
 from ...catalogue import taken
 from ...catalogue.choices import Kernel
 from ...experiments.shared.recipe import folder_of, holds_run
-from ...files import to_csv
 from ...text_tables import Table, number
-from .. import output
 from ..options import ONE_DEVICE, Construction, OnDevices, checked, refuse_unused
+from ..outcome import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.hyperparameters import FittedHyperparameters
@@ -74,44 +74,39 @@ class Fit(Construction):
             refuse_unused(self, ["tasks"], "for a table")
 
 
-def run(settings: Fit) -> int:
+def run(settings: Fit) -> Outcome:
     from ...experiments.hyperparameters import FitConfig, fit_hyperparameters
-    from ...plots import fitting_figure, images
+    from ...plots import fitting_figure
     from ...training import Diverged
 
     make_tasks, kernel = read_data(settings)
     config = checked(settings, FitConfig, kernel=kernel, centred=settings.target is not None)
-    if settings.out is not None:
-        output.prepare(settings.out)
-    with output.bar() as progress:
-        bar = progress.add_task("compiling", total=config.iterations)
-        show = lambda i, loss: progress.update(bar, completed=i, description=f"loss {loss:.4g}")  # noqa: E731
+    with working(settings) as show:
+        show("compiling", 0, config.iterations)
         try:
-            fitted = fit_hyperparameters(make_tasks(), config, show)
+            fitted = fit_hyperparameters(
+                make_tasks(), config, lambda i, loss: show(f"loss {loss:.4g}", i, config.iterations)
+            )
         except Diverged as error:
             raise ValueError(
                 f"{error}; raise the temperature, the lengthscale or the ridge"
             ) from None
-    found = fitted.found
-    meta = output.surroundings(settings, **fitted.facts, stopped=found.stopped)
+    found, facts = fitted.found, fitted.facts
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
-    moved = [row._asdict() for row in found.moved]
-    record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
-    if settings.out is not None:
-        title = f"{Path(settings.data).name}, seed {settings.seed}, {meta['dtype']}:\n"
-        title += f"{config.solver}, {config.kernel} kernel"
-        files = {
-            "fit.csv": to_csv(losses),
-            "moved.csv": to_csv(moved),
-            "meta.json": output.json_file({**meta, "moved": moved, "errors": fitted.errors}),
-            **images("fit", fitting_figure(found.losses, UNITS[config.objective], title)),
-        }
-        output.write(settings.out, files)
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_tables(settings, fitted)
-    return 0
+    known = {"moved": [row._asdict() for row in found.moved], "errors": fitted.errors}
+    title = f"{Path(settings.data).name}, seed {settings.seed}, {facts['dtype']}:\n"
+    title += f"{config.solver}, {config.kernel} kernel"
+    return Outcome(
+        {"losses": losses, **known},
+        printed(settings, fitted),
+        {
+            "fit.csv": losses,
+            "moved.csv": known["moved"],
+            "meta.json": known,
+            "fit": partial(fitting_figure, found.losses, UNITS[config.objective], title),
+        },
+        {**facts, "stopped": found.stopped},
+    )
 
 
 def read_data(settings: Fit) -> tuple[Any, str | None]:
@@ -144,24 +139,26 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
     return lambda: of_run(run, settings.tasks, settings.seed), kernel
 
 
-def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
-    console, found, facts = output.wide(), fitted.found, fitted.facts
-    title = f"{Path(settings.data).name}: fitted hyperparameters"
-    lines = [
+def printed(settings: Fit, fitted: FittedHyperparameters) -> list[Table | str]:
+    found, facts = fitted.found, fitted.facts
+    moved = [
         [row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", number(row.change)]
         for row in found.moved
     ]
-    console.print(Table(title, ["parameter", "start", "fitted", "relative change"], [lines]))
-    lines = [[row["predictor"], f"{row['error']:.4g}"] for row in fitted.errors]
-    console.print(Table("mean squared error on held-out data", ["predictor", "error"], [lines]))
-    count = len(found.losses) - 1
-    console.print(
+    errors = [[row["predictor"], f"{row['error']:.4g}"] for row in fitted.errors]
+    return [
+        Table(
+            f"{Path(settings.data).name}: fitted hyperparameters",
+            ["parameter", "start", "fitted", "relative change"],
+            [moved],
+        ),
+        Table("mean squared error on held-out data", ["predictor", "error"], [errors]),
         f"loss ({UNITS[facts['objective']]}): {found.losses[0]:.6g} at the start, "
-        f"{min(found.losses):.6g} after {count} iterations of {facts['method']}"
+        f"{min(found.losses):.6g} after {len(found.losses) - 1} iterations of {facts['method']}"
         f"{'; ' * bool(found.stopped)}{found.stopped}\n"
         f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps\n"
         f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held-out data: q = "
         f"{facts['q']} queries per task; p = {facts['p']} features, dtype = {facts['dtype']}, "
         f"seed = {settings.seed}\n"
-        "errors are in units of y squared (for a table, 1 is the variance of y over the supports)"
-    )
+        "errors are in units of y squared (for a table, 1 is the variance of y over the supports)",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,9 +11,10 @@ import tyro
 
 from ...catalogue import candidate
 from ...experiments.identify.settings import IdentifyConfig, IdentifyOptions
-from ...files import to_csv, to_markdown
-from .. import output
+from ...files import to_markdown
+from ...text_tables import Table
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from ..outcome import Outcome, working
 from ..own_solver import register_file
 
 if TYPE_CHECKING:
@@ -71,6 +73,14 @@ class Identify(IdentifyOptions, Source):
     If None, icl-krr-identify-MODEL."""
     devices: OnDevices = ONE_DEVICE
 
+    float64 = True
+
+    @property
+    def folder(self) -> Path:
+        if self.tasks_of is not None:
+            return Path(self.model).parent
+        return self.out or Path(f"icl-krr-identify-{Path(self.model).stem}")
+
     def refuse_options_without_effect(self) -> None:
         of_arrays = ["kernels", "steps"]
         of_tasks = ["tasks", "num_queries"]
@@ -86,44 +96,49 @@ class Identify(IdentifyOptions, Source):
             refuse_unused(self, ["positions", "battery"], "with --protocol error-profile")
 
 
-def run(settings: Identify) -> int:
+def run(settings: Identify) -> Outcome:
     from ... import checks
-    from ..identification import write_tasks
 
-    folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).stem}")
     checks.count("seeds", settings.seeds)
     if settings.solver is not None:
         candidate(register_file(settings.solver))
     if settings.tasks_of is not None:
-        sizes = {"num_queries": settings.num_queries, "count": 2 * settings.tasks}
-        return write_tasks(Path(settings.model), settings.tasks_of, **sizes, seed=settings.seed)
+        return tasks_for(Path(settings.model), settings)
     if settings.is_file:
-        return identify_file(settings, folder)
+        return identify_file(settings)
     seeds = range(settings.first_seed, settings.last_seed + 1)
     configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
     of_run = identify_profile if settings.protocol == "error-profile" else identify_trained
-    return of_run(settings, configs, folder)
+    return of_run(settings, configs)
 
 
-def identify_profile(settings: Identify, configs: list[IdentifyConfig], folder: Path) -> int:
+def tasks_for(path: Path, settings: Identify) -> Outcome:
+    """Tasks of the family of a recipe, for a new file."""
+    from ..identification import tasks_file
+
+    if path.exists():
+        raise ValueError(f"{path} must be a new file, but it exists; remove it or use another name")
+    sizes = {"num_queries": settings.num_queries, "count": 2 * settings.tasks}
+    with working(settings):
+        content = tasks_file(str(settings.tasks_of), **sizes, seed=settings.seed)
+    return Outcome({}, files={path.name: content})
+
+
+def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
     """Compare the errors of a model, layer by layer, with those of every candidate."""
-    import jax
-
     from ...experiments.identify import profile_of_run, profile_tables as tables
     from ...experiments.shared.runs import load
-    from ...plots import curves_figure, images
+    from ...plots import curves_figure
 
     trained = load(settings.model)
-    output.prepare(folder)
-    with output.status() as status, jax.enable_x64(True):
+    with working(settings) as show:
         every = [
             profile_of_run.examine(
-                trained, one, lambda words, seed=one.seed: status.update(f"seed {seed}, {words}")
+                trained, one, lambda words, seed=one.seed: show(f"seed {seed}, {words}")
             )
             for one in configs
         ]
     first = every[0]
-    known = {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known}
     seeds = [
         {
             "seed": config.seed,
@@ -132,8 +147,8 @@ def identify_profile(settings: Identify, configs: list[IdentifyConfig], folder: 
         }
         for config, one in zip(configs, every, strict=True)
     ]
-    record = {"meta": output.surroundings(settings, dtype="float64", **known), "seeds": seeds}
-    figure = curves_figure(
+    figure = partial(
+        curves_figure,
         tables.panels(first, "error"),
         "mean squared error at the queries",
         f"{settings.model}, seed {settings.seed}, float64",
@@ -142,84 +157,80 @@ def identify_profile(settings: Identify, configs: list[IdentifyConfig], folder: 
         dots=("model",),
     )
     pages = [tables.verdict_table(first), *map(tables.reading_table, first.profile.readings)]
-    files = {
-        "layers.csv": to_csv(tables.layer_rows(first)),
-        "identify.md": "\n".join(map(to_markdown, pages)).encode(),
-        **images("profile", figure),
-    }
-    if write(settings, folder, record, files):
-        output.wide().print(*tables.printed(settings.model, every), sep="\n")
-    return 0
+    return Outcome(
+        {"seeds": seeds},
+        tables.printed(settings.model, every),
+        {
+            "identify.json": {"seeds": seeds},
+            "layers.csv": tables.layer_rows(first),
+            "identify.md": "\n".join(map(to_markdown, pages)),
+            "profile": figure,
+        },
+        {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known},
+    )
 
 
-def identify_trained(settings: Identify, configs: list[IdentifyConfig], folder: Path) -> int:
-    import jax
-
+def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
     from ...experiments.identify import trained_model
     from ...experiments.identify.probe_controls import examine_streams
     from ...experiments.shared.runs import load
-    from ...plots import filter_figure, identification_figure, images
+    from ...plots import filter_figure
     from ...probes import agreement
     from .. import identification as tables
 
     trained = load(settings.model)
-    output.prepare(folder)
-    with output.status() as status, jax.enable_x64(True):
+    with working(settings) as show:
 
         def examined(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
             start = f"{settings.model}, seed {config.seed}: "
             return trained_model.examine_positions(
-                trained, config, positions, lambda words: status.update(start + words)
+                trained, config, positions, lambda words: show(start + words)
             )
 
         positions = examined(configs[0], settings.positions)
         *_, findings = positions.values()
         others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
         streams = examine_streams(
-            trained, configs[0], lambda words: status.update(f"{settings.model}, streams: {words}")
+            trained, configs[0], lambda words: show(f"{settings.model}, streams: {words}")
         )
-    together = agreement([findings.found, *others])
-    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
-    meta = output.surroundings(settings, dtype="float64", **known)
-    record = {"meta": meta, **tables.findings_record(findings), "together": together._asdict()}
+    every = [findings.found, *others]
+    together = agreement(every)
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    record = tables.findings_record(findings)
+    record["together"] = together._asdict()
     record["seeds"] = [
         {"seed": config.seed, **tables.identification_record(found)}
-        for config, found in zip(configs, [findings.found, *others], strict=True)
+        for config, found in zip(configs, every, strict=True)
     ]
+    shown = tables.printed_findings(settings.model, findings)
+    files: dict[str, Any] = {
+        "identify.json": record,
+        "layers.csv": findings.layers,
+        "filter.csv": trained_model.filter_rows(findings),
+        "identify.md": trained_model.markdown(findings),
+        **tables.distance_files(findings.found, title),
+        "filter": partial(filter_figure, findings, title),
+    }
     if settings.positions:
         record["positions"] = [tables.position_record(*one) for one in positions.items()]
-    title = f"{settings.model}, seed {settings.seed}, float64"
-    files = {
-        "layers.csv": to_csv(findings.layers),
-        "heatmaps.csv": to_csv(trained_model.distance_rows(findings.found)),
-        "filter.csv": to_csv(trained_model.filter_rows(findings)),
-        "identify.md": trained_model.markdown(findings).encode(),
-        **images("heatmaps", identification_figure(findings.found, title)),
-        **images("filter", filter_figure(findings, title)),
-    }
+        table = trained_model.verdict_table(positions)
+        files["positions.md"] = to_markdown(table)
+        words = "error, verdict, nearest candidate and nearest baseline after some supports"
+        shown.append(Table.of(f"{settings.model}: {words}", table))
+    if others:
+        shown.append(f"with {len(configs)} seeds: {together.verdict}")
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
-        own, pages = tables.distance_files(streams, title, "streams-")
-        files |= own | {"streams.md": pages.encode()}
-    if settings.positions:
-        table = trained_model.verdict_table(positions)
-        files["positions.md"] = to_markdown(table).encode()
-    if write(settings, folder, record, files):
-        tables.print_findings(settings.model, findings)
-        if settings.positions:
-            tables.print_positions(settings.model, positions)
-        if others:
-            print(f"with {len(configs)} seeds: {together.verdict}")
-        if streams is not None:
-            tables.print_identification(streams)
-            print(f"through the streams: {streams.verdict}")
-        else:
-            needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
-            print(f"The streams were not read: this needs {needs}.")
-    return 0
+        files |= tables.distance_files(streams, title, "streams-")
+        files["streams.md"] = tables.distance_pages(streams)
+        shown += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
+    else:
+        needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
+        shown.append(f"The streams were not read: this needs {needs}.")
+    return Outcome(record, shown, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge})
 
 
-def identify_file(settings: Identify, folder: Path) -> int:
+def identify_file(settings: Identify) -> Outcome:
     """Identify the model whose answers or streams, and their derivatives, are in a NumPy file."""
     import jax
 
@@ -227,42 +238,24 @@ def identify_file(settings: Identify, folder: Path) -> int:
     from .. import identification as tables
 
     options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
-    every = {}
     with jax.enable_x64(True):
         held = tables.answered(Path(settings.model))
-        output.prepare(folder)
-        with output.status() as status:
-            for kind, arrays in held.given.items():
-                every[kind] = identify_arrays(
-                    held.tasks,
-                    **arrays,
-                    **options,
-                    progress=lambda words, kind=kind: status.update(
-                        f"{settings.model}, {kind}: {words}"
-                    ),
-                )
-    record = {"meta": output.surroundings(settings, dtype="float64")}
-    files, pages = {}, []
-    for kind, found in every.items():
-        own = tables.identification_record(found)
-        record |= {kind: own} if pages else own  # the first result stands at the top
-        start = f"{kind}-" if pages else ""
-        title = f"{settings.model}, seed {settings.seed}, float64"
-        own, page = tables.distance_files(found, title, start)
-        files, pages = files | own, [*pages, page]
-    files["identify.md"] = "\n".join(pages).encode()
-    if write(settings, folder, record, files):
-        for kind, found in every.items():
-            tables.print_identification(found)
-            print(f"{kind}: {found.verdict}" if len(every) > 1 else found.verdict)
-    return 0
-
-
-def write(
-    settings: Identify, folder: Path, record: dict[str, Any], files: dict[str, bytes]
-) -> bool:
-    """Write the files; return whether tables are to be printed, in place of the record."""
-    output.write(folder, {"identify.json": output.json_file(record), **files})
-    if settings.json:
-        print(output.to_json(record))
-    return not settings.json
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    record: dict[str, Any] = {}
+    files: dict[str, Any] = {"identify.json": record}
+    shown, pages = [], []
+    with working(settings) as show:
+        for kind, arrays in held.given.items():
+            found = identify_arrays(
+                held.tasks,
+                **arrays,
+                **options,
+                progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
+            )
+            own = tables.identification_record(found)
+            record |= {kind: own} if pages else own  # the first result stands at the top
+            files |= tables.distance_files(found, title, f"{kind}-" if pages else "")
+            pages.append(tables.distance_pages(found))
+            verdict = f"{kind}: {found.verdict}" if len(held.given) > 1 else found.verdict
+            shown += [*tables.printed(found), verdict]
+    return Outcome(record, shown, files | {"identify.md": "\n".join(pages)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ...catalogue.choices import Kernel
-from ...files import to_csv
 from ...text_tables import Table, number
-from .. import output
 from ..options import Construction
+from ..outcome import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.answer import Answer
@@ -76,58 +74,53 @@ class Predict(Construction):
     If None, no files are written."""
 
 
-def run(settings: Predict) -> int:
+def run(settings: Predict) -> Outcome:
     import jax
 
     from ... import checks
     from ...experiments.answer import answer, calibration_of, errors, predictions
-    from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
+    from ..depth_tables import depth_config, outcome
     from ..doubts import doubts_of_answer
 
     config = depth_config(settings, centred=True)
     if settings.amplitude is not None:
         checks.positive_scalar("amplitude", settings.amplitude)
-    if settings.out is not None:
-        output.prepare(settings.out)
-    with jax.enable_x64(True):
-        division, names, doubts = read_task(settings)
     name = settings.table.name
-    with output.status() as status:
-        found = answer(
-            division, config, settings.amplitude, lambda doing: status.update(f"{name}: {doing}")
-        )
-    features = features_of(found, names)
-    for words in [*doubts, *doubts_of_answer(found)]:
-        print(words, file=sys.stderr)
-    each, results = predictions(found.division, found.result, found.process), {name: found.result}
+    with working(settings) as show:
+        with jax.enable_x64(True):
+            division, names, doubts = read_task(settings)
+        found = answer(division, config, settings.amplitude, lambda doing: show(f"{name}: {doing}"))
+    each = predictions(found.division, found.result, found.process)
     rmse, calibration = errors(found.division, found.result), calibration_of(found.division, each)
+    features = features_of(found, names)
     rows = [row._asdict() for row in each]
     if division.task.y_query is None:
         rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
-    meta = meta_of(settings, results) | {
-        "target": settings.target,
-        "rmse": rmse,
-        "process": found.process.facts,
-        "float64_because": found.wider,
-        "calibration": calibration,
-        "features": features,
-    }
-    if settings.out is not None:
-        cells = [
-            {n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows
-        ]
-        files = {"predictions.csv": to_csv(cells), **files_of(settings, results, meta)}
-        if features:
-            files["features.csv"] = to_csv(features)
-        output.write(settings.out, files)
-    if settings.json:
-        record = {"meta": meta, "predictions": rows, "results": json_of(results)}
-        print(output.to_json(record))
-    else:
-        print_predictions(settings, rows, rmse, found, calibration)
-        print_features(features, found)
-        print_tables(results, settings.seed)
-    return 0
+    cells = [{n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows]
+    depths = outcome({name: found.result}, settings.seed)
+    return Outcome(
+        {"predictions": rows, **depths.record},
+        [
+            *printed(settings, rows, rmse, found, calibration),
+            *printed_features(features, found),
+            *depths.shown,
+        ],
+        {
+            "predictions.csv": cells,
+            **depths.files,
+            **({"features.csv": features} if features else {}),
+        },
+        {
+            **depths.facts,
+            "target": settings.target,
+            "rmse": rmse,
+            "process": found.process.facts,
+            "float64_because": found.wider,
+            "calibration": calibration,
+            "features": features,
+        },
+        [*doubts, *doubts_of_answer(found)],
+    )
 
 
 def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
@@ -159,21 +152,20 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
     return division, table.features, doubts
 
 
-def print_predictions(
+def printed(
     settings: Predict,
     found: Rows,
     rmse: dict[str, float],
     answer: Answer,
     calibration: dict[str, float],
-) -> None:
+) -> tuple[Table, str]:
+    """The table of the first predictions, and the lines under it."""
     count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
     lines = [
         [str(value) if name == "row" else number(value, 5) for name, value in row.items()]
         for row in found[:SHOWN]
     ]
     title = f"predictions of {settings.target} ({count} queries)"
-    console = output.wide()
-    console.print(Table(title, list(found[0]), [lines]))
     source = settings.table if settings.queries is None else settings.queries
     words = (
         f"row: number of the row in {source.name}\n"
@@ -194,7 +186,7 @@ def print_predictions(
         words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
-    console.print(words)
+    return Table(title, list(found[0]), [lines]), words
 
 
 def of_what(answer: Answer) -> str:
@@ -250,20 +242,19 @@ def features_of(found: Answer, names: tuple[str, ...]) -> Rows:
     return sorted(rows, key=lambda row: -row["importance"])
 
 
-def print_features(features: Rows, found: Answer) -> None:
+def printed_features(features: Rows, found: Answer) -> list[Table | str]:
     if not features:
-        return
+        return []
     header = _, name, importance = [*features[0]]
     lines = [[row["feature"], number(row[name], 3), number(row[importance], 3)] for row in features]
     facts = found.result.facts["each"]
     errors = facts["leave_one_out"]
-    console = output.wide()
-    console.print(Table("features", header, [lines]))
-    console.print(
+    return [
+        Table("features", header, [lines]),
         f"{name}: of this feature, in standard deviations of the feature. A feature with a large "
         f"{name} has little influence; none above {facts['most']:g} is tried\n"
         "importance: share of this feature in the squares of the slopes of exact KRR at the "
         "supports\n"
         f"leave-one-out RMSE with one {name}: {errors['one']:.3g}, with one for each feature: "
-        f"{errors['each']:.3g}\n"
-    )
+        f"{errors['each']:.3g}\n",
+    ]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ...files import to_csv
 from ...text_tables import Table
 from .. import output
 from ..options import Command
+from ..outcome import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.explorer import Explored
@@ -42,7 +42,7 @@ class Report(Command):
     """Folder for report.html, grid.csv and meta.json."""
 
 
-def run(settings: Report) -> int:
+def run(settings: Report) -> Outcome:
     from ... import report as pages
     from ...experiments.shared.recipe import folder_of
     from ...experiments.shared.runs import load
@@ -87,15 +87,13 @@ def run(settings: Report) -> int:
         raise ValueError(
             f"{settings.out} must be empty or hold a report, got other files; choose another --out"
         )
-    output.prepare(settings.out)
-    seconds = computed.make_page(settings.out, parts)
+    with working(settings) as show:
+        seconds = computed.make_page(settings.out, parts, show)
     rows = computed.grid_rows(grid[0])
-    meta["dtype"] = grid[0].dtype
-    files = {"grid.csv": to_csv(rows), "meta.json": output.json_file(meta)}
-    output.write(settings.out, files)
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": rows}))
-    else:
-        lines = [[title, f"{spent:.0f}"] for title, spent in seconds.items()]
-        output.wide().print(Table("report.html", ["part", "seconds"], [lines]))
-    return 0
+    lines = [[title, f"{spent:.0f}"] for title, spent in seconds.items()]
+    return Outcome(
+        {"rows": rows},
+        [Table("report.html", ["part", "seconds"], [lines])],
+        {"grid.csv": rows, "meta.json": {}},
+        {"dtype": grid[0].dtype},
+    )

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from ...files import to_csv
 from ...text_tables import Table
-from .. import output
 from ..options import Command, refuse_unused
+from ..outcome import Outcome, working
 
 WRITE, IDENTIFY, SCORE = "write", "identify", "score"
 OUT = Path("icl-krr-solverbench")
-
-Show = Callable[[str], None]
-Results = tuple[dict[str, Any], list[Table]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,12 @@ class Solverbench(Command):
     """Folder for the results.
     If None, icl-krr-solverbench for write, and icl-krr-solverbench-ACTION otherwise."""
 
+    float64 = True
+
+    @property
+    def folder(self) -> Path:
+        return self.out or (OUT if self.action == WRITE else Path(f"{OUT}-{self.action}"))
+
     def refuse_options_without_effect(self) -> None:
         if self.action == SCORE and self.table is None:
             raise ValueError("TABLE.csv must be given for score, got none; give verdicts.csv")
@@ -67,64 +68,49 @@ class Solverbench(Command):
         refuse_unused(self, unused, f"for {self.action}")
 
 
-def run(settings: Solverbench) -> int:
-    import jax
-
-    action = {WRITE: write, IDENTIFY: identify, SCORE: score_table}[settings.action]
-    own = OUT if settings.action == WRITE else Path(f"{OUT}-{settings.action}")
-    folder = settings.out or own
-    meta = output.surroundings(settings, dtype="float64")
-    with output.status() as status, jax.enable_x64(True):
-        record, tables = action(
-            settings, folder, lambda words: status.update(f"{settings.action}: {words}")
-        )
-    if settings.json:
-        print(output.to_json({"meta": meta, **record}))
-    else:
-        for table in tables:
-            output.wide().print(table)
-    return 0
+def run(settings: Solverbench) -> Outcome:
+    return {WRITE: write, IDENTIFY: identify, SCORE: score_table}[settings.action](settings)
 
 
-def write(settings: Solverbench, folder: Path, show: Show) -> Results:
+def write(settings: Solverbench) -> Outcome:
     from ...experiments.solverbench.folder import LABELS, MODELS, write_bench
     from ...experiments.solverbench.settings import QUICK, BenchConfig
 
     sizes: dict[str, Any] = {"quick": True, **QUICK} if settings.quick else {}
-    output.prepare(folder)
-    labels = write_bench(folder, BenchConfig(seed=settings.seed, **sizes), show)
+    folder = settings.folder
+    with working(settings) as show:
+        labels = write_bench(folder, BenchConfig(seed=settings.seed, **sizes), show)
     counts = dict(Counter(label["variant"] for label in labels["models"].values()))
     title = f"SolverBench, seed {settings.seed}, float64; see {folder / MODELS}, {folder / LABELS}"
     lines = [[name, str(count)] for name, count in counts.items()]
-    return {"models": counts}, [Table(title, ["variant", "models"], [lines])]
+    return Outcome({"models": counts}, [Table(title, ["variant", "models"], [lines])])
 
 
-def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
+def identify(settings: Solverbench) -> Outcome:
     from ...experiments import study
     from ...experiments.solverbench.reading import read_models
     from ...experiments.solverbench.verdicts import identification
 
     manifest, models = read_models(settings.models)
-    output.prepare(folder)
     asked = identification(manifest, models, settings.seed)
-    found = study.run(
-        asked, folder, lambda words, done, total: show(f"{done} of {total} models, {words}")
-    )
-    meta = output.surroundings(settings, dtype=manifest["dtype"], **asked.settings)
+    with working(settings) as show:
+        found = study.run(asked, settings.folder, show)
     rows = [cell | row for cell, row in found.cells]
-    record = output.json_file({"meta": meta, "rows": rows})
-    output.save(folder, {"verdicts.json": record, "verdicts.csv": to_csv(rows)})
     header = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
-    table = Table("Verdicts of identify", header, [lines])
-    return {"rows": rows}, [table]
+    return Outcome(
+        {"rows": rows},
+        [Table("Verdicts of identify", header, [lines])],
+        {"verdicts.json": {"rows": rows}, "verdicts.csv": rows},
+        {"dtype": manifest["dtype"], **asked.settings},
+    )
 
 
 def cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
+def score_table(settings: Solverbench) -> Outcome:
     from ...experiments.solverbench.folder import TRUTHS
     from ...experiments.solverbench.reading import read_labels
     from ...experiments.solverbench.score import markdown, open_table, score, variant_table
@@ -132,17 +118,17 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
 
     labels = read_labels(settings.labels / TRUTHS)
     assert settings.table is not None
-    found = score(labels["models"], read_verdicts(settings.table, labels["models"]))
-    output.prepare(folder)
+    verdicts = read_verdicts(settings.table, labels["models"])
+    with working(settings):
+        found = score(labels["models"], verdicts)
     record = {"config": asdict(labels["config"]), **found}
-    meta = output.surroundings(settings, dtype=labels["dtype"])
-    files = {
-        "score.json": output.json_file({"meta": meta, **record}),
-        "score.md": markdown(found).encode(),
+    tables = {
+        "Models that run a candidate: share of each outcome (95 %)": variant_table(found),
+        "Models that run no candidate: share of each verdict (95 %)": open_table(found),
     }
-    output.write(folder, files)
-    tables = (
-        ("Models that run a candidate: share of each outcome (95 %)", variant_table(found)),
-        ("Models that run no candidate: share of each verdict (95 %)", open_table(found)),
+    return Outcome(
+        record,
+        [Table.of(title, table) for title, table in tables.items()],
+        {"score.json": record, "score.md": markdown(found)},
+        {"dtype": labels["dtype"]},
     )
-    return record, [Table(title, header, [lines]) for title, (header, lines) in tables]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,11 @@ import tyro
 from ...catalogue import AXES
 from ...catalogue.choices import Axis
 from ...experiments.sweep.config import SweepConfig, kernel_for
-from ...files import number_of, to_csv
+from ...files import number_of
 from ...text_tables import Table
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from ..outcome import Outcome, working
 from ..own_solver import register_file
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class Sweep(Command, SweepConfig):
     """Folder for results.csv, meta.json and the figure. If None, icl-krr-sweep-AXIS."""
     devices: OnDevices = ONE_DEVICE
 
+    @property
+    def folder(self) -> Path:
+        return self.out or Path(f"icl-krr-sweep-{self.axis}")
+
     def refuse_options_without_effect(self) -> None:
         axis = AXES[self.axis]
         linear = kernel_for(axis, self.kernel) == "linear"
@@ -50,56 +55,47 @@ class Sweep(Command, SweepConfig):
         refuse_unused(self, tuple(unused), f"along the axis {axis.name!r}, which does not use it")
 
 
-def run(settings: Sweep) -> int:
+def run(settings: Sweep) -> Outcome:
     import jax.numpy as jnp
 
     from ...experiments import study
     from ...experiments.sweep import grid
-    from ...plots import images, sweep_figure
+    from ...plots import sweep_figure
 
     values, lines = map(number_of, settings.values), map(register_file, settings.lines)
     config = checked(settings, SweepConfig, values=tuple(values), lines=tuple(lines))
-    folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
-    output.prepare(folder)
-    with output.count() as progress:
-        bar = progress.add_task("")
-        found = study.run(
-            grid.study(config),
-            folder,
-            lambda words, done, total: progress.update(
-                bar, description=words, completed=done, total=total
-            ),
-        )
-    dtype = str(jnp.result_type(float))
-    meta = output.surroundings(settings, dtype=dtype, config=output.plain(asdict(config)))
-    meta["own_solvers"] = {
-        one["cell"]["line"]: one["source"] for one in found.kept if one["source"]
-    }
-    meta["cells"] = [one["cell"] | {"rows": len(one["result"])} for one in found.kept]
+    with working(settings) as show:
+        found = study.run(grid.study(config), settings.folder, show)
     rows = [row for _, cell in found.cells for row in cell]
-    models = grid.models_of(config)
-    shown = grid.last(rows) if models.plot.x == "value" else rows
-    figure = sweep_figure(config.axis, models.plot, shown, dtype, models.against)
-    files = {
-        "results.csv": to_csv([row for one in found.kept for row in one["result"]]),
-        "meta.json": output.json_file(meta),
-        **images(config.axis, figure),
-    }
-    output.save(folder, files)
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": rows}))
-    else:
-        print_medians(config, rows)
-    print(
-        f"{found.before} of {len(found.cells)} cells (pairs of line and seed) were finished "
-        f"before; wrote {', '.join(str(folder / name) for name in files)}",
-        file=sys.stderr,
+    models, dtype = grid.models_of(config), str(jnp.result_type(float))
+    drawn = grid.last(rows) if models.plot.x == "value" else rows
+    return Outcome(
+        {"rows": rows},
+        printed(config, rows),
+        {
+            "results.csv": [row for one in found.kept for row in one["result"]],
+            "meta.json": {},
+            config.axis: partial(
+                sweep_figure, config.axis, models.plot, drawn, dtype, models.against
+            ),
+        },
+        {
+            "dtype": dtype,
+            "config": output.plain(asdict(config)),
+            "own_solvers": {
+                one["cell"]["line"]: one["source"] for one in found.kept if one["source"]
+            },
+            "cells": [one["cell"] | {"rows": len(one["result"])} for one in found.kept],
+        },
+        [
+            f"{found.before} of {len(found.cells)} cells (pairs of line and seed) were finished "
+            "before"
+        ],
     )
-    return 0
 
 
-def print_medians(config: SweepConfig, rows: Rows) -> None:
-    """Print the medians over seeds at the last step, of every line and of the baselines."""
+def printed(config: SweepConfig, rows: Rows) -> tuple[Table, str]:
+    """The medians over seeds at the last step, of every line and of the baselines."""
     from statistics import median
 
     from ...experiments.sweep.grid import BASELINES, last, models_of
@@ -119,10 +115,9 @@ def print_medians(config: SweepConfig, rows: Rows) -> None:
     against = models_of(config).against
     title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
     header = [f"line, {config.axis}", *map(str, shown)]
-    console = output.wide()
-    console.print(Table(title, header, [lines, baselines, known]))
-    console.print(
+    return (
+        Table(title, header, [lines, baselines, known]),
         "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
         "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "
-        f"{EIGENVALUES if known else ''}results.csv has all values, steps and errors."
+        f"{EIGENVALUES if known else ''}results.csv has all values, steps and errors.",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from ...text_tables import Table, number
 from ...training.settings import Training
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, refuse_unused
+from ..outcome import Outcome, working
 
 ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
 """Settings of a model with random weights that a construction determines itself."""
@@ -55,6 +57,14 @@ class Train(Command):
     devices: OnDevices = ONE_DEVICE
 
     @property
+    def folder(self) -> Path:
+        """The folder of the run: RECIPE itself if RECIPE is a folder, else icl-krr-train-RECIPE."""
+        recipe = Path(self.recipe or "run")
+        if self.out is None and self.recipe not in (None, *names()) and recipe.is_dir():
+            return recipe
+        return self.out or Path(f"icl-krr-train-{recipe.stem}")
+
+    @property
     def first_seed(self) -> int:
         return self.training.seed
 
@@ -74,70 +84,56 @@ class Train(Command):
             refuse_unused(self.model, ARCHITECTURE, f"for start {self.model.start!r}", "model.")
 
 
-def run(settings: Train) -> int:
-    """Return 1 if the loss diverged, else 0."""
+def run(settings: Train) -> Outcome:
+    """The exit status is 1 if the loss diverged."""
     import jax
     import jax.numpy as jnp
 
     from ...experiments.shared.runs import family, first_model, recorded
-    from ...plots import images, training_figure
+    from ...plots import training_figure
     from ...training import Diverged, check, save_weights, train
     from ...training.checkpoint import compare
 
     recipe = Recipe(settings.task, settings.model, settings.training)
-    folder = settings.out or default_folder(settings.recipe)
+    folder, steps = settings.folder, recipe.training.steps
     sealed = recorded(recipe)
     drawn = family(recipe.task)
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
-    output.prepare(folder)
-    if (folder / "recipe.json").exists() and beside_weights(folder / "recipe.json"):
-        there, here = described(Recipe.read(folder)), described(sealed)
-        compare(there, here, folder, another_out(folder, there, here))
-    output.save(folder, {"recipe.json": sealed.to_json().encode()})
-    with output.bar() as progress:
-        bar = progress.add_task("compiling", total=recipe.training.steps)
+    with working(settings) as show:
+        if (folder / "recipe.json").exists() and beside_weights(folder / "recipe.json"):
+            there, here = described(Recipe.read(folder)), described(sealed)
+            compare(there, here, folder, another_out(folder, there, here))
+        output.save(folder, {"recipe.json": sealed.to_json().encode()})
+        show("compiling", 0, steps)
+        words = "training"
 
         def show_progress(step: int, row: dict[str, Any] | None) -> None:
-            progress.update(bar, completed=step)
-            if row is not None:
-                progress.update(bar, description=words_of(row))
-                if progress.console.quiet:
-                    count = f"step {step} of {recipe.training.steps}"
-                    print(f"{count}: {words_of(row)}", file=sys.stderr, flush=True)
-            elif step == 1:
-                progress.update(bar, description="training")
+            nonlocal words
+            words = words_of(row) if row else words
+            show(words, step, steps)
+            if row and not sys.stderr.isatty():
+                print(f"step {step} of {steps}: {words}", file=sys.stderr, flush=True)
 
         try:
             model, rows = train(
                 model, drawn, recipe.training, folder=folder, progress=show_progress
             )
         except Diverged as error:
-            print(f"icl-krr: {error}", file=sys.stderr)
-            return 1
+            return Outcome(None, notes=[f"icl-krr: {error}"], status=1)
     if jax.process_index() == 0:
         save_weights(folder / "model.msgpack", model)
     dtype = str(jnp.result_type(float))
-    meta = output.surroundings(settings, dtype=dtype, recipe=asdict(recipe))
-    files = {"meta.json": output.json_file(meta)}
+    files = dict.fromkeys(("recipe.json", *WEIGHTS, "metrics.csv")) | {"meta.json": {}}
     if rows:
         title = f"{folder.name}, seed {recipe.training.seed}, {dtype}"
-        files |= images("training", training_figure(rows, title))
-    output.save(folder, files)
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": rows}))
-    elif rows:
-        print_metrics(rows, recipe.training.seed)
-    written = ("recipe.json", *WEIGHTS, "metrics.csv", *files)
-    print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)
-    return 0
-
-
-def default_folder(recipe: str | None) -> Path:
-    """The folder of the run: RECIPE itself if RECIPE is a folder, else icl-krr-train-RECIPE."""
-    if recipe is not None and recipe not in names() and Path(recipe).is_dir():
-        return Path(recipe)
-    return Path(f"icl-krr-train-{Path(recipe or 'run').stem}")
+        files |= {"training": partial(training_figure, rows, title)}
+    return Outcome(
+        {"rows": rows},
+        printed(rows, recipe.training.seed) if rows else [],
+        files,
+        {"dtype": dtype, "recipe": asdict(recipe)},
+    )
 
 
 def described(recipe: Recipe) -> dict[str, Any]:
@@ -163,7 +159,7 @@ def words_of(row: dict[str, Any]) -> str:
     return f"loss {row['loss']:.3g}, {words}{row['steps_per_second']:.1f} steps/s"
 
 
-def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
+def printed(rows: list[dict[str, Any]], seed: int) -> list[Table | str]:
     unsure = "nll" in rows[-1]
     shown = UNSURE if unsure else SHOWN
     title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
@@ -173,15 +169,13 @@ def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
         [str(row["step"]), *(number(row[name]) for name in shown[1:])]
         for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]
     ]
-    console, last = output.wide(), rows[-1]
-    console.print(Table(title, [name.replace("_", " ") for name in shown], [lines]))
+    last = rows[-1]
     baselines = ("exact", "nadaraya_watson", "mean", "zero")
     words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
+    words = f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}"
     if unsure:
-        console.print(
+        words = (
             f"nll of exact KRR {last['exact_nll']:.4g}, of one Gaussian for all outputs "
-            f"{last['constant_nll']:.4g}"
+            f"{last['constant_nll']:.4g}\n{words}"
         )
-    console.print(
-        f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}"
-    )
+    return [Table(title, [name.replace("_", " ") for name in shown], [lines]), words]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
 from ..options import Command
+from ..outcome import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.claims.claim import Claim
@@ -51,14 +52,18 @@ class Verify(Command):
     If None and claims are named, icl-krr-verify.
     If None and no claims are named, no files are written."""
 
+    @property
+    def folder(self) -> Path | None:
+        return self.out or (Path("icl-krr-verify") if self.claims else None)
 
-def run(settings: Verify) -> int:
-    """Return 1 if a verdict differs from the recorded verdict, else 0."""
+
+def run(settings: Verify) -> Outcome:
+    """The exit status is 1 if a verdict differs from the recorded verdict."""
     from ... import checks
     from ...experiments.claims.settings import changed
     from ...experiments.claims.tables import markdown
     from ...experiments.claims.verify import choose, verify_all
-    from ...plots import claim_figure, images
+    from ...plots import claim_figure
 
     chosen = choose(settings.claims)
     if settings.set and not settings.claims:
@@ -72,34 +77,30 @@ def run(settings: Verify) -> int:
     if seeds is None:
         seeds = 1 if settings.quick else 10
     checks.count("seeds", seeds)
-    folder = settings.out
-    if folder is None and settings.claims:
-        folder = Path("icl-krr-verify")
-    if folder is not None:
-        output.prepare(folder)
-    with output.count() as progress:
-        bar = progress.add_task("claims x seeds", total=seeds * len(chosen))
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        show("claims x seeds", done, seeds * len(chosen))
+
+    with working(settings) as show:
+        count(0)
         found = verify_all(
             chosen,
             seeds=range(settings.seed, settings.seed + seeds),
             quick=settings.quick,
             configs=configs,
-            progress=lambda done: progress.advance(bar, done),
+            progress=count,
         )
     results = [result for result, _ in found.values()]
-    meta = output.surroundings(settings)
-    record = {"meta": meta, "claims": [claim_record(result) for result in results]}
-    if folder is not None:
-        files = {"claims.json": output.json_file(record), "claims.md": markdown(results).encode()}
-        for name, (_, rows) in found.items():
-            files[f"{name}.csv"] = to_csv(with_settings(rows, found[name][0]))
-            files |= images(name, claim_figure(name, chosen[name], rows))
-        output.write(folder, files)
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_claims(results, chosen, settings.long)
-    return 0 if all(result.agrees for result in results) else 1
+    record = {"claims": [claim_record(result) for result in results]}
+    files = {"claims.json": record, "claims.md": markdown(results)}
+    for name, (result, rows) in found.items():
+        files[f"{name}.csv"] = with_settings(rows, result)
+        files[name] = partial(claim_figure, name, chosen[name], rows)
+    shown = printed(results, chosen, settings.long)
+    return Outcome(record, shown, files, status=int(not all(one.agrees for one in results)))
 
 
 def with_settings(rows: Rows, result: Result) -> Rows:
@@ -124,12 +125,9 @@ def claim_record(result: Result) -> dict[str, Any]:
     }
 
 
-def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
+def printed(results: list[Result], chosen: dict[str, Claim], long: bool) -> list[Table | str]:
     from ...experiments.claims.tables import compute, references
 
-    console = output.wide()
-    wide = console.width >= 120
-    console.print(long_table(results) if long else short_table(results, chosen, wide))
     known = [result for result in results if result.expected]
     agree = (
         f"{sum(result.agrees for result in known)} of {len(known)} verdicts agree with the "
@@ -145,13 +143,13 @@ def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) ->
         else ". --long prints the source of each claim, its words, what holds instead, the "
         "deciding check, what the models are told besides the kernel, and the settings."
     )
-    console.print(
+    return [
+        long_table(results) if long else short_table(results, chosen, output.wide().width >= 120),
         f"{agree}; seeds per claim: {results[0].seeds}. "
         f"{compute(result._asdict() for result in results)}\n"
-        f"measured: value of the worst draw, averaged over seeds{more}"
-    )
-    if long:
-        console.print("\n".join(references(results)))
+        f"measured: value of the worst draw, averaged over seeds{more}",
+        *(["\n".join(references(results))] if long else []),
+    ]
 
 
 def short_table(results: list[Result], chosen: dict[str, Claim], wide: bool) -> Table:
