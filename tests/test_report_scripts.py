@@ -91,7 +91,7 @@ def sliders(word):
         data={"numbers": [word, word]},
         words=(word, Cell(("numbers", "place"))),
         caption=word,
-        tables=((word, [word, word], [[word, Cell(("numbers", 1))]]),),
+        tables=(Table(word, [word, word], [[word, Cell(("numbers", 1))]]),),
     )
 
 
@@ -130,7 +130,7 @@ def page_of(words, folder):
             (word,),
             (
                 Facts({word: word}),
-                Fold(word, (word, Table(word, ([word], [[word, word]]))), word),
+                Fold(word, (word, Table(word, [word], [[word, word]])), word),
                 sliders(word),
             ),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
@@ -50,7 +50,6 @@ class Line(NamedTuple):
 
 
 Lines = Mapping[str, Line]
-NO_LINES: Lines = {}
 
 
 class Chart(NamedTuple):
@@ -64,9 +63,9 @@ class Chart(NamedTuple):
     title: str
     description: str
     drawn: alt.LayerChart
-    lines: Lines = NO_LINES
-    reads: tuple[str, ...] = ()
-    span: int = 4
+    lines: Lines
+    reads: tuple[str, ...]
+    span: int
 
     def complete(self) -> Spec:
         """The specification in Vega-Lite for the page's script, whose theme is `CONFIG`."""
@@ -126,6 +125,12 @@ class Cell(NamedTuple):
     path: tuple[str | int, ...]
 
 
+class Table(NamedTuple):
+    caption: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str | Cell]]
+
+
 class Board(NamedTuple):
     """Charts and tables over nested arrays, at the places of the sliders.
 
@@ -137,7 +142,7 @@ class Board(NamedTuple):
     data: Mapping[str, Any] = NO_AXES
     words: tuple[str | Cell, ...] = ()
     caption: str = ""
-    tables: tuple[tuple[str, list[str], list[list[str | Cell]]], ...] = ()
+    tables: tuple[Table, ...] = ()
 
     def at(self) -> dict[str, int]:
         return {name: axis.start for name, axis in self.axes.items()}

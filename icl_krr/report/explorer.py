@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..experiments.explorer import SLOTS, Explored
-from .chart import Axis, Board, Cell, numbers, shares, thousandths
+from .chart import Axis, Board, Cell, Table, numbers, shares, thousandths
 from .explorer_charts import gaps, predictions, slot_chart
 from .page import Fold, Section
 
@@ -113,20 +113,20 @@ def data_of(found: Explored) -> dict[str, Any]:
     return data
 
 
-def tables(found: Explored) -> tuple[tuple[str, list[str], list[list[str | Cell]]], ...]:
+def tables(found: Explored) -> tuple[Table, ...]:
     config = found.config
     over = {name.replace(" ", "_"): HERE[: len(axes)] for name, axes in found.over.items()}
     cell = lambda name: Cell((name, *over[name])) if name else "0"  # noqa: E731
     widths = range(len(config.widths))
     depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
     return (
-        (
+        Table(
             "At these settings: gap |f - f*| / |f*| to exact KRR, and RMSE at the queries "
             "against the true function (units of y)",
             ["predictor", "gap to exact KRR", "RMSE"],
             [[name, cell(gap), cell(rmse)] for name, (gap, rmse) in PREDICTORS.items()],
         ),
-        (
+        Table(
             "Gap to exact KRR by depth and width, at this temperature and ridge",
             ["solver steps", *(f"width {width or 'all'}" for width in config.widths)],
             [

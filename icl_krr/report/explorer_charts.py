@@ -51,7 +51,10 @@ def predictions(found: Explored) -> Chart:
         .mark_circle(color=INK, size=45, opacity=0.75, clip=True)
         .encode(y="y of the support:Q", tooltip=[said(f"{name}:Q") for name in seen[0]])
     )
-    spec = curves(
+    return curves(
+        "Predictions",
+        "Lines of exact KRR, the true function, one softmax head and the transformer at the "
+        "queries, against the angle of x. Dots are the supports.",
         points,
         alt.X("angle:Q", title="angle of x on the circle (radians)").scale(
             domain=[-3.15, 3.15], nice=False
@@ -65,12 +68,8 @@ def predictions(found: Explored) -> Chart:
         base=folded({name: f"{path}[datum.query] / 1000" for name, path in paths.items()}, lines),
         below=[supports],
         zoom=True,
+        reads=("exact", "smoother", "prediction"),
     )
-    description = (
-        "Lines of exact KRR, the true function, one softmax head and the transformer at the "
-        "queries, against the angle of x. Dots are the supports."
-    )
-    return Chart("Predictions", description, spec, lines, ("exact", "smoother", "prediction"), 6)
 
 
 def folded(calculated: dict[str, str], lines: Lines) -> alt.Chart:
@@ -97,7 +96,11 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
         .mark_rule(color=ACCENT, strokeWidth=8, opacity=0.25)
         .transform_filter(f"datum.{axis} == {axis}")
     )
-    spec = curves(
+    word = "depth" if axis == "depth" else "width"
+    return curves(
+        f"Gap to exact KRR against {word}",
+        f"Lines of the gaps of the transformer, one softmax head, the mean of the supports and the "
+        f"zero prediction, and the bound on the gap of the transformer, against {word}. Log scale.",
         points,
         x,
         log_axis((), 1e-8, 1e3),
@@ -105,14 +108,9 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
         shown=[*GAPS],
         base=folded({name: f"toNumber({path})" for name, path in paths.items()}, GAPS),
         below=[marker],
+        reads=("gap", "bound", "smoother_gap", "mean_gap"),
+        span=3,
     )
-    word = "depth" if axis == "depth" else "width"
-    description = (
-        f"Lines of the gaps of the transformer, one softmax head, the mean of the supports and the "
-        f"zero prediction, and the bound on the gap of the transformer, against {word}. Log scale."
-    )
-    reads = ("gap", "bound", "smoother_gap", "mean_gap")
-    return Chart(f"Gap to exact KRR against {word}", description, spec, GAPS, reads, 3)
 
 
 def slot_chart(slot: str, found: Explored) -> Chart:
@@ -124,7 +122,10 @@ def slot_chart(slot: str, found: Explored) -> Chart:
         .encode(y=alt.value(0), y2=alt.value("height"))
         .transform_filter("datum.step == depth && datum.support == 1")
     )
-    spec = heatmap(
+    return heatmap(
+        f"Slot {slot}",
+        "Heatmap of the slot at every support token after every solver step. Blue is positive, "
+        "orange is negative.",
         [{"step": step, "support": i + 1} for step, i in product(depths, supports)],
         alt.X("step:O", title="solver steps"),
         alt.Y("support:O", title="support, by angle"),
@@ -136,9 +137,6 @@ def slot_chart(slot: str, found: Explored) -> Chart:
         },
         shown=["step:O", "support:O", f"{slot}:Q"],
         layer=[frame],
+        reads=(slot, f"{slot}_most"),
+        span=4,
     )
-    description = (
-        "Heatmap of the slot at every support token after every solver step. Blue is positive, "
-        "orange is negative."
-    )
-    return Chart(f"Slot {slot}", description, spec, {}, (slot, f"{slot}_most"))

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..experiments.shared.rows import Rows
 from ..files import Lines as TableLines
-from .chart import BLUE, INK, RED, Board, Chart, Line
+from .chart import BLUE, INK, RED, Board, Chart, Line, Table
 from .marks import curves, heatmap, log_axis
-from .page import Fold, Section, Table
+from .page import Fold, Section
 
 SHOWN = 4
 """The nearest candidates have heatmaps at once, the others after a click."""
@@ -60,12 +60,12 @@ def identification_section(
                     "columns are the hyperparameters of the kernel ridge regression or "
                     "Nadaraya-Watson smoother whose hat matrix is nearest to that of the layer. "
                     f"{provenance}",
-                    layers,
+                    *layers,
                 ),
                 Table(
-                    f"Relative distance of predictions (95 % interval). {provenance}", prediction
+                    f"Relative distance of predictions (95 % interval). {provenance}", *prediction
                 ),
-                Table(f"Relative distance of hat matrices (95 % interval). {provenance}", hat),
+                Table(f"Relative distance of hat matrices (95 % interval). {provenance}", *hat),
             ),
         ),
     )
@@ -90,7 +90,10 @@ def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
         if row["step"] in kept
     ]
     frame = alt.Chart().mark_rect(fillOpacity=0, stroke=RED, strokeWidth=2)
-    drawn = heatmap(
+    return heatmap(
+        f"{candidate}, {kernel}: {found['prediction']['mean']:.2g}",
+        "Heatmap of the distances of the layers to the steps of this candidate; the title has "
+        "their mean over layers.",
         points,
         alt.X("step:O", title="solver steps"),
         alt.Y("layer:O", title="layer", sort="descending"),
@@ -99,13 +102,8 @@ def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
         calculated={"size": "datum.distance"},
         height=max(60, 16 * len(aligned)),
         layer=[frame.transform_filter("datum.aligned")],
+        span=3,
     )
-    title = f"{candidate}, {kernel}: {found['prediction']['mean']:.2g}"
-    description = (
-        "Heatmap of the distances of the layers to the steps of this candidate; the title has "
-        "their mean over layers."
-    )
-    return Chart(title, description, drawn, span=3)
 
 
 def filter_chart(rows: Rows) -> Chart:
@@ -136,7 +134,13 @@ def filter_chart(rows: Rows) -> Chart:
         .encode(y="low:Q", y2="high:Q")
         .transform_filter("datum.line == 'layer'")
     )
-    drawn = curves(
+    stronger = alt.Opacity(
+        "layer:Q", legend=None, scale={"domain": [0, layers], "range": [0.15, 1]}
+    )
+    chart = curves(
+        "Spectral filters",
+        "Lines of the filter of every layer, with intervals, and of the filter 1 / (sigma + ridge) "
+        "of exact KRR. Log scales.",
         points,
         alt.X("sigma:Q", title="eigenvalue sigma of K", **log_axis(row["sigma"] for row in rows)),
         log_axis((), *limits) | {"title": "filter q(sigma)"},
@@ -145,12 +149,6 @@ def filter_chart(rows: Rows) -> Chart:
         base=alt.Chart().encode(detail="layer:N"),
         below=[intervals],
         height=220,
+        span=12,
     )
-    stronger = alt.Opacity(
-        "layer:Q", legend=None, scale={"domain": [0, layers], "range": [0.15, 1]}
-    )
-    description = (
-        "Lines of the filter of every layer, with intervals, and of the filter 1 / (sigma + ridge) "
-        "of exact KRR. Log scales."
-    )
-    return Chart("Spectral filters", description, drawn.encode(opacity=stronger), lines, span=12)
+    return chart._replace(drawn=chart.drawn.encode(opacity=stronger))

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from .chart import BLUE, RED, Lines
+from .chart import BLUE, RED, Chart, Lines
 
 Points = Sequence[Mapping[str, Any]]
 
@@ -17,6 +17,8 @@ STEPS: dict[str, Any] = {"axis": {"tickMinStep": 1, "format": "d"}, "scale": {"n
 
 
 def curves(
+    title: str,
+    description: str,
     points: Points,
     x: alt.X,
     y: Mapping[str, Any],
@@ -28,7 +30,9 @@ def curves(
     zoom: bool = False,
     marked: bool = False,
     height: int = 165,
-) -> alt.LayerChart:
+    reads: tuple[str, ...] = (),
+    span: int = 6,
+) -> Chart:
     """Curves of `value` against x, one for each `line`, after the transforms of `base`.
 
     `shown` are the numbers that a point says beside its x, by default its line and value.
@@ -63,7 +67,8 @@ def curves(
             translate="[mousedown, window:mouseup] > window:mousemove!",
         )
         drawn = drawn.add_params(select)
-    return alt.layer(*below, drawn, data=data_of(points), height=height).encode(x=x)
+    layers = alt.layer(*below, drawn, data=data_of(points), height=height).encode(x=x)
+    return Chart(title, description, layers, lines, reads, span)
 
 
 def said(column: str) -> alt.Tooltip:
@@ -72,6 +77,8 @@ def said(column: str) -> alt.Tooltip:
 
 
 def heatmap(
+    title: str,
+    description: str,
     points: Points,
     x: alt.X,
     y: alt.Y,
@@ -81,7 +88,9 @@ def heatmap(
     calculated: Mapping[str, str] = {},
     height: int = 160,
     layer: Sequence[alt.Chart] = (),
-) -> alt.LayerChart:
+    reads: tuple[str, ...] = (),
+    span: int = 6,
+) -> Chart:
     """Cells whose colour is stronger where `size` is larger, and red where `sign` < 0.
 
     The background shines through the colour, so a cell of size 0 is invisible in both themes.
@@ -97,7 +106,7 @@ def heatmap(
         )
     )
     whole = alt.layer(cells, *layer, data=data_of(points), height=height).encode(x=x, y=y)
-    return whole.transform_calculate(**calculated)
+    return Chart(title, description, whole.transform_calculate(**calculated), {}, reads, span)
 
 
 def log_axis(values: Iterable[float], *limits: float) -> dict[str, Any]:

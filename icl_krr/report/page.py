@@ -13,12 +13,7 @@ from jinja2 import Environment, PackageLoader
 
 from ..experiments.claims.claim import works
 from ..files import Lines
-from .chart import CONFIG, Board, library
-
-
-class Table(NamedTuple):
-    caption: str
-    lines: Lines
+from .chart import CONFIG, Board, Table, library
 
 
 class Facts(NamedTuple):

@@ -21,7 +21,7 @@ from ..experiments.scaling import (
     place_on,
 )
 from ..experiments.shared.rows import Rows
-from .chart import INK, PALETTE, Board, Cell, Chart, Line, three_digits
+from .chart import INK, PALETTE, Board, Chart, Line, Table, three_digits
 from .marks import curves, log_axis
 from .page import Section
 
@@ -81,15 +81,15 @@ def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:
     words = {"depth": "steps t of a solver, or depth of a model"}.get(axis, axis)
     x = alt.X("x:Q", title=words, **log_axis((), low, max([*along, 2 * low])))
     y = log_axis(one["value"] for one in points)
-    drawn = curves(points, x, y, lines, marked=True, height=240)
     about = f"Lines of the excess error over exact regression against {words}, in log scales."
-    return Chart(f"Excess error against {axis}", about, drawn, lines, span=6)
+    title = f"Excess error against {axis}"
+    return curves(title, about, points, x, y, lines, marked=True, height=240)
 
 
-def table(models: Rows, key: tuple, found: Curves) -> tuple[str, list[str], list[list[str | Cell]]]:
+def table(models: Rows, key: tuple, found: Curves) -> Table:
     """A line for each model; solvers are compared with those of one family of tasks."""
     header = ["model", "p", "N", "depth", "width", "effective dimension", "excess"]
-    lines: list[list[str | Cell]] = []
+    lines = []
     for row in models:
         sizes = (str(row[part]) for part in ("num_features", "num_supports", "depth", "width"))
         numbers = [three_digits(row[part]) for part in ("dimension", "excess")]
@@ -98,4 +98,5 @@ def table(models: Rows, key: tuple, found: Curves) -> tuple[str, list[str], list
         steps = [in_words(one) for one in same] or ["-"] * len(found.squares)
         lines.append([row["model"], *sizes, *numbers, *steps])
     caption = "Excess errors of trained models, and steps of solvers with the same excess"
-    return caption, [*header, *(name.replace("_", " ") for name in found.squares)], lines
+    header += [name.replace("_", " ") for name in found.squares]
+    return Table(caption, header, lines)

@@ -94,7 +94,9 @@ def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
         for block, size in enumerate(found)
         if size > LEAST * top
     ]
-    drawn = heatmap(
+    return heatmap(
+        title,
+        "Heatmap; stronger colour is a larger root mean square, on a log scale.",
         points,
         alt.X("block:O", title="after block (0: embedding)").scale(domain=[*range(len(values.T))]),
         alt.Y("row:O", title=None).scale(domain=[*sizes]),
@@ -102,8 +104,6 @@ def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
         shown=["row:N", "block:O", "size:Q"],
         height=max(150, 11 * len(sizes)) if len(sizes) < 30 else 300,
     )
-    description = "Heatmap; stronger colour is a larger root mean square, on a log scale."
-    return Chart(title, description, drawn, span=6)
 
 
 def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
@@ -136,7 +136,10 @@ def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
         edge(end for end in ends if end < read).encode(alt.X("end:O", bandPosition=0), **across),
         edge(ends).encode(alt.Y("end:O", bandPosition=0), **along),
     ]
-    drawn = heatmap(
+    return heatmap(
+        title,
+        "Heatmap of attention weights, one row per attending token and one column per key. "
+        "Stronger colour is a larger weight; negative weights are orange.",
         [
             {"query": q, "key": k, "token": named[q], "attends to": named[k]}
             for q, k in product(range(len(named)), range(read))
@@ -152,9 +155,5 @@ def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
         },
         height=300,
         layer=edges,
+        reads=(f"{key}_weights", f"{key}_most"),
     )
-    description = (
-        "Heatmap of attention weights, one row per attending token and one column per key. "
-        "Stronger colour is a larger weight; negative weights are orange."
-    )
-    return Chart(title, description, drawn, {}, (f"{key}_weights", f"{key}_most"), 6)

@@ -23,6 +23,7 @@ from .chart import (
     Cell,
     Chart,
     Line,
+    Table,
     numbers,
 )
 from .marks import STEPS, curves, log_axis
@@ -94,7 +95,7 @@ def sweep_section(name: str, axis: str, plot: Plot, rows: Rows, provenance: str)
         },
         caption=f"Medians over seeds. {provenance}",
         tables=tuple(
-            (
+            Table(
                 f"{WORDS[column]}, against {x['title']}",
                 ["line", *(str(along[k]) for k in shown)],
                 [
@@ -120,7 +121,9 @@ def chart(
     lines = {label: one.line for label, one in drawn.items()}
     value = f"toNumber({name}[datum.curve][datum.place][{frame}])"
     positive = "isFinite(datum.value) && datum.value > 0"
-    spec = curves(
+    return curves(
+        title,
+        f"Lines of medians over seeds against {x['title']}, on a log scale.",
         points,
         x,
         log_axis(np.concatenate([one.values.ravel() for one in drawn.values()]).tolist()),
@@ -129,9 +132,8 @@ def chart(
         zoom=x["shorthand"] == "x:Q",
         marked=True,
         height=240,
+        reads=(name,),
     )
-    description = f"Lines of medians over seeds against {x['title']}, on a log scale."
-    return Chart(title, description, spec, lines, (name,), 6)
 
 
 class Measure(NamedTuple):
@@ -188,7 +190,9 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
     axis = log_axis(point["value"] for point in points)
     if measure is DENSITIES:
         axis = {"scale": {"zero": False}}
-    spec = curves(
+    chart = curves(
+        f"{measure.title} against training steps",
+        measure.about,
         points,
         alt.X("step:Q", title="training step", **STEPS),
         axis | {"title": measure.units},
@@ -196,13 +200,13 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
         zoom=True,
         marked=len(rows) == 1,
         height=220,
+        span=12,
     )
-    chart = Chart(f"{measure.title} against training steps", measure.about, spec, lines, span=12)
     shown = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
     header = ["step", *columns]
-    table: list[list[str | Cell]] = [
+    table = [
         [str(row["step"]), *(f"{float(row[column]):.3g}" for column in columns.values())]
         for row in shown
     ]
-    board = Board((chart,), caption=provenance, tables=((measure.title, header, table),))
+    board = Board((chart,), caption=provenance, tables=(Table(measure.title, header, table),))
     return Section("training", f"How {name} was trained", (measure.words,), (board,))
