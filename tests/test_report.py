@@ -12,8 +12,7 @@ from helpers import numpy
 
 import icl_krr as ik
 from icl_krr.cli import main, page_in_parts
-from icl_krr.cli.page_in_parts import TITLE, WORDS
-from icl_krr.cli.run_folders import identification_section, sweep_section
+from icl_krr.cli.page_in_parts import TITLE, WORDS, identification_section, sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.files import from_csv, to_csv, to_markdown

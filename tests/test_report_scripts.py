@@ -9,7 +9,7 @@ import pytest
 from helpers import often
 from test_report import identification
 
-from icl_krr.cli.run_folders import claims_section
+from icl_krr.cli.page_in_parts import claims_section
 from icl_krr.experiments.shared.rows import Plot
 from icl_krr.files import to_markdown
 from icl_krr.report import Axis, Board, Cell, Facts, Fold, Section, Table, render, sweep_section

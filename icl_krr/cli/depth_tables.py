@@ -79,83 +79,73 @@ def describe(facts: dict[str, Any], seed: int) -> str:
     """The lines under a table: the task, its hyperparameters and the transformer."""
     few = facts["chosen_on"] < facts["n"]
     how = "marginal likelihood" if facts["each"] else "leave-one-out"
-    how += f" on {facts['chosen_on']} random supports" * few
+    how += f" on {facts['chosen_on']} random supports" if few else ""
     edges = {name: f"; the {edge} that was tried" for name, edge in facts["edges"].items()}
     chosen = {name: f" ({how}{edges.get(name, '')})" for name in facts["chosen"]}
     hyperparameters = ", ".join(
         f"{name.replace('smoother_', 'Nadaraya-Watson ')} = {facts[name]:.4g}{chosen.get(name, '')}"
         for name in facts["hyperparameters"]
     )
-    return (
+    lines = [
         f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "
-        f"{hyperparameters}\n"
+        f"{hyperparameters}",
         f"effective dimension d_eff = {facts['d_eff']:.4g}, condition number cond = "
-        f"{facts['cond']:.4g}, relative residual of exact KRR = "
-        f"{facts['exact_residual']:.2g}, "
-        f"dtype = {facts['dtype']}, seed = {seed}\n"
-        f"{compared(facts)}"
-        f"{learned(facts)}"
-        f"{warning(facts)}"
-        f"{advice(facts)}"
-        f"{depth_of(facts)}"
+        f"{facts['cond']:.4g}, relative residual of exact KRR = {facts['exact_residual']:.2g}, "
+        f"dtype = {facts['dtype']}, seed = {seed}",
+    ]
+    errors, learned, dtype = facts["leave_one_out"], facts["learned"], facts["dtype"]
+    if len(errors) > 1:
+        of = " with one bandwidth for all features" if facts["each"] else ""
+        each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+        lines.append(
+            f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE{of} ({each})"
+        )
+    if learned and not learned["ok"]:
+        lines.append(
+            "nothing was learned: the mean is as good (leave-one-out RMSE "
+            f"{learned['regression']:.3g} of exact KRR, {learned['mean']:.3g} of the mean of the "
+            "other supports; the difference of the squares is not above two standard errors)"
+        )
+    if not math.isfinite(facts["exact_residual"]):
+        lines.append(
+            f"exact KRR is not finite: the kernel overflows {dtype} or K + ridge I is singular in "
+            f"{dtype}; raise the temperature, the lengthscale or the ridge"
+        )
+    if told := advice(facts):
+        lines.append(told)
+    if facts["steps_because"] in ENOUGH:
+        enough = ENOUGH[facts["steps_because"]].format(most=facts["most_steps"])
+        lines.append(f"{facts['steps']} steps (--steps N runs N steps): {enough}")
+    heads, units = (
+        f"{facts[name]} {word}{'' if facts[name] == 1 else 's'}"
+        for name, word in (("heads", "head"), ("mlp_width", "MLP unit"))
+    )
+    lines.append(
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
-        f"{facts['depth']} blocks in total, {facts['channels']} channels; no "
-        f"block has more than {counted(facts['heads'], 'head')} and "
-        f"{counted(facts['mlp_width'], 'MLP unit')}\n"
-        "gap to exact: |f - f*| / |f*|, where f are the predictions of the transformer and f* "
-        "those of exact KRR. The gap after the words converged or not converged is relative to the "
-        "larger of |f*| and |y|\n"
-        "gap to oracle: |f - g| / |f*|, where g are the predictions of the solver itself, without "
-        "a transformer. In float32 it can be large before the predictions converge\n"
-        "RMSE: root mean squared error at the queries. For a table, y is first divided by its "
-        "standard deviation over the supports, for leave-one-out too\n"
-        "alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I\n"
-        "bound: proven bound on the alpha error; the gap of the predictions can increase before it "
-        "converges\n"
+        f"{facts['depth']} blocks in total, {facts['channels']} channels; no block has more than "
+        f"{heads} and {units}"
     )
+    return "\n".join(lines) + f"\n{COLUMNS}"
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def compared(facts: dict[str, Any]) -> str:
-    """The kernels among which leave-one-out chose."""
-    errors = facts["leave_one_out"]
-    if len(errors) < 2:
-        return ""
-    each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
-    of = " with one bandwidth for all features" * (facts["each"] is not None)
-    return f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE{of} ({each})\n"
-
-
-def learned(facts: dict[str, Any]) -> str:
-    """A warning if the regression predicts the supports no better than their mean, else nothing."""
-    found = facts["learned"]
-    if found is None or found["ok"]:
-        return ""
-    return (
-        "nothing was learned: the mean is as good (leave-one-out RMSE "
-        f"{found['regression']:.3g} of exact KRR, {found['mean']:.3g} of the mean of the other "
-        "supports; the difference of the squares is not above two standard errors)\n"
-    )
-
-
-def depth_of(facts: dict[str, Any]) -> str:
-    """How the number of steps was chosen, if it was not given."""
-    steps = f"{facts['steps']} steps (--steps N runs N steps): "
-    if facts["steps_because"] == "converged":
-        return (
-            f"{steps}the first number after which all predictions are within {CONVERGED:g} of "
-            "exact KRR, relative to the largest |y|\n"
-        )
-    if facts["steps_because"] == "nearest":
-        return (
-            f"{steps}the number of at most {facts['most_steps']} after which the predictions are "
-            f"nearest to exact KRR; they do not come within {CONVERGED:g}, relative to the largest "
-            "|y|\n"
-        )
-    return ""
+ENOUGH = {
+    "converged": f"the first number after which all predictions are within {CONVERGED:g} of exact "
+    "KRR, relative to the largest |y|",
+    "nearest": "the number of at most {most} after which the predictions are nearest to exact KRR; "
+    f"they do not come within {CONVERGED:g}, relative to the largest |y|",
+}
+"""How the number of steps was chosen, if it was not given."""
+COLUMNS = """\
+gap to exact: |f - f*| / |f*|, where f are the predictions of the transformer and f* those of \
+exact KRR. The gap after the words converged or not converged is relative to the larger of |f*| \
+and |y|
+gap to oracle: |f - g| / |f*|, where g are the predictions of the solver itself, without a \
+transformer. In float32 it can be large before the predictions converge
+RMSE: root mean squared error at the queries. For a table, y is first divided by its standard \
+deviation over the supports, for leave-one-out too
+alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I
+bound: proven bound on the alpha error; the gap of the predictions can increase before it converges
+"""
 
 
 def advice(facts: dict[str, Any]) -> str:
@@ -164,16 +154,5 @@ def advice(facts: dict[str, Any]) -> str:
     if facts["steps_because"] == "nearest" and facts["steps"] < 0.9 * facts["most_steps"]:
         instead = "another --solver"  # more steps were tried
     told = re.sub(r"more steps \((\d+)\)", instead, facts["advice"])
-    told = re.sub(r"float64(?!:)", "JAX_ENABLE_X64=1", told).replace(
-        "larger ridge", "larger --ridge"
-    )
-    return f"{told}\n" if told else ""
-
-
-def warning(facts: dict[str, Any]) -> str:
-    if math.isfinite(facts["exact_residual"]):
-        return ""
-    return (
-        f"exact KRR is not finite: the kernel overflows {facts['dtype']} or K + ridge I is "
-        f"singular in {facts['dtype']}; raise the temperature, the lengthscale or the ridge\n"
-    )
+    told = re.sub(r"float64(?!:)", "JAX_ENABLE_X64=1", told)
+    return told.replace("larger ridge", "larger --ridge")

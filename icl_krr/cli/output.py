@@ -9,11 +9,11 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..catalogue import SOLVERS
 from ..files import replace
@@ -72,36 +72,29 @@ EVERY = 30.0
 """Seconds between the lines of a status where there is no terminal."""
 
 
-class Show(Protocol):
-    """Say what is being done and, if that is known, how much of how much is done."""
-
-    def __call__(self, words: str, done: int = 0, total: int | None = None) -> None: ...
+Show = Callable[..., None]
+"""Says what is being done in words and, if that is known, how much of how much is done."""
 
 
 @contextmanager
 def telling() -> Iterator[Show]:
     """What is being done, on stderr; where that is no terminal, a line of it now and then."""
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True, no_color=True)  # rich's yellow vanishes on white
     console.quiet = not console.is_terminal
-    text, last = TextColumn("{task.description}"), time.monotonic()
-    with Progress(SpinnerColumn(), text, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=None)
+    text, last = rich.TextColumn("{task.description}"), time.monotonic()
+    counted = (rich.BarColumn(), rich.MofNCompleteColumn(), text, rich.TimeRemainingColumn())
+    with rich.Progress(rich.SpinnerColumn(), text, console=console, transient=True) as bar:
+        only = bar.add_task("", total=None)
 
         def show(words: str, done: int = 0, total: int | None = None) -> None:
             nonlocal last
             if total is not None:
-                progress.columns = (BarColumn(), MofNCompleteColumn(), text, TimeRemainingColumn())
-            progress.update(bar, description=words, completed=done, total=total)
+                bar.columns = counted
+                bar.update(only, total=total)
+            bar.update(only, description=words, completed=done)
             if console.quiet and time.monotonic() > last + EVERY:
                 last = time.monotonic()
                 print(words if total is None else f"{done} of {total}: {words}", file=sys.stderr)

@@ -1,10 +1,16 @@
-"""Write the page of `icl-krr report` part by part; compute the parts that no folder holds."""
+"""The parts of the page of `icl-krr report`, read from folders of other commands or computed."""
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +39,12 @@ from ..experiments.identify.trained_model import (
     layer_table,
 )
 from ..experiments.scaling import family_of, most_common, read_models
+from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows, tidy
-from ..experiments.shared.runs import Run
+from ..experiments.shared.runs import Run, load
 from ..experiments.snapshot import take_snapshot
+from ..experiments.sweep.grid import SweepConfig, models_of
+from ..files import from_csv, from_markdown
 from ..probes.naming.distances import SPACES
 from ..report import Section, render
 from ..tasks import sample
@@ -55,8 +64,34 @@ class Part(NamedTuple):
     """A part of the page that is computed: what it shows, its cost, and how it is made."""
 
     title: str
-    cost: int  # CPU seconds, about, with nothing compiled before
+    cost: int  # CPU seconds, about, on two cores with nothing compiled before
     make: Callable[[Show], Section]
+
+
+def parts_of(
+    runs: tuple[str, ...], seed: int, meta: dict[str, Any], grid: list[Explored]
+) -> list[Part | Section]:
+    """The parts in the order of the page; the grid of the sliders is kept in `grid`."""
+    found = sort_by_kind(runs)
+    (where,) = found[TRAINED] or ["gp-encoder"]
+    run, name = load(where), Path(where).name
+    identified = [identification_section(folder_of(one)) for one in found[IDENTIFICATION]]
+    verified = [claims_section(folder_of(one)) for one in found[CLAIMS]]
+    identifying = partial(small_identification, run, name, seed, meta)
+    return [
+        Part("sliders over constructed transformers", 15, partial(sliders, seed, grid)),
+        Part(
+            f"residual streams and attention patterns of {name}",
+            10,
+            partial(streams_section, run, name, seed),
+        ),
+        *training_sections(run, name, folder_of(where)),
+        Part("scaling of trained models", 15, partial(scaling, seed, meta)),
+        *(identified or [Part(f"identification of {name}", 90, identifying)]),
+        *(sweep_section(i, folder_of(one)) for i, one in enumerate(found[SWEEP])),
+        *(verified or [Part("claims, quick run", 150, partial(quick_claims, seed, meta))]),
+        Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
+    ]
 
 
 def make_page(folder: Path, parts: list[Part | Section], show: output.Show) -> dict[str, float]:
@@ -102,7 +137,7 @@ def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
     return pages.explorer_section(grid[0])
 
 
-def streams_section(run: Run, name: str, seed: int) -> Section:
+def streams_section(run: Run, name: str, seed: int, show: Show) -> Section:
     """A construction on the task of the explorer, and the trained model on a task of its family."""
     small = ExplorerConfig(num_queries=12, seed=seed)
     task = draw_task(small)
@@ -173,3 +208,129 @@ def grid_rows(found: Explored) -> Rows:
         if values.ndim == len(over):  # a number, not a curve
             columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
     return tidy(places, **columns)
+
+
+CLAIMS, IDENTIFICATION, TRAINED, SWEEP = "claims", "an identification", "a trained model", "a sweep"
+"""What a folder may hold."""
+
+
+def sort_by_kind(runs: tuple[str, ...]) -> dict[str, list[str]]:
+    """The folders of each kind; ValueError for an unknown folder, or two where one is shown."""
+    found: dict[str, list[str]] = {kind: [] for kind in (CLAIMS, IDENTIFICATION, TRAINED, SWEEP)}
+    for run in runs:
+        kind = kind_of(run)
+        if found[kind] and kind != SWEEP:
+            raise ValueError(
+                f"runs must include at most one folder with {kind}, got {found[kind][0]} and {run}"
+            )
+        found[kind].append(run)
+    return found
+
+
+def kind_of(run: str) -> str:
+    folder = folder_of(run)
+    if (folder / "claims.json").exists():
+        return CLAIMS
+    if (folder / "identify.json").exists():
+        return IDENTIFICATION
+    if holds_run(folder):
+        return TRAINED
+    if (folder / "results.csv").exists() and "config" in read_json(folder / "meta.json"):
+        return SWEEP
+    raise ValueError(
+        "runs must be folders written by verify, identify, sweep or train, or one of "
+        f"{', '.join(names())}; got {run!r}"
+    )
+
+
+DAMAGED = (OSError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+        return dict(record.items())
+    except (OSError, AttributeError, ValueError):
+        raise ValueError(f"{path} must be a JSON file written by an icl-krr command") from None
+
+
+@contextmanager
+def whole_folder(folder: Path, command: str) -> Iterator[None]:
+    """Raise ValueError in one sentence if a file of the folder is missing or damaged."""
+    try:
+        yield
+    except DAMAGED:
+        raise ValueError(
+            f"{folder} must hold all files that icl-krr {command} writes, but a file is missing or "
+            "damaged; run the command again"
+        ) from None
+
+
+def identification_section(folder: Path) -> Section:
+    """The section for a folder of `icl-krr identify`."""
+    record = read_json(folder / "identify.json")
+    with whole_folder(folder, "identify"):
+        tables = from_markdown((folder / "identify.md").read_text())[:3]  # states are last
+        rivals = len(record["candidates"]) + len(record["baselines"])
+        require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
+        distances = from_csv(folder / "heatmaps.csv")
+        filters = from_csv(folder / "filter.csv")
+        for one in record["candidates"]:
+            keys = ("candidate", "kernel")
+            own = [row for row in distances if all(row[key] == one[key] for key in keys)]
+            require_equal(size_of_grid(own, "layer", "step"), len(own))
+            require_equal(len({row["layer"] for row in own}), len(one["alignment"]))
+        require_equal(size_of_grid(filters, "layer", "sigma"), len(filters))
+        name = Path(record["meta"]["settings"]["model"]).name
+        made = pages.provenance(record["meta"], record["meta"]["dtype"])
+        return pages.identification_section(name, record, tables, distances, filters, made)
+
+
+def sweep_section(place: int, folder: Path) -> Section:
+    """The section for a folder of `icl-krr sweep`."""
+    meta = read_json(folder / "meta.json")
+    with whole_folder(folder, "sweep"):
+        given, own = meta["config"], meta.get("own_solvers", {})
+        known = [line for line in given["lines"] if line not in own]
+        config = SweepConfig(**given | {"lines": known})
+        rows = from_csv(folder / "results.csv")
+        found = Counter((row["line"], row["seed"]) for row in rows)
+        require_equal(found, {(one["line"], one["seed"]): one["rows"] for one in meta["cells"]})
+        seeds = range(config.seed, config.seed + config.seeds)
+        require_equal({*product(given["lines"], seeds)} - {*found}, set())
+        made = pages.provenance(meta, meta["dtype"])
+        plot = models_of(config).plot
+        return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
+
+
+def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
+    """The training curves; no section if the run has no metrics file."""
+    metrics = folder / "metrics.csv"
+    if not metrics.exists():
+        return []
+    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
+    try:
+        return [pages.training_section(name, from_csv(metrics), made)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
+
+
+def claims_section(folder: Path) -> Section:
+    """The section for a folder of `icl-krr verify`."""
+    record = read_json(folder / "claims.json")
+    with whole_folder(folder, "verify"):
+        table, *_, settings = from_markdown((folder / "claims.md").read_text())
+        for lines in table[1], settings[1]:
+            require_equal(len(lines), len(record["claims"]))
+        made = pages.provenance(record["meta"], "dtype of each claim")
+        return pages.claims_section(table, f"{made} {compute(record['claims'])}")
+
+
+def size_of_grid(rows: Rows, *names: str) -> int:
+    """The number of rows with all combinations of the values in these columns."""
+    return math.prod(len({row[name] for row in rows}) for name in names)
+
+
+def require_equal(found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise ValueError

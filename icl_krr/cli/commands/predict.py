@@ -166,53 +166,34 @@ def printed(
         for row in found[:SHOWN]
     ]
     title = f"predictions of {settings.target} ({count} queries)"
-    source = settings.table if settings.queries is None else settings.queries
+    source, facts = settings.queries or settings.table, answer.result.facts
+    of = "; this is the interval of the regression, not of the transformer"
     words = (
         f"row: number of the row in {source.name}\n"
         "exact: exact KRR. std: standard deviation of a new y under the Gaussian process of the "
         f"same kernel and ridge, from {answer.process.source}. low, high: 95 % interval of a new "
-        f"y, exact -+ 1.96 std{of_what(answer)}\n"
-        f"{amplitude_of(settings, answer)}"
+        f"y, exact -+ 1.96 std{of if facts['status'] is None else ''}\n"
     )
+    if answer.process.ok:
+        how = "given" if settings.amplitude else "estimated from the supports by maximum likelihood"
+        amplitude = number(float(answer.process.amplitude), 4)
+        words += (
+            f"amplitude of the prior: {amplitude}, {how}: the covariance is {amplitude} k(x, z), "
+            f"and the variance of the noise {number(float(answer.process.noise), 4)}\n"
+        )
     if rmse:
         each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
         words += judged(found, calibration)
         words += f"RMSE in units of {settings.target}: {each}\n"
-    if (
-        settings.bandwidths == "one"
-        and answer.result.facts["p"] > 1
-        and answer.result.kernel.bandwidth
-    ):
+    if settings.bandwidths == "one" and facts["p"] > 1 and answer.result.kernel.bandwidth:
         words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
     return Table(title, list(found[0]), [lines]), words
 
 
-def of_what(answer: Answer) -> str:
-    """A note that the intervals are of exact KRR, if the transformer does not approximate it."""
-    if answer.result.facts["status"] is not None:
-        return ""
-    return "; this is the interval of the regression, not of the transformer"
-
-
-def amplitude_of(settings: Predict, answer: Answer) -> str:
-    """The amplitude of the prior, and where it comes from."""
-    if not answer.process.ok:
-        return ""
-    how = "estimated from the supports by maximum likelihood"
-    if settings.amplitude is not None:
-        how = "given"
-    found = answer.process
-    amplitude, noise = (number(float(value), 4) for value in (found.amplitude, found.noise))
-    return (
-        f"amplitude of the prior: {amplitude}, {how}: the covariance is {amplitude} k(x, z), and "
-        f"the variance of the noise {noise}\n"
-    )
-
-
 def judged(found: Rows, calibration: dict[str, float]) -> str:
-    """What known targets say about the intervals; nothing if there are no intervals."""
+    """What known targets say about the intervals."""
     if not calibration:
         return ""
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)

@@ -16,10 +16,6 @@ from ..outcome import Outcome, working
 if TYPE_CHECKING:
     from ...experiments.explorer import Explored
 
-TRAINED = "gp-encoder"
-SLIDERS, STREAMS, SCALING, IDENTIFICATION, CLAIMS = 15, 10, 15, 90, 150
-"""CPU seconds that the parts take, as measured on two cores with an empty cache of programs."""
-
 
 @dataclass(frozen=True)
 class Report(Command):
@@ -43,53 +39,17 @@ class Report(Command):
 
 
 def run(settings: Report) -> Outcome:
-    from ... import report as pages
-    from ...experiments.shared.recipe import folder_of
-    from ...experiments.shared.runs import load
-    from .. import page_in_parts as computed, run_folders as folders
+    from ..page_in_parts import grid_rows, make_page, parts_of
 
-    meta, seed = output.surroundings(settings), settings.seed
-    sources = folders.sort_by_kind(settings.runs)
-    where = sources.run or TRAINED
-    model, named = load(where), Path(where).name
     grid: list[Explored] = []
-    parts = [
-        computed.Part(
-            "sliders over constructed transformers",
-            SLIDERS,
-            lambda show: computed.sliders(seed, grid, show),
-        ),
-        computed.Part(
-            f"residual streams and attention patterns of {named}",
-            STREAMS,
-            lambda show: computed.streams_section(model, named, seed),
-        ),
-        *folders.training_sections(model, named, folder_of(where)),
-        computed.Part(
-            "scaling of trained models", SCALING, lambda show: computed.scaling(seed, meta, show)
-        ),
-        folders.identification_section(sources.identification)
-        if sources.identification
-        else computed.Part(
-            f"identification of {named}",
-            IDENTIFICATION,
-            lambda show: computed.small_identification(model, named, seed, meta, show),
-        ),
-        *(folders.sweep_section(*pair) for pair in enumerate(sources.sweeps)),
-        folders.claims_section(sources.claims)
-        if sources.claims
-        else computed.Part(
-            "claims, quick run", CLAIMS, lambda show: computed.quick_claims(seed, meta, show)
-        ),
-        pages.Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
-    ]
+    parts = parts_of(settings.runs, settings.seed, output.surroundings(settings), grid)
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
         raise ValueError(
             f"{settings.out} must be empty or hold a report, got other files; choose another --out"
         )
     with working(settings) as show:
-        seconds = computed.make_page(settings.out, parts, show)
-    rows = computed.grid_rows(grid[0])
+        seconds = make_page(settings.out, parts, show)
+    rows = grid_rows(grid[0])
     lines = [[title, f"{spent:.0f}"] for title, spent in seconds.items()]
     return Outcome(
         {"rows": rows},
