@@ -6,10 +6,9 @@ It takes 11 minutes of one core; `--folder` keeps what was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from hashlib import sha256
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,9 +17,11 @@ from matplotlib.figure import Figure
 
 from benchmarks import ablations_models as models, records
 from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED, RIVALS
+from benchmarks.records import Row as Record, digits, table
 from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench.score import Share
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
+from icl_krr.experiments.study import Cell, Study
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes.resampling import INTERVAL_QUANTILES, paired_differences, resamples
@@ -46,54 +47,59 @@ NOTABLE = np.log10(1.05)
 """An effect of less than 5 % is not counted as one in statements."""
 SETS = {"whole layers": ("layer",), "heads": ("heads",), "heads, MLP, whole layers": PARTS}
 
-Record = dict[str, Any]
+
+def known(quick: bool, folder: Path) -> list[Record]:
+    """All constructions on SolverBench's tasks, in all their variants."""
+    sizes = QUICK_SIZES if quick else SIZES
+
+    @cache
+    def tasks(family: str, label: str) -> Setting:
+        return setting(family, models.config_of(models.VARIANTS[label], sizes))
+
+    def measure(cell: Cell) -> Record | None:
+        family, label, name = cell.values()
+        return built(name, tasks(family, label), models.VARIANTS[label], label == "base")
+
+    axes = {
+        "family": (LINEAR,) if quick else (LINEAR, PROCESS),
+        "variant": ("base", "ridge x 10") if quick else models.VARIANTS,
+        "solver": QUICK_NAMES if quick else NAMES,
+    }
+    study = Study("known constructions", sizes, axes, measure)
+    return [cell | row for cell, row in records.finished(study, folder / "known")]
 
 
-class Work:
-    """Where measurements are kept, and their sizes."""
+def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
+    """Trained runs, each with all constructions on its tasks and of its depth."""
+    sizes = QUICK_SIZES if quick else SIZES
+    runs = {name: load(records.folder_of(name)) for name in names}
 
-    def __init__(self, folder: Path, quick: bool):
-        self.folder = folder
-        self.sizes = QUICK_SIZES if quick else SIZES
-        self.names = QUICK_NAMES if quick else NAMES
-        labels = ("base", "ridge x 10") if quick else models.VARIANTS
-        self.variants = {label: models.VARIANTS[label] for label in labels}
-        self.families = (LINEAR,) if quick else (LINEAR, PROCESS)
+    @cache
+    def tasks(name: str, condition: float | None = None) -> Setting:
+        return models.run_setting(runs[name], runs[name].model.steps, sizes, condition)
 
-    def kept(self, words: str, make: Callable[[], Any]) -> Any:
-        print(words, flush=True)
-        return records.kept(self.folder / f"{words.replace(' ', '-')}.json", make)
+    def measure(cell: Cell) -> Record:
+        name = cell["model"]
+        return models.measure(runs[name].model, tasks(name), True)
 
-    def known(self) -> list[Record]:
-        """All constructions on SolverBench's tasks, in all their variants."""
-        rows = []
-        for family in self.families:
-            for label, variant in self.variants.items():
-                one = setting(family, models.config_of(variant, self.sizes))
-                for name in self.names:
-                    make = partial(built, name, one, variant, label == "base")
-                    if found := self.kept(f"known {family} {name} {label}", make):
-                        rows.append({"family": family, "variant": label, "solver": name, **found})
-        return rows
+    def measure_beside(cell: Cell) -> Record | None:
+        one = tasks(first[cell["tasks"]], RIDGES[cell["variant"]])
+        return built(cell["solver"], one, models.Variant(), False)
 
-    def trained(self, folders: list[Path]) -> list[Record]:
-        """Trained runs, each with all constructions on its tasks and of its depth."""
-        rows = []
-        for where in folders:
-            run, name = load(where), where.name
-            steps = run.model.steps
-            own = models.run_setting(run, steps, self.sizes, None)
-            found = self.kept(f"trained {name}", partial(models.measure, run.model, own, True))
-            key = sha256(f"{own.family} {steps}".encode()).hexdigest()[:12]
-            beside = []
-            for label, condition in RIDGES.items():
-                one = models.run_setting(run, steps, self.sizes, condition) if condition else own
-                for solver in self.names:
-                    make = partial(built, solver, one, models.Variant(), False)
-                    if other := self.kept(f"beside {key} {solver} {label}", make):
-                        beside.append({"variant": label, "solver": solver, **other})
-            rows.append({"model": name, **found, "beside": beside})
-        return rows
+    key = {name: f"{tasks(name).family} {runs[name].model.steps}" for name in names}
+    first = {key[name]: name for name in reversed(names)}  # models of the same tasks and depth
+    axes = {"tasks": first, "variant": RIDGES, "solver": QUICK_NAMES if quick else NAMES}
+    own, beside = (
+        records.finished(study, folder / study.name)
+        for study in (
+            Study("trained", sizes, {"model": names}, measure),
+            Study("beside", sizes, axes, measure_beside),
+        )
+    )
+    return [
+        cell | row | {"beside": [c | r for c, r in beside if c["tasks"] == key[cell["model"]]]}
+        for cell, row in own
+    ]
 
 
 class Effects(NamedTuple):
@@ -179,20 +185,6 @@ def add_case(line: list[int], holds: bool | None) -> None:
         line[1] += 1
 
 
-class Score(NamedTuple):
-    """How often the nearest pattern of another setting belongs to the same solver."""
-
-    right: Share
-    alone: Share  # right, and no other solver is as near
-    lone: Share  # right, of those models for which no other solver is as near as the nearest
-    among: Share  # the right solver is among those that are as near
-    size: float  # mean number of solvers that are as near, the nearest included
-    said: dict[str, dict[str, int]]  # {solver: {nearest solver: count}}
-    by_variant: dict[str, list[int]]  # {variant of the model: [right, models]}
-    within: float  # 95 % quantile of the distances between settings of one solver
-    between: float  # 5 % quantile of the distances between settings of different solvers
-
-
 Patterns = list[np.ndarray]
 
 
@@ -214,15 +206,18 @@ def confusion(
     patterns: Patterns,
     other_family: bool = False,
     names: tuple[str, ...] = CANDIDATES,
-) -> Score:
+) -> Record:
     """Leave one setting out: name each model by the nearest pattern of all other settings.
 
     With `other_family`, the patterns are those of models on the other family of tasks, and solvers
-    that this family does not have are not asked for.
+    that this family does not have are not asked for. Counts are [cases, models]: "right" names, of
+    all and of those "lone" models for which no other solver is as near as the nearest, and models
+    whose solver is "among" those that are as near, of which there are "size" in the mean. 95 % of
+    the distances between settings of one solver are "within", and 5 % of those of two "between".
     """
-    said: dict[str, dict[str, int]] = {}
+    lone, among, right = [0, 0], [0, 0], [0, 0]
     by_variant: dict[str, list[int]] = {}
-    rights, near, among, within, between = [], [], [], [], []
+    near, within, between = [], [], []
     for i, row in enumerate(rows):
         offered = offers(rows, patterns, i, other_family)
         for name, others in offered.items():
@@ -231,24 +226,21 @@ def confusion(
         if row["solver"] not in names or row["solver"] not in offered:
             continue
         one = nearest(patterns[i], offered)
-        line = said.setdefault(row["solver"], {})
-        line[one.name] = line.get(one.name, 0) + 1
-        rights.append(one.name == row["solver"])
+        is_right = one.name == row["solver"]
         near.append(len(one.as_near))
-        among.append(row["solver"] in one.as_near)
-        add_case(by_variant.setdefault(row["variant"], [0, 0]), rights[-1])
-    lone = [right for right, count in zip(rights, near, strict=True) if count == 1]
-    return Score(
-        Share.of(sum(rights), len(rights)),
-        Share.of(sum(lone), len(rights)),
-        Share.of(sum(lone), len(lone)),
-        Share.of(sum(among), len(rights)),
-        float(np.mean(near)),
-        said,
-        by_variant,
-        float(np.quantile(within, 0.95)),
-        float(np.quantile(between, 0.05)),
-    )
+        add_case(right, is_right)
+        add_case(lone, is_right if near[-1] == 1 else None)
+        add_case(among, row["solver"] in one.as_near)
+        add_case(by_variant.setdefault(row["variant"], [0, 0]), is_right)
+    return {
+        "right": right,
+        "lone": lone,
+        "among": among,
+        "size": float(np.mean(near)),
+        "by variant": by_variant,
+        "within": float(np.quantile(within, 0.95)),
+        "between": float(np.quantile(between, 0.05)),
+    }
 
 
 def strangers(rows: list[Record], patterns: Patterns, limit: float) -> dict[str, list[int]]:
@@ -335,21 +327,10 @@ def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
     for key in sorted(kinds, key=lambda kind: kind != MAIN):
         for name, parts in reversed(SETS.items()):
             patterns = [pattern(one, key, parts) for one in found]
-            own = confusion(rows, patterns)
-            away = confusion(rows, patterns, other_family=True) if both else None
-            shares = {"right": own.right, "lone": own.lone, "among": own.among}
-            shares["other family"] = Share.of(0, 0) if away is None else away.right
-            made.append({
-                "set": name,
-                "replaced": key[0],
-                "effect": key[1],
-                **{word: [share.cases, share.total] for word, share in shares.items()},
-                "strangers": strangers(rows, patterns, own.within),
-                "size": own.size,
-                "by variant": own.by_variant,
-                "within": own.within,
-                "between": own.between,
-            })  # fmt: skip
+            own = {"set": name, "replaced": key[0], "effect": key[1], **confusion(rows, patterns)}
+            away = confusion(rows, patterns, other_family=True)["right"] if both else [0, 0]
+            own |= {"other family": away, "strangers": strangers(rows, patterns, own["within"])}
+            made.append(own)
     return made
 
 
@@ -451,27 +432,20 @@ def shown(name: str) -> str:
     return name.replace("_", " ")
 
 
-def counted(cases: int, total: int) -> str:
-    return str(Share.of(cases, total))
-
-
 def score_table(record: Record) -> str:
-    header = ["parts removed", "replaced by", "effect", "right", "of lone names, right"]
-    header += ["right among those as near", "as near (mean)", "right, other tasks' family"]
-    header += ["one solver (95 %)", "two solvers (5 %)"]
-    lines = []
-    for one in record["confusion"]:
-        lines.append([
-            one["set"],
-            one["replaced"],
-            EFFECT_WORDS[one["effect"]],
-            *(counted(*one[name]) for name in ("right", "lone", "among")),
-            f"{one['size']:.1f}",
-            counted(*one["other family"]),
-            f"{one['within']:.2g}",
-            f"{one['between']:.2g}",
-        ])  # fmt: skip
-    return to_markdown((header, lines))
+    columns = {
+        "parts removed": "set",
+        "replaced by": "replaced",
+        "effect": lambda one: EFFECT_WORDS[one["effect"]],
+        "right": lambda one: Share.of(*one["right"]),
+        "of lone names, right": lambda one: Share.of(*one["lone"]),
+        "right among those as near": lambda one: Share.of(*one["among"]),
+        "as near (mean)": lambda one: f"{one['size']:.1f}",
+        "right, other tasks' family": lambda one: Share.of(*one["other family"]),
+        "one solver (95 %)": digits("within", 2),
+        "two solvers (5 %)": digits("between", 2),
+    }
+    return to_markdown(table(record["confusion"], columns))
 
 
 def variant_table(record: Record) -> str:
@@ -479,7 +453,7 @@ def variant_table(record: Record) -> str:
     found = record["confusion"][: len(SETS)]
     header = ["setting that no other model has", *(one["set"] for one in found)]
     lines = [
-        [name, *(counted(*one["by variant"][name]) for one in found)]
+        [name, *(str(Share.of(*one["by variant"][name])) for one in found)]
         for name in found[0]["by variant"]
     ]
     return to_markdown((header, lines))
@@ -491,7 +465,7 @@ def stranger_table(record: Record) -> str:
     kinds = {"candidate": "a candidate, without the patterns of its own solver"}
     kinds |= {kind: kind for kind in ("other solver", "no solver")}
     lines = [
-        [words, *(counted(*one["strangers"][kind]) for one in found)]
+        [words, *(str(Share.of(*one["strangers"][kind])) for one in found)]
         for kind, words in kinds.items()
         if kind in found[0]["strangers"]
     ]
@@ -499,25 +473,24 @@ def stranger_table(record: Record) -> str:
 
 
 def trained_table(record: Record) -> str:
-    header = ["model", "error / exact error", "parts removed", "nearest", "distance"]
-    header += ["as near", *(f"distance to {shown(name)}" for name in BESIDE)]
-    header += ["one solver (95 %)", "reading"]
-    lines = []
-    for row in record["trained"]:
-        for one in row["nearest"]:
-            near = [shown(name) for name in one["as near"] if name != one["name"]]
-            lines.append([
-                row["model"],
-                f"{row['ratio']:.3g}",
-                one["set"],
-                shown(one["name"]),
-                f"{one['distance']:.2g}",
-                ", ".join(near),
-                *(f"{one['distances'].get(name, np.nan):.2g}" for name in BESIDE),
-                f"{one['within']:.2g}",
-                one["reading"],
-            ])  # fmt: skip
-    return to_markdown((header, lines))
+    columns = {
+        "model": "model",
+        "error / exact error": digits("ratio"),
+        "parts removed": "set",
+        "nearest": lambda one: shown(one["name"]),
+        "distance": digits("distance", 2),
+        "as near": lambda one: ", ".join(shown(n) for n in one["as near"] if n != one["name"]),
+        **{
+            f"distance to {shown(name)}": lambda one, name=name: (
+                f"{one['distances'].get(name, np.nan):.2g}"
+            )
+            for name in BESIDE
+        },
+        "one solver (95 %)": digits("within", 2),
+        "reading": "reading",
+    }
+    every = [row | one for row in record["trained"] for one in row["nearest"]]
+    return to_markdown(table(every, columns))
 
 
 def statement_table(record: Record) -> str:
@@ -539,12 +512,12 @@ def statement_table(record: Record) -> str:
 
 
 def pattern_table(record: Record) -> str:
-    header = ["model", "tasks", *(f"without {TITLES[part]}, by layer" for part in PARTS)]
-    lines = []
-    for row in record["patterns"]:
-        cells = [" ".join(f"{value:.2g}" for value in row["change"][part]) for part in PARTS]
-        lines.append([shown(row["model"]), row["tasks"], *cells])
-    return to_markdown((header, lines))
+    columns = {"model": lambda row: shown(row["model"]), "tasks": "tasks"}
+    for part in PARTS:
+        columns[f"without {TITLES[part]}, by layer"] = lambda row, part=part: " ".join(
+            f"{value:.2g}" for value in row["change"][part]
+        )
+    return to_markdown(table(record["patterns"], columns))
 
 
 SECTIONS = {
@@ -604,27 +577,23 @@ def ablations_figure(record: Record) -> Figure:
 
 
 def main() -> None:
-    asked = records.with_folder(records.options(__doc__))
+    asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_disable_most_optimizations", True)  # compilation takes most of the time
-    folders = [*map(records.folder_of, SHIPPED[1:2] if asked.quick else SHIPPED)]
-    with records.workplace(asked) as folder:
-        work = Work(folder, asked.quick)
-        known, trained = work.known(), work.trained(folders)
-    every = [*known, *trained, *(other for row in trained for other in row["beside"])]
+    names = SHIPPED[1:2] if asked.quick else SHIPPED
+    parts = known(asked.quick, asked.folder), trained(asked.quick, asked.folder, names)
+    every = [*parts[0], *parts[1], *(other for row in parts[1] for other in row["beside"])]
     facts = {
         "seed": SEED,
         "dtype": "float64",
         "sizes": SIZES,
         "resamples": RESAMPLES,
         "variants": {name: one._asdict() for name, one in models.VARIANTS.items()},
-        "models": [where.name for where in folders],
+        "models": names,
         "cpu_seconds": sum(row["cpu_seconds"] for row in every),
     }
-    record = {"meta": records.meta("ablations", **facts), **report(known, trained)}
-    records.finish("ablations", record, markdown(record), asked.quick)
-    if not asked.quick:
-        records.draw("ablations", ablations_figure(record))
+    record = {"meta": records.meta("ablations", **facts), **report(*parts)}
+    records.finish("ablations", record, markdown, asked.quick, {"ablations": ablations_figure})
 
 
 if __name__ == "__main__":

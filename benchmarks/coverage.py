@@ -171,7 +171,7 @@ features standardised. A fit that warns is counted, and an interval that is NaN 
 
 def main() -> None:
     quick = "two tables; writes no files"
-    asked = records.options(__doc__, quick, seed="seed of tables and divisions").parse_args()
+    asked = records.options(__doc__, quick, seed="seed of tables and divisions")
     splits = 1 if asked.quick else SPLITS
     tables = [("real", *pair) for pair in real().items()]
     tables += [("drawn", *pair) for pair in drawn(asked.seed).items()]

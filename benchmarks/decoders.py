@@ -5,22 +5,20 @@ They learn Gaussian-process regression from outputs alone. `--folder` keeps ever
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import json
 import time
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from benchmarks import records
-from benchmarks.records import kept, meta
+from benchmarks.records import Row as Record, meta
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family, load
+from icl_krr.experiments.study import Study
 from icl_krr.files import replace, to_csv, to_markdown
 from icl_krr.training import reference, save_weights, train
 from icl_krr.training.settings import Training
@@ -107,7 +105,7 @@ def excess(errors: dict[str, float]) -> float:
     return errors["validation"] / errors["exact"] - 1
 
 
-def round_of(cell: Cell, number: int, folder: Path, first: int) -> dict[str, Any]:
+def round_of(cell: Cell, number: int, folder: Path, first: int) -> Record:
     """Train one round, from random weights or from those of the last round; its errors."""
     began, updates = time.process_time(), first * 2 ** max(0, number - 1)
     recipe = recipe_of(cell, updates, seed=100 * cell.seed + number)
@@ -122,14 +120,13 @@ def round_of(cell: Cell, number: int, folder: Path, first: int) -> dict[str, Any
     return errors_of(model, recipe) | {"updates": updates, "seconds": time.process_time() - began}
 
 
-def trained(cell: Cell, folder: Path, first: int, most: int) -> dict[str, Any]:
+def trained(cell: Cell, folder: Path, first: int, most: int) -> Record:
     """Train a model round by round, and keep the last one in its folder."""
-    rounds: list[dict[str, Any]] = []
-    for number in itertools.count():
-        file = folder / f"round-{number}.json"
-        if not file.exists() and (number >= most or fell_enough(rounds) is False):
-            break
-        rounds.append(kept(file, partial(round_of, cell, number, folder, first)))
+    rounds: list[Record] = []
+    while len(rounds) < most and fell_enough(rounds) is not False:
+        measure = lambda at: round_of(cell, at["round"], folder, first)  # noqa: E731
+        study = Study("rounds", {"first": first}, {"round": range(len(rounds) + 1)}, measure)
+        rounds = [row for _, row in records.finished(study, folder)]
     last = folder / f"round-{len(rounds) - 1}"
     for name in ("recipe.json", "model.msgpack"):
         replace(folder / name, (last / name).read_bytes())
@@ -146,24 +143,24 @@ def ship(top: Path) -> None:
     """Copy the models of `SHIPPED` to the reference runs, with the metrics of their last round."""
     for name, cell in SHIPPED.items():
         source, target = top / cell.name, RUNS / name
-        rounds = [source / f"round-{i}" for i, _ in enumerate(source.glob("round-*.json"))]
+        rounds = [source / f"round-{i}" for i, _ in enumerate(source.glob("round-*"))]
         updates = [Recipe.read(one).training.steps for one in rounds]
         facts = {"seed": cell.seed, "updates of each round": updates}
-        facts |= {"recipe": dataclasses.asdict(Recipe.read(rounds[-1]))}
+        facts |= {"recipe": asdict(Recipe.read(rounds[-1]))}
         target.mkdir(exist_ok=True)
         records.write(target / "meta.json", meta("decoders", "optax", dtype="float32", **facts))
         for file in ("recipe.json", "model.msgpack", "metrics.csv"):
             replace(target / file, (rounds[-1] / file).read_bytes())
 
 
-def fell_enough(rounds: list[dict[str, Any]]) -> bool | None:
+def fell_enough(rounds: list[Record]) -> bool | None:
     """Whether the last round lowered the excess by a tenth or more; None before `LEAST` rounds."""
     if len(rounds) < LEAST:
         return None
     return excess(rounds[-1]) <= ENOUGH * excess(rounds[-2])
 
 
-def row_of(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
+def row_of(cell: Cell, found: Record) -> Record:
     """The row of a model in the file that the package has."""
     own = cell._asdict()
     return {
@@ -178,22 +175,29 @@ def row_of(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def markdown(done: dict[Cell, dict[str, Any]]) -> str:
-    header = ["model", "error / exact", "Nadaraya-Watson", "mean", "zero", "updates"]
-    header += ["excess after each round", "no longer falls", "CPU minutes"]
-    lines = []
-    for cell, found in done.items():
-        ratios = (found[name] / found["exact"] for name in ("validation", *BASELINES))
-        fell = ", ".join(f"{one:.3g}" for one in found["excess after each round"])
-        cells = [*(f"{ratio:.3g}" for ratio in ratios), str(found["updates"]), fell]
-        yes = "yes" if found["converged"] else "no"
-        lines.append([cell.name, *cells, yes, f"{found['seconds'] / 60:.1f}"])
-    spent = sum(found["seconds"] for found in done.values()) / 3600
-    table = to_markdown((header, lines))
-    return f"{ABOUT}\n{table}\n\n{len(done)} models took {spent:.1f} CPU hours.\n"
+RATIOS = {"error / exact": "validation", "Nadaraya-Watson": "nadaraya_watson"}
+RATIOS |= {"mean": "mean", "zero": "zero"}
 
 
-BASELINES = ("nadaraya_watson", "mean", "zero")
+def markdown(record: Record) -> str:
+    rows = [{"model": name, **found} for name, found in record["models"].items()]
+    columns = {
+        "model": "model",
+        **{
+            words: lambda row, name=name: f"{row[name] / row['exact']:.3g}"
+            for words, name in RATIOS.items()
+        },
+        "updates": "updates",
+        "excess after each round": lambda row: ", ".join(
+            f"{one:.3g}" for one in row["excess after each round"]
+        ),
+        "no longer falls": lambda row: "yes" if row["converged"] else "no",
+        "CPU minutes": lambda row: f"{row['seconds'] / 60:.1f}",
+    }
+    spent, table = sum(row["seconds"] for row in rows) / 3600, records.table(rows, columns)
+    return f"{ABOUT}\n{to_markdown(table)}\n\n{len(rows)} models took {spent:.1f} CPU hours.\n"
+
+
 ABOUT = f"""\
 `python -m benchmarks.decoders` trains GPT-2-style decoders (LayerNorm, GELU, learned positions,
 causal softmax attention with 4 heads, x and y interleaved) on Gaussian-process regression: inputs
@@ -207,26 +211,19 @@ all n supports, on {VALIDATION} tasks that no round has seen.
 
 
 def main() -> None:
-    parser = records.options(__doc__)
-    parser.add_argument("--rounds", type=int, default=MOST, help="most rounds of a model")
-    asked = records.with_folder(parser)
+    rounds = {"type": int, "default": MOST, "help": "most rounds of a model"}
+    asked = records.options(__doc__, folder=True, rounds=rounds)
     first, most, every = FIRST, asked.rounds, cells()
     if asked.quick:
         first, most, every = 2, 2, [Cell(num_supports=4, depth=1, width=8)]
-    done = {}
-    with records.workplace(asked) as top:
-        for cell in every:
-            (top / cell.name).mkdir(exist_ok=True)
-            done[cell] = trained(cell, top / cell.name, first, most)
-            print(cell.name, json.dumps(done[cell]), flush=True)
-    facts = {
-        "dtype": "float32",
-        "seeds": SEEDS,
-        "recipe": dataclasses.asdict(recipe_of(Cell(), FIRST)),
-    }
+    done: dict[Cell, Record] = {}
+    for cell in every:
+        print(cell.name, flush=True)
+        done[cell] = trained(cell, asked.folder / cell.name, first, most)
+    facts = {"dtype": "float32", "seeds": SEEDS, "recipe": asdict(recipe_of(Cell(), FIRST))}
     models = {cell.name: found for cell, found in done.items()}
     record = {"meta": meta("decoders", "optax", **facts), "models": models}
-    records.finish("decoders", record, markdown(done), asked.quick)
+    records.finish("decoders", record, markdown, asked.quick)
     if not asked.quick:
         replace(SCALING, to_csv([row_of(cell, found) for cell, found in done.items()]))
         ship(asked.folder)

@@ -5,7 +5,6 @@ It takes 6 minutes of CPU time.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,6 @@ from matplotlib.figure import Figure
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr.cli.output import to_json
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
 from icl_krr.solvers.delta_rules import Token
@@ -48,6 +46,8 @@ BOXES = {  # parameter: lowest and highest value of its draws, and the parameter
 CYCLED, CYCLES, RIDGE, SLOW = (8, 64), 1000, 0.1, 0.05
 SEEDS, LENGTHS, HALVES = 8, (64, 512), ("bfloat16", "float16")
 CHANNELS, LONGEST, DIVERGING = 64, 96, 3
+
+EXACT = "exact posterior"
 
 Given = dict[str, Any]
 
@@ -88,6 +88,19 @@ def of_rule(oracle: Any, parameters: str, states: str, *cost: str, **words: Any)
     )
 
 
+def kalman_filter(noise):
+    """The exact posterior mean, with the full covariance; the gate is the correlation rho."""
+
+    def step(token, w, P):
+        gain, kept = P @ token.phi, token.gate**2
+        size = token.phi @ gain + noise
+        w = w + jnp.outer(gain, token.error(w) / size)
+        P = kept * (P - jnp.outer(gain, gain) / size)
+        return (w, P + (1 - kept) * jnp.eye(len(P)) / len(P)), token.y
+
+    return lambda m, r: (jnp.eye(m) / m,), step
+
+
 of = ik.solvers
 MESA = Method(
     mesa, "ridge", "b C", ("m**3 // 6 + 3*m*m + 3*m*r", "m*m + m*r"),
@@ -121,9 +134,7 @@ METHODS = {
     "Mesa": MESA,
     "Mesa, gated": MESA._replace(parameters="ridge gate"),
     "Mesa, window": MESA._replace(parameters="ridge window", oracle=None),
-}
-COSTS = {name: method.cost for name, method in METHODS.items()} | {
-    "exact posterior": ("3*m*m + 4*m*r", "m*m + m*r")
+    EXACT: Method(kalman_filter, "", "w P", ("3*m*m + 4*m*r", "m*m + m*r"), None),
 }
 
 
@@ -204,20 +215,6 @@ def errors(f: np.ndarray, true: np.ndarray) -> np.ndarray:
     return (f - true) ** 2 / np.mean(np.arange(1, FEATURES + 1) ** -2.0)
 
 
-def exact(x: np.ndarray, y: np.ndarray, kind: Kind) -> np.ndarray:
-    """The posterior mean of each token from those before it: the Kalman filter."""
-    b, n, m = x.shape
-    rho, w, P, f = kind.rho, np.zeros((b, m)), np.tile(np.eye(m) / m, (b, 1, 1)), []
-    for i in range(n):
-        f.append(np.sum(x[:, i] * w, axis=1))
-        gain = np.einsum("bij,bj->bi", P, x[:, i])
-        size = np.sum(gain * x[:, i], axis=1) + kind.noise
-        w = rho * (w + gain * ((y[:, i] - f[-1]) / size)[:, None])
-        P = P - gain[:, :, None] * gain[:, None, :] / size[:, None, None]
-        P = rho**2 * P + (1 - rho**2) * np.eye(m) / m
-    return np.stack(f, axis=1)
-
-
 @partial(jax.jit, static_argnums=0)
 def each(name: str, given: Given, x: Any, y: Any) -> Any:
     """Predictions [candidate, task, n]."""
@@ -265,15 +262,15 @@ def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> Given:
     means = np.cumsum(y, axis=1)[:, :-1] / np.arange(1, SUPPORTS)
     f = {"zero": 0 * y, "mean of y": np.pad(means, ((0, 0), (1, 0)))}
     chosen, not_ok = {}, {}
-    for name in METHODS:
+    for name, method in METHODS.items():
         print(f"{kind}: {name}", flush=True)
-        chosen[name] = tune(name, tasks, draws, seed)
-        one = {key: np.array([value]) for key, value in chosen[name].items()}
+        chosen[name] = tune(name, tasks, draws, seed) if method.parameters else {}
+        given = chosen[name] or {"noise": kind.noise, "gate": kind.rho}
+        one = {key: np.array([value]) for key, value in given.items()}
         f[name] = np.asarray(each(name, one, x, y))[0]
-        not_ok[name] = agrees(name, chosen[name], x, y, f[name])
-    f["exact posterior"] = exact(x, y, kind)
+        not_ok[name] = agrees(name, given, x, y, f[name])
     error = {name: errors(value, true) for name, value in f.items()}
-    best, regression = error["exact posterior"], error["Mesa, gated"]
+    best, regression = error[EXACT], error["Mesa, gated"]
     rows = {
         name: {
             "error": interval(e.mean(1)), "at the end": interval(e[:, -END:].mean(1)),
@@ -324,27 +321,24 @@ def fixed_points(cycles: int, seed: int) -> list[Given]:
     """Relative distances of what is learned from supports that come again and again."""
     few, many = CYCLED
     x, y, f = draw(seed, SEEDS, Kind(RIDGE))
+    X, target, long, noisy = x[:, :few], f[:, :few], x[:, :many], y[:, :many]
+    kernel = X @ X.mT + RIDGE * np.eye(few)
+    least_norm = np.linalg.pinv(X) @ target[..., None]
+    ridge = X.mT @ np.linalg.solve(kernel, target[..., None])
+    least_squares = np.linalg.pinv(long) @ noisy[..., None]
     rows = []
     for name, given in STEADY.items():
         print(f"{cycles} cycles: {name}", flush=True)
-        w = learned(name, given(few), x[:, :few], f[:, :few], cycles)
-        back = learned(name, given(few), x[:, few - 1 :: -1], f[:, few - 1 :: -1], cycles)
-        noisy = learned(name, given(many), x[:, :many], y[:, :many], cycles)
-        found: dict[str, list[float]] = {}
-        for i in range(SEEDS):
-            X, target = x[i, :few], f[i, :few]
-            aims = {
-                "least norm": np.linalg.pinv(X) @ target,
-                "ridge": X.T @ np.linalg.solve(X @ X.T + RIDGE * np.eye(few), target),
-            }
-            gaps = {"supports": relative(X @ w[i], target)}
-            gaps |= {aim: relative(w[i], value) for aim, value in aims.items()}
-            gaps["other order"] = relative(back[i], w[i])
-            best = np.linalg.lstsq(x[i, :many], y[i, :many])[0]
-            gaps["least squares"] = relative(noisy[i], best)
-            for key, gap in gaps.items():
-                found.setdefault(key, []).append(gap)
-        rows.append({"method": name, **{key: float(np.median(v)) for key, v in found.items()}})
+        w = learned(name, given(few), X, target, cycles)
+        back = learned(name, given(few), X[:, ::-1], target[:, ::-1], cycles)
+        pairs = {
+            "supports": ((X @ w)[..., 0], target),
+            "least norm": (w, least_norm),
+            "ridge": (w, ridge),
+            "other order": (back, w),
+            "least squares": (learned(name, given(many), long, noisy, cycles), least_squares),
+        }
+        rows.append({"method": name, **{aim: relative(*pair) for aim, pair in pairs.items()}})
     return rows
 
 
@@ -353,14 +347,15 @@ def learned(name: str, given: Given, x: Any, y: Any, cycles: int) -> np.ndarray:
 
     def last(x, y):
         states = follow(method, given, jnp.tile(x, (cycles, 1)), jnp.tile(y, cycles))[1]
-        S = solved(given["ridge"], *states) if method.rule is mesa else states[0]
-        return S[:, 0]
+        return solved(given["ridge"], *states) if method.rule is mesa else states[0]
 
     return np.asarray(jax.jit(jax.vmap(last))(x, y))
 
 
-def relative(value: Any, target: Any) -> float:
-    return float(np.linalg.norm(value - target) / np.linalg.norm(target))
+def relative(values: Any, targets: Any) -> float:
+    """The median relative distance over tasks."""
+    sizes = [np.linalg.norm(v.reshape(len(v), -1), axis=1) for v in (values - targets, targets)]
+    return float(np.median(sizes[0] / sizes[1]))
 
 
 def halves(lengths: tuple[int, ...], seed: int) -> list[Given]:
@@ -387,8 +382,7 @@ def halves(lengths: tuple[int, ...], seed: int) -> list[Given]:
             gated = given | {"gate": gate}
             f, low = (np.asarray(kept_in(name, h, gated, x, y)) for h in (None, half))
             for n in lengths:
-                gaps = [relative(low[j, :n], f[j, :n]) for j in range(SEEDS)]
-                row[f"{dtype}, gate {gate:.3g}, n = {n}"] = float(np.median(gaps))
+                row[f"{dtype}, gate {gate:.3g}, n = {n}"] = relative(low[:, :n], f[:, :n])
         rows.append(row)
     return rows
 
@@ -472,9 +466,9 @@ def document(record: Given) -> str:
             ),
         ]
     for title, key in TITLES.items():
-        rows = record[key]
-        lines = [[shown(row.get(name, "refused")) for name in rows[0]] for row in rows]
-        parts += [title, to_markdown(([*rows[0]], lines))]
+        names = record[key][0]
+        columns = {name: lambda row, name=name: shown(row.get(name, "refused")) for name in names}
+        parts += [title, to_markdown(records.table(record[key], columns))]
     return "\n".join(parts)
 
 
@@ -504,9 +498,9 @@ def spread(values: list[float]) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def fast_weights_figure(record: Given, meta: Given) -> Figure:
+def fast_weights_figure(record: Given) -> Figure:
     """Error against the number of supports before a token, a panel for each kind of task."""
-    contests = record["contests"]
+    contests, meta = record["contests"], record["meta"]
     figure = Figure(figsize=(9.6, 6.2), layout="constrained")
     axes = figure.subplots(2, -(-len(contests) // 2), sharex=True, squeeze=False)
     for axis, one in zip(axes.T.flat, contests, strict=False):
@@ -532,31 +526,23 @@ def fast_weights_figure(record: Given, meta: Given) -> Figure:
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="first seed of the tasks").parse_args()
+    asked = records.options(__doc__, seed="first seed of the tasks")
     jax.config.update("jax_enable_x64", True)
     sizes, kinds = (TUNING, SCORING, DRAWS), KINDS
     if asked.quick:
         sizes, kinds = (2, 4, 2), KINDS[:1]
+    facts = {"evaluations": SEARCHES * ROUNDS * DRAWS, "tuning tasks": TUNING, "tasks": SCORING}
+    facts |= {"seed": asked.seed, "dtype": "float64; status and divergence in float32"}
     record: Given = {
-        "costs": COSTS,
+        "meta": records.meta("fast_weights", **facts),
+        "costs": {name: method.cost for name, method in METHODS.items()},
         "contests": [contest(kind, sizes, asked.seed + 2 * i) for i, kind in enumerate(kinds)],
         "fixed points": fixed_points(3 if asked.quick else CYCLES, asked.seed),
         "rounding": halves(LENGTHS[:1] if asked.quick else LENGTHS, asked.seed),
         "divergence": divergences(4 if asked.quick else LONGEST, asked.seed),
     }
-    record = json.loads(to_json(record))  # what is not finite is shown as the record has it
-    print(text := document(record))
-    if asked.quick:
-        return
-    facts: Given = {
-        "evaluations": SEARCHES * ROUNDS * DRAWS,
-        "tuning tasks": TUNING,
-        "tasks": SCORING,
-    }
-    facts |= {"seed": asked.seed, "dtype": "float64; status and divergence in float32"}
-    meta = records.meta("fast_weights", **facts)
-    records.save("fast-weights", {"meta": meta, **record}, text)
-    records.draw("fast-weights", fast_weights_figure(record, meta))
+    figures = {"fast-weights": fast_weights_figure}
+    records.finish("fast-weights", record, document, asked.quick, figures)
 
 
 if __name__ == "__main__":

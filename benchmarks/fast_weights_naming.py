@@ -11,19 +11,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import jax
 import jax.numpy as jnp
 
 from benchmarks import records
-from benchmarks.records import kept
 from benchmarks.streams import SLOW, changed
-from benchmarks.subjects import QUICK, recipes, trained, with_seed
+from benchmarks.subjects import QUICK, place_of, recipes, trained
 from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
 from icl_krr.experiments.shared.draws import draw_tasks, project
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.runs import load as load_run
+from icl_krr.experiments.study import Cell, Study
 from icl_krr.files import to_markdown
 from icl_krr.kernels import Linear
 from icl_krr.probes import Identification, identify, layerwise
@@ -76,10 +75,6 @@ class Case(NamedTuple):
     seed: int = 0
     reading: str = OWN
     edge: str = ""
-
-    @property
-    def file(self) -> str:
-        return f"known-{crc32(repr(tuple(self)).encode()):08x}.json"
 
 
 def cases() -> list[Case]:
@@ -216,7 +211,7 @@ def decoders(quick: bool) -> dict[str, Recipe]:
     return found | {BARE: bare}
 
 
-def asked(folder: Path, seed: int, count: int) -> Record:
+def answered(folder: Path, seed: int, count: int) -> Record:
     """Ask of a trained decoder which rule it runs: by its answers, and by its streams.
 
     Rules with a gate are not asked of streams, where a fit of what is far takes minutes.
@@ -274,9 +269,9 @@ def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
     return float(jnp.linalg.norm(own[:, at] - other[:, at]) / jnp.linalg.norm(own[:, at]))
 
 
-def markdown(rows: Sequence[Record], trained: Sequence[Record]) -> str:
+def markdown(record: Record) -> str:
     """All tables."""
-    parts = []
+    parts, rows, trained = [], record["known"], record["trained"]
     for reading in dict.fromkeys(row["reading"] for row in rows):
         chosen = [row for row in rows if row["reading"] == reading and not row["edge"]]
         parts += [f"## Known rules, {reading}\n", to_markdown(confusion(chosen))]
@@ -386,25 +381,21 @@ def decoder_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    given = records.with_folder(records.options(__doc__))
+    asked = records.options(__doc__, folder=True)
     register_gated()
-    every, recipes_of, count = cases(), decoders(given.quick), TASKS
-    if given.quick:
+    every, grid, count, top = cases(), decoders(asked.quick), TASKS, asked.folder
+    if asked.quick:
         every, count = every[:1], 8
-    rows, trained_rows = [], []
-    with records.workplace(given) as top:
-        for i, case in enumerate(every, start=1):
-            row = kept(top / case.file, partial(identified, case, count))
-            words = f"{row['status']} {' '.join(row['remain'])}, {row['seconds']:.0f} s"
-            print(f"{i} of {len(every)}: {tuple(case)}: {words}", flush=True)
-            rows.append(row)
-        for name, recipe in recipes_of.items():
-            folder = top / f"{name.replace(' ', '-')}-0"
-            folder.mkdir(exist_ok=True)
-            errors = kept(folder / "errors.json", partial(trained, with_seed(recipe, 0), folder))
-            found = kept(folder / "asked.json", partial(asked, folder, 7, count))
-            print(f"{name}: {found['status']}", flush=True)
-            trained_rows.append({"model": name, "seed": 0, **errors, **found})
+
+    def read(cell: Cell) -> Record:
+        errors = trained(grid, top, cell)
+        return errors | answered(place_of(top, **cell), 7, count)
+
+    settings = {"tasks": count}
+    known = Study("known", settings, {"case": every}, lambda cell: identified(cell["case"], count))
+    learnt = Study("trained", settings, {"model": grid, "seed": (0,)}, read)
+    rows = [row for _, row in records.finished(known, top / "known")]
+    trained_rows = [{**cell, **row} for cell, row in records.finished(learnt, top)]
     facts = {
         "seeds": {"tasks": [0, 1], "training": [0]},
         "dtype": "float64; float32 in training",
@@ -412,12 +403,11 @@ def main() -> None:
         "edges": EDGES,
         "gate": GATE,
         "sizes": {"p": FEATURES, "n": SUPPORTS, "q": QUERIES, "layers": LAYERS, "tasks": TASKS},
-        "recipes": {name: dataclasses.asdict(recipe) for name, recipe in recipes_of.items()},
+        "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
     }
     meta = records.meta("fast_weights_naming", "optax", **facts)
     record = {"meta": meta, "known": rows, "trained": trained_rows}
-    text = markdown(rows, trained_rows)
-    records.finish("fast-weights-naming", record, text, given.quick)
+    records.finish("fast-weights-naming", record, markdown, asked.quick)
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ def meeting(grid: tuple[int, ...], ratios: list[float]) -> float:
 
 
 def main() -> None:
-    args = records.options(__doc__, "smoke test; its figures are not meaningful").parse_args()
+    args = records.options(__doc__, "smoke test; its figures are not meaningful")
     report = records.meta("figures", "numpy", matmul_precision="highest")
     print(json.dumps(report))
     with jax.enable_x64(True):

@@ -391,7 +391,7 @@ def mean_and_band(axis: Axes, at: list[int], values: Any, style: str, **looks: A
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="first seed").parse_args()
+    asked = records.options(__doc__, seed="first seed")
     config = Config(seed=asked.seed, **(QUICK if asked.quick else {}))
     found = compare(config)
     tables = "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))

@@ -159,7 +159,7 @@ def document(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    quick = records.options(__doc__).parse_args().quick
+    quick = records.options(__doc__).quick
     record: dict[str, Any] = {"costs": costs(1 if quick else 9)}
     with jax.enable_x64(True):
         sizes = ((4, 16),) if quick else SIZES

@@ -10,15 +10,14 @@ from typing import Any
 import jax
 from matplotlib.figure import Figure
 
-from benchmarks.records import draw, finish, meta, options
-from icl_krr.experiments.shared.rows import Rows
+from benchmarks import records
 from icl_krr.experiments.solverbench.disguise import perturbed, rotated
 from icl_krr.experiments.solverbench.known import KERNELS, exact
 from icl_krr.experiments.solverbench.models import answers_of
 from icl_krr.experiments.solverbench.score import Share, outcome
 from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
 from icl_krr.experiments.solverbench.verdicts import identify_answers, row_of, verdict_of
-from icl_krr.files import Lines, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
@@ -97,22 +96,21 @@ def curves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def power_table(rows: list[dict[str, Any]]) -> Lines:
+def document(record: dict[str, Any]) -> str:
     """A line for every family, solver, reading and level."""
-    lines = [
-        [row["tasks"], row["solver"], row["reading"], f"{row['level']:g}"]
-        + [str(row[kind]) for kind in KINDS]
-        for row in curves(rows)
-    ]
-    return ["tasks", "solver", "reading", "noise on weights", *KINDS], lines
+    columns = {"tasks": "tasks", "solver": "solver", "reading": "reading"}
+    columns |= {"noise on weights": lambda row: f"{row['level']:g}"} | {
+        kind: kind for kind in KINDS
+    }
+    return to_markdown(records.table(curves(record["rows"]), columns))
 
 
 OUTCOMES = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", "#E69F00", RED), strict=True))
 
 
-def power_figure(rows: Rows, title: str) -> Figure:
+def power_figure(record: dict[str, Any]) -> Figure:
     """Shares of the outcomes against the noise on the weights, a panel for every way to read."""
-    found = curves(rows)
+    found = curves(record["rows"])
     panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in found))
     solvers = list(dict.fromkeys(row["solver"] for row in found))
     levels = list(dict.fromkeys(row["level"] for row in found))
@@ -136,6 +134,7 @@ def power_figure(rows: Rows, title: str) -> Figure:
     for axis in axes[-1]:
         axis.set_xlabel("relative noise on every weight", fontsize=7)
     figure.supylabel("share of seeds", fontsize=8)
+    title = f"identify on constructions with noise, seeds from {record['meta']['seed']}, float64"
     figure.suptitle(title, fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(KINDS), fontsize=7)
@@ -143,18 +142,15 @@ def power_figure(rows: Rows, title: str) -> Figure:
 
 
 def main() -> None:
-    asked = options(__doc__, seed="first seed of tasks and noise").parse_args()
+    asked = records.options(__doc__, seed="first seed of tasks and noise")
     jax.config.update("jax_enable_x64", True)
     config, rows = PowerConfig(seed=asked.seed, **(POWER_QUICK if asked.quick else {})), []
     for found in measure(config):
         rows += found
         print(f"{len(rows) // 2} models", flush=True)
-    facts = meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
-    record = {"meta": facts, "rows": rows}
-    finish("solverbench-power", record, to_markdown(power_table(rows)), asked.quick)
-    if not asked.quick:
-        title = f"identify on constructions with noise, seeds from {asked.seed}, float64"
-        draw("solverbench-power", power_figure(rows, title))
+    facts = records.meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
+    record, figures = {"meta": facts, "rows": rows}, {"solverbench-power": power_figure}
+    records.finish("solverbench-power", record, document, asked.quick, figures)
 
 
 if __name__ == "__main__":

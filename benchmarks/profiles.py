@@ -28,6 +28,7 @@ from icl_krr.experiments.solverbench.open_set import functions_of
 from icl_krr.experiments.solverbench.score import Share, outcome
 from icl_krr.experiments.solverbench.settings import LINEAR, QUICK, BenchConfig, Setting
 from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, TIED
+from icl_krr.experiments.study import Study
 from icl_krr.files import Lines, to_markdown
 from icl_krr.probes import layerwise
 from icl_krr.probes.naming.answers import halves_of
@@ -269,7 +270,8 @@ def beside(rows: list[Row]) -> Lines:
     return header, lines
 
 
-def markdown(rows: list[Row], left: int) -> str:
+def markdown(record: Row) -> str:
+    rows, left = record["rows"], record["meta"]["not run"]
     about = ABOUT.format(
         candidates=", ".join(candidates_of(rows)),
         nulls="; ".join(one.words for one in NULLS.values()),
@@ -294,8 +296,9 @@ def markdown(rows: list[Row], left: int) -> str:
     return "\n".join(parts)
 
 
-def confusion_figure(rows: list[Row]) -> Figure:
+def confusion_figure(record: Row) -> Figure:
     """Confusion matrices of the error profile on rotated models, beside that of the stream."""
+    rows = record["rows"]
     known, candidates = listed(of(rows, PLAIN)), candidates_of(rows)
     panels = [
         ("error, 1:1, own prediction", *counted(rows, OWN, HOWS[0])),
@@ -343,23 +346,19 @@ QUICK_CASES = (
 
 
 def main() -> None:
-    asked = records.with_folder(records.options(__doc__))
+    asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     config, every = BenchConfig(), tuple(dict.fromkeys(cases()))
     if asked.quick:
         config, every = BenchConfig(**QUICK, quick=True), QUICK_CASES
-    jobs = {case.file: partial(examine, case, config) for case in every}
-    rows = [*records.kept_rows(jobs, asked).values()]
-    facts = {
-        "seeds": sorted({row["seed"] for row in rows}),
-        "dtype": "float64",
-        "config": dataclasses.asdict(config),
-        "not run": len(every) - len(rows),
-    }
+    settings, axes = dataclasses.asdict(config), {"case": every}
+    study = Study("profiles", settings, axes, lambda cell: examine(cell["case"], config))
+    rows = [row for _, row in records.finished(study, asked.folder)]
+    facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
+    facts |= {"config": settings, "not run": len(every) - len(rows)}
     record = records.rounded({"meta": records.meta("profiles", **facts), "rows": rows})
-    records.finish("error-profiles", record, markdown(rows, facts["not run"]), asked.quick)
-    if not asked.quick:
-        records.draw("error-profiles", confusion_figure(rows))
+    figures = {"error-profiles": confusion_figure}
+    records.finish("error-profiles", record, markdown, asked.quick, figures)
 
 
 if __name__ == "__main__":

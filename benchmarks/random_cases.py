@@ -395,7 +395,7 @@ def table(found: list[Found]) -> Lines:
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="seed of the tasks").parse_args()
+    asked = records.options(__doc__, seed="seed of the tasks")
     found: list[Found] = []
     for number in range(1 if asked.quick else ROUNDS):
         print(f"round {number + 1}", flush=True)

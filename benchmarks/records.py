@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,8 +22,10 @@ from matplotlib.figure import Figure
 from icl_krr import checks
 from icl_krr.cli.output import plain
 from icl_krr.experiments.shared import recipe
-from icl_krr.files import json_of, replace
+from icl_krr.experiments.study import Cell, Study, run
+from icl_krr.files import Lines, json_of, replace
 from icl_krr.plots import svg
+from icl_krr.text_tables import number
 from icl_krr.training import checkpoint
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,15 +33,46 @@ RUNS = Path(__file__).parent / "runs"
 """Reference runs that are not in the package."""
 
 
+Row = dict[str, Any]
+"""A row of a record."""
+
+
 def options(
-    about: str | None, quick: str = "smoke test; writes no files", seed: str = ""
-) -> argparse.ArgumentParser:
-    """The parser of a benchmark with --quick, and with --seed if there is a word for it."""
+    about: str | None,
+    quick: str = "smoke test; writes no files",
+    seed: str = "",
+    folder: bool = False,
+    **more: dict[str, Any],
+) -> argparse.Namespace:
+    """The options of a benchmark: --quick, --seed if there are words for it, and `more`.
+
+    The same command continues after an interruption from what is kept in --folder.
+    """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help=quick)
     if seed:
         parser.add_argument("--seed", type=int, default=0, help=seed)
-    return parser
+    if folder:
+        place = Path(f"icl-krr-{Path(sys.argv[0]).stem.replace('_', '-')}")
+        parser.add_argument("--folder", type=Path, default=place, help="what an earlier run kept")
+    for name, words in more.items():
+        parser.add_argument(f"--{name}", **words)
+    asked = parser.parse_args()
+    if folder and asked.quick:
+        asked.temporary = TemporaryDirectory()  # removed with the options
+        asked.folder = Path(asked.temporary.name)
+    return asked
+
+
+def table(rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any], Any]]) -> Lines:
+    """A line for each row; a column is a key of the rows, or what a function says of a row."""
+    reads = [itemgetter(read) if isinstance(read, str) else read for read in columns.values()]
+    return [*columns], [[str(read(row)) for read in reads] for row in rows]
+
+
+def digits(key: str, count: int = 3) -> Callable[[Row], str]:
+    """A column of numbers."""
+    return lambda row: number(row[key], count)
 
 
 def meta(command: str, *packages: str, device: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -88,11 +122,22 @@ def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
     replace(folder / f"{name}.md", text.encode())
 
 
-def finish(name: str, record: Any, text: str, quick: bool) -> None:
-    """Print the tables of a benchmark, and write its results unless it is only a smoke test."""
-    print(text)
+def finish(
+    name: str,
+    record: Any,
+    document: Callable[[Any], str],
+    quick: bool,
+    figures: Mapping[str, Callable[[Any], Figure]] | None = None,
+) -> None:
+    """Print the tables of a record, and write it with them and figures unless it is a smoke test.
+
+    Tables show what is not finite as the record has it: as null.
+    """
+    print(text := document(plain(record)))
     if not quick:
         save(name, record, text)
+        for figure, make in (figures or {}).items():
+            draw(figure, make(plain(record)))
 
 
 def draw(name: str, figure: Figure) -> None:
@@ -100,36 +145,28 @@ def draw(name: str, figure: Figure) -> None:
     replace(RESULTS.parent / "figures" / f"{name}.svg", svg(figure, name))
 
 
-def with_folder(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The options, with the folder from which the same command continues after an interruption."""
-    place = Path(f"icl-krr-{Path(sys.argv[0]).stem.replace('_', '-')}")
-    parser.add_argument("--folder", type=Path, default=place, help="what an earlier run has kept")
-    return parser.parse_args()
+def finished(study: Study, folder: Path) -> list[tuple[Cell, Any]]:
+    """The cells of a study with their results, kept in a folder; one without a result is left out.
 
+    Numbers that are not finite become null.
+    """
+    maps = Path("/proc/self/maps")
 
-@contextmanager
-def workplace(asked: argparse.Namespace) -> Iterator[Path]:
-    """The folder of `with_folder`, or a temporary one for a smoke test."""
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) if asked.quick else asked.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
+    def measure(cell: Cell) -> Any:
+        # programs map memory, and Linux limits the number of maps of a process
+        if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
+            jax.clear_caches()
+        try:
+            return plain(study.measure(cell))
+        except ValueError as error:  # one model that cannot be read must not stop the others
+            print(f"{cell}: {error}", flush=True)
 
+    def progress(words: str, done: int, total: int) -> None:
+        print(f"{study.name}: {done} of {total}: {words}", flush=True)
 
-def kept_rows(jobs: Mapping[str, Callable[[], Any]], asked: argparse.Namespace) -> dict[str, Any]:
-    """The rows of all jobs, in the folder of `with_folder`; a job without an answer is left out."""
-    rows, maps = {}, Path("/proc/self/maps")
-    with workplace(asked) as folder:
-        for i, (name, job) in enumerate(jobs.items(), start=1):
-            # programs map memory, and Linux limits the number of maps of a process
-            if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
-                jax.clear_caches()
-            try:
-                rows[name] = kept(folder / f"{name}.json", job)
-            except ValueError as error:  # one model that cannot be read must not stop the others
-                print(f"{name}: {error}", flush=True)
-            print(f"{i} of {len(jobs)}: {name}", flush=True)
-    return rows
+    folder.mkdir(parents=True, exist_ok=True)
+    found = run(dataclasses.replace(study, measure=measure), folder, progress)
+    return [(cell, result) for cell, result in found.cells if result is not None]
 
 
 def folder_of(name: str) -> Path:
@@ -144,10 +181,3 @@ def ship(source: Path, target: Path) -> None:
     for leaf in jax.tree.leaves(half):
         checks.finite(f"weights of {source} in float16", leaf)
     checkpoint.write(target, {"model": half})
-
-
-def kept(path: Path, make: Callable[[], Any]) -> Any:
-    """What an earlier run has kept in a file; else what `make` returns, which is kept."""
-    if not path.exists():
-        write(path, make())
-    return json.loads(path.read_text())

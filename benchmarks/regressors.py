@@ -195,7 +195,7 @@ def document(record: Row) -> str:
 
 
 def main() -> None:
-    quick = records.options(__doc__).parse_args().quick
+    quick = records.options(__doc__).quick
     record: Row = {"rows": compared(quick), "times": timed((60,) if quick else SIZES)}
     if quick:
         return

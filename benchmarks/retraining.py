@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
-from functools import partial
+from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from benchmarks import records
 from benchmarks.cost import step_cost
-from benchmarks.subjects import ERRORS, QUICK
+from benchmarks.records import Row as Record
+from benchmarks.subjects import ERRORS, QUICK, mean_ratio
+from icl_krr.experiments import study as experiments
 from icl_krr.experiments.shared import retrained
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import STUDIES, Study
 from icl_krr.experiments.shared.runs import blank, family
+from icl_krr.experiments.study import Cell
 from icl_krr.files import to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights, train
 
-Record = dict[str, Any]
 Rates = dict[tuple[str, str], float]
 
 
@@ -58,21 +61,25 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
         retrained.LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
     )
 
+    top = folder / name / variant.replace(" ", "-")
+
     def place(rate: float, seed: int) -> Path:
-        return folder / name / f"{variant} {rate} {seed}".replace(" ", "-")
+        return top / f"{rate}-{seed}"
 
-    def run(rate: float, seed: int) -> Record:
-        print(f"{name}: {variant}, learning rate {rate}, seed {seed}", flush=True)
-        own = place(rate, seed)
-        own.mkdir(parents=True, exist_ok=True)
-        recipe = study.recipe(variant, seed, rate)
-        return records.kept(own / "done.json", partial(trained, recipe, own))
+    def measure(cell: Cell) -> Record:
+        own = place(**cell)
+        own.mkdir(exist_ok=True)
+        return trained(study.recipe(variant, cell["seed"], cell["rate"]), own)
 
-    tuning = [run(rate, seeds[0]) for rate in tried]
-    finished = [record for record in tuning if record["validation"] is not None]
-    best = min(finished, key=lambda record: record["validation"])["learning_rate"]
+    def run(some: Iterable[float], seeds: Iterable[int]) -> list[Record]:
+        of = experiments.Study(f"{name}: {variant}", {}, {"rate": some, "seed": seeds}, measure)
+        return [row for _, row in records.finished(of, top)]
+
+    tuning = run(tried, seeds[:1])
+    converged = [record for record in tuning if record["validation"] is not None]
+    best = min(converged, key=lambda record: record["validation"])["learning_rate"]
     rates[name, variant] = best
-    runs = tuning + [run(best, seed) for seed in seeds[1:]]
+    runs = tuning + run((best,), seeds[1:])
     like = jax.tree.map(lambda leaf: leaf[0], retrained.random_models(name, variant))
     models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
     save_weights(folder / retrained.weights_file(name, variant).name, retrained.stack(models))
@@ -82,27 +89,30 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
     ]
 
 
-def markdown(runs: list[Record]) -> str:
+def markdown(record: Record) -> str:
     """A table of errors and of the compute of all runs, with one line for each variant."""
-    header = ["models", "parameters", "learning rate"]
-    header += ["error / error of exact KRR, seeds 0, 1, 2, ...", "Nadaraya-Watson", "mean", "zero"]
-    header += ["CPU seconds", "GFLOPs"]
-    lines, baselines = [], ("nadaraya_watson", "mean", "zero")
-    for name, variant in dict.fromkeys((r["study"], r["variant"]) for r in runs):
-        own = [r for r in runs if (r["study"], r["variant"]) == (name, variant)]
-        chosen = [r for r in own if r["chosen"]]
-        lines.append([
-            f"{name}: {variant}",
-            f"{chosen[0]['parameters']:,}",
-            f"{chosen[0]['learning_rate']}",
-            ", ".join(f"{r['ratio']:.3g}" for r in chosen),
-            *(f"{sum(r[b] / r['exact'] for r in chosen) / len(chosen):.3g}" for b in baselines),
-            f"{sum(r['cpu_seconds'] for r in own):.0f}",
-            f"{sum(r['flops'] for r in own) / 1e9:.0f}",
-        ])  # fmt: skip
-    seconds, flops = (sum(r[name] for r in runs) for name in ("cpu_seconds", "flops"))
-    lines.append(["all", *[""] * 6, f"{seconds:.0f}", f"{flops / 1e9:.0f}"])
-    return to_markdown((header, lines))
+    runs = record["runs"]
+    groups = [[*own] for _, own in itertools.groupby(runs, itemgetter("study", "variant"))]
+    columns = {
+        "models": lambda own: f"{own[0]['study']}: {own[0]['variant']}",
+        "parameters": lambda own: f"{own[0]['parameters']:,}",
+        "learning rate": lambda own: chosen(own)[0]["learning_rate"],
+        "error / error of exact KRR, seeds 0, 1, 2, ...": lambda own: ", ".join(
+            f"{run['ratio']:.3g}" for run in chosen(own)
+        ),
+        "Nadaraya-Watson": lambda own: mean_ratio("nadaraya_watson", chosen(own)),
+        "mean": lambda own: mean_ratio("mean", chosen(own)),
+        "zero": lambda own: mean_ratio("zero", chosen(own)),
+        "CPU seconds": lambda own: f"{sum(run['cpu_seconds'] for run in own):.0f}",
+        "GFLOPs": lambda own: f"{sum(run['flops'] for run in own) / 1e9:.0f}",
+    }
+    header, lines = records.table(groups, columns)
+    spent = (columns[name](runs) for name in header[-2:])
+    return to_markdown((header, [*lines, ["all", *[""] * 6, *spent]]))
+
+
+def chosen(runs: list[Record]) -> list[Record]:
+    return [run for run in runs if run["chosen"]]
 
 
 def quick() -> dict[str, Study]:
@@ -117,15 +127,14 @@ def quick() -> dict[str, Study]:
 
 
 def main() -> None:
-    asked = records.with_folder(records.options(__doc__))
+    asked = records.options(__doc__, folder=True)
     runs, rates = [], {}
-    with records.workplace(asked) as folder:
-        for name, study in (quick() if asked.quick else STUDIES).items():
-            for variant in study.variants:
-                runs += all_seeds(name, variant, study, folder, rates)
+    for name, study in (quick() if asked.quick else STUDIES).items():
+        for variant in study.variants:
+            runs += all_seeds(name, variant, study, asked.folder, rates)
     facts = {"learning_rates": retrained.LEARNING_RATES, "dtype": "float32"}
     record = {"meta": records.meta("retraining", "optax", **facts), "runs": runs}
-    records.finish("retraining", record, markdown(runs), asked.quick)
+    records.finish("retraining", record, markdown, asked.quick)
     if asked.quick:
         return
     for name, study in STUDIES.items():

@@ -10,7 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 from matplotlib.figure import Figure
 
-from benchmarks.records import draw, finish, meta, options
+from benchmarks import records
+from benchmarks.records import Row as Record
 from icl_krr.catalogue import SOLVERS
 from icl_krr.experiments import scaling
 from icl_krr.experiments.curves import curves
@@ -26,8 +27,6 @@ MARKS = {"": True, ", still falling": False}
 """What the figure says of models that converged, and of those that did not."""
 LEAST = 1e-3
 """The least excess that the figure shows."""
-
-Record = dict[str, Any]
 
 
 def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Record:
@@ -170,16 +169,14 @@ def figure(record: Record) -> Figure:
 
 
 def main() -> None:
-    asked = options(__doc__).parse_args()
+    asked = records.options(__doc__)
     sizes, seeds, models = SIZES, SEEDS, scaling.read_models(scaling.FILE)
     if asked.quick:
         sizes, seeds = QUICK, SEEDS[:1]
         models = [row for row in models if key_of(row) == key_of(models[0])]
     about = {"seeds": seeds, "dtype": str(jnp.result_type(float)), **sizes}
-    record = {"meta": meta("scaling", "scipy") | about} | measured(models, sizes, seeds)
-    finish("scaling", record, document(record), asked.quick)
-    if not asked.quick:
-        draw("scaling-laws", figure(record))
+    record = {"meta": records.meta("scaling", "scipy") | about} | measured(models, sizes, seeds)
+    records.finish("scaling", record, document, asked.quick, {"scaling-laws": figure})
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from itertools import product
 from statistics import median
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -37,6 +38,7 @@ from icl_krr.experiments.solverbench.settings import (
     setting,
 )
 from icl_krr.experiments.solverbench.verdicts import NONE, Verdict, identify_answers, verdict_of
+from icl_krr.experiments.study import Study
 from icl_krr.files import Lines, to_markdown
 from icl_krr.probes import fit_probe, layerwise
 from icl_krr.probes.naming.answers import halves_of
@@ -136,11 +138,6 @@ class Case(NamedTuple):
     seed: int = 0
     probed: bool = False
 
-    @property
-    def file(self) -> str:
-        start = f"{'probed-' if self.probed else ''}{self.kind.replace(' ', '-')}"
-        return f"{start}-{crc32(repr(tuple(self)).encode()):08x}"
-
 
 @cache
 def setting_of(family: str, config: BenchConfig) -> Setting:
@@ -211,35 +208,38 @@ def key_of(*parts: Any) -> jax.Array:
     return jax.random.key(crc32(repr(parts).encode()))
 
 
-def known(one: Setting, disguise: str, solver: str, kernel: str, level: float) -> Subject:
-    """The construction of a solver in a disguise; `level` is the noise or the channels of junk."""
-    model, seed = solverbench.exact(solver, kernel, one), one.config.seed
-    weights, key, gap = model.weights, key_of(solver, kernel, disguise, level, seed), None
+def known(case: Case, one: Setting) -> Subject:
+    """The construction of a solver in a disguise; the level is the noise or the channels of junk.
+
+    In float32, it has the streams of the rotated model.
+    """
+    model, level = solverbench.exact(case.about, case.kernel, one), case.level
+    disguise = PLAIN if case.kind == SINGLE else case.kind
+    key = key_of(case.about, case.kernel, disguise, level, one.config.seed)
+    weights, gap, tasks = model.weights, None, solverbench.first(one.probing)
     assert weights is not None
+    at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
     if disguise == NOISE:
         weights = perturbed(weights, jax.random.fold_in(key, 1), level)
-        gap = to_oracle(weights, model, one)
+        gap = to_oracle(weights, at, model, one)
     if disguise == TRAINED:
-        weights = solverbench.fine_tuned(
-            weights, solverbench.first(one.probing), 10 if one.config.quick else 100
-        )
+        weights = solverbench.fine_tuned(weights, tasks, 10 if one.config.quick else 100)
     if disguise == SUPERPOSED:
-        tasks, updates = solverbench.first(one.probing), 20 if one.config.quick else 2000
-        width = weights.layout.width - int(level)
+        width, updates = weights.layout.width - int(level), 20 if one.config.quick else 2000
         weights = superposed(weights, tasks, key, width, updates)
     else:
         weights = rotated(weights, key)
+    if case.kind == SINGLE:
+        weights = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
     reader: Reader = weights
     if disguise in (JUNK, NORMED) or model.layers is not None:
-        at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
         change = {JUNK: partial(with_junk, key=key, count=int(level)), NORMED: normed}
         reader = partial(changed, weights, at, change.get(disguise, lambda task, streams: streams))
     return Subject(reader, model.truth.names, gap=gap)
 
 
-def to_oracle(weights: Transformer, model: Any, one: Setting) -> float:
+def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: Setting) -> float:
     """The distance of a model's answers to the oracle, as SolverBench writes it in its labels."""
-    at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
 
     def answers(task: Task) -> tuple[jax.Array, jax.Array]:
         return layerwise(weights, task)[at][1:], model.solution(task)["prediction"][1:]
@@ -339,31 +339,17 @@ def powers(one: Setting) -> Subject:
 
 def randoms(one: Setting, seed: int) -> dict[str, Callable[[], Subject]]:
     """Untrained encoders, and random functions of the task that drift from layer to layer."""
-    p, depth, found = one.tasks.num_features, one.config.steps, {}
-    for width in (16, 32, 64):
-        for norm in (True, False):
-            shape: Any = {"num_features": p, "width": width, "depth": depth, "heads": 4}
-            made = Architecture(layer_norm=norm, **shape)
-            name = f"untrained encoder, width {width}, {'with' if norm else 'without'} LayerNorm"
-            key = key_of(name, one.name, seed)
-            found[name] = lambda made=made, key=key: Subject(init(key, made))
+    depth, found = one.config.steps, {}
+    shape: Any = {"num_features": one.tasks.num_features, "depth": depth, "heads": 4}
+    for width, norm in product((16, 32, 64), (True, False)):
+        name = f"untrained encoder, width {width}, {'with' if norm else 'without'} LayerNorm"
+        made = Architecture(width=width, layer_norm=norm, **shape)
+        found[name] = partial(init, key_of(name, one.name, seed), made)
     for count in (8, 32, 128):
         name = f"{count} random functions of the task"
-        key = key_of(name, one.name, seed)
-        found[name] = lambda count=count, key=key: Subject(
-            lambda task: features(task, depth, key, count)
-        )
-    return found
-
-
-def in_float32(subject: Subject) -> Subject:
-    """The model with weights in float32."""
-    cast = lambda leaf: jnp.asarray(leaf, jnp.float32)  # noqa: E731
-    reader: Any = subject.reader
-    if isinstance(reader, Transformer):
-        return subject._replace(reader=jax.tree.map(cast, reader))
-    weights, *rest = reader.args
-    return subject._replace(reader=partial(reader.func, jax.tree.map(cast, weights), *rest))
+        drawn = {"depth": depth, "key": key_of(name, one.name, seed), "count": count}
+        found[name] = lambda drawn=drawn: partial(features, **drawn)
+    return {name: lambda make=make: Subject(make()) for name, make in found.items()}
 
 
 def subject_of(case: Case, one: Setting) -> Subject:
@@ -371,20 +357,15 @@ def subject_of(case: Case, one: Setting) -> Subject:
         return strangers(one)[case.about]()
     if case.kind == RANDOM:
         return randoms(one, case.seed)[case.about]()
-    if case.kind == POWERS:
-        return powers(one)
-    kind = PLAIN if case.kind == SINGLE else case.kind
-    found = known(one, kind, case.about, case.kernel, case.level)
-    return in_float32(found) if case.kind == SINGLE else found
+    return powers(one) if case.kind == POWERS else known(case, one)
 
 
-def encoder(case: Case) -> Identification:
-    """The verdict on a trained encoder, on tasks of its training family."""
+def encoder(case: Case) -> tuple[Transformer, Task, Task]:
+    """A trained encoder, and tasks of its training family, to fit and to score."""
     run = load(case.about)
     family: Any = dataclasses.replace(run.family, num_queries=BenchConfig().num_queries)  # pyright: ignore
     drawn = draw_tasks(jax.random.key(case.seed), 2 * BenchConfig().tasks, family)
-    model, both = in_dtype_of_tasks(run.model, drawn), halves_of(drawn.replace(y_query=None))
-    return identify_streams(model, *both, kernels=(case.kernel,), seed=case.seed)
+    return in_dtype_of_tasks(run.model, drawn), *halves_of(drawn.replace(y_query=None))
 
 
 UNUSED = "the answer does not follow"
@@ -440,17 +421,14 @@ def other_readings(reader: Reader, one: Setting, options: dict[str, Any]) -> dic
 def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
     began, subject, said = time.perf_counter(), Subject(lambda task: task.x), {}
+    given: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
     if case.kind == ENCODER:
-        found = encoder(case)
+        found = identify_streams(*encoder(case), **given)
     else:
         one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
         subject, single = subject_of(case, one), case.kind == SINGLE
-        given = {
-            "candidates": tuple(name for name in names if name != SLOW or case.about == SLOW),
-            "kernels": (case.kernel,),
-            "steps": 2 * config.steps,
-            "seed": case.seed,
-        }
+        given["candidates"] = tuple(n for n in names if n != SLOW or case.about == SLOW)
+        given["steps"] = 2 * config.steps
         if case.probed:
             read = other_readings(subject.reader, one, given)
             return {**case._asdict(), "readings": as_json(read)}
@@ -704,22 +682,24 @@ def encoders(rows: list[Row]) -> Lines:
 
 
 def main() -> None:
-    asked = records.with_folder(records.options(__doc__))
+    asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     config, names, every = BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
     if asked.quick:
         config, names, every = BenchConfig(**QUICK, quick=True), QUICK_NAMES, QUICK_CASES
-    jobs = {case.file: partial(examine, case, config, names) for case in every}
-    found = records.kept_rows(jobs, asked)
+    settings, axes = dataclasses.asdict(config), {"case": every}
+    study = Study("streams", settings, axes, lambda cell: examine(cell["case"], config, names))
+    found = records.finished(study, asked.folder)
+    done = {cell["case"] for cell, _ in found}
     facts = {
         "seeds": [0, 1, 2],
         "dtype": "float64, float32 in the cases float32",
-        "config": dataclasses.asdict(config),
-        "not run": [case for case in every if case.file not in found],
+        "config": settings,
+        "not run": [case for case in every if case not in done],
     }
-    rows = records.rounded(joined([*found.values()]))
+    rows = records.rounded(joined([row for _, row in found]))
     record = {"meta": records.meta("streams", **facts), "rows": rows}
-    records.finish("solverbench-streams", record, markdown(record), asked.quick)
+    records.finish("solverbench-streams", record, markdown, asked.quick)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from benchmarks import records
-from benchmarks.records import folder_of, kept, meta
+from benchmarks.records import Row as Record, folder_of, meta
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family
+from icl_krr.experiments.study import Cell, Study
 from icl_krr.files import replace, to_markdown
 from icl_krr.training import save_weights, train
 from icl_krr.training.settings import Training
@@ -37,8 +39,6 @@ SHIPPED = {
 """Reference runs, by the configuration whose first seed they are."""
 ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
 QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
-
-Record = dict[str, Any]
 
 
 def recipes() -> dict[str, Recipe]:
@@ -73,23 +73,27 @@ def quick() -> dict[str, Recipe]:
     }
 
 
-def trained(recipe: Recipe, folder: Path) -> Record:
-    """Train a model and save its weights: its errors."""
+def trained(grid: dict[str, Recipe], top: Path, cell: Cell) -> Record:
+    """Train a model of a cell, and save its weights in the folder of the model: its errors."""
+    recipe, folder = grid[cell["model"]], place_of(top, **cell)
+    training = dataclasses.replace(recipe.training, seed=cell["seed"])
+    recipe = dataclasses.replace(recipe, training=training)
+    folder.mkdir(exist_ok=True)
     replace(folder / "recipe.json", recipe.to_json().encode())
     drawn = family(recipe.task)
-    model, rows = train(blank(recipe, drawn), drawn, recipe.training, folder=folder)
+    model, rows = train(blank(recipe, drawn), drawn, training, folder=folder)
     save_weights(folder / "model.msgpack", model)
     return {name: rows[-1][name] for name in ERRORS}
 
 
-def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
+def place_of(top: Path, model: str, seed: int) -> Path:
+    return top / f"{model.replace(' ', '-')}-{seed}"
 
 
 def ship(top: Path) -> None:
     """Copy the models of `SHIPPED` to the reference runs."""
     for name, configuration in SHIPPED.items():
-        source, recipe = top / f"{configuration}-{SEEDS[0]}", recipes()[configuration]
+        source, recipe = place_of(top, configuration, SEEDS[0]), recipes()[configuration]
         facts = {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
         target = folder_of(name)
         replace(target / "recipe.json", recipe.to_json().encode())
@@ -98,37 +102,38 @@ def ship(top: Path) -> None:
         records.ship(source / "model.msgpack", target / "model.msgpack")
 
 
-def markdown(rows: list[Record]) -> str:
+def markdown(record: Record) -> str:
     """Errors over that of exact regression, a line for every configuration."""
-    header = ["model", "seeds", "error / exact error", *ERRORS[3:]]
-    lines = []
-    for name, of in itertools.groupby(sorted(rows, key=lambda r: r["model"]), lambda r: r["model"]):
-        own = list(of)
-        others = (sum(r[each] / r["exact"] for r in own) / len(own) for each in ERRORS[3:])
-        seeds = ", ".join(str(row["seed"]) for row in own)
-        ratios = ", ".join(f"{row['ratio']:.3g}" for row in own)
-        lines.append([name, seeds, ratios, *(f"{value:.3g}" for value in others)])
-    return to_markdown((header, lines))
+    rows = sorted(record["rows"], key=itemgetter("model"))
+    groups = [[*own] for _, own in itertools.groupby(rows, itemgetter("model"))]
+    columns = {
+        "model": lambda own: own[0]["model"],
+        "seeds": lambda own: ", ".join(str(row["seed"]) for row in own),
+        "error / exact error": lambda own: ", ".join(f"{row['ratio']:.3g}" for row in own),
+    }
+    columns |= {name: partial(mean_ratio, name) for name in ERRORS[3:]}
+    return to_markdown(records.table(groups, columns))
+
+
+def mean_ratio(name: str, rows: list[Record]) -> str:
+    """The mean error of a baseline over that of exact regression."""
+    return f"{sum(row[name] / row['exact'] for row in rows) / len(rows):.3g}"
 
 
 def main() -> None:
-    asked = records.with_folder(records.options(__doc__))
+    asked = records.options(__doc__, folder=True)
     grid, seeds = (quick(), SEEDS[:1]) if asked.quick else (recipes(), SEEDS)
-    rows: list[Record] = []
-    with records.workplace(asked) as top:
-        for seed, name in itertools.product(seeds, grid):
-            folder, recipe = top / f"{name}-{seed}", with_seed(grid[name], seed)
-            folder.mkdir(exist_ok=True)
-            errors = kept(folder / "errors.json", partial(trained, recipe, folder))
-            rows.append({"model": name, "seed": seed, **errors})
-            print(f"{name}, seed {seed}", flush=True)
+    errors = partial(trained, grid, asked.folder)
+    study = Study("subjects", {}, {"seed": seeds, "model": grid}, errors)
+    found = records.finished(study, asked.folder)
+    rows = [{"model": cell["model"], "seed": cell["seed"], **row} for cell, row in found]
     facts = {
         "training seeds": SEEDS,
         "dtype": "float32",
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
     }
     record = {"meta": meta("subjects", "optax", **facts), "rows": rows}
-    records.finish("subjects", record, markdown(rows), asked.quick)
+    records.finish("subjects", record, markdown, asked.quick)
     if not asked.quick:
         ship(asked.folder)
 

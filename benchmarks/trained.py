@@ -26,6 +26,7 @@ from icl_krr.experiments.identify.error_profile import Protocol, known_of, targe
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.shared.runs import Run, load
+from icl_krr.experiments.study import Study
 from icl_krr.files import Lines, to_markdown
 from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise
@@ -332,8 +333,9 @@ def models_table(rows: dict[str, Row]) -> Lines:
     return header, lines
 
 
-def distances_figure(rows: dict[str, Row]) -> Figure:
+def distances_figure(record: Row) -> Figure:
     """Every model: the distance of its nearest solver, and that of the nearest control."""
+    rows = record["models"]
     figure = Figure(figsize=(12, 4.4), layout="constrained")
     axes = figure.subplots(1, 3)
 
@@ -365,7 +367,8 @@ def distances_figure(rows: dict[str, Row]) -> Figure:
     return figure
 
 
-def markdown(rows: dict[str, Row]) -> str:
+def markdown(record: Row) -> str:
+    rows = record["models"]
     tables = {
         "The nearest solver by each reading, whatever its distance (number of models)": names_table,
         "Statements, and of how many models they are true (Wilson's 95 % interval)": (
@@ -388,19 +391,18 @@ def models_in(tops: list[Path]) -> list[Path]:
 
 
 def main() -> None:
-    parser = records.options(__doc__)
-    parser.add_argument("--models", type=Path, nargs="*", default=[], help="folders of runs")
-    asked = records.with_folder(parser)
+    models = {"type": Path, "nargs": "*", "default": [], "help": "folders of runs"}
+    asked = records.options(__doc__, folder=True, models=models)
     every, sizes, names = models_in(asked.models), SIZES, compared()
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
-    jobs = {where.name: partial(examine, where, sizes, names) for where in every}
-    rows = records.kept_rows(jobs, asked)
+    where, settings = {path.name: path for path in every}, sizes | {"candidates": names}
+    measure = lambda cell: examine(where[cell["model"]], sizes, names)  # noqa: E731
+    found = records.finished(Study("trained", settings, {"model": where}, measure), asked.folder)
+    rows = {cell["model"]: row for cell, row in found}
     facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
     record = {"meta": records.meta("trained", **facts), "models": records.rounded(rows)}
-    records.finish("trained", record, markdown(rows), asked.quick)
-    if not asked.quick:
-        records.draw("trained", distances_figure(rows))
+    records.finish("trained", record, markdown, asked.quick, {"trained": distances_figure})
 
 
 if __name__ == "__main__":

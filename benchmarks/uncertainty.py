@@ -186,7 +186,7 @@ seed {seed}, {versions}.
 
 def main() -> None:
     quick = "the smallest table; writes no files"
-    asked = records.options(__doc__, quick, seed="seed of the folds").parse_args()
+    asked = records.options(__doc__, quick, seed="seed of the folds")
     jax.config.update("jax_enable_x64", True)
     names = ("diabetes: progression", "wine: alcohol", "iris: petal width")
     named: dict[str, coverage.Table] = {

@@ -373,7 +373,7 @@ Tables 2 and 3: 16 features, scores ± standard errors
 
 def main() -> None:
     quick = "few tasks; writes no files"
-    asked = records.options(__doc__, quick, seed="seed of the tasks").parse_args()
+    asked = records.options(__doc__, quick, seed="seed of the tasks")
     jax.config.update("jax_enable_x64", True)
     sizes = dict.fromkeys(TASKS, 8) if asked.quick else TASKS
     figure = 8 if asked.quick else FIGURE

@@ -47,12 +47,11 @@ def test_solvers_with_patterns_of_their_own_are_told_apart_and_equal_ones_are_no
     falling, rising = 0.5 ** np.arange(4.0), 0.5 ** np.arange(4.0)[::-1]
     own = [row(*each) for v in "xy" for each in (("a", v, falling), ("b", v, rising))]
     found = scored(own)
-    assert (found.right.cases, found.alone.cases, found.right.total) == (4, 4, 4)
-    assert found.said == {"a": {"a": 2}, "b": {"b": 2}}
-    assert found.within < 1e-6 < found.between
+    assert found["right"] == found["lone"] == [4, 4]
+    assert found["within"] < 1e-6 < found["between"]
     equal = [row(name, v, falling, seed=i) for i, (name, v) in enumerate(["ax", "bx", "ay", "by"])]
     found = scored(equal)
-    assert (found.alone.cases, found.among.cases) == (0, 4)
+    assert (found["lone"][0], found["among"][0]) == (0, 4)
 
 
 def test_a_name_has_the_distance_of_its_nearest_pattern():

@@ -18,6 +18,7 @@ from benchmarks import (
     ablations,
     devices,
     posteriors,
+    power,
     profiles,
     regressors,
     retraining,
@@ -29,7 +30,7 @@ from benchmarks import (
     what_networks_run,
 )
 from benchmarks.contests import Row, markdown
-from benchmarks.power import PROBE, power_table
+from benchmarks.power import PROBE
 from benchmarks.records import folder_of, read
 from benchmarks.refresh import claim_result, solver_table
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
@@ -223,10 +224,10 @@ TABLES = {
     "bench": of_rows(lambda rows: markdown([Row(**row) for row in rows])),
     "claims": lambda record: table_of_claims([claim_result(one) for one in record["claims"]]),
     "solverbench": of_rows(lambda rows: bench_score.markdown(bench_score.summary(rows))),
-    "solverbench-power": of_rows(lambda rows: to_markdown(power_table(rows))),
+    "solverbench-power": power.document,
     "solverbench-streams": streams.markdown,
-    "error-profiles": lambda record: profiles.markdown(record["rows"], record["meta"]["not run"]),
-    "trained": lambda record: trained.markdown(record["models"]),
+    "error-profiles": profiles.markdown,
+    "trained": trained.markdown,
     "what-networks-run": lambda record: what_networks_run.page(),
     "ablations": ablations.markdown,
     **dict.fromkeys(ABLATED, of_rows(of_ablation)),
@@ -234,8 +235,8 @@ TABLES = {
     "posteriors": posteriors.document,
     "regressors": regressors.document,
     "scaling": scaling.document,
-    "retraining": lambda record: retraining.markdown(record["runs"]),
-    "subjects": of_rows(subjects.markdown),
+    "retraining": retraining.markdown,
+    "subjects": subjects.markdown,
 }
 
 

@@ -351,7 +351,7 @@ def test_the_power_of_identify_falls_with_noise(x64):
     assert own[0.0]["prediction"] < 1e-10 < 1e-3 < own[0.01]["prediction"]
     shares = curves(rows)
     assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in shares)
-    assert len(power_figure(rows, "").axes) == 2
+    assert len(power_figure({"meta": {"seed": 0}, "rows": rows}).axes) == 2
 
 
 @pytest.mark.slow

@@ -48,7 +48,6 @@ def test_what_ships_of_a_decoder_is_its_last_round(monkeypatch, tmp_path):
     for number, updates in enumerate((5, 10)):
         own = tmp_path / cell.name / f"round-{number}"
         own.mkdir(parents=True)
-        own.with_suffix(".json").write_text("{}")
         own.joinpath("recipe.json").write_text(decoders.recipe_of(cell, updates, number).to_json())
         for file in ("model.msgpack", "metrics.csv"):
             own.joinpath(file).write_text(f"{file} of round {number}")
