@@ -148,17 +148,22 @@ def share(rows: list[Row]) -> str:
     return f"{covered / count:.3f} ({low:.3f} to {high:.3f})"
 
 
-def summary(records: list[Row]) -> str:
+def document(record: Row) -> str:
     header = ["model", "tables", *(f"coverage at {scale:g}" for scale in SCALES)]
     header += ["median width / std(y)", "median RMSE / std(y)", "fits with warnings"]
     lines = []
     for model, kind in product(MODELS, ("real", "drawn")):
-        chosen = [row for row in records if (row["model"], row["kind"]) == (model, kind)]
+        chosen = [r for r in record["results"] if (r["model"], r["kind"]) == (model, kind)]
         shares = [share([row for row in chosen if row["scale"] == scale]) for scale in SCALES]
-        middle = [np.median([row[name] for row in chosen]) for name in ("width", "rmse")]
+        middle = [np.median(numbers(chosen, name)) for name in ("width", "rmse")]
         warned = sum(row["fits with warnings"] for row in chosen)
         lines.append([model, kind, *shares, *(f"{one:.3g}" for one in middle), str(warned)])
-    return to_markdown((header, lines))
+    return f"{records.caption(CAPTION, record['meta'])}\n{to_markdown((header, lines))}"
+
+
+def numbers(rows: list[Row], name: str) -> list[float]:
+    """A column; a number that is not finite is null in a record."""
+    return [np.inf if row[name] is None else row[name] for row in rows]
 
 
 CAPTION = """Coverage of 95 % intervals on held-out rows for y times five scales, with intervals of
@@ -184,9 +189,7 @@ def main() -> None:
     dtype = str(jnp.result_type(float))
     facts = {"seed": asked.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
     meta = records.meta("coverage", "numpy", "scikit-learn", "scipy", **facts)
-    caption = CAPTION.format(**facts, versions=records.listed(meta["versions"]))
-    text = f"{caption}\n{summary(rows)}"
-    records.finish("coverage", {"meta": meta, "results": rows}, text, asked.quick)
+    records.finish("coverage", {"meta": meta, "results": rows}, document, asked.quick)
 
 
 if __name__ == "__main__":

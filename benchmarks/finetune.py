@@ -300,6 +300,10 @@ def mean_and_range(values: np.ndarray) -> str:
     return f"{values.mean():.3g} +- {np.ptp(values) / 2:.1g}"
 
 
+def document(found: Comparison) -> str:
+    return "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))
+
+
 def most_moved_table(found: Comparison, count: int = 12) -> Lines:
     """A table of the pairs of slots whose weights changed most, averaged over seeds."""
     each: dict[Any, list[float]] = {}
@@ -394,15 +398,14 @@ def main() -> None:
     asked = records.options(__doc__, seed="first seed")
     config = Config(seed=asked.seed, **(QUICK if asked.quick else {}))
     found = compare(config)
-    tables = "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))
     facts = {"config": dataclasses.asdict(config), "dtype": "float32", "losses": found.losses}
-    records.finish("learning", records.meta("finetune", "optax", **facts), tables, asked.quick)
-    if asked.quick:
-        return
-    replace(records.RESULTS / "learning-path.csv", to_csv(found.path))
-    replace(records.RESULTS / "learning-moved.csv", to_csv(found.moved))
-    records.draw("learning", depth_figure(found))
-    records.draw("learning-path", path_figure(found))
+    meta = records.meta("finetune", "optax", **facts)
+    figures = {"learning": lambda _: depth_figure(found)}
+    figures["learning-path"] = lambda _: path_figure(found)
+    records.finish("learning", meta, lambda _: document(found), asked.quick, figures)
+    if not asked.quick:
+        replace(records.RESULTS / "learning-path.csv", to_csv(found.path))
+        replace(records.RESULTS / "learning-moved.csv", to_csv(found.moved))
 
 
 if __name__ == "__main__":

@@ -394,6 +394,11 @@ def table(found: list[Found]) -> Lines:
     return ["result", "cases", *OUTCOMES], lines
 
 
+def document(record: records.Row) -> str:
+    rows = record["rows"]
+    return to_markdown(([*rows[0]], [[*row.values()] for row in rows]))
+
+
 def main() -> None:
     asked = records.options(__doc__, seed="seed of the tasks")
     found: list[Found] = []
@@ -410,7 +415,7 @@ def main() -> None:
         "number of faults": len(faults),
         "faults": [one._asdict() for one in faults[:SHOWN]],
     }
-    records.finish("random_cases", record, to_markdown((header, lines)), asked.quick)
+    records.finish("random_cases", record, document, asked.quick)
 
 
 if __name__ == "__main__":

@@ -91,8 +91,10 @@ def meta(command: str, *packages: str, device: str | None = None, **facts: Any) 
     }
 
 
-def listed(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in versions.items())
+def caption(text: str, meta: Mapping[str, Any], **more: Any) -> str:
+    """A text with facts of a record in it; versions as a list."""
+    versions = ", ".join(f"{name} {number}" for name, number in meta["versions"].items())
+    return text.format(**{**meta, "versions": versions, **more})
 
 
 def rounded(value: Any) -> Any:

@@ -201,7 +201,7 @@ def main() -> None:
         return
     dtype = "float32, float64 where it has too few digits; scikit-learn in float64"
     meta = records.meta("regressors", "scikit-learn", "numpy", splits=SPLITS, dtype=dtype)
-    records.finish("regressors", {"meta": meta, **record}, document(record), quick)
+    records.finish("regressors", {"meta": meta, **record}, document, quick)
 
 
 if __name__ == "__main__":

@@ -161,18 +161,17 @@ def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
     return records
 
 
-def markdown(records: list[Row]) -> str:
-    header = ["table", "model", "told", "root mean squared error", "log likelihood", "CRPS"]
-    header += ["coverage of 95%", "95% confidence by rows", "p-value of uniformity"]
-    lines = []
-    for row in records:
-        lines.append([
-            *(row[key] for key in header[:3]),
-            *(f"{row[key]:.3f}" for key in (*header[3:6], "coverage")),
-            "{:.3f} to {:.3f}".format(*row["interval by rows"]),
-            f"{row['p-value by folds']:.2g}",
-        ])  # fmt: skip
-    return to_markdown((header, lines))
+def document(record: Row) -> str:
+    columns = {name: name for name in ("table", "model", "told")}
+    for name in ("root mean squared error", "log likelihood", "CRPS", "coverage"):
+        words = "coverage of 95%" if name == "coverage" else name
+        columns[words] = lambda row, name=name: f"{row[name]:.3f}"
+    columns["95% confidence by rows"] = lambda row: "{:.3f} to {:.3f}".format(
+        *row["interval by rows"]
+    )
+    columns["p-value of uniformity"] = records.digits("p-value by folds", 2)
+    table = to_markdown(records.table(record["held out"], columns))
+    return f"{records.caption(CAPTION, record['meta'])}\n{table}"
 
 
 CAPTION = """Held-out rows of tables that come with scikit-learn, in ten folds, in units of the
@@ -195,9 +194,7 @@ def main() -> None:
     rows = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
     facts = {"seed": asked.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
     meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
-    caption = CAPTION.format(seed=asked.seed, versions=records.listed(meta["versions"]))
-    text = f"{caption}\n{markdown(rows)}"
-    records.finish("uncertainty", {"meta": meta, "held out": rows}, text, asked.quick)
+    records.finish("uncertainty", {"meta": meta, "held out": rows}, document, asked.quick)
 
 
 if __name__ == "__main__":
