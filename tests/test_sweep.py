@@ -14,8 +14,8 @@ from icl_krr import cli, plots, theory
 from icl_krr.catalogue import AXES, compared
 from icl_krr.experiments import study
 from icl_krr.experiments.sweep import grid as module
-from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import last, models_of, run_cell
+from icl_krr.experiments.sweep.config import SweepConfig, axis_of
+from icl_krr.experiments.sweep.grid import last, run_cell
 from icl_krr.experiments.sweep.setting import draw
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
@@ -261,7 +261,8 @@ def test_what_is_shown_is_what_was_asked_for(no_figure, tmp_path, capsys):
 
 def test_an_axis_has_all_solvers_that_are_compared_but_two_that_say_which():
     """Causal solvers are few, and no comparison has them; with tables, every value is compiled."""
-    of_solvers = {axis.name: {*compared(axis.kernel)} for axis in AXES.values() if axis.solvers}
+    axes = {name: axis_of(name) for name in AXES}
+    of_solvers = {name: {*compared(axis.kernel)} for name, axis in axes.items() if axis.solvers}
     few = [name for name, every in of_solvers.items() if every - {*SweepConfig(name).lines}]
     assert few == ["position", "arithmetic"]
     assert "nadaraya_watson" in {*SweepConfig("ridge").lines} - {*SweepConfig("depth").lines}
@@ -278,7 +279,7 @@ def test_defaults_fit_what_was_asked_for():
 def test_the_figure_labels_what_was_run(tmp_path):
     config = small("depth", lines=("chebyshev", "richardson"), seeds=2)
     rows = [row for _, found in study.run(module.study(config)).cells for row in found]
-    figure = plots.sweep_figure("depth", models_of(SweepConfig("depth")).plot, rows, "float32")
+    figure = plots.sweep_figure("depth", axis_of("depth").plot, rows, "float32")
     top, bottom = figure.axes
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]

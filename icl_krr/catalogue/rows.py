@@ -176,43 +176,18 @@ class Solver:
 
 @dataclass(frozen=True)
 class Axis:
-    """A row for an axis of a sweep: the quantity to vary and the defaults of the sweep.
+    """A row for an axis of a sweep.
 
     Args:
         name: name of the axis, with underscores.
-        lines: names of the lines to compare by default, such as sketches; each line is one curve.
-            For an axis whose lines are solvers, () stands for all `compared` ones.
-        values: default values of the quantity.
-        value: name of a function of `icl_krr.experiments.sweep.values` that checks every value.
-        solvers: whether the lines are solvers, so that a user may choose any solver.
-        smooths: whether these may be solvers without steps, such as Nadaraya-Watson.
-        kernel: name of the default kernel. A user may choose another one of the same kind.
-        kernels: names of other kernels that a user may choose.
-        num_features: default number of features p of the sweep's tasks.
-        made_by: path of the object that builds and plots the sweep, as "module:object"; default:
-            that with the name of the axis in `icl_krr.experiments.sweep.axes`.
-        unused: names of the settings of a sweep that have no effect along this axis.
+        made_by: path of its `icl_krr.experiments.sweep.axis.Axis` as "module:object".
 
-    >>> Axis("ridge", (), (0.1, 1.0), "positive", solvers=True).made_by
-    'icl_krr.experiments.sweep.axes:ridge'
+    >>> Axis("noise", "my_package:noise").name
+    'noise'
     """
 
     name: str
-    lines: tuple[str, ...]
-    values: tuple[Any, ...]
-    value: str
-    solvers: bool = False
-    smooths: bool = False
-    kernel: str = "exponential"
-    kernels: tuple[str, ...] = ()
-    num_features: int = 2
-    made_by: str = ""
-    unused: tuple[str, ...] = ()
-
-    def __post_init__(self):
-        if not self.made_by:
-            where = f"icl_krr.experiments.sweep.axes:{self.name}"
-            object.__setattr__(self, "made_by", where)
+    made_by: str
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows, tidy
 from ..experiments.shared.runs import Run, load
 from ..experiments.snapshot import take_snapshot
-from ..experiments.sweep.grid import SweepConfig, models_of
+from ..experiments.sweep.config import SweepConfig, axis_of
 from ..files import from_csv, from_markdown
 from ..probes.naming.distances import SPACES
 from ..report import Section, render
@@ -299,7 +299,7 @@ def sweep_section(place: int, folder: Path) -> Section:
         seeds = range(config.seed, config.seed + config.seeds)
         require_equal({*product(given["lines"], seeds)} - {*found}, set())
         made = pages.provenance(meta, meta["dtype"])
-        plot = models_of(config).plot
+        plot = axis_of(config.axis).plot
         return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from ...catalogue import AXES
 from ...catalogue.choices import Axis
-from ...experiments.sweep.config import SweepConfig, kernel_for
+from ...experiments.sweep.config import SweepConfig, axis_of, kernel_for
 from ...files import number_of
 from ...text_tables import Table
 from .. import output
@@ -49,10 +48,10 @@ class Sweep(Command, SweepConfig):
         return self.out or Path(f"icl-krr-sweep-{self.axis}")
 
     def refuse_options_without_effect(self) -> None:
-        axis = AXES[self.axis]
-        linear = kernel_for(axis, self.kernel) == "linear"
-        unused = [name for name in axis.unused if linear or name != "temperature"]
-        refuse_unused(self, tuple(unused), f"along the axis {axis.name!r}, which does not use it")
+        linear = kernel_for(self.axis, self.kernel) == "linear"
+        every = axis_of(self.axis).unused
+        unused = [name for name in every if linear or name != "temperature"]
+        refuse_unused(self, tuple(unused), f"along the axis {self.axis!r}, which does not use it")
 
 
 def run(settings: Sweep) -> Outcome:
@@ -67,17 +66,15 @@ def run(settings: Sweep) -> Outcome:
     with working(settings) as show:
         found = study.run(grid.study(config), settings.folder, show)
     rows = [row for _, cell in found.cells for row in cell]
-    models, dtype = grid.models_of(config), str(jnp.result_type(float))
-    drawn = grid.last(rows) if models.plot.x == "value" else rows
+    axis, dtype = axis_of(config.axis), str(jnp.result_type(float))
+    drawn = grid.last(rows) if axis.plot.x == "value" else rows
     return Outcome(
         {"rows": rows},
         printed(config, rows),
         {
             "results.csv": [row for one in found.kept for row in one["result"]],
             "meta.json": {},
-            config.axis: partial(
-                sweep_figure, config.axis, models.plot, drawn, dtype, models.against
-            ),
+            config.axis: partial(sweep_figure, config.axis, axis.plot, drawn, dtype, axis.against),
         },
         {
             "dtype": dtype,
@@ -98,7 +95,7 @@ def printed(config: SweepConfig, rows: Rows) -> tuple[Table, str]:
     """The medians over seeds at the last step, of every line and of the baselines."""
     from statistics import median
 
-    from ...experiments.sweep.grid import BASELINES, last, models_of
+    from ...experiments.sweep.grid import BASELINES, last
 
     final = last(rows)
     values = list(dict.fromkeys(row["value"] for row in final))
@@ -112,7 +109,7 @@ def printed(config: SweepConfig, rows: Rows) -> tuple[Table, str]:
     lines = [medians(name, "gap", [row for row in final if row["line"] == name]) for name in names]
     baselines = [medians(name, f"{name} gap", final) for name in BASELINES if name not in names]
     known = [medians(name, name, final) for name in ("d_eff", "tail") if final[0][name] >= 0]
-    against = models_of(config).against
+    against = axis_of(config.axis).against
     title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
     header = [f"line, {config.axis}", *map(str, shown)]
     return (

@@ -1,8 +1,7 @@
-"""The axes of a sweep: each builds the model and the task of one value."""
+"""The axes of a sweep: what each varies, and the model and the task of one value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,17 +18,22 @@ from ...tasks import Task, system
 from ..shared.build import construct
 from ..shared.rows import Plot
 from ..shared.spectra import METRIC, sketch, with_metric
-from .config import NOISE, SweepConfig
-from .setting import Build, Models, Setting, against_exact, kernel_of, solve
+from .axis import (
+    along,
+    condition,
+    feature,
+    feature_count,
+    floating,
+    positive,
+    relu_width,
+    step,
+    support,
+)
+from .config import NOISE, SweepConfig, check_temperature
+from .setting import Setting, against_exact, kernel_of, solve
 
-OVER_VALUES = Plot("value", "gap", ("line",), logx=True)
 
-
-def plotted(plot: Plot, **how: Any) -> Callable[[Build], Models]:
-    return lambda build: Models(build, plot, **how)
-
-
-@plotted(Plot("value", "error", ("line",), "bound"))
+@along(step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
 def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """The error of alpha after every step, with the bound of theory."""
     kernel, rate = kernel_of(config), SOLVERS[line].rate
@@ -43,7 +47,16 @@ def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     return Setting(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
 
 
-@plotted(Plot("value", "gap", ("line",), "expected"))
+@along(
+    feature,
+    values=(1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
+    lines=("best", "orthonormal", METRIC, "gaussian", "coordinates", "landmarks"),
+    kernel="linear",
+    kernels=("exponential",),
+    num_features=32,
+    unused=("temperature",),
+    plot=Plot("value", "gap", ("line",), "expected"),
+)
 def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """Conjugate gradient on m features: a sketch of the kernel's own or its Nystrom features."""
     kernel, linear = kernel_of(config), config.kernel == "linear"
@@ -79,19 +92,30 @@ def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     )
 
 
-@plotted(OVER_VALUES)
+@along(
+    positive,
+    values=tuple(10.0**k for k in range(-3, 4)),
+    solvers=True,
+    smooths=True,
+    unused=("ridge",),
+)
 def ridge(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """Every solver is compared with exact KRR of the same ridge."""
     return against_exact(line, kernel_of(config), task, value, config)
 
 
-@plotted(OVER_VALUES)
+@along(
+    partial(check_temperature, "values"),
+    values=(0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0),
+    solvers=True,
+    smooths=True,
+)
 def temperature(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """Every solver is compared with exact KRR on the same kernel."""
     return against_exact(line, kernel_of(config, value), task, config.ridge, config)
 
 
-@plotted(OVER_VALUES)
+@along(support, values=(4, 8, 16, 32, 48, 64), solvers=True, smooths=True)
 def context(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """The number of supports that are not masked."""
     seen = task.replace(mask=jnp.arange(config.num_supports) < value)
@@ -105,7 +129,7 @@ RANDOM = {
 }
 
 
-@plotted(OVER_VALUES, traced=False)
+@along(feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
 def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """Conjugate gradient by linear attention on m features of the kernel."""
     kernel, p = kernel_of(config), task.num_features
@@ -120,7 +144,15 @@ def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
     return Setting(model, task, exact, smoother=kernel)
 
 
-@plotted(OVER_VALUES)
+@along(
+    support,
+    values=(1, 2, 4, 8, 16, 32, 64),
+    lines=("prefix_conjugate_gradient", "prefix_chebyshev", "delta_rule"),
+    solvers=True,
+    kernel="linear",
+    num_features=8,
+    unused=("temperature",),
+)
 def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """A causal model at the support with so many before it, which is told of the whole context."""
     kernel = kernel_of(config)
@@ -130,12 +162,24 @@ def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
     return Setting(model, prefix, exact)
 
 
+HALF = ("float16", "bfloat16")
 PREFIX = {"mesa": "prefix_conjugate_gradient", "chebyshev": "prefix_chebyshev"}
 SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp")}
 """The slots of a part: the state of the layer, the vectors of the solver, its inner products."""
 
 
-@plotted(OVER_VALUES, against="the same model without rounding")
+@along(
+    condition,
+    values=(10.0, 100.0, 1000.0, 10000.0),
+    lines=(
+        *(f"{solver} {part} {d}" for solver in PREFIX for part in ("C", "vectors") for d in HALF),
+        *(f"mesa sums {d}" for d in HALF),
+    ),
+    kernel="linear",
+    num_features=8,
+    unused=("temperature", "ridge"),
+    against="the same model without rounding",
+)
 def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """Prefix solvers with some slots in half precision, compared with the same model unrounded."""
     solver, part, dtype = line.split()
@@ -150,7 +194,13 @@ def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
     return Setting(model, task, predict(model, task), hooks=hooks)
 
 
-@plotted(Plot("step", "gap", ("line", "value")), traced=False)
+@along(
+    floating,
+    values=("bfloat16", "float32", "float64"),
+    solvers=True,
+    plot=Plot("step", "gap", ("line", "value")),
+    traced=False,
+)
 def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """The dtype of the task; all models have the same weights."""
     kernel = kernel_of(config)
@@ -160,7 +210,14 @@ def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.A
     return Setting(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
 
 
-@plotted(OVER_VALUES, traced=False)
+@along(
+    relu_width,
+    values=(16, 32, 64, 128, 256),
+    lines=("chebyshev", "richardson"),
+    solvers=True,
+    kernel="gaussian",
+    traced=False,
+)
 def arithmetic(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     """The number of segments of the ReLU tables."""
     kernel = kernel_of(config)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...catalogue import AXES, KERNELS, SOLVERS, Axis, compared, find, taken
+from ...catalogue import AXES, KERNELS, SOLVERS, compared, find, load, taken
 from ...catalogue.choices import Kernel
 
 NOISE = 0.1
@@ -64,18 +64,17 @@ class SweepConfig:
 
     def __post_init__(self):
         from ... import checks  # imports JAX, which `--help` does without
-        from . import values as rules
 
-        axis: Axis = find("axis", AXES, self.axis)
+        axis = axis_of(self.axis)
         for name in ("steps", "seeds"):
             checks.count(name, getattr(self, name))
-        rules.bandwidth("temperature", self.temperature)
+        check_temperature("temperature", self.temperature)
         checks.count("seed", self.seed, minimum=0)
         checks.instance("values", self.values, (tuple, list), "a tuple")
         for name in ("num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        set_field("kernel", kernel_for(axis, self.kernel))
+        set_field("kernel", kernel_for(self.axis, self.kernel))
         if self.num_features is None:
             set_field("num_features", axis.num_features if self.kernel == axis.kernel else 2)
         checks.count("num_features", self.num_features)
@@ -85,10 +84,10 @@ class SweepConfig:
             set_field("ridge", NOISE * scale)
         checks.positive_scalar("ridge", self.ridge)
         set_field("lines", lines_for(axis, self.lines, str(self.kernel)))
-        values, rule = [], getattr(rules, axis.value)
+        values = []
         for value in dict.fromkeys(self.values or axis.values or range(self.steps + 1)):
             try:
-                rule(value, self)
+                axis.check(value, self)
                 values.append(value)
             except (TypeError, ValueError) as error:
                 if self.values:  # of the default values, those that are valid
@@ -96,16 +95,30 @@ class SweepConfig:
         set_field("values", tuple(values))
 
 
-def kernel_for(axis: Axis, kernel: str | None) -> str:
+def axis_of(name: str) -> Any:
+    """The `Axis` of this name."""
+    return load(find("axis", AXES, name).made_by)
+
+
+def check_temperature(name: str, value: Any, config: Any = None) -> None:
+    from ... import checks
+
+    checks.positive_scalar(name, value)
+    if value < 1 / 80:
+        raise ValueError(
+            f"{name} must be >= 1/80, because exp(1 / {name}) may overflow float32, got {value}"
+        )
+
+
+def kernel_for(name: str, kernel: str | None) -> str:
     """The kernel, by default that of the axis; another kernel must have the same kind."""
+    axis = axis_of(name)
     kind = KERNELS[axis.kernel].kind
     known = {n: row for n, row in KERNELS.items() if row.kind == kind or n in axis.kernels}
-    return find(
-        f"kernel along the {axis.name}", known, axis.kernel if kernel is None else kernel
-    ).name
+    return find(f"kernel along the {name}", known, axis.kernel if kernel is None else kernel).name
 
 
-def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:
+def lines_for(axis: Any, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:
     """The lines as the catalogue spells them; by default those of the axis."""
     if isinstance(lines, str):
         raise ValueError(f"lines must be a tuple of names, got {lines!r}; use ({lines!r},)")

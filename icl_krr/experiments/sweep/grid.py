@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import Task, run_with_cache, solvers, theory
-from ...catalogue import AXES, SOLVERS, load
+from ...catalogue import SOLVERS
 from ...devices import in_parts
 from ...training.reference import average
 from ..shared.rows import Rows, tidy
 from ..study import Cell, Study
-from .config import SweepConfig
-from .setting import Models, Setting, draw
+from .config import SweepConfig, axis_of
+from .setting import Setting, draw
 
 BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 """Predictions that the table of a sweep compares its models with."""
@@ -47,11 +47,6 @@ def source_of(cell: Cell) -> str:
     return "" if row is None else row.source
 
 
-def models_of(config: SweepConfig) -> Models:
-    """How the models of a sweep are built and plotted."""
-    return load(AXES[config.axis].made_by)
-
-
 def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
     """One row for every value and step: the gap to exact KRR and its bound."""
     # the cache of the deepest model holds all depths
@@ -59,7 +54,7 @@ def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
     wide = config.axis in ("precision", "rounding") or jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
     with jax.enable_x64(wide):
         key = jax.random.key(seed)
-        if models_of(config).traced:
+        if axis_of(config.axis).traced:
             # other seeds and lines do not make it another program
             alike = replace(config, lines=(line,), seeds=1, seed=0)
             measured = measure_all(key, jnp.asarray(values), line, alike)
@@ -94,7 +89,7 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
     """Blocks, gap |f - f*| / |f*|, RMSE, error and `FROM_THEORY` after every step, or NaN."""
     own, at = jax.random.split(key)
-    setting = models_of(config).build(line, value, draw(at, config), config, own)
+    setting = axis_of(config.axis).build(line, value, draw(at, config), config, own)
     model, task, exact = setting.model, setting.task, setting.exact
     names = ("prediction",) if setting.alpha is None else ("prediction", "alpha")
     _, cache = run_with_cache(model, task, names=names, hooks=setting.hooks)

@@ -11,7 +11,6 @@ from ... import Exponential, Kernel, Transformer, solvers
 from ...catalogue import SOLVERS, kernel_class
 from ...tasks import GaussianProcess, Task, sample
 from ..shared.build import attention, construct, solver_keywords
-from ..shared.rows import Plot
 from ..shared.spectra import spectral_task
 from .config import SweepConfig
 
@@ -34,16 +33,6 @@ class Setting(NamedTuple):
 
 
 Build = Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
-
-
-class Models(NamedTuple):
-    """How an axis builds its models and plots its rows."""
-
-    build: Build  # function of (line, value, task, config, key) that returns a `Setting`
-    plot: Plot
-    # whether the values are traced, so that one compiled program runs all of them
-    traced: bool = True
-    against: str = "exact KRR"  # what the gap is measured to
 
 
 def draw(key: jax.Array, config: SweepConfig) -> Task:
