@@ -27,7 +27,7 @@ class Change(NamedTuple):
     """`what` of the claim's module ("constructions.richardson") becomes `become` of itself.
 
     If the claim's module lacks the name, `what` begins with the module of the claims that has it,
-    as in "tabulated.ReLU".
+    as in "ReLU".
     """
 
     what: str
@@ -41,17 +41,14 @@ def scaled(factor: float) -> Callable:
 def limit(name: str, factor: float) -> Change:
     """The bound of the checks that contain `name`, times a factor."""
 
-    def become(at_most):
-        def other(measured, bound, **options):
-            def check(called):
-                ours = np.asarray(bound) * (factor if name in called else 1)
-                return at_most(measured, ours, **options)(called)
-
-            return check
+    def become(compare):
+        def other(called, measured, bound, **options):
+            ours = np.asarray(bound) * (factor if name in called else 1)
+            return compare(called, measured, ours, **options)
 
         return other
 
-    return Change("at_most", become)
+    return Change("claim.compare", become)
 
 
 def warmer(construct):
@@ -171,7 +168,7 @@ BOUND = {
     "C11": limit("sink of the first block", 1e-7),
     "C12": limit("error <= factor^t", 0.9),
     "C13": limit("ridge = n / 640", 0.5),
-    "C14": Change("tabulated.theory.product_table_error", scaled(0.5)),
+    "C14": Change("theory.product_table_error", scaled(0.5)),
     "C15": limit("p feature channels, any basis", 1e-8),
     "C16": Change("theory.sketch_error_best", scaled(0.9)),
     "C17": Change("theory.inverse_error_best", scaled(1.01)),
@@ -218,7 +215,7 @@ CONSTRUCTION = {
     "C11": Change("constructions.richardson", option("sink", 1.05)),
     "C12": Change("constructions.richardson", option("step_size", 1.05)),
     "C13": Change("constructions.richardson", option("step_size", 0.5)),
-    "C14": Change("tabulated.ReLU", lambda relu: lambda width, bound: relu(64, bound)),
+    "C14": Change("ReLU", lambda relu: lambda width, bound: relu(64, bound)),
     "C15": Change("constructions.conjugate_gradient", option("ridge", 1.05)),
     "C16": Change("sketch_losses.sketch", lambda make: lambda name, *rest: make("best", *rest)),
     "C17": Change("sketch_losses.spectra.hiding", lambda hiding: lambda P, *rest: P),
@@ -231,7 +228,7 @@ CONSTRUCTION = {
     "C26": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C27": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
     "C28": Change("constructions.preconditioned_chebyshev", option("ridge", 1.05)),
-    "C31": Change("smoothers.constructions.nadaraya_watson", wider),
+    "C31": Change("constructions.nadaraya_watson", wider),
     "C32": Change("constructions.nadaraya_watson", warmer),
     "C33": Change("feature_errors.constructions.gradient_descent", option("step_size", 1.05)),
     "C34": Change("c15_channels_needed.constructions.conjugate_gradient", option("ridge", 1.05)),
@@ -355,4 +352,4 @@ def test_the_verdict_follows_from_what_is_measured(name, monkeypatch, forgotten)
             holder = getattr(holder, part, None) or import_module(f"{ROOM}.{part}")
         with monkeypatch.context() as patch:
             patch.setattr(holder, last, change.become(getattr(holder, last)))
-            assert status(name, change.what != "at_most") != CLAIMS[name].expected, change
+            assert status(name, change.what != "claim.compare") != CLAIMS[name].expected, change

@@ -69,7 +69,7 @@ def run(settings: Verify) -> Outcome:
     if settings.set and not settings.claims:
         raise ValueError("set needs the names of claims, such as C16 --set draws=4")
     configs = {
-        name: changed(name, claim.quick if settings.quick else claim.config, settings.set)
+        name: changed(name, claim, settings.quick, settings.set)
         for name, claim in chosen.items()
         if settings.set
     }

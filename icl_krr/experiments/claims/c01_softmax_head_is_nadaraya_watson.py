@@ -1,28 +1,18 @@
-"""C1: one softmax head is the Nadaraya-Watson estimator."""
-
-from typing import NamedTuple
+"""C1: one softmax head computes the Nadaraya-Watson estimator."""
 
 import jax
 import jax.numpy as jnp
 
 from ... import Exponential, constructions, predict, solvers
 from ...tasks import GaussianProcess, sample
-from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
+from .claim import HOLDS, NOTHING, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, sizes, tidy
 
 
-class Config(NamedTuple):
-    draws: int = 200
-    num_supports: int = 64
-    num_features: int = 3
-    temperatures: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    gap = measure(jax.random.split(key, config.draws), jnp.asarray(config.temperatures), config)
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    gap = measure(key, jnp.asarray(config.temperatures), config)
     rows = tidy({"draw": range(config.draws), "temperature": config.temperatures}, gap=gap)
-    checks = {"|head - Nadaraya-Watson| / |y|_max <= 1e-12": at_most(gap, 1e-12, stated=True)}
-    return rows, judge(*named(checks))
+    return rows, {"|head - Nadaraya-Watson| / |y|_max <= 1e-12": stated(gap)}
 
 
 @every(1, 1)
@@ -37,7 +27,6 @@ def measure(key: jax.Array, temperature: jax.Array, config: Config) -> jax.Array
 
 
 CLAIM = Claim(
-    title="one softmax head computes the Nadaraya-Watson estimator",
     statement="One softmax head with queries U x, keys U x and values y, where U is a matrix, "
     "computes the Nadaraya-Watson estimator.",
     source="Cawley 2025, paper/workshop_paper.md, section 4",
@@ -46,6 +35,9 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
+    config=Config(
+        draws=200, num_supports=64, num_features=3, temperatures=(0.1, 0.3, 1.0, 3.0, 10.0)
+    ),
     quick=Config(draws=20),
     plot=Plot(x="temperature", y="gap", logx=True),
 )

@@ -1,6 +1,4 @@
-"""C6: several heads, and one head at very low and very high temperature."""
-
-from typing import NamedTuple
+"""C6: several heads are an ensemble of smoothers, with two limits."""
 
 import jax
 import jax.numpy as jnp
@@ -9,27 +7,14 @@ import numpy as np
 from ... import Exponential, Gaussian, Linear, Mixture, constructions, predict, solvers, theory
 from ...linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
-from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, every, exponent, fields, largest_gap, project, sizes, tidy
+from .claim import HOLDS, NOTHING, Checks, Claim, Config, at_most, stated
+from .measuring import Plot, Rows, every, exponent, largest_gap, project, sizes, tidy
 
-INPUTS = ("sphere", "normal")
-
-
-class Config(NamedTuple):
-    """Settings; `temperatures` are ascending, and `dimensions` are numbers of features."""
-
-    draws: int = 50
-    num_supports: int = 32
-    num_features: int = 4
-    num_queries: int = 8
-    temperatures: tuple[float, ...] = (1e-7, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4)
-    dimensions: tuple[int, ...] = (4, 16, 64, 256)
+INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
 
 
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, temperatures = jax.random.split(key, config.draws), jnp.asarray(config.temperatures)
-    spheres = jnp.array([name == "sphere" for name in INPUTS])
-    found = fields(measure(keys, spheres, temperatures, config))
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    found = measure(key, SPHERES, np.asarray(config.temperatures), config)
     ends = np.asarray(jax.vmap(jax.vmap(theory.mean_limit_bound))(found.spread, found.y))
     tops = np.asarray(jax.vmap(jax.vmap(theory.nearest_limit_bound))(found.apart, found.y))
     limits = found.nearest, found.top, np.mean(found.y, axis=2, keepdims=True)
@@ -39,40 +24,35 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows = tidy(axes, **{name: line.mean(-1) for name, line in lines.items()})
     scale = np.ptp(found.y, axis=2)[:, :, None]
     near, cold = (distance[:, :, 0] / scale for distance in (to_nearest, to_top))
-    wide = np.asarray(gap_in_dimensions(keys, jnp.asarray(config.dimensions), config))
+    wide = gap_in_dimensions(key, np.asarray(config.dimensions), config)
     fall = exponent(config.dimensions, np.median(wide, axis=(0, 2)))
     x, z = jax.random.normal(key, (2, 20000, config.num_features))
     variance = jnp.var(jnp.sum(x * z, axis=-1) / jnp.sqrt(config.num_features))
-    checks = {
-        "|several heads - mixture of their smoothers| / |mixture| <= 1e-12": at_most(
-            found.heads, 1e-12, stated=True
-        ),
+    return rows, {
+        "|several heads - mixture of their smoothers| / |mixture| <= 1e-12": stated(found.heads),
         "temperature 1e-7: |head - y of the support with the largest score| / range "
-        "of y <= 0.01 (our number)": at_most(cold, 0.01, stated=True),
-        "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)": at_most(
-            to_mean[:, :, -1] / scale, 0.01, stated=True
+        "of y <= 0.01 (our number)": stated(cold),
+        "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)": stated(
+            to_mean[:, :, -1] / scale
         ),
         "temperature 1, x on the unit sphere in 256 dimensions: |head - mean "
-        "of y| / range of y <= 0.02 (our number)": at_most(wide[:, -1], 0.02, stated=True),
+        "of y| / range of y <= 0.02 (our number)": stated(wide[:, -1]),
         "the same in p dimensions: median "
-        "of |head - mean of y| / range of y ~ p^a with a in [-0.7, -0.3]": within(fall, -0.7, -0.3),
+        "of |head - mean of y| / range of y ~ p^a with a in [-0.7, -0.3]": fall,
         "temperature 1e-7, x on a sphere: "
-        "|head - y of the nearest support| / range of y <= 0.01": at_most(near[:, 0], 0.01),
+        "|head - y of the nearest support| / range of y <= 0.01": near[:, 0],
         "temperature 1e-7, normal x: share of queries with |head - y of the nearest "
-        "support| / range of y > 0.01 is >= 0.1": at_least(np.mean(near[:, 1] > 0.01), 0.1),
-        "change of the prediction if supports are permuted <= 1e-12": at_most(found.turned, 1e-12),
+        "support| / range of y > 0.01 is >= 0.1": np.mean(near[:, 1] > 0.01),
+        "change of the prediction if supports are permuted <= 1e-12": found.turned,
         "exponential kernel: -(smallest eigenvalue "
-        "of K) / (largest eigenvalue of K) <= 1e-12": at_most(found.negative, 1e-12),
+        "of K) / (largest eigenvalue of K) <= 1e-12": found.negative,
         "|head - y of the largest logit| <= (range of y) m / (1 + m), "
         "m = (n - 1) exp(second largest logit - largest logit)": at_most(to_top, tops, slack=1e-6),
         "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": at_most(
             to_mean, ends, slack=1e-6
         ),
-        "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance": within(
-            variance, 0.95, 1.05
-        ),
+        "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance": variance,
     }
-    return rows, judge(*named(checks))
 
 
 @every(1, 1)
@@ -130,7 +110,6 @@ def measure(
 
 
 CLAIM = Claim(
-    title="several heads are an ensemble of smoothers, with two limits",
     statement="Multi-head softmax attention is an ensemble of Nadaraya-Watson estimators, one per "
     "head, each in its own projection of the inputs. At a low temperature a head returns the "
     "output of one support. At a high temperature, or if the inner products of the inputs "
@@ -149,6 +128,15 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
+    # Settings; `temperatures` are ascending, and `dimensions` are numbers of features.
+    config=Config(
+        draws=50,
+        num_supports=32,
+        num_features=4,
+        num_queries=8,
+        temperatures=(1e-7, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4),
+        dimensions=(4, 16, 64, 256),
+    ),
     quick=Config(draws=5, temperatures=(1e-7, 1.0, 1e4)),
     plot=Plot(x="temperature", y="to the mean", by=("inputs",), bound="bound", logx=True),
 )

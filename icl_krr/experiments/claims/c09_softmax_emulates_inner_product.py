@@ -1,7 +1,6 @@
-"""C9: softmax heads emulate attention by inner products, without normalisation."""
+"""C9: softmax heads emulate the product with inner products."""
 
 from itertools import product
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,53 +9,34 @@ import numpy as np
 from ... import Linear, Softmax, constructions, run_with_cache, solvers, theory
 from ...numerics import matmul
 from ...tasks import LinearRegression, Task
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
+from .claim import HOLDS, TASK, Checks, Claim, Config, at_most, stated, within
+from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, stacked, tidy
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
 
 
-class Config(NamedTuple):
-    """Settings; `scales` are values of e L, where L is the largest inner product."""
-
-    draws: int = 20
-    num_supports: int = 32
-    num_features: int = 4
-    ridge: float = 1.0
-    scales: tuple[float, ...] = tuple(10.0 ** (k / 2) for k in range(-12, 1))
-    steps: int = 12
-    heads: tuple[str, ...] = HEADS
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     regression = LinearRegression(**sizes(config), num_queries=8)
     tasks, scales = draw_tasks(key, config.draws, regression), jnp.asarray(config.scales)
     centred, uncentred = np.moveaxis(product_errors(tasks), 1, 0)  # [draw, e, heads]
     slopes = np.log10(centred[:, 0] / centred[:, 1])
-    parts = [
-        [measure(tasks, scales, heads == "pair", dtype, config) for heads in config.heads]
+    found = stacked(  # [dtype, heads, draw, ...]
+        stacked(measure(tasks, scales, heads == "pair", dtype, config) for heads in config.heads)
         for dtype in DTYPES
-    ]
-    gaps, best, plain = (
-        np.stack([[np.asarray(pair[k]) for pair in line] for line in parts]) for k in range(3)
     )
-    floors = np.moveaxis(gaps[..., -1], 2, 0)  # draw, dtype, heads, scale
-    rows = tidy(
-        {"draw": range(config.draws), "dtype": DTYPES, "heads": config.heads, "e L": config.scales},
-        floor=floors,
-    )
-    at_best, chosen = np.median(floors, axis=0), np.median(best[..., -1], axis=2)
-    exact_path, slow = plain[1, -1], gaps[1, -1][:, np.argmin(abs(np.log10(scales) + 1))]
+    floors = np.moveaxis(found.path[..., -1], 2, 0)  # [draw, dtype, heads, scale]
+    axes = {"draw": range(config.draws), "dtype": DTYPES, "heads": config.heads}
+    rows = tidy(axes | {"e L": config.scales}, floor=floors)
+    at_best, chosen = np.median(floors, axis=0), np.median(found.best[..., -1], axis=2)
     wide = np.log10(config.scales)
+    exact_path, slow = found.exact[1, -1], found.path[1, -1][:, np.argmin(abs(wide + 1))]
     large = (wide > -2.6) & (wide < -0.9)
     grown = [exponent(np.array(config.scales)[large], floor[large]) for floor in at_best[1]]
-    checks = {
-        "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]": within(
-            slopes[:, 0], 0.9, 1.1, stated=True
-        ),
-        "pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]": within(slopes[:, 1], 1.9, 2.1),
-        "one-sided and pair, mean of v not 0: error >= 0.01": at_least(uncentred[:, 1], 0.01),
+    return rows, {
+        "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]": stated(slopes[:, 0]),
+        "pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]": slopes[:, 1],
+        "one-sided and pair, mean of v not 0: error >= 0.01": uncentred[:, 1],
         **{
             f"{heads}: floor of CG ~ e^a with a in [{power - 0.3:.1f}, {power + 0.3:.1f}]": within(
                 slope, power - 0.3, power + 0.3
@@ -73,7 +53,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "e = 0.1 / largest inner product, every step: gap to f* "
         "<= 1.5 x gap of exact CG + 3 x floor": at_most(slow, 1.5 * exact_path + 3 * slow[:, -1:]),
     }
-    return rows, judge(*named(checks))
 
 
 @every(static=())
@@ -92,7 +71,7 @@ def product_errors(task: Task) -> jax.Array:
 @every(static=("symmetric", "dtype", "config"))
 def measure(
     task: Task, scales: jax.Array, symmetric: bool, dtype: str, config: Config
-) -> tuple[jax.Array, ...]:
+) -> dict[str, jax.Array]:
     """Gaps to f* of emulated CG [draw, scale, step], and at the best e and of exact CG."""
     options = {"ridge": config.ridge, "steps": config.steps}
     exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
@@ -109,11 +88,10 @@ def measure(
     best = theory.best_epsilon(top, symmetric=symmetric, dtype=dtype)
     gaps = jax.lax.map(emulated, jnp.append(scales / top, best))
     plain = solvers.conjugate_gradient(Linear(), task, **options).prediction
-    return gaps[:-1], gaps[-1], gap(plain, exact[None])
+    return {"path": gaps[:-1], "best": gaps[-1], "exact": gap(plain, exact[None])}
 
 
 CLAIM = Claim(
-    title="softmax heads emulate the product with inner products",
     statement="Softmax heads emulate the unnormalised product S v with S_ij = <x_i, x_j>. Let n "
     "be the number of supports and e a small scale. If v has mean 0, the form (n / e) (softmax(e "
     "S) v - mean of v) has error O(e).",
@@ -129,6 +107,16 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
+    # Settings; `scales` are values of e L, where L is the largest inner product.
+    config=Config(
+        draws=20,
+        num_supports=32,
+        num_features=4,
+        ridge=1.0,
+        scales=tuple(10.0 ** (k / 2) for k in range(-12, 1)),
+        steps=12,
+        heads=HEADS,
+    ),
     quick=Config(
         draws=3, heads=("pair",), scales=tuple(10.0**k for k in (-6, -4, -3, -2.5, -2, -1.5, -1))
     ),

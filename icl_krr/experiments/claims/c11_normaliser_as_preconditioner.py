@@ -1,6 +1,4 @@
-"""C11: the softmax normaliser acts as a preconditioner, and a sink shifts the normaliser."""
-
-from typing import NamedTuple
+"""C11: a sink preconditions a head by the softmax normaliser."""
 
 import jax
 import jax.numpy as jnp
@@ -8,35 +6,20 @@ import jax.numpy as jnp
 from ... import Gaussian, constructions, predict, run_with_cache
 from ...numerics import matmul
 from ...tasks import GaussianProcess, sample
-from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
+from .claim import HOLDS, TASK, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, largest_gap, sizes, softmax, tidy
 
 
-class Config(NamedTuple):
-    draws: int = 50
-    num_supports: int = 48
-    num_features: int = 3
-    lengthscales: tuple[float, ...] = (0.3, 1.0, 3.0)
-    sinks: tuple[float, ...] = (1e-3, 1.0, 1e3)
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     grid = jnp.asarray(config.lengthscales), jnp.asarray(config.sinks)
-    head, sink, shifted = measure(jax.random.split(key, config.draws), *grid, config)
-    rows = tidy(
-        {"draw": range(config.draws), "lengthscale": config.lengthscales, "sink": config.sinks},
-        head=head[..., None],
-        weight=sink,
-        shifted=shifted,
-    )
-    checks = {
-        "one head: |head - D^-1 G y| / |y|_max <= 1e-12": at_most(head, 1e-12, stated=True),
-        "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10": at_most(
-            sink, 1e-10
-        ),
-        "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10": at_most(shifted, 1e-10),
+    head, sink, shifted = measure(key, *grid, config)
+    axes = {"draw": range(config.draws), "lengthscale": config.lengthscales, "sink": config.sinks}
+    rows = tidy(axes, head=head[..., None], weight=sink, shifted=shifted)
+    return rows, {
+        "one head: |head - D^-1 G y| / |y|_max <= 1e-12": stated(head),
+        "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10": sink,
+        "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10": shifted,
     }
-    return rows, judge(*named(checks))
 
 
 @every(1, 1)
@@ -65,7 +48,6 @@ def measure(
 
 
 CLAIM = Claim(
-    title="a sink preconditions a head by the softmax normaliser",
     statement="A softmax head with keys (x, -|x|^2 / 2) multiplies its values by D^-1 G. Here G "
     "is the Gaussian kernel matrix with lengthscale l, and D is the diagonal matrix of the row "
     "sums of G.",
@@ -77,6 +59,13 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
+    config=Config(
+        draws=50,
+        num_supports=48,
+        num_features=3,
+        lengthscales=(0.3, 1.0, 3.0),
+        sinks=(1e-3, 1.0, 1e3),
+    ),
     quick=Config(draws=5),
     plot=Plot(x="sink", y="shifted", by=("lengthscale",), logx=True),
 )

@@ -1,7 +1,7 @@
-"""C18: the error of a model with m feature channels at a query."""
+"""C18: a bound on the prediction error of a model with m channels."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,32 +11,21 @@ from ... import Exponential, Linear, Task, constructions, run_with_cache, sketch
 from ...linalg import eigenvalues, eigh, solve
 from ...numerics import matmul
 from ..shared.spectra import METRIC, metric, sketch, spectral_norm, spectral_task
-from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, sizes, tidy
+from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most
+from .measuring import Plot, Rows, every, sizes, tidy
 
 TASKS = ("drawn", "worst")
 SKETCHES = ("best", METRIC)
 
 
-class Config(NamedTuple):
-    draws: int = 50
-    num_supports: int = 30
-    num_features: int = 16
-    num_queries: int = 16
-    width: int = 6
-    ridges: tuple[float, ...] = (0.1, 1.0, 10.0)
-    spectrum: str = "1/i"
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    ridges = jnp.asarray(config.ridges)
-    found = fields(measure(jax.random.split(key, config.draws), ridges, config))
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    found = measure(key, jnp.asarray(config.ridges), config)
     error, printed, dual, both = found.error, found.printed, found.dual, found.dual + found.second
     axes = {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES, "task": TASKS}
     axes |= {"query": range(config.num_queries)}
     rows = tidy(axes, error=error, printed=printed, dual=dual, bound=both)
     sharp, full = ((part / of)[:, :, 0, 1] for part, of in ((printed, dual), (error, both)))
-    checks = {
+    return rows, {
         "inequality as printed: |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|": at_most(
             printed, dual, slack=1e-6, reading="the inequality alone"
         ),
@@ -44,18 +33,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             error, dual, stated=True
         ),
         "best sketch, worst task: 1 - |k^T (inv(A) - inv(A^)) y| / (|k| |y| |inv(A) - inv(A^)|) "
-        "<= 1e-6": at_most(1 - sharp, 1e-6),
+        "<= 1e-6": 1 - sharp,
         "|f^ - f*| <= |k| |y| |inv(A) - inv(A^)| + |k - k^| |y| / ridge": at_most(
             error, both, slack=1e-6
         ),
-        "best sketch, worst task: |f^ - f*| / (bound with both terms) >= 0.5": at_least(
-            np.max(full, axis=(1, 2)), 0.5
+        "best sketch, worst task: |f^ - f*| / (bound with both terms) >= 0.5": np.max(
+            full, axis=(1, 2)
         ),
-        "gap between the model and ridge regression with K^ <= 1e-7": at_most(
-            found.model_gap[..., -1], 1e-7
-        ),
+        "gap between the model and ridge regression with K^ <= 1e-7": found.model_gap[..., -1],
     }
-    return rows, judge(*named(checks))
 
 
 @every(1, 1)
@@ -119,7 +105,6 @@ def width_errors(
 
 
 CLAIM = Claim(
-    title="a bound on the prediction error of a model with m channels",
     statement="At a query x, |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|, and this "
     "bounds the prediction error |f^ - f*| of a model with m feature channels. Here f* is exact "
     "kernel ridge regression, f^ is the prediction of the model, and k = k(x) contains the kernel "
@@ -137,6 +122,15 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
+    config=Config(
+        draws=50,
+        num_supports=30,
+        num_features=16,
+        num_queries=16,
+        width=6,
+        ridges=(0.1, 1.0, 10.0),
+        spectrum="1/i",
+    ),
     quick=Config(draws=5, num_queries=4, ridges=(0.1, 10.0)),
     plot=Plot(x="ridge", y="error", by=("sketch", "task"), bound="bound", logx=True),
 )

@@ -1,34 +1,20 @@
-"""C34: p + c channels are enough for conjugate gradient on the exponential kernel, too."""
-
-from typing import NamedTuple
+"""C34: p + c channels run CG on the exponential kernel exactly."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...kernels import Exponential
 from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
 from .c15_channels_needed import checks_of, measure
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
+from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
 
-class Config(NamedTuple):
-    draws: int = 20
-    num_features: int = 4
-    num_supports: int = 64
-    temperature: float = 0.25
-    steps: int = 6
-    ridge: float = 5.0
-    forms: tuple[str, ...] = ("textbook", "fused", "pipelined")
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     kernel, p = Exponential(config.temperature), config.num_features
     tasks = draw_tasks(key, config.draws, GaussianProcess(kernel, **sizes(config), inputs="sphere"))
-    rank = np.asarray(ranks(tasks, kernel))
-    layouts = [f"CG {form}" for form in config.forms]
+    rank, layouts = ranks(tasks, kernel), [f"CG {form}" for form in config.forms]
     gaps, own, of_twice = measure(key, tasks, kernel, layouts, config)
     axes = {"form": config.forms, "draw": range(config.draws), "p - m": (0, 1)}
     rows = tidy(axes, gap=gaps, c=own[:, None, None], rank=rank[None, :, None])
@@ -36,7 +22,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "c for 2 p features <= c for p features: c does not grow": at_most(of_twice, own),
         "p + c channels < rank of K on the supports": at_most(p + own[None], rank[:, None] - 1),
     }
-    return rows, judge(*named(checks))
+    return rows, checks
 
 
 @every(static=())
@@ -47,7 +33,6 @@ def ranks(task: Task, kernel: Exponential) -> jax.Array:
 
 
 CLAIM = Claim(
-    title="p + c channels run CG on the exponential kernel exactly",
     statement="Let p be the number of features of x. A transformer with softmax attention and at "
     "least p + c channels runs any number of steps of conjugate gradient on the exponential kernel "
     "exactly, up to rounding. Here c is the number of channels for the state of conjugate "
@@ -63,6 +48,15 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
+    config=Config(
+        draws=20,
+        num_features=4,
+        num_supports=64,
+        temperature=0.25,
+        steps=6,
+        ridge=5.0,
+        forms=("textbook", "fused", "pipelined"),
+    ),
     quick=Config(draws=3, forms=("textbook",)),
     plot=Plot(x="p - m", y="gap", by=("form",)),
 )

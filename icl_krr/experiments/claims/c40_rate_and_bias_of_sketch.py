@@ -1,6 +1,4 @@
-"""C40: conjugate gradient on a sketch of x converges at its rate, up to a bias."""
-
-from typing import NamedTuple
+"""C40: a sketch adds a bias to the error of conjugate gradient."""
 
 import jax
 import jax.numpy as jnp
@@ -9,38 +7,27 @@ import numpy as np
 from ...kernels import Exponential, Linear
 from ..shared.spectra import METRIC, metric, sketch, spectral_task
 from .c18_query_error_of_width import width_errors
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, sizes, tidy
+from .claim import HOLDS, TASK, Checks, Claim, Config, at_most
+from .measuring import Plot, Rows, every, sizes, tidy
 
 KERNELS = {"linear": Linear(), "exponential": Exponential()}
 SKETCHES = ("none", "best", METRIC, "gaussian")
 
 
-class Config(NamedTuple):
-    draws: int = 40
-    num_supports: int = 40
-    num_features: int = 16
-    num_queries: int = 4
-    width: int = 5
-    ridge: float = 1.0
-    steps: int = 30
-    spectrum: str = "1/i"
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    found = fields(measure(jax.random.split(key, config.draws), config))  # [draw, kernel, sketch]
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    found = measure(key, config)  # [draw, kernel, sketch]
     rate, condition, steps = found.rate, found.condition, range(config.steps + 1)
     bound = (found.dual + found.second)[..., None, :] + rate[..., None] * found.factor[..., None, :]
     axes = {"draw": range(config.draws), "kernel": KERNELS, "sketch": SKETCHES, "step": steps}
     rows = tidy(axes, error=found.path[..., 0], bound=bound[..., 0], condition=condition[..., None])
-    checks = {
+    return rows, {
         "no sketch: |alpha_t - alpha*|_A / |alpha*|_A <= rate of CG for A": at_most(
             found.alpha[:, :, 0], rate[:, :, 0], stated=True
         ),
         "every sketch: |f_t - f*| <= rate of CG for A^ times sqrt(k^^T inv(A^) k^) |alpha^|_A^, "
         "plus the bias": at_most(found.path, bound, stated=True, slack=1e-6),
         "every sketch: largest |f_t - f*| of the last step over draws, queries and kernels >= "
-        "0.02": at_least(np.max(found.error[:, :, 1:], axis=(0, 1, 3)), 0.02),
+        "0.02": np.max(found.error[:, :, 1:], axis=(0, 1, 3)),
         "linear kernel, every sketch: |f_t - f^| / |f^| <= 1e-6 after m + 1 steps": at_most(
             found.model_gap[:, 0, 1:, config.width + 1], 1e-6
         ),
@@ -48,9 +35,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             condition[:, 0, 1:3], condition[:, 0, :1], slack=1e-6
         ),
         "Gaussian sketch: largest quotient of the condition numbers of A^ and A over draws >= "
-        "1.2": at_least(np.max(condition[..., 3] / condition[..., 0], axis=0), 1.2),
+        "1.2": np.max(condition[..., 3] / condition[..., 0], axis=0),
     }
-    return rows, judge(*named(checks))
 
 
 @every()
@@ -71,7 +57,6 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
 
 
 CLAIM = Claim(
-    title="a sketch adds a bias to the error of conjugate gradient",
     statement="After t steps of conjugate gradient (CG), a transformer that multiplies by the "
     "linear or the exponential kernel matrix K has at most the error of the rate of CG for A = K + "
     "ridge I. If it multiplies by the kernel matrix K^ of a sketch, its prediction error |f_t - "
@@ -87,6 +72,16 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
+    config=Config(
+        draws=40,
+        num_supports=40,
+        num_features=16,
+        num_queries=4,
+        width=5,
+        ridge=1.0,
+        steps=30,
+        spectrum="1/i",
+    ),
     quick=Config(draws=15, steps=10),
     plot=Plot(x="step", y="error", by=("kernel", "sketch"), bound="bound"),
 )

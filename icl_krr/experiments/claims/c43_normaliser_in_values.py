@@ -1,6 +1,6 @@
-"""C43: conjugate gradient on a normalised softmax head, with the normaliser in the sums only."""
+"""C43: CG on a normalised softmax head, the normaliser in the sums."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,8 @@ import numpy as np
 
 from ... import Exponential, Gaussian, constructions, run_with_cache, solvers, theory
 from ...tasks import GaussianProcess, sample, system
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named, within
-from .measuring import Plot, Rows, every, fields, first_below, gap, sizes, slot_gaps, tidy
+from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most, stated, within
+from .measuring import Plot, Rows, every, first_below, gap, sizes, slot_gaps, tidy
 
 FIRST, LIMIT = 6, 1e-6
 PCG = "preconditioned_conjugate_gradient"
@@ -21,24 +21,17 @@ KINDS = {  # with the interval of steps / steps of plain conjugate gradient
 }
 
 
-class Config(NamedTuple):
-    draws: int = 20
-    num_supports: int = 48
-    ridge: float = 1.0
-    steps: int = 100
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows, checks = [], {}
     for kind, (_, _, interval) in KINDS.items():
-        found = fields(measure(jax.random.split(key, config.draws), kind, config))
+        found = measure(key, kind, config)
         steps = first_below(found.path, LIMIT)
         axes = {"kind": [kind], "draw": range(config.draws), "solver": ("normaliser", "plain")}
         rows += tidy(axes, steps=steps[None], condition=found.condition[None])
         ratio = np.median(steps[:, 0] / steps[:, 1])
         checks |= {
-            f"{kind}: |slots - iterates of PCG| / |iterates| <= 1e-9, first steps": at_most(
-                found.slots, 1e-9, stated=True
+            f"{kind}: |slots - iterates of PCG| / |iterates| <= 1e-9, first steps": stated(
+                found.slots
             ),
             f"{kind}: |f - f*| / |f*| <= 1e-8 after the last step": at_most(
                 found.error, 1e-8, stated=True
@@ -53,7 +46,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     others = len(written - {"weighted_p", "weighted_z"})
     checks["slots other than summands with the normaliser as a factor <= 0"] = at_most(others, 0)
     checks["blocks in one step <= 8"] = at_most(model.blocks_per_step, 8)
-    return rows, judge(*named(checks))
+    return rows, checks
 
 
 @every(static=("kind", "config"))
@@ -81,7 +74,6 @@ def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
 
 
 CLAIM = Claim(
-    title="CG on a normalised softmax head, the normaliser in the sums",
     statement="Conjugate gradient on A = K + ridge I runs on the output of a softmax head as it "
     "is, (D + ridge)^-1 K p, where D has the row sums of K. In a step, the normaliser D + ridge is "
     "a factor of the values that are summed over the supports, and of nothing else. The model "
@@ -98,6 +90,7 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
+    config=Config(draws=20, num_supports=48, ridge=1.0, steps=100),
     quick=Config(draws=3, steps=80),
     plot=Plot(x="condition", y="steps", by=("kind", "solver"), logx=True),
 )

@@ -1,6 +1,6 @@
-"""C46: the cost of one query with linear attention on random features, against softmax."""
+"""C46: linear attention answers a query in O(m d), and softmax attention in O(n d)."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import Task, Transformer, constructions, predict, theory
 from ...sketches import RandomFeatures
-from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
+from .claim import CORRECTED, FAMILY, Checks, Claim, Config, at_most, check, stated
 from .feature_errors import MAPS, distance, drawn, scores, sums
 from .measuring import Plot, Rows, every, tidy
 
@@ -19,16 +19,9 @@ SHORT = "queries and keys of norm R = d^(1/4)"
 program = jax.jit(predict)
 
 
-class Config(NamedTuple):
-    """Settings. Queries, keys and values have d entries, for each d of `dimensions`."""
-
-    draws: int = 16
-    dimensions: tuple[int, ...] = (8, 16, 32, 64)
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, dims = jax.random.split(key, config.draws), np.array(config.dimensions)
-    m = np.array([projections(d) for d in config.dimensions])
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    keys = jax.random.split(key, config.draws)
+    m, dims = np.array([projections(d) for d in config.dimensions]), np.array(config.dimensions)
     softmax = np.array([[one_query(d, n) for d in config.dimensions] for n in (FEW, MANY)])
     linear = np.array([[one_query(d, FEW, kind) for d in config.dimensions] for kind in KINDS])
     again = [one_query(config.dimensions[0], MANY, kind) for kind in KINDS]
@@ -37,35 +30,28 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     start = softmax[0] - slope * FEW
     crossover = (linear - start) / slope
     theirs = np.vectorize(theory.performer_width, otypes=[float])(dims, dims**0.25, ERROR)
-    apart = np.median([distances(keys, d) for d in config.dimensions], axis=1)  # [d, norm, kind]
+    apart = np.median([distances(keys, d) for d in config.dimensions], axis=1)
     columns = {"m": m, "n where both cost the same": crossover, "m of theorem 4": theirs}
     rows = tidy({"features": KINDS, "d": dims}, operations=linear, **columns)
     rows += tidy({"d": dims, "norm": NORMS, "features": KINDS}, distance=apart)
-    checks = {
-        "m = d log d: operations of one query / (m d) <= 20 (our number)": at_most(
-            linear / (m * dims), 20.0, stated=True, reading=SHORT
+    return rows, {
+        "m = d log d: operations of one query / (m d) <= 20 (our number)": check(
+            linear / (m * dims), stated=True, reading=SHORT
         ),
-        f"operations of one query at n = {MANY} / at n = {FEW} <= 1": at_most(
-            again / linear[:, 0], 1.0, stated=True, reading=SHORT
+        f"operations of one query at n = {MANY} / at n = {FEW} <= 1": check(
+            again / linear[:, 0], stated=True, reading=SHORT
         ),
-        f"n = {LONG} m: operations with features / with softmax <= 1/4 (our numbers)": at_most(
-            linear / (start + slope * LONG * m), 0.25, stated=True, reading=SHORT
+        f"n = {LONG} m: operations with features / with softmax <= 1/4 (our numbers)": check(
+            linear / (start + slope * LONG * m), stated=True, reading=SHORT
         ),
         "m = d log d, R = sqrt(d): distance of the weights to those of softmax <= 0.2 (our "
-        "number)": at_most(apart[:, GROWING], 0.2, stated=True),
+        "number)": stated(apart[:, GROWING]),
         "m = d log d, R = d^(1/4): the same": at_most(apart[:, BOUNDED], 0.2, reading=SHORT),
-        "softmax: operations of one query for each key / d in [4, 6]": within(slope / dims, 4, 6),
-        "positive features: n at which both cost the same / m in [1, 1.5]": within(
-            crossover[0] / m, 1.0, 1.5
-        ),
-        "trigonometric features, two for each frequency: the same in [2, 3]": within(
-            crossover[1] / m, 2.0, 3.0
-        ),
-        f"R = d^(1/4): m of theorem 4 for the error {ERROR} / (d log d) >= 40": at_least(
-            theirs / m, 40.0
-        ),
+        "softmax: operations of one query for each key / d in [4, 6]": slope / dims,
+        "positive features: n at which both cost the same / m in [1, 1.5]": crossover[0] / m,
+        "trigonometric features, two for each frequency: the same in [2, 3]": crossover[1] / m,
+        f"R = d^(1/4): m of theorem 4 for the error {ERROR} / (d log d) >= 40": theirs / m,
     }
-    return rows, judge(*named(checks))
 
 
 def projections(d: int) -> int:
@@ -108,7 +94,6 @@ def distances(key: jax.Array, d: int) -> jax.Array:
 
 
 CLAIM = Claim(
-    title="linear attention answers a query in O(m d), and softmax attention in O(n d)",
     statement="Let m random features phi of queries and keys with d entries be given, and the sums "
     "of phi(k_j) (v_j, 1) over n keys with values v_j of d entries. Then one query costs O(m d) "
     "operations, whatever n is, and softmax attention O(n d). So features cost less for n >> m. "
@@ -130,6 +115,8 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
+    # Settings. Queries, keys and values have d entries, for each d of `dimensions`.
+    config=Config(draws=16, dimensions=(8, 16, 32, 64)),
     quick=Config(draws=8, dimensions=(8, 16)),
     plot=Plot(x="d", y="n where both cost the same", by=("features",), logx=True),
 )

@@ -1,7 +1,7 @@
-"""C48: whether errors, layer by layer, tell which solver a model runs."""
+"""C48: errors after the layers identify the solver."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from ..identify.profile_fit import Search
 from ..identify.profile_paths import NULLS
 from ..solverbench import foreign
 from ..solverbench.settings import PROCESS, BenchConfig, Setting
-from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
+from .claim import CORRECTED, FAMILY, Checks, Claim, Config, Exactly, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
 KERNEL, NOISE = Gaussian(0.8), 0.05
@@ -25,21 +25,7 @@ OWN, PROBE = "its own predictions", "a linear probe"
 SHARE, SMOOTHERS = "a share of exact KRR", "kernel smoothers, a falling lengthscale"
 
 
-class Config(NamedTuple):
-    """Settings: `search` has the points of a search, and the points that are refined."""
-
-    tasks: int = 12
-    probe_tasks: int = 256
-    num_supports: int = 16
-    num_queries: int = 6
-    layers: int = 4
-    known: tuple[str, ...] = ("richardson", "preconditioned_chebyshev", "conjugate_gradient")
-    strangers: tuple[str, ...] = (SHARE, SMOOTHERS)
-    candidates: tuple[str, ...] = compared("gaussian")
-    search: tuple[int, int] = (192, 2)
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     """Read constructions of known solvers in two ways, and predictors that run no solver."""
     one = setting(config, key)
     both = [targets_of(tasks, KERNEL, one.ridge(KERNEL)) for tasks in halves_of(one.tasks)]
@@ -56,7 +42,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     for name in config.strangers:
         answers = [of_stranger(name, known["ridge"], config.layers, t.tasks) for t in both]
         rows += rows_of(protocol.read(answers), f"no solver: {name}", OWN)
-    return rows, judge(*named(checks(rows, config)))
+    return rows, checks(rows, config)
 
 
 def checks(rows: Rows, config: Config) -> dict[str, Any]:
@@ -66,20 +52,16 @@ def checks(rows: Rows, config: Config) -> dict[str, Any]:
 
     own = "its own predictions, and predictors beside it that run no solver"
     return {
-        "a linear probe of every layer: share of wrong names <= 0.1": at_most(
-            np.mean(of(PROBE, "wrong")), 0.1, stated=True
+        "a linear probe of every layer: share of wrong names <= 0.1": stated(
+            np.mean(of(PROBE, "wrong"))
         ),
-        "own predictions: share of wrong names <= 0": at_most(
-            np.mean(of(OWN, "wrong")), 0.0, reading=own
-        ),
+        "own predictions: share of wrong names <= 0": check(np.mean(of(OWN, "wrong")), reading=own),
         "own predictions: share of readings in which a predictor without a solver is as near "
-        "<= 0": at_most(np.mean(of(OWN, "null is as near")), 0.0, reading=own),
-        "models that run no solver: this share >= 1": at_least(
-            np.mean(of(OWN, "null is as near", known=False)), 1.0, reading=own
+        "<= 0": check(np.mean(of(OWN, "null is as near")), reading=own),
+        "models that run no solver: this share >= 1": check(
+            np.mean(of(OWN, "null is as near", known=False)), reading=own
         ),
-        "a linear probe of every layer: this share >= 0.5": at_least(
-            np.mean(of(PROBE, "null is as near")), 0.5
-        ),
+        "a linear probe of every layer: this share >= 0.5": np.mean(of(PROBE, "null is as near")),
     }
 
 
@@ -143,7 +125,6 @@ def rows_of(profile: Profile, model: str, by: str) -> Rows:
 
 
 CLAIM = Claim(
-    title="errors after the layers identify the solver",
     statement="The solver that a model runs is the one whose errors, step by step, are nearest to "
     "those of the model, layer by layer, read by a linear probe. (The source uses this as evidence "
     "for one kind of trained model. We know its abstract only, so tasks, candidates, tuning and "
@@ -167,6 +148,18 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
+    # Settings: `search` has the points of a search, and the points that are refined.
+    config=Config(
+        tasks=12,
+        probe_tasks=256,
+        num_supports=16,
+        num_queries=6,
+        layers=4,
+        known=("richardson", "preconditioned_chebyshev", "conjugate_gradient"),
+        strangers=(SHARE, SMOOTHERS),
+        candidates=compared("gaussian"),
+        search=Exactly((192, 2)),
+    ),
     quick=Config(
         tasks=8,
         probe_tasks=64,

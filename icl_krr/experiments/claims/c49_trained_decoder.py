@@ -1,9 +1,9 @@
-"""C49: whether trained decoders have the errors of preconditioned Richardson iteration."""
+"""C49: trained decoders have the errors of preconditioned Richardson iteration."""
 
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,26 +16,14 @@ from ..identify.probe_controls import in_dtype_of_tasks, read_by_probe, untraine
 from ..identify.profile_fit import Search
 from ..identify.profile_paths import NULLS, path
 from ..shared.runs import load
-from .claim import FALSE, FAMILY, Claim, Verdict, at_least, at_most, judge, named
+from .claim import FALSE, FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
 TRAINED, RANDOM = "trained", "untrained"
 RICHARDSON = "richardson"
 
 
-class Config(NamedTuple):
-    """Settings: `search` has the points of a search, and the points that are refined."""
-
-    runs: tuple[str, ...] = ("gp-decoder-4", "gp-decoder-8", "gp-decoder-12")
-    tasks: int = 16
-    probe_tasks: int = 256
-    num_queries: int = 8
-    steps: int = 24
-    candidates: tuple[str, ...] = compared("gaussian")
-    search: tuple[int, int] = (192, 2)
-
-
-def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     """Read decoders and untrained models of their shapes by a linear probe, on the same tasks."""
     loaded = {name: load(name) for name in config.runs}
     family: Any = loaded[config.runs[0]].family
@@ -64,7 +52,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             rows += [about | of_reading(reading, tuned) for reading in found.readings]
             errors = 10 ** found.curves["error"]
             rows += [about | {"layer": at, "error": float(e)} for at, e in enumerate(errors)]
-    return rows, judge(*named(checks(rows, config.candidates)))
+    return rows, checks(rows, config.candidates)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4))
@@ -114,31 +102,27 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
     apart = of("predictions, richardson")
     return {
         "mean distance of Richardson's errors over the readings / least mean distance of another "
-        "solver <= 1": at_most(
-            means[RICHARDSON] / min(means[name] for name in others), 1.0, stated=True
-        ),
+        "solver <= 1": stated(means[RICHARDSON] / min(means[name] for name in others)),
         "readings that name Richardson >= 1 + those that name any other solver": at_least(
             names[RICHARDSON],
             1 + max(names[name] for name in others),
             reading="nearest in more readings than any other solver",
         ),
         "later layers, no earlier step: share of the readings that name Richardson, with no "
-        "predictor without a solver as near, >= 0.5": at_least(
+        "predictor without a solver as near, >= 0.5": check(
             np.mean(alone),
-            0.5,
             reading="later layers, no earlier step; beside predictors that run no solver",
         ),
         "layer l and step l: distance of the nearest predictor without a solver / of Richardson, "
-        "geometric mean, <= 0.7": at_most(np.exp(np.mean(np.log(nulls / ours))), 0.7),
+        "geometric mean, <= 0.7": np.exp(np.mean(np.log(nulls / ours))),
         "share of the readings with a predictor without a solver as near as the nearest solver >= "
-        "0.8": at_least(np.mean(of("null is as near")), 0.8),
+        "0.8": np.mean(of("null is as near")),
         "relative distance of predictions to those of Richardson with the nearest errors, mean, >= "
-        "0.25": at_least(np.mean(apart), 0.25),
+        "0.25": np.mean(apart),
     }
 
 
 CLAIM = Claim(
-    title="trained decoders have the errors of preconditioned Richardson iteration",
     statement="Of the errors of classical solvers, step by step, those of preconditioned "
     "Richardson iteration align most consistently with the errors of a GPT-2-style decoder that is "
     "trained on Gaussian processes, layer by layer, read by a linear probe. (We know the abstract "
@@ -174,6 +158,16 @@ CLAIM = Claim(
     expected=FALSE,
     told=FAMILY,
     run=run,
+    # Settings: `search` has the points of a search, and the points that are refined.
+    config=Config(
+        runs=("gp-decoder-4", "gp-decoder-8", "gp-decoder-12"),
+        tasks=16,
+        probe_tasks=256,
+        num_queries=8,
+        steps=24,
+        candidates=compared("gaussian"),
+        search=Exactly((192, 2)),
+    ),
     quick=Config(
         runs=("gp-decoder-8",),
         steps=16,

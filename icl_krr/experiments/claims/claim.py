@@ -1,7 +1,10 @@
 """A claim: a statement, an experiment and a verdict that follows from the checks."""
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -105,12 +108,35 @@ class Verdict(NamedTuple):
         return (*broken, *stated, *self.checks)[0]
 
 
+class Config(SimpleNamespace):
+    """The settings of a claim by name: numbers, names and tuples of them; static in its programs.
+
+    >>> Config(draws=20, widths=(2, 4)).replace(draws=5)
+    Config(draws=5, widths=(2, 4))
+    """
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).items()))
+
+    def replace(self, **others: Any) -> "Config":
+        return Config(**vars(self) | others)
+
+
+class Exactly(tuple):
+    """A setting with this number of values."""
+
+
+Unnamed = Callable[[str], Check]
+"""A check that waits for its name, its key in a table of checks."""
+Checks = dict[str, Any]
+"""Checks by name; a value alone is checked against the bound in the name (see `check`)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A claim, where it was made, and the experiment that decides it.
 
     Attributes:
-        title: the claim in a few words, for short tables.
         statement: the claim in the notation of this library.
         source: key of `REFERENCES`, a comma, and the place; a semicolon is between two sources.
         quote: the statement as printed at that place, with its quantifiers; "" if it is ours.
@@ -118,22 +144,23 @@ class Claim:
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
             of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
             kernel matrix.
-        run: experiment, `run(config, key) -> rows, verdict`.
-        quick: settings of a smaller experiment. The full one has the defaults of the same class.
+        run: experiment, `run(config, key) -> rows, checks`.
+        config: settings of the experiment.
+        quick: settings of a smaller one; those that are not given are those of `config`.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition.
         untested: readings of the statement that no check tests.
         corrected: who made the statement in `truth`: "theirs", at another place, "ours" or "both".
     """
 
-    title: str
     statement: str
     source: str = OURS
     quote: str = ""
     expected: str
     told: str
-    run: Callable[[Any, jax.Array], tuple[Rows, Verdict]]
-    quick: Any
+    run: Callable[[Config, jax.Array], tuple[Rows, Checks]]
+    config: Config
+    quick: Config
     plot: Plot
     truth: str = ""
     untested: tuple[str, ...] = ()
@@ -143,10 +170,13 @@ class Claim:
     def __post_init__(self):
         if (self.source == OURS) == bool(self.quote):
             raise ValueError(f"a claim has a quote if and only if it has a source: {self.title}")
+        object.__setattr__(self, "quick", self.config.replace(**vars(self.quick)))
 
     @property
-    def config(self) -> Any:
-        return type(self.quick)()
+    def title(self) -> str:
+        """The claim in a few words, for short tables: the first line of its file."""
+        words = sys.modules[self.run.__module__].__doc__ or ""
+        return words.partition("\n")[0].partition(": ")[2].rstrip(".")
 
     @property
     def file(self) -> str:
@@ -196,15 +226,6 @@ def compare(
     )
 
 
-Unnamed = Callable[[str], Check]
-"""A check that waits for its name, its key in a table of checks (see `named`)."""
-
-
-def named(checks: Mapping[str, Unnamed]) -> list[Check]:
-    """The checks of a table, in its order."""
-    return [check(name) for name, check in checks.items()]
-
-
 def at_most(measured: Any, bound: Any, **options: Any) -> Unnamed:
     """Check measured <= bound in every entry, with the options of `compare`."""
     return lambda name: compare(name, measured, bound, **options)
@@ -231,6 +252,45 @@ def within(value: Any, low: float, high: float, **options: Any) -> Unnamed:
         return found._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
 
     return check
+
+
+_NUMBER = r"-?[\d.]+(?:e[+-]?\d+)?"
+_RELATION = re.compile(
+    rf"(?:(<=|>=) ({_NUMBER})(?:/(\d+))?( %)?|in \[({_NUMBER}), ({_NUMBER})\])(?=$|,| \()"
+)
+
+
+def check(value: Any, **options: Any) -> Unnamed:
+    """Check what the name says: a bound such as "<= 1e-9", ">= 1/4", "<= 5 %" or "in [0.5, 2]".
+
+    The name has one bound by a number, at its end or before a comma or a bracket. For other bounds
+    there are `at_most`, `at_least` and `within`.
+
+    >>> check(0.3)("share of heads >= 1/4 (our number)").holds
+    True
+    """
+
+    def of(name: str) -> Check:
+        bounds = _RELATION.findall(name)
+        if len(bounds) != 1:
+            raise ValueError(f"a check must have one bound by a number in its name, got {name!r}")
+        ((sign, number, divisor, percent, low, high),) = bounds
+        if not sign:
+            return within(value, float(low), float(high), **options)(name)
+        bound = float(number) / (float(divisor or 1) * (100 if percent else 1))
+        return (at_most if sign == "<=" else at_least)(value, bound, **options)(name)
+
+    return of
+
+
+def named(checks: Checks) -> list[Check]:
+    """The checks of a table, in its order."""
+    return [(of if callable(of) else check(of))(name) for name, of in checks.items()]
+
+
+def stated(value: Any, **options: Any) -> Unnamed:
+    """Check what the name says, and what the source states."""
+    return check(value, stated=True, **options)
 
 
 PRINTED = "as printed"

@@ -1,6 +1,6 @@
 """What the experiments of the claims share: tasks, a grid of runs, its rows, and measures."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from types import SimpleNamespace
@@ -22,6 +22,8 @@ def every(
 
     `axes` says how many axes of values each has, by default one argument with one; the results have
     these axes first. The number 0 is one axis by vmap. The first two arguments may go `together`.
+    A single key stands for those of `config.draws` draws, where the config is the last argument.
+    The results are arrays of NumPy, by name if the function returns a dict.
     """
 
     def over(run: Callable[..., Any], axes: tuple[int, ...], first: Any, *others: Any) -> Any:
@@ -42,7 +44,15 @@ def every(
                 return jax.lax.map(lambda pair: at(*pair), values)
             return over(at, axes or (1,), *values)
 
-        return program
+        @wraps(run)
+        def measure(first: Any, *others: Any, **options: Any) -> Any:
+            if getattr(first, "ndim", 1) == 0:
+                first = jax.random.split(first, others[-1].draws)
+            found = program(first, *others, **options)
+            return fields(found) if isinstance(found, dict) else jax.tree.map(np.asarray, found)
+
+        measure.clear_cache = program.clear_cache  # pyright: ignore[reportFunctionMemberAccess]
+        return measure
 
     return decorate
 
@@ -68,6 +78,12 @@ def sizes(config: Any) -> dict[str, Any]:
 def fields(found: Mapping[str, Any]) -> SimpleNamespace:
     """What was measured, by name, in arrays of NumPy."""
     return SimpleNamespace(**{name: np.asarray(values) for name, values in found.items()})
+
+
+def stacked(parts: Iterable[SimpleNamespace], axis: int = 0) -> SimpleNamespace:
+    """Measurements of several kinds, each array with one more axis for the kinds."""
+    each = [vars(part) for part in parts]
+    return SimpleNamespace(**{k: np.stack([own[k] for own in each], axis) for k in each[0]})
 
 
 def gap(found: jax.Array, expected: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict, readings
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Config, Verdict, readings
 
 
 class Result(NamedTuple):
@@ -105,9 +105,10 @@ def summarise(
 
 
 def named_values(config: Any) -> Any:
-    """The values of a NamedTuple by name, and of the NamedTuples in it by name, too."""
-    if hasattr(config, "_asdict"):
-        return {name: named_values(value) for name, value in config._asdict().items()}
+    """The settings by name, and the NamedTuples in them by name, too."""
+    if isinstance(config, Config) or hasattr(config, "_asdict"):
+        values = vars(config) if isinstance(config, Config) else config._asdict()
+        return {name: named_values(value) for name, value in values.items()}
     return [*map(named_values, config)] if isinstance(config, tuple) else config
 
 

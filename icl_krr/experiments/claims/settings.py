@@ -2,43 +2,47 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from ... import checks
 from ...fields import unknown
+from .claim import Claim, Config, Exactly
 
 KINDS = (int, float, str)
 
 
-def changed(claim: str, config: Any, typed: Iterable[str]) -> Any:
-    """Return the settings of a claim with those replaced that were typed, such as "widths=2,4".
+def changed(name: str, claim: Claim, quick: bool, typed: Iterable[str]) -> Config:
+    """The settings of a claim with those replaced that were typed, such as "widths=2,4".
 
     Numbers, names and tuples of them can be replaced.
 
-    >>> from .c16_sketch_error import Config
-    >>> changed("C16", Config(), ["draws=4", "widths=2,4"]).widths
+    >>> from .c16_sketch_error import CLAIM
+    >>> changed("C16", CLAIM, False, ["draws=4", "widths=2,4"]).widths
     (2, 4)
     """
-    hints = get_type_hints(type(config))
-    known = {name: hint for name, hint in hints.items() if {hint, *get_args(hint)} & {*KINDS}}
+    config, known = claim.quick if quick else claim.config, {}
+    for setting, value in vars(claim.config).items():
+        (kind,) = {type(part) for part in (value if isinstance(value, tuple) else (value,))}
+        if kind in KINDS:
+            known[setting] = kind
     for text in typed:
-        name, sign, value = text.partition("=")
+        setting, sign, value = text.partition("=")
         if not sign:
             raise ValueError(f"set must be NAME=VALUE, such as draws=4, got {text!r}")
-        if name not in known:
-            raise ValueError(unknown(f"setting of {claim}", name, known))
-        config = config._replace(**{name: read(name, value, known[name], getattr(config, name))})
+        if setting not in known:
+            raise ValueError(unknown(f"setting of {name}", setting, known))
+        default = getattr(claim.config, setting)
+        config = config.replace(**{setting: read(setting, value, known[setting], default)})
     return config
 
 
-def read(name: str, text: str, hint: Any, default: Any) -> Any:
+def read(name: str, text: str, kind: type, default: Any) -> Any:
     """The value that a text spells, of the type of a setting."""
-    if hint in KINDS:
-        return number(name, text, hint, (default,))
-    kinds = get_args(hint)
-    values = tuple(number(name, part, kinds[0], default) for part in re.split(",(?! )", text))
-    if Ellipsis not in kinds and len(values) != len(kinds):
-        raise ValueError(f"{name} must have {len(kinds)} values, got {text!r}")
+    if not isinstance(default, tuple):
+        return number(name, text, kind, (default,))
+    values = tuple(number(name, part, kind, default) for part in re.split(",(?! )", text))
+    if isinstance(default, Exactly) and len(values) != len(default):
+        raise ValueError(f"{name} must have {len(default)} values, got {text!r}")
     return values
 
 

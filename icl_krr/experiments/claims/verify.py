@@ -17,7 +17,7 @@ import jax
 
 from ...fields import unknown
 from ..shared.rows import Rows
-from .claim import Claim, Verdict
+from .claim import Claim, Verdict, judge, named
 from .result import Result, summarise
 
 
@@ -61,13 +61,14 @@ def verify(
     with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
         for seed in seeds:
             try:
-                found, verdicts[seed] = claim.run(config, jax.random.key(seed))
+                found, checks = claim.run(config, jax.random.key(seed))
             except (ValueError, TypeError, LookupError, ArithmeticError) as error:
                 if config in (claim.config, claim.quick):
                     raise
                 reason = str(error).partition("\n")[0]
                 kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
                 raise ValueError(f"{name} cannot run with these settings: {kind}{reason}") from None
+            verdicts[seed] = judge(*named(checks))
             rows += [{"seed": seed, **row} for row in found]
             progress(1)
     seconds, cpu_seconds = (clock() - began for clock, began in zip(clocks, start, strict=True))
