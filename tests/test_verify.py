@@ -92,13 +92,18 @@ def test_rows_are_one_for_every_combination():
     assert rows[4] == {"a": 2, "b": "y", "v": 4, "w": 8}
 
 
+def cell(*checks):
+    """What a claim gave with one seed."""
+    return {"checks": [check._asdict() for check in checks], "seconds": 1.0, "cpu_seconds": 2.0}
+
+
 def test_seeds_are_put_together():
     claim = dataclasses.replace(c01.CLAIM, expected=FALSE)
-    verdicts = {
-        seed: judge(compare("x", [0.0, measured], 2.0, stated=True))
+    cells = {
+        seed: cell(compare("x", [0.0, measured], 2.0, stated=True))
         for seed, measured in ((3, 1.0), (4, 3.0), (5, 5.0))
     }
-    result = summarise("C1", claim, claim.quick, verdicts, 1.0, 2.0)
+    result = summarise("C1", claim, claim.quick, cells)
     assert (result.status, result.seed, result.draw, result.agrees) == (FALSE, 4, 1, True)
     assert np.isclose(result.measured, 3.0)
     low, high = result.interval
@@ -110,7 +115,8 @@ def test_seeds_are_put_together():
 @pytest.mark.slow
 def test_the_counterexample_is_that_of_its_seed(x64):
     """The seed and the draw that are printed give the measured violation again."""
-    (result, _) = verify.verify("C16", c16.CLAIM, seeds=[7], quick=True)
+    found = verify.verify_all({"C16": c16.CLAIM}, seeds=range(7, 8), quick=True)
+    result, _ = found["C16"]
     config = c16.CLAIM.quick
     keys = jax.random.split(jax.random.key(result.seed), config.draws)
     at, own = jax.random.split(keys[result.draw])
@@ -139,6 +145,28 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
     assert "| C1: " in (tmp_path / "claims.md").read_text()
 
 
+def test_a_claim_with_a_seed_that_an_earlier_run_finished_is_not_run_again(
+    tmp_path, capsys, monkeypatch
+):
+    argv = ["verify", "C1", "--quick", "--json", "--out", str(tmp_path)]
+    assert cli.main([*argv, "--seeds", "2"]) == 0
+    (first,) = json.loads(capsys.readouterr().out)["claims"]
+    seeds = []
+
+    def run(config, key):
+        seeds.append(jax.random.key_data(key)[-1])
+        return c01.run(config, key)
+
+    run.__module__ = c01.__name__
+    monkeypatch.setattr(c01, "CLAIM", dataclasses.replace(c01.CLAIM, run=run))
+    assert cli.main([*argv, "--seeds", "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["claims"] == [first]
+    assert cli.main([*argv, "--seeds", "3"]) == 0
+    assert json.loads(capsys.readouterr().out)["claims"][0]["seeds"] == 3
+    assert cli.main([*argv, "--set", "draws=3"]) == 0
+    assert seeds == [2, 0]
+
+
 def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(c01, "CLAIM", dataclasses.replace(c01.CLAIM, expected=FALSE))
@@ -162,8 +190,8 @@ def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
 
 def test_the_caveats_of_a_claim_are_printed():
     claim = verify.claims()["C8"]
-    verdict = judge(compare("x", 2.0, 1.0, stated=True), compare("y", 0.0, 1.0, reading="more"))
-    result = summarise("C8", claim, claim.quick, {0: verdict}, 1.0, 2.0)
+    found = cell(compare("x", 2.0, 1.0, stated=True), compare("y", 0.0, 1.0, reading="more"))
+    result = summarise("C8", claim, claim.quick, {0: found})
     found = {"as printed": "false", "more": "holds", claim.untested[0]: "not tested"}
     assert result.readings == found
     first, *others = (f" | {reading} | {verdict} |" for reading, verdict in found.items())
@@ -173,8 +201,8 @@ def test_the_caveats_of_a_claim_are_printed():
 
 
 def test_sentences_of_a_source_have_the_claims_that_test_them():
-    verdict, one = judge(compare("x", 0.0, 1.0, stated=True)), c01.CLAIM
-    result = summarise("C1", one, one.quick, {0: verdict}, 1.0, 2.0)
+    one = c01.CLAIM
+    result = summarise("C1", one, one.quick, {0: cell(compare("x", 0.0, 1.0, stated=True))})
     first = result._replace(source="A 2020, part 1", quote="One holds. Two holds: it does.")
     more = result._replace(source="A 2020, part 2", quote="[...] Two holds: it does. | more")
     header, lines = table_of_sentences([first, more._replace(id="C2")])
@@ -196,7 +224,8 @@ def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, 
     assert cli.main(["verify", "C16", "C20", "--quick", "--json", "--seeds", "2"]) == 0
     apart = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
     assert list(apart) == ["C16", "C20"]
-    alone, _ = verify.verify("C16", c16.CLAIM, seeds=range(2), quick=True)
+    found = verify.verify_all({"C16": c16.CLAIM}, seeds=range(2), quick=True)
+    alone, _ = found["C16"]
     assert np.isclose(apart["C16"]["measured"], alone.measured, rtol=1e-6)
     assert apart["C16"]["counterexample"] == {"seed": alone.seed, "draw": alone.draw}
     assert np.allclose(apart["C16"]["interval"], alone.interval)

@@ -180,14 +180,7 @@ def small_identification(
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
     """Quick check of the claims, used when no finished run is given."""
     known = claims()
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        show(f"{done} of {len(known)} done")
-
-    count(0)
+    count = lambda words, done, total: show(f"{done} of {total} done")  # noqa: E731
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
     results = [result for result, _ in found.values()]
     made = (

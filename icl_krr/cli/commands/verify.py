@@ -77,21 +77,14 @@ def run(settings: Verify) -> Outcome:
     if seeds is None:
         seeds = 1 if settings.quick else 10
     checks.count("seeds", seeds)
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        show("claims x seeds", done, seeds * len(chosen))
-
     with working(settings) as show:
-        count(0)
         found = verify_all(
             chosen,
             seeds=range(settings.seed, settings.seed + seeds),
             quick=settings.quick,
             configs=configs,
-            progress=count,
+            folder=settings.folder,
+            progress=lambda words, done, total: show("claims x seeds", done, total),
         )
     results = [result for result, _ in found.values()]
     record = {"claims": [claim_record(result) for result in results]}

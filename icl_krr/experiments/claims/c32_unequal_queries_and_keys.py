@@ -15,7 +15,7 @@ from ...transformer import Block, Heads, Transformer, predict, predict_batch
 from ...transformer.resume import unrolled_blocks
 from ..shared.runs import load
 from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_least, stated
-from .measuring import Plot, Rows, draw_tasks, every, fields, tidy
+from .measuring import Plot, Rows, draw_tasks, every, gap, tidy
 
 TEMPERATURE = 4.0
 PARTS = ("all", "symmetric", "symmetric, no negative eigenvalues", "antisymmetric")
@@ -25,7 +25,7 @@ EQUAL, KEY_BIAS, BIASES, INDEFINITE, UNEQUAL = range(5)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    found = fields(measure(jax.random.split(key, config.draws), config))
+    found = measure(key, config)
     change, cycle, solver, pair = found.change, found.cycle, found.solver, found.pair
     smooth = found.smoother[:, :INDEFINITE]
     columns = {
@@ -59,52 +59,61 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     return rows, checks
 
 
-def measure(keys: jax.Array, config: Config) -> dict[str, np.ndarray]:
-    """Compare the models with direct formulas [draw, form]."""
-    n = config.num_supports
-    tasks, w_query, w_key = draw(keys, p=config.num_features, n=n, q=config.num_queries)
-    kernel, width = Exponential(TEMPERATURE), config.num_features + 1
-    smoother = constructions.nadaraya_watson(kernel, num_features=width)
+@every()
+def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
+    """Compare the models with direct formulas [draw, form]; the last feature of x is 1."""
+    p, n, q = config.num_features, config.num_supports, config.num_queries
+    points, outputs, weights, biases = jax.random.split(key, 4)
+    x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
+    task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
+    square = jax.random.normal(weights, (2, p, p)) / np.sqrt(p)
+    plain, other = jnp.pad(square, ((0, 0), (0, 1), (0, 1)))
+    b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
+    w_query = jnp.stack([plain, plain, plain + b_query, plain.at[0].multiply(-1), plain])
+    w_key = jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
+    kernel, options = Exponential(TEMPERATURE), {"ridge": config.ridge, "steps": 2 * n}
+    smoother = constructions.nadaraya_watson(kernel, num_features=p + 1)
     solver = constructions.conjugate_gradient(
-        kernel, num_features=width, ridge=config.ridge, steps=2 * n, attention="softmax"
+        kernel, num_features=p + 1, attention="softmax", **options
     )
-    found = outputs(tasks, (w_query, w_key), smoother, solver)
-    prediction, solved, logits = found
-    forms, opposite = opposite_pairs(w_query[:, INDEFINITE], w_key[:, INDEFINITE], smoother)
-    pair = np.linalg.eigvalsh(np.exp(opposite))[:, 0]
-    expected = [float(theory.opposite_pair_eigenvalue(form, TEMPERATURE)) for form in forms]
-    y = np.asarray(tasks.y)
-    x = np.concatenate([tasks.x, tasks.x_query], axis=1)[:, None]
-    matrix = np.asarray(w_query).mT @ np.asarray(w_key) / TEMPERATURE
+
+    def form(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
+        head, own = (project(model, w_query, w_key) for model in (smoother, solver))
+        return predict(head, task), predict(own, task), logits(head, task)
+
+    prediction, solved, scores = jax.vmap(form)(w_query, w_key)
+    # the points u and -u along the eigenvector of the smallest eigenvalue
+    indefinite = w_query[INDEFINITE], w_key[INDEFINITE]
+    matrix = matmul(indefinite[0].T, indefinite[1])[:-1, :-1]
+    u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
+    opposite = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
+    pair = jnp.exp(logits(project(smoother, *indefinite), opposite)[:2])
+    products = w_query.mT @ w_key / TEMPERATURE
     # the key bias multiplies rows, the query bias columns: if the rows are multiplied by the
     # factors of the columns instead, the softmax is the same
-    turned = matrix.copy()
-    turned[..., :-1, -1] = matrix[..., -1, :-1]
-    own, balanced = (np.exp(x @ each @ x[:, :, :n].mT) for each in (matrix, turned))
+    turned = products.at[:, :-1, -1].set(products[:, -1, :-1])
+    own, balanced = (jnp.exp(x @ each @ x[:n].T) for each in (products, turned))
     smoothed, smooth = (
-        np.einsum("dfqn,dn->dfq", each[:, :, n:], y) / np.sum(each[:, :, n:], axis=-1)
-        for each in (own, balanced)
+        each[:, n:] @ task.y / jnp.sum(each[:, n:], axis=-1) for each in (own, balanced)
     )
-    sigma = np.linalg.eigvalsh(balanced[:, :INDEFINITE, :n])
-    square = logits[:, :, :n]
-    odd = square - square.mT
+    sigma = jnp.linalg.eigvalsh(balanced[:INDEFINITE, :n])
+    odd = scores[:, :n] - scores[:, :n].mT
     # entry i belongs to the three supports i, i + 1 and i + 2
     cycle = sum(
-        np.diagonal(np.roll(odd, (-i, -j), axis=(2, 3)), axis1=2, axis2=3)
+        jnp.diagonal(jnp.roll(odd, (-i, -j), axis=(1, 2)), axis1=1, axis2=2)
         for i, j in ((0, 1), (1, 2), (2, 0))
     )
-    alpha = np.linalg.solve(own[:, :, :n] + config.ridge * np.eye(n), y[:, None, :, None])
-    exact = (own[:, :, n:] @ alpha)[..., 0]
-    size = np.max(np.abs(y), axis=1)[:, None]
+    exact = own[:, n:] @ jnp.linalg.solve(own[:, :n] + config.ridge * jnp.eye(n), task.y)[..., None]
+    size = jnp.max(jnp.abs(task.y))
     return {
-        "head": np.max(np.abs(prediction - smoothed), axis=2) / size,
-        "smoother": np.max(np.abs(prediction - smooth), axis=2) / size,
-        "change": np.max(np.abs(prediction - prediction[:, [EQUAL]]), axis=2) / size,
-        "lowest": sigma[..., 0] / sigma[..., -1],
-        "cycle": np.max(np.abs(cycle), axis=2) / np.max(np.abs(square), axis=(2, 3)),
-        "solver": np.linalg.norm(solved - exact, axis=2) / np.linalg.norm(exact, axis=2),
-        "pair": pair,
-        "expected": np.array(expected),
+        "head": jnp.max(jnp.abs(prediction - smoothed), axis=1) / size,
+        "smoother": jnp.max(jnp.abs(prediction - smooth), axis=1) / size,
+        "change": jnp.max(jnp.abs(prediction - prediction[EQUAL]), axis=1) / size,
+        "lowest": sigma[:, 0] / sigma[:, -1],
+        "cycle": jnp.max(jnp.abs(cycle), axis=1) / jnp.max(jnp.abs(scores[:, :n]), axis=(1, 2)),
+        "solver": gap(solved, exact[..., 0]),
+        "pair": jnp.linalg.eigvalsh(pair)[0],
+        "expected": theory.opposite_pair_eigenvalue(matrix, TEMPERATURE),
     }
 
 
@@ -135,44 +144,6 @@ def logits(model: Transformer, task: Task) -> jax.Array:
     stream = embed(model.weights.embedding, task)
     n = task.num_supports
     return matmul(group.query(stream)[1:], group.key(stream)[1 : n + 1].T)
-
-
-@every(static=("p", "n", "q"))
-def draw(key: jax.Array, *, p: int, n: int, q: int) -> tuple[Task, jax.Array, jax.Array]:
-    """Tasks, and W_Q and W_K of every form [draw, form, p + 1, p + 1]; the last feature is 1."""
-    points, outputs, weights, biases = jax.random.split(key, 4)
-    x = jnp.pad(jax.random.normal(points, (n + q, p)), ((0, 0), (0, 1)), constant_values=1)
-    task = Task(x=x[:n], y=jax.random.normal(outputs, (n,)), x_query=x[n:])
-    square = jax.random.normal(weights, (2, p, p)) / np.sqrt(p)
-    plain, other = jnp.pad(square, ((0, 0), (0, 1), (0, 1)))
-    b_query, b_key = jnp.pad(jax.random.normal(biases, (2, p, 1)), ((0, 0), (0, 1), (p, 0)))
-    turned = plain.at[0].multiply(-1)
-    w_query = jnp.stack([plain, plain, plain + b_query, turned, plain])
-    return task, w_query, jnp.stack([plain, plain + b_key, plain + b_key, plain, other])
-
-
-@every(together=True, static=())
-def outputs(
-    task: Task, weights: tuple[jax.Array, jax.Array], smooth: Transformer, solve: Transformer
-) -> tuple[jax.Array, ...]:
-    """Return predictions of a smoother and of a solver, and logits [draw, form, ...]."""
-
-    def form(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
-        head, solver = (project(model, w_query, w_key) for model in (smooth, solve))
-        return predict(head, task), predict(solver, task), logits(head, task)
-
-    return jax.vmap(form)(*weights)
-
-
-@every(together=True, static=())
-def opposite_pairs(
-    w_query: jax.Array, w_key: jax.Array, smooth: Transformer
-) -> tuple[jax.Array, jax.Array]:
-    """W_Q^T W_K [draw, p, p], and its logits [draw, 2, 2] at its smallest eigenvector u and -u."""
-    matrix = matmul(w_query.T, w_key)[:-1, :-1]
-    u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
-    task = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
-    return matrix, logits(project(smooth, w_query, w_key), task)[:2]
 
 
 def per_head(read: Read, heads: int, slot: str) -> np.ndarray:

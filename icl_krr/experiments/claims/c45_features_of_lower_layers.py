@@ -44,7 +44,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         }
     pair = (jax.random.fold_in(key, i) for i in range(2))
     halves = [draw_tasks(own, config.tasks, trained.family) for own in pair]
-    both = [[risks(half, below) for half in halves] for below in (None, *models, first(model))]
+    both = [
+        [vars(risks(half, below)) for half in halves] for below in (None, *models, first(model))
+    ]
     risk = {
         kind: np.array([tuned(*(r[kind] for r in pair)) for pair in both]) for kind in both[0][0]
     }

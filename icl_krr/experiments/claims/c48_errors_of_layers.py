@@ -131,16 +131,15 @@ CLAIM = Claim(
     "distance are ours.)",
     truth="If the predictions after each layer are the model's own: constructions of Richardson's, "
     "preconditioned Chebyshev and conjugate gradient iteration with 4 layers (n = 16, two "
-    "features, Gaussian kernel, six candidates) have their own names in 120 of 120 readings "
-    "with ten seeds. Errors or distances to exact regression are read, with two alignments. "
-    "The distance of the solver that runs is at most 2e-9, in log10, and no predictor without "
-    "a solver is as near. Through a linear probe of all channels, 88 of 120 names are wrong: "
-    "33 of 40 for Richardson, 35 for preconditioned Chebyshev and 20 for conjugate gradient. "
-    "In 113, a predictor that runs no solver is not farther than the nearest solver beyond "
-    "chance. The probe fits each layer to the targets, so its errors are not those of the "
-    "model's steps. Predictors that run no solver, a share of exact regression and kernel "
-    "smoothers, get a name in all of 80 readings. Only the comparison with such predictors "
-    "warns of it, in all 80.",
+    "features, Gaussian kernel, six candidates) have their own names in 120 of 120 readings with "
+    "ten seeds. Errors or distances to exact regression are read, with two alignments. The "
+    "distance of the solver that runs is at most 2e-9, in log10, and no predictor without a solver "
+    "is as near. Through a linear probe of all channels, 88 of 120 names are wrong: 33 of 40 for "
+    "Richardson, 35 for preconditioned Chebyshev and 20 for conjugate gradient. In 113, a "
+    "predictor that runs no solver is not farther than the nearest solver beyond chance. The probe "
+    "fits each layer to the targets, so its errors are not those of the model's steps. Predictors "
+    "that run no solver, a share of exact regression and kernel smoothers, get a name in all of 80 "
+    "readings. Only the comparison with such predictors warns of it, in all 80.",
     source="Yan et al. 2026, abstract",
     quote="Through linear probing, we compare the transformer's layer-wise predictions with the "
     "step-wise outputs of classical KRR solvers and find that its error profiles align most "

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Config, Verdict, readings
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Config, judge, readings
 
 
 class Result(NamedTuple):
@@ -65,14 +65,11 @@ OF_CLAIM = ("statement", "source", "quote", "truth", "untested", "corrected", "t
 """Fields of a claim that its result has, too."""
 
 
-def summarise(
-    name: str,
-    claim: Claim,
-    config: Any,
-    verdicts: dict[int, Verdict],
-    seconds: float,
-    cpu_seconds: float,
-) -> Result:
+def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any]) -> Result:
+    """The result over several seeds from what each gave (see `verify.measure`)."""
+    verdicts = {
+        seed: judge(*(Check(**check) for check in cell["checks"])) for seed, cell in cells.items()
+    }
     found = [verdict.status for verdict in verdicts.values()]
     status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
     seed, verdict = next(pair for pair in verdicts.items() if pair[1].status == status)
@@ -93,8 +90,8 @@ def summarise(
         seed=seed if broken else None,
         draw=verdict.headline.draw,
         seeds=len(verdicts),
-        seconds=seconds,
-        cpu_seconds=cpu_seconds,
+        seconds=sum(cell["seconds"] for cell in cells.values()),
+        cpu_seconds=sum(cell["cpu_seconds"] for cell in cells.values()),
         checks=tuple(
             over_seeds(dict(zip(verdicts, same, strict=True)))
             for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)

@@ -5,20 +5,26 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import cache, partial
+from hashlib import sha256
 from importlib import import_module
+from itertools import groupby
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 import jax
+import numpy as np
 
+from ... import checks
 from ...fields import unknown
 from ..shared.rows import Rows
-from .claim import Claim, Verdict, judge, named
-from .result import Result, summarise
+from ..study import Cell, Study, one_by_one, run
+from .claim import Claim, Config, named
+from .result import Result, named_values, summarise
 
 
 def claims() -> dict[str, Claim]:
@@ -42,74 +48,97 @@ def choose(names: Iterable[str]) -> dict[str, Claim]:
     return {name: known[name] for name in chosen} if chosen else known
 
 
-def verify(
-    name: str,
-    claim: Claim,
-    *,
-    seeds: Iterable[int],
-    quick: bool = False,
-    config: Any = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> tuple[Result, Rows]:
-    """Run a claim with every seed, with its own settings or with those in `config`."""
-    if config is None:
-        config = claim.quick if quick else claim.config
-    rows: Rows = []
-    verdicts: dict[int, Verdict] = {}
-    clocks = time.perf_counter, time.process_time
-    start = [clock() for clock in clocks]
-    with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
-        for seed in seeds:
-            try:
-                found, checks = claim.run(config, jax.random.key(seed))
-            except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-                if config in (claim.config, claim.quick):
-                    raise
-                reason = str(error).partition("\n")[0]
-                kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
-                raise ValueError(f"{name} cannot run with these settings: {kind}{reason}") from None
-            verdicts[seed] = judge(*named(checks))
-            rows += [{"seed": seed, **row} for row in found]
-            progress(1)
-    seconds, cpu_seconds = (clock() - began for clock, began in zip(clocks, start, strict=True))
-    return summarise(name, claim, config, verdicts, seconds, cpu_seconds), rows
-
-
 def verify_all(
     chosen: Mapping[str, Claim],
     *,
     seeds: range,
     quick: bool = False,
-    configs: Mapping[str, Any] = MappingProxyType({}),
-    progress: Callable[[int], None] = lambda done: None,
+    configs: Mapping[str, Config] = MappingProxyType({}),
+    folder: Path | None = None,
+    progress: Callable[[str, int, int], None] = lambda words, done, total: None,
 ) -> dict[str, tuple[Result, Rows]]:
-    """Run several claims, some with settings in `configs`; on a CPU, one per core at a time."""
-    if len(chosen) == 1 or jax.default_backend() != "cpu":
-        return {
-            name: verify(
-                name, claim, seeds=seeds, quick=quick, config=configs.get(name), progress=progress
-            )
-            for name, claim in chosen.items()
-        }
-    found, others = {}, active_children()
+    """Run several claims, some with settings in `configs`; on a CPU, one per core at a time.
+
+    A claim with a seed is a cell of a study, which keeps it in the folder (see `study.run`).
+    """
+    settings = {name: claim.quick if quick else claim.config for name, claim in chosen.items()}
+    settings |= configs
+    study = Study(
+        "claims",
+        {},
+        {"claim": chosen, "seed": seeds},
+        partial(measure, settings),
+        lambda cell: f"{named_values(settings[cell['claim']])} {quick} {surroundings()}",
+    )
+    alone = len(chosen) == 1 or jax.default_backend() != "cpu"
+    cells = run(
+        study, folder, progress, one_by_one if alone else partial(side_by_side, quick)
+    ).cells
+    found = {}
+    for name, claim in chosen.items():
+        own = {cell["seed"]: result for cell, result in cells if cell["claim"] == name}
+        rows = [{"seed": seed, **row} for seed, result in own.items() for row in result["rows"]]
+        found[name] = summarise(name, claim, settings[name], own), rows
+    return found
+
+
+@cache
+def surroundings() -> str:
+    """All files of the package as a digest, JAX and the device: with others, claims run again."""
+    paths = [path for path in Path(checks.__file__).parent.rglob("*") if path.is_file()]
+    code = [path.read_bytes() for path in sorted(paths) if "__pycache__" not in path.parts]
+    return f"{sha256(b''.join(code)).hexdigest()} {jax.__version__} {jax.devices()[0].device_kind}"
+
+
+def measure(settings: Mapping[str, Config], cell: Cell) -> dict[str, Any]:
+    """The rows and checks of a claim with one seed, and the time that it took."""
+    name, clocks = cell["claim"], (time.perf_counter, time.process_time)
+    claim, config = claims()[name], settings[name]
+    start = [clock() for clock in clocks]
+    with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            rows, by_name = claim.run(config, jax.random.key(cell["seed"]))
+            found = [check._asdict() for check in named(by_name)]
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            if config in (claim.config, claim.quick):
+                raise
+            reason = str(error).partition("\n")[0]
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
+            raise ValueError(f"{name} cannot run with these settings: {kind}{reason}") from None
+    took = [clock() - began for clock, began in zip(clocks, start, strict=True)]
+    rows = [
+        {k: v.item() if isinstance(v, np.generic) else v for k, v in row.items()} for row in rows
+    ]
+    return {"rows": rows, "checks": found, "seconds": took[0], "cpu_seconds": took[1]}
+
+
+def side_by_side(
+    quick: bool, measure: Callable[[Cell], Any], cells: list[Cell]
+) -> Iterator[tuple[Cell, Any]]:
+    """Measure every cell; all seeds of a claim in one process, which compiles its programs once."""
+    waiting = [list(own) for _, own in groupby(cells, lambda cell: cell["claim"])]
+    others, jobs = active_children(), {}
     # Use processes, not threads: most of the time goes into compilation, which uses one core, and
     # concurrent LAPACK calls in one process are not safe.
-    cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
-    flags = quick_flags() if quick else ""
-    with ProcessPoolExecutor(cores, context, start_worker, (quick, flags)) as pool:
-        try:
-            jobs = [
-                pool.submit(verify_named, name, seeds, quick, configs.get(name)) for name in chosen
-            ]
-            for job in as_completed(jobs):
-                name, *found[name] = job.result()
-                progress(len(seeds))
-        except BaseException:
-            for worker in active_children():
-                if worker not in others:
-                    worker.terminate()
-            raise
-    return {name: tuple(found[name]) for name in chosen}
+    options = get_context("spawn"), start_worker, (quick, quick_flags() if quick else "")
+    pools = [ProcessPoolExecutor(1, *options) for _ in waiting[: os.cpu_count() or 1]]
+    free = list(pools)
+    try:
+        while waiting or jobs:
+            while waiting and free:
+                pool = free.pop()
+                jobs |= {pool.submit(measure, cell): (pool, cell) for cell in waiting.pop(0)}
+            for job in wait(jobs, return_when=FIRST_COMPLETED).done:
+                pool, cell = jobs.pop(job)
+                yield cell, job.result()
+                if all(pool is not other for other, _ in jobs.values()):
+                    free.append(pool)
+    finally:
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for worker in active_children():
+            if worker not in others:
+                worker.terminate()
 
 
 def quick_flags(flag: str = "xla_cpu_use_fusion_emitters") -> str:
@@ -138,7 +167,3 @@ def follow_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def verify_named(name: str, seeds: range, quick: bool, config: Any) -> tuple[str, Result, Rows]:
-    return name, *verify(name, claims()[name], seeds=seeds, quick=quick, config=config)
