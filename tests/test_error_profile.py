@@ -19,7 +19,7 @@ from icl_krr.experiments.identify import (
 )
 from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_fit import Search
-from icl_krr.probes import layerwise
+from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 
 KERNEL, RIDGE, STEPS = ik.Gaussian(0.8), 0.1, 3
@@ -65,7 +65,7 @@ def test_the_solver_that_runs_is_named_from_its_own_prediction(protocol, name):
         assert reading.nearest.name == name
         assert reading.nearest.far < 1e-4
         assert not reading.as_near
-        assert reading.nearest.tuned.steps == (1, 2, 3)
+        assert reading.nearest.fit.alignment == (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_tables_and_record_have_every_candidate(shares):
 def test_a_special_case_that_is_as_near_is_named():
     """Heavy ball without momentum is gradient descent."""
     rival = error_profile.Rival(
-        profile_fit.Tuned("heavy_ball", np.zeros(1), {}, (1,), 0.0),
-        "gaussian", 0.01, (0.0, 1.0), 1.0, True, np.zeros(1),
+        CandidateFit("heavy_ball", "gaussian", {}, (1,), 0.0),
+        0.01, (0.0, 1.0), 1.0, True, np.zeros(1),
     )  # fmt: skip
-    special = rival._replace(tuned=rival.tuned._replace(name="gradient_descent"), far=0.0105)
+    special = rival._replace(fit=rival.fit._replace(candidate="gradient_descent"), far=0.0105)
     reading = error_profile.Reading("error", "1:1", (rival, special))
     assert reading.nearest.name == "gradient_descent"
     assert reading.as_near == ()

@@ -23,7 +23,7 @@ from icl_krr.probes import (
     spectral_filter,
     streams,
 )
-from icl_krr.probes.naming.candidate_fit import bounded, squares
+from icl_krr.probes.naming.candidate_fit import Answers, bounded, squares
 from icl_krr.probes.naming.candidates import absolute
 from icl_krr.training.batches import draw
 
@@ -182,14 +182,15 @@ def test_the_effective_temperature_of_a_head_is_its_own(tasks):
 def test_distances_are_those_of_a_loop():
     rng = np.random.default_rng(0)
     answers, path = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 5, 4))
-    found = np.asarray(jax.jit(squares)(answers, path))
+    found = np.asarray(jax.jit(squares)(path, Answers(None, answers)))
     for layer in range(2):
         size = np.sum(answers[:, layer] ** 2)
         for step in range(5):
             gap = np.sum((answers[:, layer] - path[:, step]) ** 2) / size
             assert np.isclose(found[layer, step], gap)
     for answer, distance in ((0.5, 1), (0.0, 0)):
-        assert squares(np.full((1, 1, 1), answer), np.zeros((1, 1, 1))) == distance
+        model = Answers(None, np.full((1, 1, 1), answer))
+        assert squares(np.zeros((1, 1, 1)), model) == distance
     assert bounded(np.array([np.nan, np.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]
 
 

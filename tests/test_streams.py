@@ -153,7 +153,8 @@ def gaps(*distances):
 
 def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
     controls = {"far": gaps(0.3, 0.2), "near": gaps(0.3, 0.1), "nearer": gaps(0.01, 0.2)}
-    one = ReadCandidate(None, gaps(0.1, 0.1), controls, None, None, None)
+    fit = CandidateFit("gradient_descent", "linear", {}, (1, 2), 0.0)
+    one = ReadCandidate(fit, gaps(0.1, 0.1), controls, None, None, None)
     assert as_near(one, resamples(8, 20, 0)) == ("nearer", "near")
 
 

@@ -12,9 +12,10 @@ import icl_krr as ik
 from icl_krr import solvers
 from icl_krr.probes import agreement, identify, identify_arrays, prefixes
 from icl_krr.probes.naming.candidate_fit import CandidateFit
+from icl_krr.probes.naming.comparison import rule
 from icl_krr.probes.naming.distances import Aligned
 from icl_krr.probes.naming.identification import EXACT
-from icl_krr.probes.naming.ruling import is_regular, rule_out
+from icl_krr.probes.naming.ruling import is_regular
 from icl_krr.probes.resampling import paired_differences
 from icl_krr.tasks.linear_system import system
 from icl_krr.training.batches import draw
@@ -248,20 +249,20 @@ def test_differences_are_paired():
     fits = fits_of("gradient_descent", "conjugate_gradient")
     parts = [gaps(1e-4 * (0.2 + noise)), gaps(1.2e-4 * (0.2 + noise))]
     far = [gaps(100 * part["prediction"].squares[:, 0]) for part in parts]
-    assert rule_out(fits, parts, {}, resample)[0] == ["", ""]  # by less than the resolution
-    because, _ = rule_out(fits, far, {}, resample)
+    assert rule(fits, parts, {}, resample)[0] == ["", ""]  # by less than the resolution
+    because, _ = rule(fits, far, {}, resample)
     assert because[0] == ""
     assert because[1].startswith("prediction: farther than gradient_descent by ")
     shuffled = [far[0], gaps(far[1]["prediction"].squares[::-1, 0])]
-    assert rule_out(fits, shuffled, {}, resample)[0] == ["", ""]  # no longer on the same tasks
+    assert rule(fits, shuffled, {}, resample)[0] == ["", ""]  # no longer on the same tasks
 
 
 def test_a_nearer_general_candidate_is_not_struck_out():
     noise, resample = draws()
     fits = fits_of("gradient_descent", "heavy_ball")
     simple, general = gaps(0.01 * noise), gaps(0.01 * noise[::-1] * 0.9)
-    assert rule_out(fits, [simple, general], {}, resample)[0] == ["", ""]
-    because, _ = rule_out(fits, [general, simple], {}, resample)
+    assert rule(fits, [simple, general], {}, resample)[0] == ["", ""]
+    because, _ = rule(fits, [general, simple], {}, resample)
     assert because == ["", "no nearer than gradient_descent, its special case"]
 
 
@@ -271,8 +272,9 @@ def test_what_diverges_on_one_task_is_out_and_null_is_in():
     wild[3] = 2e2
     fits = fits_of("gradient_descent", "chebyshev")
     near = {"ridge path": gaps(0.012 * noise[::-1]), "zero": gaps(1 + noise)}
-    because, as_near = rule_out(fits, [gaps(0.01 * noise), gaps(wild)], near, resample)
-    assert because == ["", "diverges on a scored task"]
+    because, as_near = rule(fits, [gaps(0.01 * noise), gaps(wild)], near, resample)
+    assert because[0].startswith("no nearer than exact kernel ridge regression with a ridge of")
+    assert because[1] == "diverges on a scored task"
     assert as_near == ("ridge path",)
 
 

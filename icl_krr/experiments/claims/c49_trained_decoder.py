@@ -13,7 +13,7 @@ from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
 from ..identify.error_profile import Protocol, Reading, Rival, known_of, targets_of
 from ..identify.probe_controls import in_dtype_of_tasks, read_by_probe, untrained
-from ..identify.profile_fit import Search
+from ..identify.profile_fit import Search, steps_of
 from ..identify.profile_paths import NULLS, path
 from ..shared.runs import load
 from .claim import FALSE, FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
@@ -56,16 +56,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 4))
-def steps_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) -> jax.Array:
+def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) -> jax.Array:
     """Predictions of a solver or a null after every step [tasks, step, query]."""
     return map_tasks(lambda task: path(name, kernel, logs, task, steps), tasks)
 
 
 def predicted(protocol: Protocol, answers: jax.Array, rival: Rival) -> float:
     """The relative distance of predictions after layers and at the steps of the nearest errors."""
-    count = protocol.tuners[rival.kernel].steps_of(rival.name)
-    made = steps_of(rival.name, rival.kernel, rival.tuned.logs, protocol.scored.tasks, count)
-    theirs, ours = np.asarray(made)[:, list(rival.tuned.steps)], np.asarray(answers)[:, 1:]
+    fit, count = rival.fit, steps_of(rival.name, protocol.tuner.steps)
+    made = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
+    theirs, ours = np.asarray(made)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
 
 

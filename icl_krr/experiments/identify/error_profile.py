@@ -10,8 +10,10 @@ import numpy as np
 
 from ... import Kernel, Task
 from ...catalogue import candidate, compared, taken
-from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, paired_differences, resamples
-from .profile_fit import SEARCH, Search, Tuned, Tuner
+from ...probes import CandidateFit
+from ...probes.naming.ruling import Measured, eliminate, special_cases
+from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
+from .profile_fit import SEARCH, Search, Tuner, steps_of
 from .profile_paths import (
     ALIGNMENTS,
     MEASURES,
@@ -24,8 +26,6 @@ from .profile_paths import (
     squares_of,
 )
 
-RESOLUTION = 0.001
-"""Differences of distances that do not count, in log10."""
 STEPS = 4
 """Steps of a solver for each layer."""
 
@@ -34,8 +34,7 @@ class Rival(NamedTuple):
     """A solver or a null beside a model, on the tasks to score.
 
     Attributes:
-        tuned: its parameters and its step at every layer.
-        kernel: name of its kernel.
+        fit: its parameters and its step at every layer; of a null, the place of its value.
         far: root mean square over layers of the difference of the curves, in log10.
         interval: 95 % bootstrap interval of `far` over tasks.
         share: part of the resamples in which this solver is the nearest; 0 for a null.
@@ -43,8 +42,7 @@ class Rival(NamedTuple):
         curve: its curve at the aligned steps [L].
     """
 
-    tuned: Tuned
-    kernel: str
+    fit: CandidateFit
     far: float
     interval: tuple[float, float]
     share: float
@@ -53,12 +51,11 @@ class Rival(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.tuned.name
+        return self.fit.candidate
 
-
-def contained(one: Rival) -> tuple[str, ...]:
-    """Solvers that are a special case of a solver; none of a null."""
-    return () if one.name in NULLS else candidate(one.name).contains
+    @property
+    def is_null(self) -> bool:
+        return self.name in NULLS
 
 
 class Reading(NamedTuple):
@@ -71,18 +68,19 @@ class Reading(NamedTuple):
     @property
     def nearest(self) -> Rival:
         """The solver that the published protocol names: the nearest, or a special case as near."""
-        first, *others = (one for one in self.rivals if one.name not in NULLS)
-        for one in others:
-            if one.name in contained(first) and one.far <= first.far + RESOLUTION:
-                return one
-        return first
+        solvers = {one.name: one for one in self.rivals if not one.is_null}
+        first = next(iter(solvers))
+        simpler = special_cases(first, {name: one.far for name, one in solvers.items()})
+        return min((solvers[name] for name in simpler or [first]), key=lambda one: one.far)
 
     @property
     def as_near(self) -> tuple[str, ...]:
         """Solvers and nulls that are as near, but for more general forms of the nearest solver."""
-        best = self.nearest
-        rest = [one for one in self.rivals if one.as_near and best.name not in contained(one)]
-        return tuple(one.name for one in rest if one is not best)
+        best = self.nearest.name
+        rest = [one for one in self.rivals if one.as_near and one.name != best]
+        return tuple(
+            one.name for one in rest if one.is_null or best not in candidate(one.name).contains
+        )
 
     @property
     def verdict(self) -> str:
@@ -129,7 +127,8 @@ class Protocol:
         search: Search = SEARCH,
     ):
         (self.fitted, self.scored), self.candidates = both, candidates or compared()
-        self.tuners = {name: Tuner(self.fitted, name, steps, known, search) for name in kernels}
+        self.kernels = tuple(dict.fromkeys(kernels))
+        self.tuner = Tuner(self.fitted, steps, known, search)
         self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 
     def read(
@@ -150,7 +149,7 @@ class Protocol:
             progress(name)
             tuned = [self.tune(kernel, name, tuning[:, 1:]) for kernel in self.kernels_of(name)]
             for key in tuned[0] if tuned else ():
-                best = min((each[key] for each in tuned), key=lambda one: one[1].far)
+                best = min((each[key] for each in tuned), key=lambda one: one.error)
                 found.setdefault(key, []).append(best)
         known = self.resampled(scoring[:, :, 1:], size)
         readings = tuple(
@@ -160,55 +159,50 @@ class Protocol:
         )
         return Profile(dict(zip(MEASURES, own, strict=True)), readings)
 
-    def tune(
-        self, kernel: str, name: str, own: np.ndarray
-    ) -> dict[tuple[str, str], tuple[str, Tuned]]:
+    def tune(self, kernel: str, name: str, own: np.ndarray) -> dict[tuple[str, str], CandidateFit]:
         """A candidate tuned for every measure and alignment, also from where others ended."""
-        found: dict[tuple[str, str], tuple[str, Tuned]] = {}
-        keys = [(measure, how) for how in ALIGNMENTS for measure in MEASURES]
-        logs = lambda: [tuned.logs for _, tuned in found.values()]  # noqa: E731
-        for measure, how in keys:
-            given = (own[[*MEASURES].index(measure)], measure, how)
-            found[measure, how] = kernel, self.tuners[kernel].tune(name, *given, logs())
-        for measure, how in keys:
-            given = (own[[*MEASURES].index(measure)], measure, how)
-            tuned = found[measure, how][1]
-            found[measure, how] = kernel, self.tuners[kernel].again(tuned, *given, logs())
+        found: dict[tuple[str, str], CandidateFit] = {}
+        for _ in range(2):
+            for how in ALIGNMENTS:
+                for curve, measure in zip(own, MEASURES, strict=True):
+                    also, before = [*found.values()], found.get((measure, how))
+                    given = (name, kernel, curve, measure, how, also, before)
+                    found[measure, how] = self.tuner.tune(*given)
         return found
 
     def kernels_of(self, name: str) -> list[str]:
-        first, *others = self.tuners
+        first, *others = self.kernels
         if name in NULLS or first in taken(name):
             return [first]
         return [kernel for kernel in others if kernel in taken(name)]
 
     def compare(
-        self, found: list[tuple[str, Tuned]], known: np.ndarray, size: np.ndarray, place: int
+        self, found: list[CandidateFit], known: np.ndarray, size: np.ndarray, place: int
     ) -> tuple[Rival, ...]:
         """Candidates on the tasks to score, the nearest first; `known` has the model's curves."""
         curves, far = [], []
-        for kernel, tuned in found:
-            steps = self.tuners[kernel].steps_of(tuned.name)
-            made = squares_of(tuned.name, kernel, tuned.logs, self.scored, steps)
-            aligned = np.asarray(made, float)[:, :, list(tuned.steps)]
+        for fit in found:
+            steps = steps_of(fit.candidate, self.tuner.steps)
+            made = squares_of(fit.candidate, fit.kernel, fit.logs, self.scored, steps)
+            aligned = np.asarray(made, float)[:, :, list(fit.alignment)]
             each = self.resampled(aligned, size)[place]
             curves.append(each[0])
             far.append(np.sqrt(np.mean((each - known) ** 2, axis=-1)))
         drawn = np.nan_to_num(np.array(far), nan=1e3, posinf=1e3)
-        solver = np.array([tuned.name not in NULLS for _, tuned in found])
-        least = np.argmin(np.where(solver[:, None], drawn[:, 1:], np.inf), axis=0)
-        gaps = paired_differences(drawn[:, :1], drawn[:, None, 1:], solver)
+        solvers = [fit for fit in found if fit.candidate not in NULLS]  # the nulls are last
+        least = np.argmin(drawn[: len(solvers), 1:], axis=0)
+        distances = Measured(("error",), drawn[:, :1], drawn[:, None, 1:])
+        _, near = eliminate(solvers, distances, [""] * len(solvers))
         rivals = [
             Rival(
-                tuned,
-                kernel,
+                fit,
                 float(drawn[i, 0]),
                 tuple(np.quantile(drawn[i, 1:], INTERVAL_QUANTILES).tolist()),  # pyright: ignore
                 float(np.mean(least == i)),
-                bool(gaps.low[i, 0] <= RESOLUTION),
+                bool(near[i]),
                 curves[i],
             )
-            for i, (kernel, tuned) in enumerate(found)
+            for i, fit in enumerate(found)
         ]
         return tuple(sorted(rivals, key=lambda one: one.far))
 

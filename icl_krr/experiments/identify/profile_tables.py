@@ -24,12 +24,12 @@ def reading_table(reading: Reading) -> Lines:
     header += ["step at each layer", "parameters"]
     lines = []
     for one in reading.rivals:
-        null, (low, high) = one.name in NULLS, one.interval
-        steps = "its own value" if null else " ".join(map(str, one.tuned.steps))
-        values = ", ".join(f"{name} {value:.2g}" for name, value in one.tuned.values.items())
+        null, (low, high) = one.is_null, one.interval
+        steps = "its own value" if null else " ".join(map(str, one.fit.alignment))
+        values = ", ".join(f"{name} {value:.2g}" for name, value in one.fit.values.items())
         lines.append([
             one.name,
-            one.kernel,
+            one.fit.kernel,
             f"{one.far:.2g} ({low:.2g}, {high:.2g})",
             "null" if null else f"{one.share:.0%}",
             "yes" if one.as_near else "no",
@@ -75,13 +75,13 @@ def record(profile: Profile) -> dict[str, Any]:
                 "candidates": [
                     {
                         "candidate": one.name,
-                        "kernel": one.kernel,
+                        "kernel": one.fit.kernel,
                         "distance": one.far,
                         "interval": one.interval,
                         "nearest in resamples": one.share,
                         "as near": one.as_near,
-                        "steps": one.tuned.steps,
-                        "values": one.tuned.values,
+                        "steps": one.fit.alignment,
+                        "values": one.fit.values,
                     }
                     for one in reading.rivals
                 ],
@@ -99,8 +99,8 @@ def panels(findings: Findings, measure: str) -> dict[str, dict[str, Any]]:
             continue
         layers = np.arange(len(own.curves[measure]))
         curves: dict[str, Any] = {"model": (layers, 10 ** own.curves[measure])}
-        solvers = [one for one in reading.rivals if one.name not in NULLS][:SHOWN]
-        null = next(one for one in reading.rivals if one.name in NULLS)
+        solvers = [one for one in reading.rivals if not one.is_null][:SHOWN]
+        null = next(one for one in reading.rivals if one.is_null)
         for one in (*solvers, null):
             curves[one.name] = (layers[1:], 10**one.curve)
         if findings.untrained:

@@ -144,10 +144,7 @@ def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswer
 
     def flat(hats: np.ndarray) -> np.ndarray:
         shaped = hats.reshape(*predictions.shape, -1)
-        if scored.mask is None:
-            return shaped
-        shown = np.repeat(np.asarray(scored.mask), outputs_of(scored), axis=1)
-        return np.where(shown[:, None, None, :], shaped, 0)
+        return np.where(shown(scored)[:, None, None], shaped, 0)
 
     hats = flat(arrays.hats)
     other = None if arrays.other_hats is None else flat(arrays.other_hats)
@@ -167,6 +164,12 @@ def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswer
         None if other is None else other[kept[1]][:, 1:],
         sum(int(np.sum(~keep)) for keep in kept),
     )
+
+
+def shown(tasks: Task) -> np.ndarray:
+    """Which of the k = n r outputs belong to unmasked supports [b, k]."""
+    mask = np.ones(tasks.y.shape[:2], bool) if tasks.mask is None else np.asarray(tasks.mask)
+    return np.repeat(mask, outputs_of(tasks), axis=1)
 
 
 def usual(values: np.ndarray) -> np.ndarray:

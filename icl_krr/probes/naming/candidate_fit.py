@@ -1,9 +1,10 @@
-"""Fit the parameters of a candidate solver to the predictions of a model after every layer."""
+"""Fit a candidate's parameters, and a step to every layer, to a model in any space that is read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,29 @@ from ...readable import readable
 from ...tasks.task import check_axes, outputs_of
 from ..reading.hyperparameters import minimise
 from .candidates import absolute, limits, parameters, solve
+
+
+@readable
+class CandidateFit(NamedTuple):
+    """A candidate with its kernel, its fitted parameters and the alignment of layers with steps.
+
+    Attributes:
+        candidate: name of the solver.
+        values: fitted parameters by name, shared by all layers.
+        alignment: step with which each layer is aligned [L].
+        error: root mean square over layers of the relative distances.
+    """
+
+    candidate: str
+    kernel: str
+    values: dict[str, float]
+    alignment: tuple[int, ...]
+    error: float
+
+    @property
+    def logs(self) -> np.ndarray:
+        """The logarithms of `values`, in the same order."""
+        return np.log([*self.values.values()])
 
 
 def align(cost: npt.ArrayLike) -> np.ndarray:
@@ -52,10 +76,150 @@ def align(cost: npt.ArrayLike) -> np.ndarray:
     return path
 
 
-def squares(answers: Float[Array, "b L m"], path: Float[Array, "b T m"]) -> Float[Array, "L T"]:
+class Space(NamedTuple):
+    """What is read of a model, as JAX functions of its data, which have the tasks as `tasks`.
+
+    Attributes:
+        path: function of a candidate's name, kernel, log parameters, the data and a number of steps
+            that returns what is compared of the steps 0 to T.
+        cost: function of a path and the data to what an alignment is chosen by, such as [L, T + 1].
+        residuals: function of a path, the data and aligned steps [L] to what is left of the layers.
+        rounds: number of fits of the parameters; the steps are aligned again after each, unless 1.
+        enough: with an error below this, no other start is tried.
+        row: function from a name to the ranges of its parameters.
+    """
+
+    path: Callable[..., Any]
+    cost: Callable[..., jax.Array]
+    residuals: Callable[..., jax.Array]
+    rounds: int = 4
+    enough: float = 0.0
+    row: Callable[[str], Any] = find_candidate
+
+
+class Start(NamedTuple):
+    """Where a fit begins: log parameters, and the step of every layer."""
+
+    kernel: str
+    logs: np.ndarray
+    alignment: np.ndarray
+
+
+@partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
+def search(space, name, kernel, steps, points, known, data):
+    """Log parameters at s points of the unit cube, or `known` ones, and the costs of the steps."""
+
+    def at(part: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        point, known = part
+        logs = absolute(space.row(name), kernel, point, data.tasks)
+        logs = jnp.where(jnp.isnan(known), logs, known)
+        return logs, space.cost(space.path(name, kernel, logs, data, steps), data)
+
+    return jax.lax.map(at, (points, known))
+
+
+@partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
+def residuals_and_slopes(space, name, kernel, steps, logs, data, at):
+    """Residuals at aligned steps, their derivatives in the logarithms, and costs of all steps."""
+
+    def of(logs: jax.Array) -> tuple[jax.Array, Any]:
+        path = space.path(name, kernel, logs, data, steps)
+        found = space.residuals(path, data, at).reshape(-1)
+        return found, (found, space.cost(path, data) if space.rounds > 1 else None)
+
+    slopes, (found, costs) = jax.jacfwd(of, has_aux=True)(logs)
+    return found, slopes, costs
+
+
+def halton(name: str, kernel: str, count: int, space: Space) -> np.ndarray:
+    """The first points of a Halton sequence in the unit cube of a candidate's parameters."""
+    return qmc.Halton(len(parameters(space.row(name), kernel)), scramble=False).random(count)
+
+
+class Target(NamedTuple):
+    """The layers of a model in a space, to which candidates of at most so many steps are fitted.
+
+    Attributes:
+        data: pytree of arrays for the functions of the space.
+        align: function from the costs of all steps to the step of every layer [L].
+        weight: function from an alignment to the number of relative distances in the residuals.
+    """
+
+    space: Space
+    data: Any
+    steps: int
+    align: Callable[[np.ndarray], np.ndarray]
+    weight: Callable[[np.ndarray], int] = len
+
+    def search(
+        self, name: str, kernel: str, points: np.ndarray, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log parameters at points of the unit cube, and the costs of the steps there."""
+        known = np.full(points.shape, np.nan) if known is None else known
+        found = search(self.space, name, kernel, self.steps, points, known, self.data)
+        logs, costs = (np.asarray(part, float) for part in found)
+        return logs, costs
+
+    def look(self, name: str, kernel: str, logs: Any, at: np.ndarray) -> Any:
+        return residuals_and_slopes(self.space, name, kernel, self.steps, logs, self.data, at)
+
+    def aligned(self, name: str, kernel: str, logs: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """The step of every layer for these parameters."""
+        return self.align(np.asarray(self.look(name, kernel, logs, at)[2], float))
+
+    def refine(self, name: str, start: Start) -> CandidateFit:
+        """Fit parameters by least squares and align layers, in turn."""
+        kernel, logs, at = start
+        far, row = np.inf, self.space.row(name)
+        for _ in range(self.space.rounds):
+            look = partial(self.look, name, kernel, at=at)
+            far, logs = minimise(lambda x, look=look: look(x)[:2], logs, limits(row, kernel))
+            moved = at if self.space.rounds == 1 else self.aligned(name, kernel, logs, at)
+            far = far / self.weight(at) ** 0.5
+            if np.array_equal(moved, at):
+                break
+            at = moved
+        values = dict(zip(parameters(row, kernel), np.exp(logs).tolist(), strict=True))
+        return CandidateFit(name, kernel, values, tuple(map(int, at)), float(far))
+
+    def nearest(self, name: str, starts: Sequence[Start]) -> CandidateFit:
+        """The best of the fits from some starts."""
+        found = []
+        for start in starts:
+            if np.all(np.isfinite(start.logs)):
+                found.append(self.refine(name, start))
+                if found[-1].error < self.space.enough:
+                    break
+        if not found:
+            raise ValueError(
+                f"x of tasks must give the kernel {starts[0].kernel!r} a bandwidth and a matrix "
+                "that are neither 0 nor infinite, got none; rescale x, use supports that differ, "
+                "or other kernels"
+            )
+        return min(found, key=lambda one: one.error)
+
+
+class Answers(NamedTuple):
+    """Tasks, and the predictions of a model after layers 1 to L [b, L, m]."""
+
+    tasks: Task
+    layers: Any
+
+
+def answer_steps(name: str, kernel: str, logs: Any, data: Answers, steps: int) -> jax.Array:
+    """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
+    row = find_candidate(name)
+    return map_tasks(lambda task: solve(row, kernel, logs, task, steps), data.tasks)
+
+
+def squares(path: Float[Array, "b T m"], data: Answers) -> Float[Array, "L T"]:
     """Squared distances of layers to steps over all tasks, relative to the layer's squared norm."""
-    distances = jnp.sum((answers[:, :, None] - path[:, None]) ** 2, axis=(0, 3))
-    return distances / sizes(answers)[:, None]
+    distances = jnp.sum((data.layers[:, :, None] - path[:, None]) ** 2, axis=(0, 3))
+    return distances / sizes(data.layers)[:, None]
+
+
+def differences(path: Float[Array, "b T m"], data: Answers, at: Any) -> jax.Array:
+    return (path[:, at] - data.layers) / jnp.sqrt(sizes(data.layers))[None, :, None]
 
 
 def sizes(answers: Float[Array, "b L m"]) -> Float[Array, " L"]:
@@ -63,7 +227,10 @@ def sizes(answers: Float[Array, "b L m"]) -> Float[Array, " L"]:
     return jnp.where(size > 0, size, 1)
 
 
-def bounded(distances: jax.Array) -> np.ndarray:
+ANSWERS = Space(answer_steps, squares, differences)
+
+
+def bounded(distances: npt.ArrayLike) -> np.ndarray:
     """Distances below 1e6; values that diverged, NaN included, become 1e6."""
     return np.minimum(np.nan_to_num(np.asarray(distances, float), nan=1e6), 1e6)
 
@@ -80,65 +247,10 @@ def regular(distances: np.ndarray) -> list[list[np.ndarray]]:
     return kinds
 
 
-ROUNDS = 4
-"""Number of times that the steps are aligned again after a fit of the parameters."""
-
-
-@readable
-class CandidateFit(NamedTuple):
-    """A candidate with its kernel, its fitted parameters and the alignment of layers with steps.
-
-    Attributes:
-        candidate: name of the solver.
-        values: fitted parameters by name, shared by all layers.
-        alignment: step with which each layer is aligned [L].
-        error: root mean square over layers of the relative distances.
-    """
-
-    candidate: str
-    kernel: str
-    values: dict[str, float]
-    alignment: tuple[int, ...]
-    error: float
-
-    @property
-    def logs(self) -> np.ndarray:
-        """The logarithms of `values`, in the same order."""
-        return np.log([*self.values.values()])
-
-
-def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
-    """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
-    return map_tasks(
-        lambda task: solve(find_candidate(candidate), kernel, logs, task, steps), tasks
-    )
-
-
-@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
-def search(candidate, kernel, points, tasks, answers, steps):
-    """Log parameters at s points of the unit cube, and their squared distances [s, L, T + 1]."""
-    make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
-
-    def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
-        logs = make(point)
-        return logs, squares(answers, paths(candidate, kernel, logs, tasks, steps))
-
-    return jax.lax.map(at, points)
-
-
-@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
-def look(candidate, kernel, steps, logs, tasks, answers, at):
-    """Residuals (step - layer) / |layer| with aligned steps, slopes, and all squared distances."""
-
-    def of(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        path = paths(candidate, kernel, logs, tasks, steps)
-        return gap(path), path
-
-    def gap(path: jax.Array) -> jax.Array:
-        return ((path[:, at] - answers) / jnp.sqrt(sizes(answers))[None, :, None]).reshape(-1)
-
-    slope, path = jax.jacfwd(of, has_aux=True)(logs)
-    return gap(path), slope, squares(answers, path)
+def totals(costs: np.ndarray, alignments: list[np.ndarray]) -> np.ndarray:
+    """The costs [s] of points with costs [s, L, T + 1], each with its alignment."""
+    each = zip(costs, alignments, strict=True)
+    return np.array([cost[range(len(cost)), at].sum() for cost, at in each])
 
 
 def fit_candidate(
@@ -176,9 +288,9 @@ def fit_candidate(
     >>> round(found.values["temperature"], 3), found.alignment
     (0.7, (1,))
     """
-    row = find_candidate(candidate)
+    candidate = find_candidate(candidate).name
     checks.instance("kernel", kernel, str, "the name of a kernel")
-    candidate, kernel = row.name, spelled(kernel)
+    kernel = spelled(kernel)
     checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
     check_axes(tasks, 1)
     checks.shapes(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
@@ -190,50 +302,16 @@ def fit_candidate(
         )
     for name, number in (("steps", steps), ("points", points), ("starts", starts)):
         checks.count(name, number)
-    names = [*parameters(row, kernel)]
+    target = Target(ANSWERS, Answers(tasks, answers), steps, lambda costs: align(bounded(costs)))
     if near is None:
-        cube = qmc.Halton(len(names), scramble=False).random(points)
-        logs, distances = search(candidate, kernel, cube, tasks, answers, steps)
+        logs, costs = target.search(candidate, kernel, halton(candidate, kernel, points, ANSWERS))
     else:
         logs, at = near.logs[None], np.asarray(near.alignment)
-        distances = look(candidate, kernel, steps, near.logs, tasks, answers, at)[2][None]
-    logs, found = np.asarray(logs, float), []
-    for alignments in regular(bounded(distances)):
-        each = zip(bounded(distances), alignments, strict=True)
-        totals = [d[range(len(d)), at].sum() for d, at in each]
-        for i in np.argsort(totals)[:starts]:
-            if np.all(np.isfinite(logs[i])):
-                found.append(
-                    refine(candidate, kernel, logs[i], tasks, answers, steps, alignments[i])
-                )
-    if not found:
-        raise ValueError(
-            f"x of tasks must give the kernel {kernel!r} a bandwidth and a matrix that are neither "
-            "0 nor infinite, got none; rescale x, use supports that differ, or other kernels"
-        )
-    error, best, alignment = min(found, key=lambda one: one[0])
-    values = dict(zip(names, np.exp(best).tolist(), strict=True))
-    return CandidateFit(candidate, kernel, values, tuple(alignment.tolist()), error)
-
-
-def refine(
-    candidate: str,
-    kernel: str,
-    logs: np.ndarray,
-    tasks: Task,
-    answers: jax.Array | np.ndarray,
-    steps: int,
-    alignment: np.ndarray,
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Fit parameters and align layers in turn; return error, logarithms and alignment."""
-    error, look_at = np.inf, partial(look, candidate, kernel, steps)
-    most = limits(find_candidate(candidate), kernel)
-    for _ in range(ROUNDS):
-        rest = tasks, answers, alignment
-        found, logs = minimise(lambda x: look_at(x, *rest)[:2], logs, most)  # noqa: B023
-        error = found / answers.shape[1] ** 0.5
-        aligned = align(bounded(look_at(logs, *rest)[2]))
-        if np.array_equal(aligned, alignment):
-            break
-        alignment = aligned
-    return error, logs, alignment
+        costs = np.asarray(target.look(candidate, kernel, near.logs, at)[2])[None]
+    costs = bounded(costs)
+    begin = [
+        Start(kernel, logs[i], alignments[i])
+        for alignments in regular(costs)
+        for i in np.argsort(totals(costs, alignments))[:starts]
+    ]
+    return target.nearest(candidate, begin)

@@ -32,9 +32,19 @@ from .distances import (
     distance,
     stratify,
 )
-from .identification import EXACT, Identification, status_of
-from .ladder import NULLS, Rung, ladder
-from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
+from .identification import EXACT, Identification, identification
+from .ladder import NULLS, ladder
+from .ruling import (
+    CLOSE,
+    RESOLUTION,
+    Gaps,
+    diverges,
+    eliminate,
+    far,
+    is_close,
+    is_regular,
+    measured,
+)
 
 RAISED = 4
 """If a layer is aligned with the last step of a candidate, the candidate is fitted again with so
@@ -105,26 +115,6 @@ class Fitted(NamedTuple):
         return self.steps if reached else None
 
 
-class Measured(NamedTuple):
-    """The gaps of a model to candidates, baselines, nulls and statements, on the same tasks.
-
-    `known` has those to baselines and nulls by name, `edges` the condition numbers at the edges of
-    the groups of tasks, `stratum` the group of every task, and `resample` how often each task is in
-    every bootstrap resample.
-    """
-
-    fitted: list[Fitted]
-    gaps: list[Gaps]
-    known: dict[str, Gaps]
-    rungs: list[Rung]
-    edges: tuple[float, ...]
-    stratum: np.ndarray
-    resample: np.ndarray
-
-    def distances(self, gaps: Gaps) -> dict[str, Distance]:
-        return {space: distance(one, self.stratum, self.resample) for space, one in gaps.items()}
-
-
 def compare(model: ModelAnswers, options: Options) -> Identification:
     """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
     # Every candidate with the kernel that fits best
@@ -137,9 +127,34 @@ def compare(model: ModelAnswers, options: Options) -> Identification:
             each = [fit_candidate(row.name, kernel, *rest) for kernel in kernels]
             found.append(Fitted(min(each, key=lambda fit: fit.error), steps))
     fitted = fit_again(found, model, options)
-    measured = measure(fitted, model, options)
-    because, as_near = rule(measured)
-    return assemble(measured, because, as_near, model.left_out)
+    fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
+    options.progress("the ladder")
+    rungs = ladder(model, options.tried)
+    known = {name: baseline_gaps(name, model) for name in BASELINES}
+    known |= {rung.name: rung.gaps for rung in rungs if rung.name in NULLS}
+    # Distances on the scored tasks, which are put into groups and drawn again and again
+    best = min(fits, key=lambda fit: fit.error)
+    by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
+    system = by if options.system is None else options.system
+    edges, stratum = stratify(*system, model.scored, options.strata)
+    resample = resamples(len(stratum), RESAMPLES, options.seed)
+    because, as_near = rule(fits, gaps, known, resample)
+
+    def distances(gaps: Gaps) -> dict[str, Distance]:
+        return {space: distance(one, stratum, resample) for space, one in gaps.items()}
+
+    suspects = [
+        Suspect(one.fit, distances(own), reason, is_regular(one.fit.alignment, own), one.limit)
+        for one, own, reason in zip(fitted, gaps, because, strict=True)
+    ]
+    return identification(
+        suspects,
+        {name: distances(own) for name, own in known.items()},
+        as_near,
+        edges,
+        tuple(Statement(*rung[:3], distances(rung.gaps)) for rung in rungs),
+        model.left_out,
+    )
 
 
 def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
@@ -158,55 +173,26 @@ def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> li
     return found
 
 
-def measure(fitted: list[Fitted], model: ModelAnswers, options: Options) -> Measured:
-    """The gaps on the scored tasks, which are put into groups and drawn again and again."""
-    gaps = [candidate_gaps(fit, model, steps) for fit, steps in fitted]
-    options.progress("the ladder")
-    rungs = ladder(model, options.tried)
-    known = {name: baseline_gaps(name, model) for name in BASELINES}
-    known |= {rung.name: rung.gaps for rung in rungs if rung.name in NULLS}
-    best = min((one.fit for one in fitted), key=lambda fit: fit.error)
-    by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
-    system = by if options.system is None else options.system
-    edges, stratum = stratify(*system, model.scored, options.strata)
-    resample = resamples(len(stratum), RESAMPLES, options.seed)
-    return Measured(fitted, gaps, known, rungs, edges, stratum, resample)
-
-
-def rule(measured: Measured) -> tuple[list[str], tuple[str, ...]]:
+def rule(
+    fits: list[CandidateFit], gaps: list[Gaps], known: dict[str, Gaps], resample: np.ndarray
+) -> tuple[list[str], tuple[str, ...]]:
     """Why each candidate is ruled out, or "", and what is as near as the nearest candidate.
 
     If no candidate is close, nulls do not count. None remains if a baseline or null is as near.
     """
-    fits, gaps = [one.fit for one in measured.fitted], measured.gaps
-    because, as_near = rule_out(fits, gaps, measured.known, measured.resample)
-    if not any(is_close(part) for part, reason in zip(gaps, because, strict=True) if not reason):
-        as_near = tuple(name for name in as_near if name in BASELINES)
-    if as_near:
-        trivial = f"no nearer than {(BASELINES | NULLS)[as_near[0]]}"
-        because = [reason or trivial for reason in because]
-    return because, as_near
-
-
-def assemble(
-    measured: Measured, because: list[str], as_near: tuple[str, ...], left_out: int
-) -> Identification:
-    """The result: candidates that remain come first, each group in the order of its distances."""
-    distances = measured.distances
-    suspects = [
-        Suspect(one.fit, distances(gaps), reason, is_regular(one.fit.alignment, gaps), one.limit)
-        for one, gaps, reason in zip(measured.fitted, measured.gaps, because, strict=True)
+    wild = [diverges(one["prediction"]) for one in gaps]
+    if all(wild):  # then the nearest of them is told
+        wild = [False] * len(wild)
+    refused = ["diverges on a scored task" if one else "" for one in wild]
+    because, near = eliminate(fits, measured([*gaps, *known.values()], resample), refused)
+    close = any(is_close(part) for part, reason in zip(gaps, because, strict=True) if not reason)
+    names = [
+        name
+        for name, is_near in zip(known, near[len(fits) :], strict=True)
+        if is_near and (close or name in BASELINES)
     ]
-    suspects.sort(key=lambda s: (bool(s.because), sum(d.mean for d in s.distances.values())))
-    remain = [suspect for suspect in suspects if not suspect.because]
-    far = [max(found.mean for found in suspect.distances.values()) for suspect in remain]
-    return Identification(
-        status_of(far, suspects[0].regular and not suspects[0].limit),
-        tuple(suspect.fit.candidate for suspect in remain),
-        tuple(suspects),
-        {name: distances(gaps) for name, gaps in measured.known.items()},
-        measured.edges,
-        as_near,
-        tuple(Statement(*rung[:3], distances(rung.gaps)) for rung in measured.rungs),
-        left_out,
-    )
+    names.sort(key=lambda name: round(far(known[name]) / RESOLUTION))
+    if names:
+        trivial = f"no nearer than {(BASELINES | NULLS)[names[0]]}"
+        because = [reason or trivial for reason in because]
+    return because, tuple(names)

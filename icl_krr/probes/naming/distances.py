@@ -74,7 +74,7 @@ class Aligned(NamedTuple):
     matrix: np.ndarray
 
 
-def candidate_gaps(one: CandidateFit, model: ModelAnswers, steps: int) -> dict[str, Aligned]:
+def candidate_gaps(one: CandidateFit, steps: int, model: ModelAnswers) -> dict[str, Aligned]:
     """Distances of predictions and hat matrices."""
     predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, one.logs, model, steps)
     return {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from ...readable import readable
 from ...text_tables import Table, as_text, number
@@ -251,6 +253,50 @@ class Identification(NamedTuple):
             held = f"States at the supports: {'; '.join(found) or 'not read'}"
             return [first, LAST_COLUMNS, held]
         return [first, LAST_ROWS, ladder_table(self.best, self.ladder), STEPS_OF_LADDER]
+
+
+def identification(
+    suspects: Sequence[Suspect],
+    baselines: dict[str, dict[str, Distance]],
+    as_near: tuple[str, ...],
+    strata: tuple[float, ...] = (),
+    ladder: tuple[Statement, ...] = (),
+    left_out: int = 0,
+    last: Collection[str] = (),
+) -> Identification:
+    """The result: candidates that remain come first, each group in the order of its distances.
+
+    Before those that a comparison rules out are those that only the test of use rules out; `last`
+    are the names of those whose distances say nothing.
+    """
+
+    def place(one: Suspect) -> tuple[bool, bool, bool, float]:
+        tested = one.evidence is not None and bool(one.evidence.effects)
+        total = sum(found.mean for found in one.distances.values())
+        return one.fit.candidate in last, bool(one.because), not tested, total
+
+    suspects = sorted(suspects, key=place)
+    remain = [one for one in suspects if not one.because]
+    largest = [max(found.mean for found in one.distances.values()) for one in remain]
+    best, status = suspects[0], status_of(largest, says_enough(suspects[0]))
+    if status == TIED and best.evidence and largest[0] > EXACT:
+        status = NEAR  # several are close, and none is what the model runs
+    names = tuple(one.fit.candidate for one in remain)
+    baselines = best.evidence.controls if best.evidence else baselines
+    return Identification(
+        status, names, tuple(suspects), baselines, strata, as_near, ladder, left_out
+    )
+
+
+def says_enough(one: Suspect) -> bool:
+    """Whether the steps are regular, and use was tested or more layers have steps than parameters.
+
+    Of answers, whose use needs no test, no layer may be aligned with the last step.
+    """
+    if one.evidence is None:
+        return one.regular and not one.limit
+    used = bool(one.evidence.effects)
+    return used or int(np.count_nonzero(one.fit.alignment)) > len(one.fit.values)
 
 
 def status_of(distances: Sequence[float], regular: bool = True) -> str:

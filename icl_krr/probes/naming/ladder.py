@@ -16,12 +16,11 @@ from ...catalogue import kernel_class, make_kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, map_tasks, system
-from ...tasks.task import outputs_of
 from ..reading.hyperparameters import typical_bandwidth
-from ..resampling import relative_distances
-from .answers import ModelAnswers
+from .answers import ModelAnswers, shown
 from .candidates import BANDWIDTH
-from .distances import Aligned, aligned_once
+from .distances import aligned_once
+from .ruling import Gaps, far
 
 Filters = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
 """Function of eigenvalues [b, n] over the scale, a ridge over the scale and m values of layers that
@@ -93,14 +92,6 @@ class Spectrum:
         return Spectra(np.maximum(sigma, 0), *rest)
 
 
-def bandwidths(kernel: str, tasks: Task, count: int) -> np.ndarray:
-    """Logarithms of bandwidths over the search range of candidates; [0] without a bandwidth."""
-    if kernel_class(kernel).bandwidth is None:
-        return np.zeros(1)
-    centre = float(np.log(typical_bandwidth(kernel, tasks)))
-    return centre + np.log(10) * np.linspace(BANDWIDTH.low, BANDWIDTH.high, count)
-
-
 @dataclass(frozen=True)
 class Family:
     """A family of filters of K; every layer of a model may have a filter of its own.
@@ -132,7 +123,7 @@ class FilterFit(NamedTuple):
     log_ridge: float
     own: np.ndarray
     scale: float
-    error: float
+    error: float = np.inf
 
     @property
     def values(self) -> dict[str, float]:
@@ -148,11 +139,14 @@ class FilterFit(NamedTuple):
         values = family.own if family.linear else np.exp(self.own)
         return family.filters(spectra.sigma / self.scale, ridge, values) / self.scale
 
-    def filters(self, spectrum: Spectrum) -> tuple[Spectra, np.ndarray]:
-        """The eigensystems of tasks, and the filter of every layer at their eigenvalues."""
+    def gaps(self, model: ModelAnswers, spectrum: Spectrum) -> Gaps:
         spectra = spectrum.at(self.kernel, self.log_bandwidth)
         made = self.made(spectra)
-        return spectra, np.tensordot(self.own, made, axes=1) if self.family.linear else made
+        filters = np.tensordot(self.own, made, axes=1) if self.family.linear else made
+        return {
+            "prediction": aligned_once(model.predictions, spectra.predictions(filters)),
+            "hat": aligned_once(model.hats, spectra.hats(filters)),
+        }
 
 
 def fit_family(
@@ -163,9 +157,10 @@ def fit_family(
     The best point of a grid is refined by least squares in the logarithms. Coefficients of a linear
     combination are the best ones at every point.
     """
-    norms = np.linalg.norm(np.moveaxis(answers, 1, 0).reshape(answers.shape[1], -1), axis=1)
+    layers = np.moveaxis(answers, 1, 0)
+    norms = np.linalg.norm(layers.reshape(len(layers), -1), axis=1)[:, None, None]
     norms = np.where(norms > 0, norms, 1)
-    layers = np.moveaxis(answers, 1, 0) / norms[:, None, None]
+    layers = layers / norms
 
     def combined(made: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gaps [L, ...] of the best combinations of predictions [b, m, q], and coefficients."""
@@ -174,64 +169,66 @@ def fit_family(
         tried = [solve() for solve in combinations(rows[:cut], wanted[:cut])]
         best = np.argmin([np.sum((rows[cut:] @ own - wanted[cut:]) ** 2) for own in tried])
         own = combinations(rows, wanted)[best]().T
-        return own @ rows.T - wanted.T, own * norms[:, None]
+        return own @ rows.T - wanted.T, own * norms[:, 0]
 
-    def at_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
+    def with_error(one: FilterFit, gaps: np.ndarray, own: np.ndarray) -> FilterFit:
+        return one._replace(own=own, error=float(np.sqrt(np.sum(gaps**2) / len(layers))))
+
+    def on_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
         spectra = spectrum.at(kernel, log_bandwidth)
-        point = (kernel, log_bandwidth, log_ridge)
-        found = FilterFit(family, *point, family.own, spectra.scale, np.inf)
-        made = spectra.predictions(found.made(spectra))
+        one = FilterFit(family, kernel, log_bandwidth, log_ridge, family.own, spectra.scale)
+        made = spectra.predictions(one.made(spectra))
         if not np.all(np.isfinite(made)):
-            return found
+            return one
         if family.linear:
-            gaps, own = combined(made)
-            return found._replace(own=own, error=rms(gaps))
-        scaled = np.moveaxis(made, 1, 0)[None] / norms[:, None, None, None]
-        each = np.linalg.norm(scaled - layers[:, None], axis=(2, 3))
-        nearest = np.argmin(each, axis=1)
-        return found._replace(own=family.own[nearest], error=rms(each.min(axis=1)))
+            return with_error(one, *combined(made))
+        each = np.moveaxis(made, 1, 0)[None] / norms[:, None] - layers[:, None]
+        far = np.linalg.norm(each, axis=(2, 3))
+        return with_error(one, far.min(axis=1), family.own[np.argmin(far, axis=1)])
 
-    def refined(best: FilterFit) -> FilterFit:
-        free = [kernel_class(best.kernel).bandwidth is not None, bool(family.ridges)]
-        shared = np.array([best.log_bandwidth, best.log_ridge])
+    best = min(
+        (
+            on_grid(kernel, float(at), ridge)
+            for kernel in kernels
+            for at in bandwidths(kernel, spectrum.tasks)
+            for ridge in family.ridges or (0.0,)
+        ),
+        key=lambda one: one.error,
+    )
+    free = np.array([kernel_class(best.kernel).bandwidth is not None, bool(family.ridges)])
+    shared, count = np.array([best.log_bandwidth, best.log_ridge]), free.sum()
 
-        def unpack(x: np.ndarray) -> FilterFit:
-            both = shared.copy()
-            both[free] = x[: sum(free)]
-            own = best.own if family.linear else x[sum(free) :]
-            return best._replace(log_bandwidth=both[0], log_ridge=both[1], own=own)
+    def unpack(x: np.ndarray) -> FilterFit:
+        both = shared.copy()
+        both[free] = x[:count]
+        own = best.own if family.linear else x[count:]
+        return best._replace(log_bandwidth=both[0], log_ridge=both[1], own=own)
 
-        def gaps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            one = unpack(x)
-            spectra = spectrum.at(one.kernel, one.log_bandwidth)
-            made = spectra.predictions(one.made(spectra))
-            made = np.nan_to_num(np.clip(made, -1e6, 1e6), nan=1e6)
-            if family.linear:
-                return combined(made)
-            scaled = np.moveaxis(made, 1, 0) / norms[:, None, None]
-            return (scaled - layers).reshape(len(layers), -1), one.own
+    def gaps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one = unpack(x)
+        spectra = spectrum.at(one.kernel, one.log_bandwidth)
+        made = spectra.predictions(one.made(spectra))
+        made = np.nan_to_num(np.clip(made, -1e6, 1e6), nan=1e6)
+        if family.linear:
+            return combined(made)
+        return np.moveaxis(made, 1, 0) / norms - layers, one.own
 
-        start = np.concatenate([shared[free], [] if family.linear else best.own])
-        if not len(start):
-            return best
-        low, high = start - 12, start + 12
-        if family.ridges:
-            high[sum(free) - 1] = family.ridges[-1] + 1e-3  # SciPy starts inside of the bounds
-        solved = least_squares(lambda x: gaps(x)[0].ravel(), start, bounds=(low, high), max_nfev=40)
-        last, own = gaps(solved.x)
-        found = unpack(solved.x)._replace(own=own, error=rms(last))
-        return min(best, found, key=lambda one: one.error)
+    start = np.concatenate([shared[free], [] if family.linear else best.own])
+    if not len(start):
+        return best
+    low, high = start - 12, start + 12
+    if family.ridges:
+        high[count - 1] = family.ridges[-1] + 1e-3  # SciPy starts inside of the bounds
+    x = least_squares(lambda x: gaps(x)[0].ravel(), start, bounds=(low, high), max_nfev=40).x
+    return min(best, with_error(unpack(x), *gaps(x)), key=lambda one: one.error)
 
-    def rms(gaps: np.ndarray) -> float:
-        return float(np.sqrt(np.sum(gaps**2) / len(layers)))
 
-    grid = [
-        at_grid(kernel, float(at), ridge)
-        for kernel in kernels
-        for at in bandwidths(kernel, spectrum.tasks, BANDWIDTHS)
-        for ridge in family.ridges or (0.0,)
-    ]
-    return refined(min(grid, key=lambda one: one.error))
+def bandwidths(kernel: str, tasks: Task) -> np.ndarray:
+    """Logarithms of bandwidths over the search range of candidates; [0] without a bandwidth."""
+    if kernel_class(kernel).bandwidth is None:
+        return np.zeros(1)
+    centre = float(np.log(typical_bandwidth(kernel, tasks)))
+    return centre + np.log(10) * np.linspace(BANDWIDTH.low, BANDWIDTH.high, BANDWIDTHS)
 
 
 def combinations(rows: np.ndarray, wanted: np.ndarray) -> list[Callable[[], np.ndarray]]:
@@ -316,57 +313,37 @@ class Rung(NamedTuple):
     name: str
     kernel: str
     values: dict[str, float]
-    gaps: dict[str, Aligned]
+    gaps: Gaps
 
 
 def ladder(model: ModelAnswers, kernels: Sequence[str]) -> list[Rung]:
     """All rungs below the solvers: on derivatives, ceilings of functions of K, and the nulls."""
-    spectra = Spectrum(model.fitted), Spectrum(model.scored)
-    answers = np.asarray(model.answers, float)
-    fitted = [of_family(family, kernels, spectra, answers, model) for family in FAMILIES]
-    return [*on_derivatives(model), *nested(fitted)]
-
-
-def nested(rungs: list[Rung]) -> list[Rung]:
-    """Give any filter, and polynomials of higher degree, the gaps of a special case that is nearer.
-
-    Each was fitted with a kernel of its own, and a search may miss the best kernel.
-    """
-    free, *filters, nulls = rungs[0], *rungs[1 : -len(NULLS)], rungs[-len(NULLS) :]
-    found: list[Rung] = []
+    fitted, scored = Spectrum(model.fitted), Spectrum(model.scored)
+    answers, rungs = np.asarray(model.answers, float), []
+    for family in FAMILIES:
+        one = fit_family(family, kernels, fitted, answers)
+        rungs.append(Rung(family.name, one.kernel, one.values, one.gaps(model, scored)))
+    # Any filter, and polynomials of higher degree, have the gaps of a special case that is nearer:
+    # each was fitted with a kernel of its own, and a search may miss the best kernel.
+    free, *filters = rungs[: -len(NULLS)]
+    nulls = rungs[-len(NULLS) :]
+    nested: list[Rung] = []
     for rung in reversed(filters):
-        found.append(min([rung, *found[-1:]], key=far)._replace(name=rung.name))
-    return [min(free, found[-1], *nulls, key=far)._replace(name=free.name), *found[::-1], *nulls]
+        nested.insert(0, nearer(rung, nested[:1]))
+    return [*on_derivatives(model), nearer(free, [nested[0], *nulls]), *nested, *nulls]
 
 
-def far(rung: Rung) -> float:
-    """The relative distances of all layers in all spaces."""
-    each = ((gaps.squares, gaps.sizes, np.ones(len(gaps.squares))) for gaps in rung.gaps.values())
-    return float(sum(relative_distances(*one).mean() for one in each))
-
-
-def of_family(
-    family: Family,
-    kernels: Sequence[str],
-    spectra: tuple[Spectrum, Spectrum],
-    answers: np.ndarray,
-    model: ModelAnswers,
-) -> Rung:
-    found = fit_family(family, kernels, spectra[0], answers)
-    parts, filters = found.filters(spectra[1])
-    gaps = {
-        "prediction": aligned_once(model.predictions, parts.predictions(filters)),
-        "hat": aligned_once(model.hats, parts.hats(filters)),
-    }
-    return Rung(family.name, found.kernel, found.values, gaps)
+def nearer(rung: Rung, others: Sequence[Rung]) -> Rung:
+    return min([rung, *others], key=lambda one: far(one.gaps))._replace(name=rung.name)
 
 
 def on_derivatives(model: ModelAnswers) -> list[Rung]:
-    hats, y = np.asarray(model.hats, float), outputs(model.scored)
+    hats, seen = np.asarray(model.hats, float), shown(model.scored)
+    y = np.where(seen, np.asarray(model.scored.y, float).reshape(seen.shape), 0)
     own = {
         "homogeneous": {"prediction": np.einsum("blmk,bk->blm", hats, y)},
         "linear": {} if model.other_hats is None else {"hat": np.asarray(model.other_hats, float)},
-        "smoother": {"hat": nearest_weights(hats, shown(model.scored))},
+        "smoother": {"hat": nearest_weights(hats, seen)},
     }
     known = {"prediction": model.predictions, "hat": model.hats}
     return [
@@ -374,18 +351,6 @@ def on_derivatives(model: ModelAnswers) -> list[Rung]:
         for name, of in own.items()
         if of
     ]
-
-
-def outputs(tasks: Task) -> np.ndarray:
-    y = np.asarray(tasks.y, float).reshape(len(tasks.y), -1)
-    return np.where(shown(tasks), y, 0)
-
-
-def shown(tasks: Task) -> np.ndarray:
-    """Which of the k = n r outputs belong to unmasked supports [b, k]."""
-    r = outputs_of(tasks)
-    mask = np.ones(tasks.y.shape[:2], bool) if tasks.mask is None else np.asarray(tasks.mask)
-    return np.repeat(mask, r, axis=1)
 
 
 def nearest_weights(rows: np.ndarray, allowed: np.ndarray) -> np.ndarray:

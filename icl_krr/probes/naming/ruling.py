@@ -1,6 +1,9 @@
-"""The rules of `identify`: which candidates are ruled out, and what remains to be said."""
+"""Which candidates are ruled out, in whatever spaces they are measured, and what is as near."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,45 +21,69 @@ DIVERGED = 10.0
 Gaps = dict[str, Aligned]
 
 
-def rule_out(
-    fits: list[CandidateFit], gaps: list[Gaps], known: dict[str, Gaps], resample: np.ndarray
-) -> tuple[list[str], tuple[str, ...]]:
-    """Why each candidate is ruled out, or "", and the baselines that are as near as the nearest."""
-    every, spaces = [*gaps, *known.values()], tuple(gaps[0])
-    means, drawn = in_all_spaces(every, resample)
-    wild = np.array([diverges(one[spaces[0]]) for one in gaps])
-    wild &= not wild.all()  # if all diverge, the nearest of them is told
-    because = ["diverges on a scored task" if one else "" for one in wild]
-    in_use = np.append(~wild, np.ones(len(known), bool))
-    may_lead = in_use & (np.arange(len(every)) < len(gaps))
-    found = paired_differences(means[in_use], drawn[in_use], may_lead[in_use])
-    places = np.flatnonzero(in_use)
-    name = fits[places[found.leader]].candidate
-    for row, i in enumerate(places):
-        if i < len(gaps) and not because[i]:
-            because[i] = farther(found, row, name, spaces)
+class Measured(NamedTuple):
+    """Distances of candidates, and after them of what takes no step or is a control, in each space.
+
+    `mean` has the means over layers [c, spaces], `drawn` those on resampled tasks
+    [c, spaces, draws].
+    """
+
+    spaces: tuple[str, ...]
+    mean: np.ndarray
+    drawn: np.ndarray
+
+
+def measured(every: Sequence[Gaps], resample: np.ndarray) -> Measured:
+    means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
+    drawn = np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
+    return Measured(tuple(every[0]), means, drawn)
+
+
+def eliminate(
+    fits: Sequence[CandidateFit],
+    found: Measured,
+    refused: Sequence[str],
+    farther_if: Callable[..., Any] = np.any,
+) -> tuple[list[str], np.ndarray]:
+    """Why each candidate is ruled out, or "", and which rows are as near as the nearest candidate.
+
+    A candidate is ruled out if it was `refused`, if it is farther than the nearest candidate in a
+    space and not nearer in another, if it takes no step and another one does, or if a special case
+    of it is as near. A row is not as near if it is farther in any space, or, with np.all, in all.
+    """
+    reasons, count = [*refused], len(fits)
+    in_use = np.append(
+        np.logical_not([*map(bool, refused)]), np.ones(len(found.mean) - count, bool)
+    )
+    places, leads = np.flatnonzero(in_use), in_use & (np.arange(len(in_use)) < count)
+    each = paired_differences(found.mean[in_use], found.drawn[in_use], leads[in_use])
+    leader = fits[places[each.leader]].candidate
+    for row, i in enumerate(places[places < count]):
+        reasons[i] = farther(each, row, leader, found.spaces)
     stays = [not np.any(one.alignment) for one in fits]
-    if any(not (still or reason) for still, reason in zip(stays, because, strict=True)):
+    if any(not (still or reason) for still, reason in zip(stays, reasons, strict=True)):
         for i, still in enumerate(stays):
-            if still and not because[i]:  # its start says nothing about the steps after it
-                because[i] = "takes no step"
-    remain = {one.candidate: i for i, one in enumerate(fits) if not because[i]}
+            if still and not reasons[i]:  # its start says nothing about the steps after it
+                reasons[i] = "takes no step"
+    far = {one.candidate: found.mean[i] for i, one in enumerate(fits) if not reasons[i]}
     for i, one in enumerate(fits):
-        simpler = [
-            name
-            for name in candidate(one.candidate).contains
-            if name in remain and np.all(means[i] >= means[remain[name]] - RESOLUTION)
-        ]
-        if not because[i] and simpler:
-            because[i] = f"no nearer than {simpler[0]}, its special case"
-    first = len(places) - len(known)  # the baselines are the last rows
-    sums = dict(zip(known, means[len(gaps) :].sum(axis=1), strict=True))
-    farther_off = np.any(found.low[first:] > RESOLUTION, axis=1)
-    near = [name for name, far in zip(known, farther_off, strict=True) if not far]
-    return because, tuple(sorted(near, key=lambda name: round(float(sums[name]) / RESOLUTION)))
+        if not reasons[i] and (simpler := special_cases(one.candidate, far)):
+            reasons[i] = f"no nearer than {simpler[0]}, its special case"
+    near = np.zeros(len(in_use), bool)
+    near[places] = np.logical_not(farther_if(each.low > RESOLUTION, axis=1))
+    return reasons, near
 
 
-def farther(found: Differences, row: int, leader: str, spaces: tuple[str, ...]) -> str:
+def special_cases(name: str, far: Mapping[str, Any]) -> list[str]:
+    """The special cases of a candidate that are as near in every space, of those with distances."""
+    return [
+        other
+        for other in candidate(name).contains
+        if other in far and np.all(far[name] >= far[other] - RESOLUTION)
+    ]
+
+
+def farther(found: Differences, row: int, leader: str, spaces: Collection[str]) -> str:
     """The space where a candidate is farther than the leader, unless it is nearer in another."""
     if np.any(found.high[row] < -RESOLUTION):
         return ""
@@ -68,18 +95,17 @@ def farther(found: Differences, row: int, leader: str, spaces: tuple[str, ...]) 
     return ""
 
 
-def in_all_spaces(every: list[Gaps], resample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distances [c, spaces], mean over layers, and those on resampled tasks [c, spaces, draws]."""
-    means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
-    return means, np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
-
-
 def mean(gaps: Aligned) -> float:
     return float(draws(gaps, np.ones((1, len(gaps.squares))))[0])
 
 
 def draws(gaps: Aligned, resample: np.ndarray) -> np.ndarray:
     return resampled(gaps, resample).mean(axis=-1)
+
+
+def far(gaps: Gaps) -> float:
+    """The sum of the distances in all spaces."""
+    return sum(map(mean, gaps.values()))
 
 
 def is_close(gaps: Gaps) -> bool:

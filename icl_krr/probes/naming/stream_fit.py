@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import qmc
 
 from ...catalogue import Solver, candidate as find_candidate
 from ...tasks import Task, map_tasks
 from ..reading.derivatives import jacobian
-from ..reading.hyperparameters import minimise
-from .candidate_fit import CandidateFit
-from .candidates import absolute, limits, parameters, run, solve
+from .candidate_fit import CandidateFit, Space, Start, Target, halton
+from .candidates import run, solve
 from .decoding import Decoder, Decoders, as_rows
 from .ruling import DIVERGED
 
@@ -33,8 +31,6 @@ conjugate gradient have minima that are a few percent wide.
 MOVES = 0.01
 """Least size of an innovation over the size of the state. After convergence, innovations are
 rounding errors, and the innovation of the layer does not count."""
-DECODED = 1e-4
-"""With an error below this, no other start is tried."""
 
 
 class Bases(NamedTuple):
@@ -96,9 +92,10 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
     return xp.stack([states, states - before])
 
 
-def residuals(rows: jax.Array, bases: Bases, tasks: int, at: Any) -> jax.Array:
+def residuals(rows: jax.Array, data: Streams, at: Any) -> jax.Array:
     """What the best maps do not decode of targets [2, L, m], over what the start does not."""
-    sizes = jnp.mean(rows[:, at[-1]].reshape(tasks, -1) ** 2, axis=1)
+    bases = data.bases
+    sizes = jnp.mean(rows[:, at[-1]].reshape(len(data.tasks.x), -1) ** 2, axis=1)
     diverge = jnp.median(sizes) > DIVERGED**2
     wanted = targets(rows, at, jnp)
     inside = jnp.einsum("slmk,slm->slk", bases.layers, wanted)
@@ -116,39 +113,32 @@ def residuals(rows: jax.Array, bases: Bases, tasks: int, at: Any) -> jax.Array:
     return jnp.where(diverge, 1.0, found)
 
 
-@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
-def search(candidate, kernel, points, tasks, size, bases, steps):
-    """Log parameters at s points of the unit cube, and the errors of all alignments [s, a]."""
-    make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
-    tried = alignments(bases.layers.shape[1], steps)
+class Streams(NamedTuple):
+    """Tasks, the root mean square of y, and the bases of a model's streams on these tasks."""
 
-    def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
-        logs = make(point)
-        rows = step_rows(candidate, kernel, logs, tasks, size, steps)
-        return logs, jnp.stack(
-            [jnp.sum(residuals(rows, bases, len(tasks.x), at) ** 2) for at in tried]
-        )
+    tasks: Task
+    size: float
+    bases: Bases
 
-    return jax.lax.map(at, points)
+    @property
+    def layers(self) -> int:
+        return self.bases.layers.shape[1]
 
 
-@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
-def look(candidate, kernel, steps, logs, tasks, size, bases, at):
-    """The residuals r and derivatives J in the logarithms as few rows, R of [J r] = Q R."""
-
-    def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = step_rows(candidate, kernel, logs, tasks, size, steps)
-        found = residuals(rows, bases, len(tasks.x), at).reshape(-1)
-        return found, found
-
-    slope, found = jax.jacfwd(gap, has_aux=True)(logs)
-    both = jnp.linalg.qr(jnp.concatenate([slope, found[:, None]], axis=1), mode="r")
-    return both[:, -1], both[:, :-1]
+def path(name: str, kernel: str, logs: Any, data: Streams, steps: int) -> jax.Array:
+    return step_rows(name, kernel, logs, data.tasks, data.size, steps)
 
 
-def fit_to_streams(
-    row: Solver, kernels: Sequence[str], tasks: Task, size: float, bases: Bases, steps: int
-) -> CandidateFit:
+def cost(rows: jax.Array, data: Streams) -> jax.Array:
+    """The errors of all alignments that are tried [a]."""
+    tried = alignments(data.layers, rows.shape[1] - 1)
+    return jnp.stack([jnp.sum(residuals(rows, data, at) ** 2) for at in tried])
+
+
+STREAMS = Space(path, cost, residuals, rounds=1, enough=1e-4)
+
+
+def fit_to_streams(row: Solver, kernels: Sequence[str], data: Streams, steps: int) -> CandidateFit:
     r"""Fit kernel, parameters and steps per layer of a candidate to what the streams hold.
 
     Each layer has the best linear map for its target at every point of the search, so that it has
@@ -156,42 +146,29 @@ def fit_to_streams(
     their derivatives are those of the steps f. The search has the points of a Halton sequence, then
     more around the best. The best point of each kernel and alignment starts least squares.
     """
-    tried = alignments(bases.layers.shape[1], steps)
-    counted = np.array([2 * np.count_nonzero(at) for at in tried])
-    starts, found = [], []
+    tried = np.array(alignments(data.layers, steps))
+    target = Target(STREAMS, data, steps, np.asarray, lambda at: 2 * np.count_nonzero(at))
+    starts = []
     for kernel in kernels:
-        logs, errors = searched(row, kernel, tasks, size, bases, steps)
-        errors = errors / counted
-        best = np.argmin(errors, axis=0)
-        starts += [(errors[i, k], kernel, logs[i], k) for k, i in enumerate(best)]
-    for _, kernel, logs, k in sorted(starts, key=lambda one: one[0])[:STARTS]:
-        look_at = partial(look, row.name, kernel, steps)
-        rest = tasks, size, bases, np.array(tried[k])
-        far, at_best = minimise(
-            lambda x, look_at=look_at, rest=rest: look_at(x, *rest), logs, limits(row, kernel)
-        )
-        found.append((far / counted[k] ** 0.5, kernel, at_best, tried[k]))
-        if found[-1][0] < DECODED:
-            break
-    error, kernel, logs, at = min(found, key=lambda one: one[0])
-    values = dict(zip(parameters(row, kernel), np.exp(logs).tolist(), strict=True))
-    return CandidateFit(row.name, kernel, values, at, error)
+        logs, errors = searched(row.name, kernel, target)
+        errors = errors / [target.weight(at) for at in tried]
+        for i, at, far in zip(np.argmin(errors, axis=0), tried, errors.min(axis=0), strict=True):
+            starts.append((far, Start(kernel, logs[i], at)))
+    starts.sort(key=lambda one: one[0])
+    return target.nearest(row.name, [start for _, start in starts[:STARTS]])
 
 
-def searched(
-    row: Solver, kernel: str, tasks: Task, size: float, bases: Bases, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
+def searched(name: str, kernel: str, target: Target) -> tuple[np.ndarray, np.ndarray]:
     """Log parameters at points of the search ranges [s, k], and errors of all alignments [s, a]."""
-    count = len(parameters(row, kernel))
-    cube = qmc.Halton(count, scramble=False).random(POINTS)
+    cube = halton(name, kernel, POINTS, STREAMS)
+    count = cube.shape[1]
     places, logs, errors = np.zeros((0, count)), np.zeros((0, count)), []
     for i, width in enumerate((1.0, *(ZOOMS if count else ()))):
+        at = cube
         if i:
             best = places[np.argsort(np.concatenate(errors).min(axis=1))[(i - 1) % 2]]
             at = best + width * (cube[: POINTS // 2] - 0.5)
-        else:
-            at = cube
-        found = search(row.name, kernel, at, tasks, size, bases, steps)
-        places, logs = np.concatenate([places, at]), np.concatenate([logs, np.asarray(found[0])])
-        errors.append(np.nan_to_num(np.asarray(found[1]), nan=1e6))
+        found = target.search(name, kernel, at)
+        places, logs = np.concatenate([places, at]), np.concatenate([logs, found[0]])
+        errors.append(np.nan_to_num(found[1], nan=1e6))
     return logs, np.concatenate(errors)

@@ -23,19 +23,18 @@ from .candidates import run
 from .comparison import Options
 from .decoding import Layers, Rows, beyond, decoders
 from .distances import Suspect
-from .identification import EXACT, IDENTIFIED, NEAR, TIED, Identification, status_of
+from .identification import Identification, identification
 from .ladder import Spectrum
-from .ruling import CLOSE
-from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
+from .ruling import CLOSE, far
+from .stream_fit import ROWS, Streams, bases_of, fit_to_streams
 from .stream_rules import (
     OWN,
     UNTRAINED,
     Read,
     Seen,
     construction_of,
-    far,
+    distances_of,
     gaps_of,
-    measured,
     own_rows,
     own_target,
     read_candidate,
@@ -105,7 +104,7 @@ def with_supports(
         for words, model in {"": of.model, f", {UNTRAINED}": next(iter(of.controls), None)}.items():
             if model is not None:
                 gaps = gaps_of(wanted, model, of.start, of.tasks, kept)[OWN]
-                found[name + words] = measured(gaps, resample)
+                found[name + words] = distances_of(gaps, resample)
         if found[name]["state"].mean <= CLOSE:
             held["support"][name] = rows
     own = suspect.evidence._replace(supports=found)  # pyright: ignore[reportOptionalMemberAccess]
@@ -381,12 +380,12 @@ def compare_streams(
     """Fit all candidates to what the streams hold, and rule out by controls and distances."""
     of = roles[0]
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
-    few, bases = few_tasks(of)
+    few = few_tasks(of)
     fits = []
     for row in options.rows:
         if kernels := options.kernels_of(row):
             options.progress(row.name)
-            fits.append(fit_to_streams(row, kernels, few, of.size, bases, steps))
+            fits.append(fit_to_streams(row, kernels, few, steps))
     options.progress("controls")
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
     read = [read_candidate(fit, of, spectra, steps) for fit in fits]
@@ -402,39 +401,12 @@ def compare_streams(
             if not reason:
                 suspect = with_effects(suspect, one, roles, held, model, steps)
         suspects.append(suspect)
-    order = sorted(range(len(read)), key=lambda i: (wild[i], *place_of(suspects[i])))
-    suspects = [suspects[i] for i in order]
-    remain = [one for one in suspects if not one.because]
-    largest = [max(found.mean for found in one.distances.values()) for one in remain]
-    known, status = suspects[0].evidence, status_of(largest)
-    if status == TIED and largest[0] > EXACT:  # several are close, and none is what the model runs
-        status = NEAR
-    if status == IDENTIFIED and not says_enough(suspects[0]):
-        status = NEAR
-    return Identification(
-        status,
-        tuple(one.fit.candidate for one in remain),
-        tuple(suspects),
-        {} if known is None else known.controls,
-        (),
-        () if remain else near,
-    )
+    last = [one.fit.candidate for one, nothing in zip(read, wild, strict=True) if nothing]
+    remains = any(not one.because for one in suspects)
+    return identification(suspects, {}, () if remains else near, last=last)
 
 
-def says_enough(one: Suspect) -> bool:
-    """Whether use was tested, or more layers have steps than there are fitted parameters."""
-    if one.evidence and one.evidence.effects:
-        return True
-    return int(np.count_nonzero(one.fit.alignment)) > len(one.fit.values)
-
-
-def place_of(one: Suspect) -> tuple[bool, bool, float]:
-    """Candidates that remain come first, then those that only the test of use rules out."""
-    unused = one.evidence is not None and bool(one.evidence.effects)
-    return bool(one.because), not unused, sum(found.mean for found in one.distances.values())
-
-
-def few_tasks(of: Seen) -> tuple[Task, Bases]:
+def few_tasks(of: Seen) -> Streams:
     """The tasks that the fit needs, with the smallest slopes (CG's explode), and their bases."""
     tasks = len(of.fitted.x)
     layers = [one.channels.fitted.reshape(tasks, -1) for one in of.model.states]
@@ -445,4 +417,4 @@ def few_tasks(of: Seen) -> tuple[Task, Bases]:
     kept = np.sort(np.argsort(sizes)[:count])
     rows = (kept[:, None] * each + np.arange(each)).ravel()
     few = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], of.fitted)
-    return few, bases_of(of.model, of.start, rows)
+    return Streams(few, of.size, bases_of(of.model, of.start, rows))

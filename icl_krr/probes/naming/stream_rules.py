@@ -10,13 +10,12 @@ import numpy as np
 
 from ... import Task, Transformer, dense
 from ...catalogue import candidate, kernel_class, load, make_kernel
-from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows, as_rows
 from .distances import Aligned, Distance, Evidence, Suspect, distance
 from .ladder import Spectrum, exact_regression, gradient_flow, ridge_path
-from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, mean, rule_out
+from .ruling import CLOSE, DIVERGED, Gaps, eliminate, far, mean, measured
 from .stream_fit import MOVES, step_rows, targets
 
 OWN = "own steps"
@@ -213,39 +212,44 @@ def read_candidate(fit: CandidateFit, of: Seen, spectra: Any, steps: int) -> Rea
     return Read(fit, found.pop(OWN), found | nearest, untrained, rows, own)
 
 
-def far(gaps: Gaps) -> float:
-    return sum(map(mean, gaps.values()))
-
-
 def rule(
     read: list[Read], of: Seen, resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...], list[bool]]:
     """Why each candidate is ruled out, or "", what is as near, and which candidates say nothing."""
-    because = []
-    for one in read:
-        last = one.rows.each(lambda part: part[:, -1:])
-        diverges = np.sqrt(np.mean(last.scored**2)) > DIVERGED
-        size = np.linalg.norm(last.scored)
-        share = np.linalg.norm(of.start.rest(last)) / size if size else 0.0
-        still = "its steps are nearly the mean of y, or in the stream before the first layer"
-        reason = "diverges on the scored tasks" if diverges else still if share < CLOSE else ""
-        if not reason and takes_steps(one.fit) and mean(one.gaps["state"]) <= CLOSE:
-            reason = refused(one.fit, of.fitted)
-        because.append(reason)
+    because = [says_nothing(one, of) for one in read]
     wild = [bool(reason) for reason in because]
-    usable = np.flatnonzero(~np.array(wild))
-    if not len(usable):
+    if all(wild):
         return because, (), wild
-    fits, gaps = [read[i].fit for i in usable], [read[i].gaps for i in usable]
-    for i, reason in zip(usable, rule_out(fits, gaps, {}, resample)[0], strict=True):
-        because[i] = reason
+    gaps = [one.gaps for one in read]
+    because, _ = eliminate([one.fit for one in read], measured(gaps, resample), because)
     near = [as_near(one, resample) for one in read]
-    leader = min(usable, key=lambda i: far(read[i].gaps))
+    leader = min(np.flatnonzero(~np.array(wild)), key=lambda i: far(gaps[i]))
     for i, reason in enumerate(because):
         if not reason and (near[i] or near[leader]):
             own = "" if near[i] else f" {read[leader].fit.candidate} is: "
             because[i] = f"no nearer than{own or ' '}{(near[i] or near[leader])[0]}"
     return because, near[leader], wild
+
+
+def says_nothing(one: Read, of: Seen) -> str:
+    """Why the distances of a candidate say nothing, or ""."""
+    last = one.rows.each(lambda part: part[:, -1:])
+    if np.sqrt(np.mean(last.scored**2)) > DIVERGED:
+        return "diverges on the scored tasks"
+    size = np.linalg.norm(last.scored)
+    if not size or np.linalg.norm(of.start.rest(last)) < CLOSE * size:
+        return "its steps are nearly the mean of y, or in the stream before the first layer"
+    if takes_steps(one.fit) and mean(one.gaps["state"]) <= CLOSE:
+        return refused(one.fit, of.fitted)
+    return ""
+
+
+def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
+    """The controls at a candidate's parameters that are as near as the candidate in a space."""
+    every = measured([one.gaps, *one.controls.values()], resample)
+    _, near = eliminate([one.fit], every, [""], farther_if=np.all)
+    names = [name for name, is_near in zip(one.controls, near[1:], strict=True) if is_near]
+    return tuple(sorted(names, key=lambda name: far(one.controls[name])))
 
 
 def refused(fit: CandidateFit, tasks: Task) -> str:
@@ -265,24 +269,15 @@ def construction_of(fit: CandidateFit, tasks: Task) -> Transformer:
     return dense(load(row.construction)(made, num_features=tasks.num_features, **own))
 
 
-def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
-    """The controls at a candidate's parameters that are as near as the candidate in a space."""
-    every = [one.gaps, *one.controls.values()]
-    found = paired_differences(*in_all_spaces(every, resample), np.arange(len(every)) == 0)
-    farther = np.all(found.low > RESOLUTION, axis=1)
-    near = [name for name, far_off in zip(one.controls, farther[1:], strict=True) if not far_off]
-    return tuple(sorted(near, key=lambda name: far(one.controls[name])))
-
-
-def measured(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:
+def distances_of(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:
     stratum = np.zeros(resample.shape[1], int)
     return {space: distance(one, stratum, resample) for space, one in gaps.items()}
 
 
 def suspect_of(one: Read, reason: str, of: Seen, resample: np.ndarray) -> Suspect:
     """The candidate with its staircases: how far each layer is from each step, and the control."""
-    found = measured(one.gaps, resample)
-    controls = {name: measured(gaps, resample) for name, gaps in one.controls.items()}
+    found = distances_of(one.gaps, resample)
+    controls = {name: distances_of(gaps, resample) for name, gaps in one.controls.items()}
     for spaces, model in ((found, of.model), (controls[UNTRAINED], one.untrained)):
         matrix = staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)
