@@ -134,7 +134,7 @@ KINDS = {
             num_features=2, width=6, heads=4
         ),
         "tasks must differ in n only": lambda: ik.tasks.batch([TASK, NARROW]),
-        "hats must be .* with b = 4, q = 3": lambda: probes.spectral_filter(LINEAR, BATCH, X),
+        "hats must be .b, L, q, n., got shape": lambda: probes.spectral_filter(LINEAR, BATCH, X),
         "slot x must have width 1": lambda: residual.Read({"x": X[:1]}, 2)({"x": X}),
     },
     "unknown name": {

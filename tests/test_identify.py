@@ -28,7 +28,7 @@ from icl_krr.experiments.solverbench.known import exact
 from icl_krr.experiments.solverbench.settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
-from icl_krr.probes.naming import ruling
+from icl_krr.probes.naming import comparison
 from icl_krr.probes.naming.answers import halves_of
 from icl_krr.probes.naming.candidates import parameters, solve
 from icl_krr.training.batches import draw
@@ -367,6 +367,6 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
 
 def test_candidates_that_all_diverge_are_compared_all_the_same(x64, monkeypatch):
     """Seen on the logit lens of a GPT-2: none remained, and no baseline was as near."""
-    monkeypatch.setattr(ruling, "diverges", lambda gaps: True)
+    monkeypatch.setattr(comparison, "diverges", lambda gaps: True)
     found = found_of("gradient_descent", "linear", ("gradient_descent",))
     assert found.remain == ("gradient_descent",)

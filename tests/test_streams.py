@@ -18,7 +18,6 @@ from icl_krr.cli.identification import answered
 from icl_krr.experiments.solverbench import foreign
 from icl_krr.experiments.solverbench.disguise import rotated
 from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
-from icl_krr.probes.naming import ruling
 from icl_krr.probes.naming.candidate_fit import CandidateFit
 from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
 from icl_krr.probes.naming.distances import Aligned, distance
@@ -193,7 +192,7 @@ def test_an_innovation_after_convergence_is_no_evidence(x64):
     wrong = [np.concatenate([s[:1], s[:1] + 1e-9 * rng.normal(size=s[:1].shape)]) for s in state]
     both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
     found = gaps_of({"own": Rows(*both)}, known, known.states[0], 10, np.ones(2, bool))["own"]
-    assert ruling.mean(found["innovation"]) < 1e-6
+    assert found["innovation"].mean < 1e-6
 
 
 def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():

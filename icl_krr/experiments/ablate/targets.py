@@ -12,7 +12,7 @@ from ... import Transformer, spectral_bounds
 from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, taken
 from ...tasks import GaussianProcess, LinearRegression, Task, map_tasks
 from ...training import reference
-from ..identify.trained_model import in_dtype_of_tasks
+from ..identify.probe_controls import in_dtype_of_tasks
 from ..shared.build import build_model, solver_keywords
 from ..shared.draws import draw_tasks
 from ..shared.runs import load

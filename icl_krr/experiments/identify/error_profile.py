@@ -140,8 +140,10 @@ class Protocol:
             answers: answers of the model after layers 0 to L [b, L + 1, q], on both batches.
             progress: function that is called with the name of each candidate.
         """
-        pairs = zip(answers, (self.fitted, self.scored), strict=True)
-        tuning, scoring = (squares_in(*pair) for pair in pairs)
+        tuning, scoring = (
+            np.asarray(squares(jnp.asarray(part), targets), float)
+            for part, targets in zip(answers, (self.fitted, self.scored), strict=True)
+        )
         tuning = logarithms(tuning.mean(axis=1), np.asarray(sizes(self.fitted)).mean(axis=1), np)
         size = np.asarray(sizes(self.scored), float)
         own, found = self.resampled(scoring, size)[:, 0], {}
@@ -210,11 +212,6 @@ class Protocol:
         """Curves [2, 1 + resamples, L] from squares [2, b, L] and sizes [2, b]; all tasks first."""
         weights = np.concatenate([np.ones((1, size.shape[1])), self.weights]) / size.shape[1]
         return logarithms(weights @ squared, size @ weights.T, np)
-
-
-def squares_in(answers: Any, targets: Targets) -> np.ndarray:
-    """Squares [2, b, L + 1] of the answers of a model [b, L + 1, q]."""
-    return np.asarray(squares(jnp.asarray(answers), targets), float)
 
 
 def targets_of(tasks: Task, kernel: Kernel, ridge: Any) -> Targets:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ... import Architecture, Gaussian, Linear, Transformer, init
-from ...probes import Identification, fit_probe, identify_streams, layerwise, streams
+from ...probes import (
+    Identification,
+    Probe,
+    fit_probe,
+    has_slot,
+    identify_streams,
+    layerwise,
+    streams,
+)
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, battery, map_tasks
 from ...tasks.batches import outline
+from ...training import Reference, reference
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run
@@ -31,6 +40,33 @@ def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
     tested = family if config.battery is None else battery(config.battery, family)
     drawn = ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
     return [draw_tasks(jax.random.fold_in(key, i), *one) for i, one in enumerate(drawn)]
+
+
+class Subject(NamedTuple):
+    """A model to examine: its probe, unless it has a read-out at every layer, and its tasks."""
+
+    model: Transformer
+    probe: Probe | None
+    probing: Task
+    scored: Task
+    fitted: Task
+    best: Reference  # exact regression on tasks of the family
+    control_key: jax.Array
+
+    @property
+    def layers(self) -> Callable[[Task], jax.Array]:
+        """The predictions after every layer."""
+        return partial(layerwise, self.model, probe=self.probe)
+
+
+def subject_of(run: Run, config: IdentifyConfig, progress: Callable[[str], None]) -> Subject:
+    key, (probing, scored, fitted) = jax.random.key(config.seed), tasks_of(run, config)
+    progress("finding the exact predictor of the tasks")
+    best = reference(family_of(run, config), jax.random.fold_in(key, 4))
+    progress("fitting linear probes and their controls")
+    model = in_dtype_of_tasks(run.model, fitted)
+    probe = None if has_slot(model) else fit_probe(model, probing)
+    return Subject(model, probe, probing, scored, fitted, best, jax.random.fold_in(key, 3))
 
 
 def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:

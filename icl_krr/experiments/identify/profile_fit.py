@@ -6,13 +6,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ...probes.naming.candidate_fit import CandidateFit, Space, Start, Target, align, halton, totals
-from ...probes.naming.candidates import parameters
+from ...probes.naming.candidate_fit import (
+    CandidateFit,
+    Problem,
+    Space,
+    Start,
+    align,
+    nearest,
+    totals,
+)
 from ...tasks import Task
-from .profile_paths import MEASURES, NULLS, VALUES, Targets, curves_of, row_of
+from .profile_paths import MEASURES, NULLS, VALUES, Targets, logarithms, row_of, sizes, squares_of
 
 APART = 0.06
 """Least distance of two points that are refined, in the unit cube: the curves have many minima."""
@@ -31,7 +39,9 @@ class Errors(NamedTuple):
 
 
 def path(name: str, kernel: str, logs: Any, data: Errors, steps: int) -> jax.Array:
-    return curves_of(name, kernel, logs, data.targets, steps)
+    """The curves [2, T + 1] of a candidate."""
+    found = jnp.mean(squares_of(name, kernel, logs, data.targets, steps), axis=1)
+    return logarithms(found, jnp.mean(sizes(data.targets), axis=-1))
 
 
 def curves(path: jax.Array, data: Errors) -> jax.Array:
@@ -67,21 +77,20 @@ class Tuner:
         self.targets, self.steps, self.known, self.search = targets, steps, known, search
         self.searched: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
 
-    def points(self, name: str, kernel: str, target: Target) -> tuple[np.ndarray, ...]:
+    def points(self, problem: Problem) -> tuple[np.ndarray, ...]:
         """Points of the unit cube, their log parameters, and their curves, for all models.
 
         A null has fewer points, as its values are many, and its curves have few minima.
         """
-        if (name, kernel) not in self.searched:
-            half = self.search.points // 8 if name in NULLS else self.search.points
-            cube = np.tile(halton(name, kernel, half, ERRORS), (2, 1))
-            names = parameters(row_of(name), kernel)
+        key = problem.name, problem.kernel
+        if key not in self.searched:
+            half = self.search.points // 8 if problem.name in NULLS else self.search.points
+            cube = np.tile(problem.halton(half), (2, 1))
             known = np.full(cube.shape, np.nan)
-            known[half:] = np.log([self.known.get(one, np.nan) for one in names])
-            found = target.search(name, kernel, cube, known)
+            known[half:] = np.log([self.known.get(one, np.nan) for one in problem.parameters])
             places = np.where(np.isfinite(known), 2.0, cube)  # far from all others
-            self.searched[name, kernel] = places, *found
-        return self.searched[name, kernel]
+            self.searched[key] = places, *problem.search(cube, known)
+        return self.searched[key]
 
     def tune(
         self,
@@ -103,22 +112,20 @@ class Tuner:
         def aligned(curves: np.ndarray) -> np.ndarray:
             return each if how == "1:1" and name not in NULLS else align(cost(curves[place], own))
 
-        steps = steps_of(name, self.steps)
-        target = Target(ERRORS, Errors(self.targets, place, own), steps, aligned)
-        starts = [
-            Start(kernel, one.logs, target.aligned(name, kernel, one.logs, each)) for one in also
-        ]
+        data, steps = Errors(self.targets, place, own), steps_of(name, self.steps)
+        problem = Problem(ERRORS, name, kernel, steps, data, aligned)
+        starts: list[Start] = [(problem, one.logs, problem.aligned(one.logs, each)) for one in also]
         if found is not None:
-            starts.append(Start(kernel, found.logs, np.array(found.alignment)))
-            return min(found, target.nearest(name, starts), key=lambda one: one.error)
-        cube, logs, curves = self.points(name, kernel, target)
+            starts.append((problem, found.logs, np.array(found.alignment)))
+            return min(found, nearest(starts), key=lambda one: one.error)
+        cube, logs, curves = self.points(problem)
         steps_at = [aligned(one) for one in curves]
         total = totals(np.array([cost(one[place], own) for one in curves]), steps_at)
         half = len(cube) // 2
         for part, first in ((slice(half, None), half), (slice(half), 0)):
             best = spread(cube[part], total[part], self.search.starts) + first
-            starts += [Start(kernel, logs[i], steps_at[i]) for i in best]
-        return target.nearest(name, starts)
+            starts += [(problem, logs[i], steps_at[i]) for i in best]
+        return nearest(starts)
 
 
 def spread(cube: np.ndarray, total: Sequence[float], count: int) -> np.ndarray:

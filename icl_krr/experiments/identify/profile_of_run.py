@@ -10,11 +10,9 @@ import jax
 
 from ... import Kernel, map_tasks
 from ...catalogue import name_of
-from ...probes import fit_probe, has_slot, layerwise
-from ...training import reference
 from ..shared.runs import Run
 from .error_profile import STEPS, Profile, Protocol, known_of, targets_of
-from .probe_controls import family_of, in_dtype_of_tasks, read_by_probe, tasks_of, untrained
+from .probe_controls import read_by_probe, subject_of, untrained
 from .settings import IdentifyConfig
 
 
@@ -39,12 +37,10 @@ def examine(
     layers = run.model.steps
     if config.steps is not None and config.steps < layers:
         raise ValueError(f"steps must be >= the number of layers, {layers}, got {config.steps}")
-    family, key = family_of(run, config), jax.random.key(config.seed)
-    probing, scored, fitted = tasks_of(run, config)
-    best = reference(family, jax.random.fold_in(key, 4))
-    kernel, ridge = best.kernel, float(best.ridge)
+    of = subject_of(run, config, progress)
+    kernel, ridge = of.best.kernel, float(of.best.ridge)
     steps = STEPS * layers if config.steps is None else config.steps
-    both = [targets_of(tasks, kernel, ridge) for tasks in (fitted, scored)]
+    both = [targets_of(tasks, kernel, ridge) for tasks in (of.fitted, of.scored)]
     kernels = (name_of(kernel), *config.kernels)
     protocol = Protocol(both, kernels, steps, known_of(kernel, ridge), config.seed)
 
@@ -53,13 +49,11 @@ def examine(
         show = lambda what: progress(f"{words}: {what}")  # noqa: E731
         return protocol.read([answer(one.tasks) for one in both], show)
 
-    model = in_dtype_of_tasks(run.model, fitted)
-    other = untrained(model, fitted, jax.random.fold_in(key, 3))
-    probe = None if has_slot(model) else fit_probe(model, probing)
+    other = untrained(of.model, of.fitted, of.control_key)
     return Findings(
-        read(partial(layerwise, model, probe=probe), "the model"),
-        None if other is None else read(read_by_probe(other, probing), "an untrained model"),
-        best.losses(scored),
+        read(of.layers, "the model"),
+        None if other is None else read(read_by_probe(other, of.probing), "an untrained model"),
+        of.best.losses(of.scored),
         kernel,
         ridge,
     )

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 
 from ... import Kernel, solvers
 from ...catalogue import Box, candidate as find_candidate, make_kernel
-from ...linalg import eigh
 from ...numerics import matmul
 from ...probes.naming.candidates import parameters, solve
-from ...tasks import Task, map_tasks, system
+from ...probes.naming.ladder import eigensystem, exact_regression, gradient_flow, ridge_path
+from ...tasks import Task, map_tasks
 
 MEASURES = {
     "error": "mean squared error at the queries",
@@ -65,19 +65,19 @@ NULLS = {
         "gradient flow with a time of its own at every layer",
         RIDGE | UNIT,
         lambda at, unit: 10 ** (9 * at - 3) / unit,
-        lambda sigma, ridge, time: -jnp.expm1(-time * (sigma + ridge)) / (sigma + ridge),
+        gradient_flow,
     ),
     "falling ridge": Null(
         "exact kernel ridge regression with a ridge of its own at every layer",
         UNIT,
         lambda at, unit: unit * 10 ** (1.5 - 7.5 * at),
-        lambda sigma, ridge, own: 1 / (sigma + own),
+        ridge_path,
     ),
     "growing share": Null(
         "exact kernel ridge regression times a share of its own at every layer",
         RIDGE,
         lambda at, unit: 1 - 10 ** (-4 * at),
-        lambda sigma, ridge, share: share / (sigma + ridge),
+        exact_regression,
     ),
 }
 """The nulls: later layers have longer times, smaller ridges or larger shares."""
@@ -93,11 +93,10 @@ def path(name: str, kernel: str, logs: Float[Array, " k"], task: Task, steps: in
         return solve(find_candidate(name), kernel, logs, task, steps)
     null = NULLS[name]
     shared = dict(zip(parameters(null, kernel), jnp.exp(logs), strict=True))
-    gram, cross, y = system(make_kernel(kernel, shared), task)
-    sigma, vectors = eigh(gram)
+    sigma, _, at_queries, of_y = eigensystem(make_kernel(kernel, shared), task)
     own = null.values(jnp.linspace(0, 1, steps), shared.get("unit"))
     filters = null.weigh(jnp.maximum(sigma, 0)[None], shared.get("ridge"), own[:, None])
-    found = matmul(filters * matmul(vectors.T, y).T, matmul(cross, vectors).T)
+    found = matmul(filters * of_y.T, at_queries.T)
     return jnp.concatenate([jnp.zeros_like(found[:1]), found])
 
 
@@ -124,11 +123,6 @@ def squares_of(name, kernel, logs, targets, steps):
     """Squares [2, b, T + 1] of a candidate after every step."""
     made = map_tasks(lambda task: path(name, kernel, logs, task, steps), targets.tasks)
     return squares(made, targets)
-
-
-def curves_of(name, kernel, logs, targets, steps):
-    found = jnp.mean(squares_of(name, kernel, logs, targets, steps), axis=1)
-    return logarithms(found, jnp.mean(sizes(targets), axis=-1))
 
 
 @jax.jit

@@ -7,29 +7,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ... import Kernel, checks
 from ...catalogue import name_of
 from ...files import Lines, to_markdown
-from ...probes import (
-    Filter,
-    Identification,
-    effective,
-    fit_probe,
-    has_slot,
-    layerwise,
-    spectral_filter,
-)
+from ...probes import Filter, Identification, effective, spectral_filter
 from ...probes.naming.answers import flat_answers, run_model
 from ...probes.naming.comparison import Options, compare
 from ...probes.naming.identification import distance_cell
-from ...training import reference
 from ..shared.rows import Rows
 from ..shared.runs import Run
-from .probe_controls import controls, family_of, in_dtype_of_tasks, tasks_of
+from .probe_controls import controls, family_of, subject_of
 from .settings import IdentifyConfig
 
 Show = Callable[[str], None]
@@ -47,45 +37,37 @@ class Findings(NamedTuple):
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
     """Probe every layer of a model on tasks of its training family, and identify its solver."""
-    family, key = family_of(run, config), jax.random.key(config.seed)
-    probing, scored, fitted = tasks_of(run, config)
-    model = in_dtype_of_tasks(run.model, fitted)
-    progress("fitting linear probes and their controls")
-    if has_slot(model):
-        layer_answers, layers = partial(layerwise, model), []
-    else:
-        probe = fit_probe(model, probing)
-        layer_answers = partial(layerwise, model, probe=probe)
-        layers = controls(model, probing, scored, family, jax.random.fold_in(key, 3))
-    progress("finding the exact predictor of the tasks")
-    best = reference(family, jax.random.fold_in(key, 4))
-    known = best.losses(scored)
+    of = subject_of(run, config, progress)
+    known, beside = of.best.losses(of.scored), []
+    if of.probe is not None:
+        family = family_of(run, config)
+        beside = controls(of.model, of.probing, of.scored, family, of.control_key)
     progress("computing hat matrices and filters")
-    arrays = run_model(layer_answers, fitted, scored)
-    hats = arrays.hats
-    errors = jnp.mean((arrays.predictions - scored.y_query[:, None]) ** 2, axis=(0, 2))
-    name = name_of(best.kernel)
-    rows = []
-    for layer, error in enumerate(errors.tolist()):
-        row = {"layer": layer, "error": error, "exact": known["exact"], "zero": known["zero"]}
-        row |= layers[layer] if layers else {}
-        own = hats[:, layer]
-        if layer and float(jnp.max(jnp.abs(own))) > 0:
-            row |= effective("regression", name, scored, own)
-            if best.kernel.bandwidth is not None:
-                smooth = effective("smoother", name, scored, own)
+    arrays = run_model(of.layers, of.fitted, of.scored)
+    errors = jnp.mean((arrays.predictions - of.scored.y_query[:, None]) ** 2, axis=(0, 2))
+    rows: Rows = [
+        {"layer": layer, "error": error, "exact": known["exact"], "zero": known["zero"]}
+        | (beside[layer] if beside else {})
+        for layer, error in enumerate(errors.tolist())
+    ]
+    name, hats = name_of(of.best.kernel), arrays.hats
+    for layer, row in enumerate(rows):
+        if layer and np.any(hats[:, layer]):
+            row |= effective("regression", name, of.scored, hats[:, layer])
+            if of.best.kernel.bandwidth is not None:
+                smooth = effective("smoother", name, of.scored, hats[:, layer])
                 row |= {f"smoother's {key}": value for key, value in smooth.items()}
-        rows.append(row)
-    filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
+    ridge = float(of.best.ridge)
     options = Options(
         kernels=config.kernels,
         steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
-        system=(best.kernel, float(best.ridge)),
+        system=(of.best.kernel, ridge),
         seed=config.seed,
         progress=progress,
     )
-    found = compare(flat_answers(fitted, scored, arrays), options)
-    return Findings(found, rows, filtered, best.kernel, float(best.ridge))
+    found = compare(flat_answers(of.fitted, of.scored, arrays), options)
+    filtered = spectral_filter(of.best.kernel, of.scored, hats, seed=config.seed)
+    return Findings(found, rows, filtered, of.best.kernel, ridge)
 
 
 def layer_table(findings: Findings) -> Lines:

@@ -18,7 +18,7 @@ from ...catalogue import candidate as find_candidate, spelled, taken
 from ...readable import readable
 from ...tasks.task import check_axes, outputs_of
 from ..reading.hyperparameters import minimise
-from .candidates import absolute, limits, parameters, solve
+from .candidates import Ranged, absolute, limits, parameters, solve
 
 
 @readable
@@ -86,7 +86,7 @@ class Space(NamedTuple):
         residuals: function of a path, the data and aligned steps [L] to what is left of the layers.
         rounds: number of fits of the parameters; the steps are aligned again after each, unless 1.
         enough: with an error below this, no other start is tried.
-        row: function from a name to the ranges of its parameters.
+        row: function from a name to what has the ranges of its parameters.
     """
 
     path: Callable[..., Any]
@@ -94,25 +94,17 @@ class Space(NamedTuple):
     residuals: Callable[..., jax.Array]
     rounds: int = 4
     enough: float = 0.0
-    row: Callable[[str], Any] = find_candidate
-
-
-class Start(NamedTuple):
-    """Where a fit begins: log parameters, and the step of every layer."""
-
-    kernel: str
-    logs: np.ndarray
-    alignment: np.ndarray
+    row: Callable[[str], Ranged] = find_candidate
 
 
 @partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
 def search(space, name, kernel, steps, points, known, data):
     """Log parameters at s points of the unit cube, or `known` ones, and the costs of the steps."""
 
-    def at(part: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def at(part: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
         point, known = part
         logs = absolute(space.row(name), kernel, point, data.tasks)
-        logs = jnp.where(jnp.isnan(known), logs, known)
+        logs = logs if known is None else jnp.where(jnp.isnan(known), logs, known)
         return logs, space.cost(space.path(name, kernel, logs, data, steps), data)
 
     return jax.lax.map(at, (points, known))
@@ -131,13 +123,8 @@ def residuals_and_slopes(space, name, kernel, steps, logs, data, at):
     return found, slopes, costs
 
 
-def halton(name: str, kernel: str, count: int, space: Space) -> np.ndarray:
-    """The first points of a Halton sequence in the unit cube of a candidate's parameters."""
-    return qmc.Halton(len(parameters(space.row(name), kernel)), scramble=False).random(count)
-
-
-class Target(NamedTuple):
-    """The layers of a model in a space, to which candidates of at most so many steps are fitted.
+class Problem(NamedTuple):
+    """A candidate with a kernel and at most so many steps, to be fitted to the layers of a model.
 
     Attributes:
         data: pytree of arrays for the functions of the space.
@@ -146,57 +133,68 @@ class Target(NamedTuple):
     """
 
     space: Space
-    data: Any
+    name: str
+    kernel: str
     steps: int
+    data: Any
     align: Callable[[np.ndarray], np.ndarray]
     weight: Callable[[np.ndarray], int] = len
 
+    @property
+    def parameters(self) -> list[str]:
+        return [*parameters(self.space.row(self.name), self.kernel)]
+
+    def halton(self, count: int) -> np.ndarray:
+        """The first points of a Halton sequence in the unit cube of the parameters."""
+        return qmc.Halton(len(self.parameters), scramble=False).random(count)
+
     def search(
-        self, name: str, kernel: str, points: np.ndarray, known: np.ndarray | None = None
+        self, points: np.ndarray, known: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Log parameters at points of the unit cube, and the costs of the steps there."""
-        known = np.full(points.shape, np.nan) if known is None else known
-        found = search(self.space, name, kernel, self.steps, points, known, self.data)
-        logs, costs = (np.asarray(part, float) for part in found)
-        return logs, costs
+        logs, costs = search(*self[:4], points, known, self.data)
+        return np.asarray(logs, float), np.asarray(costs, float)
 
-    def look(self, name: str, kernel: str, logs: Any, at: np.ndarray) -> Any:
-        return residuals_and_slopes(self.space, name, kernel, self.steps, logs, self.data, at)
+    def look(self, logs: Any, at: np.ndarray) -> Any:
+        return residuals_and_slopes(*self[:4], logs, self.data, at)
 
-    def aligned(self, name: str, kernel: str, logs: np.ndarray, at: np.ndarray) -> np.ndarray:
+    def aligned(self, logs: np.ndarray, at: np.ndarray) -> np.ndarray:
         """The step of every layer for these parameters."""
-        return self.align(np.asarray(self.look(name, kernel, logs, at)[2], float))
+        return self.align(np.asarray(self.look(logs, at)[2], float))
 
-    def refine(self, name: str, start: Start) -> CandidateFit:
+    def refine(self, logs: np.ndarray, at: np.ndarray) -> CandidateFit:
         """Fit parameters by least squares and align layers, in turn."""
-        kernel, logs, at = start
-        far, row = np.inf, self.space.row(name)
+        far, most = np.inf, limits(self.space.row(self.name), self.kernel)
         for _ in range(self.space.rounds):
-            look = partial(self.look, name, kernel, at=at)
-            far, logs = minimise(lambda x, look=look: look(x)[:2], logs, limits(row, kernel))
-            moved = at if self.space.rounds == 1 else self.aligned(name, kernel, logs, at)
-            far = far / self.weight(at) ** 0.5
+            far, logs = minimise(lambda x, at=at: self.look(x, at)[:2], logs, most)
+            far /= self.weight(at) ** 0.5
+            moved = at if self.space.rounds == 1 else self.aligned(logs, at)
             if np.array_equal(moved, at):
                 break
             at = moved
-        values = dict(zip(parameters(row, kernel), np.exp(logs).tolist(), strict=True))
-        return CandidateFit(name, kernel, values, tuple(map(int, at)), float(far))
+        values = dict(zip(self.parameters, np.exp(logs).tolist(), strict=True))
+        return CandidateFit(self.name, self.kernel, values, tuple(map(int, at)), float(far))
 
-    def nearest(self, name: str, starts: Sequence[Start]) -> CandidateFit:
-        """The best of the fits from some starts."""
-        found = []
-        for start in starts:
-            if np.all(np.isfinite(start.logs)):
-                found.append(self.refine(name, start))
-                if found[-1].error < self.space.enough:
-                    break
-        if not found:
-            raise ValueError(
-                f"x of tasks must give the kernel {starts[0].kernel!r} a bandwidth and a matrix "
-                "that are neither 0 nor infinite, got none; rescale x, use supports that differ, "
-                "or other kernels"
-            )
-        return min(found, key=lambda one: one.error)
+
+Start = tuple[Problem, np.ndarray, np.ndarray]
+"""A problem, with the log parameters and the step of every layer where a fit begins."""
+
+
+def nearest(starts: Sequence[Start]) -> CandidateFit:
+    """The best of the fits from some starts with finite parameters."""
+    found = []
+    for problem, logs, at in starts:
+        if np.all(np.isfinite(logs)):
+            found.append(problem.refine(logs, at))
+            if found[-1].error < problem.space.enough:
+                break
+    if not found:
+        raise ValueError(
+            f"x of tasks must give the kernel {starts[0][0].kernel!r} a bandwidth and a matrix "
+            "that are neither 0 nor infinite, got none; rescale x, use supports that differ, or "
+            "other kernels"
+        )
+    return min(found, key=lambda one: one.error)
 
 
 class Answers(NamedTuple):
@@ -302,16 +300,16 @@ def fit_candidate(
         )
     for name, number in (("steps", steps), ("points", points), ("starts", starts)):
         checks.count(name, number)
-    target = Target(ANSWERS, Answers(tasks, answers), steps, lambda costs: align(bounded(costs)))
+    data = Answers(tasks, answers)
+    problem = Problem(ANSWERS, candidate, kernel, steps, data, lambda each: align(bounded(each)))
     if near is None:
-        logs, costs = target.search(candidate, kernel, halton(candidate, kernel, points, ANSWERS))
+        logs, costs = problem.search(problem.halton(points))
     else:
-        logs, at = near.logs[None], np.asarray(near.alignment)
-        costs = np.asarray(target.look(candidate, kernel, near.logs, at)[2])[None]
+        logs, costs = near.logs[None], problem.look(near.logs, np.array(near.alignment))[2][None]
     costs = bounded(costs)
     begin = [
-        Start(kernel, logs[i], alignments[i])
+        (problem, logs[i], alignments[i])
         for alignments in regular(costs)
         for i in np.argsort(totals(costs, alignments))[:starts]
     ]
-    return target.nearest(candidate, begin)
+    return nearest(begin)

@@ -25,6 +25,7 @@ from .candidate_fit import CandidateFit, fit_candidate
 from .distances import (
     BASELINES,
     Distance,
+    Gaps,
     Statement,
     Suspect,
     baseline_gaps,
@@ -34,17 +35,7 @@ from .distances import (
 )
 from .identification import EXACT, Identification, identification
 from .ladder import NULLS, ladder
-from .ruling import (
-    CLOSE,
-    RESOLUTION,
-    Gaps,
-    diverges,
-    eliminate,
-    far,
-    is_close,
-    is_regular,
-    measured,
-)
+from .ruling import CLOSE, RESOLUTION, diverges, eliminate, far, is_regular, measured
 
 RAISED = 4
 """If a layer is aligned with the last step of a candidate, the candidate is fitted again with so
@@ -72,8 +63,7 @@ class Options:
         if self.steps is not None:
             checks.count("steps", self.steps)
         checks.function("progress", self.progress)
-        system = self.system
-        if system is not None:
+        if (system := self.system) is not None:
             if not isinstance(system, tuple) or len(system) != 2:
                 raise TypeError(
                     f"system must be a pair (kernel, ridge), got {checks.shown(system)}"
@@ -185,7 +175,10 @@ def rule(
         wild = [False] * len(wild)
     refused = ["diverges on a scored task" if one else "" for one in wild]
     because, near = eliminate(fits, measured([*gaps, *known.values()], resample), refused)
-    close = any(is_close(part) for part, reason in zip(gaps, because, strict=True) if not reason)
+    close = any(
+        not reason and all(part.mean <= CLOSE for part in own.values())
+        for own, reason in zip(gaps, because, strict=True)
+    )
     names = [
         name
         for name, is_near in zip(known, near[len(fits) :], strict=True)

@@ -73,9 +73,20 @@ class Aligned(NamedTuple):
     sizes: np.ndarray
     matrix: np.ndarray
 
+    def by_layer(self, weights: np.ndarray) -> np.ndarray:
+        """Distances over tasks with weights [..., b], of every layer [..., L]."""
+        return relative_distances(self.squares, self.sizes, weights)
 
-def candidate_gaps(one: CandidateFit, steps: int, model: ModelAnswers) -> dict[str, Aligned]:
-    """Distances of predictions and hat matrices."""
+    @property
+    def mean(self) -> float:
+        """The distance over all tasks, mean over layers."""
+        return float(self.by_layer(np.ones(len(self.squares))).mean())
+
+
+Gaps = dict[str, Aligned]
+
+
+def candidate_gaps(one: CandidateFit, steps: int, model: ModelAnswers) -> Gaps:
     predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, one.logs, model, steps)
     return {
         "prediction": aligned(predictions, squared_norms(model.predictions, 2), one.alignment),
@@ -86,11 +97,15 @@ def candidate_gaps(one: CandidateFit, steps: int, model: ModelAnswers) -> dict[s
 def aligned(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -> Aligned:
     """Distances at the aligned steps; values that diverged become very large."""
     each = np.asarray(squares, float)
-    chosen = np.nan_to_num(np.minimum(each[:, range(len(steps)), list(steps)], 1e12), nan=1e12)
+    chosen = finite(each[:, range(len(steps)), list(steps)])
     total = sizes.sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", over="ignore"):
         matrix = np.sqrt(each.sum(axis=0) / np.where(total > 0, total, 1))
     return Aligned(chosen, sizes, matrix)
+
+
+def finite(squares: np.ndarray) -> np.ndarray:
+    return np.nan_to_num(np.minimum(squares, 1e12), nan=1e12)
 
 
 def aligned_once(known: jax.Array | np.ndarray, own: npt.ArrayLike) -> Aligned:
@@ -106,47 +121,34 @@ def squared_norms(values: npt.ArrayLike, axes: Any) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def squared_in_both_spaces(candidate, kernel, logs, model, steps):
-    solver = find_candidate(candidate)
-
     def of_task(part):
         task, answers, hats = part
-
-        path = lambda y: solve(solver, kernel, logs, task.replace(y=y), steps)  # noqa: E731
-        own = path(task.y), jacobian(path, task.y).reshape(steps + 1, *hats.shape[1:])
+        row = find_candidate(candidate)
+        path = lambda y: solve(row, kernel, logs, task.replace(y=y), steps)  # noqa: E731
+        slopes = jacobian(path, task.y).reshape(steps + 1, *hats.shape[1:])
         return (
-            jnp.sum((own[0][None] - answers[:, None]) ** 2, axis=-1),
-            jnp.sum((own[1][None] - hats[:, None]) ** 2, axis=(-2, -1)),
+            jnp.sum((path(task.y)[None] - answers[:, None]) ** 2, axis=-1),
+            jnp.sum((slopes[None] - hats[:, None]) ** 2, axis=(-2, -1)),
         )
 
     return jax.lax.map(of_task, (model.scored, model.predictions, model.hats))
 
 
-def resampled(gaps: Aligned, resample: np.ndarray) -> np.ndarray:
-    """Distances of every layer on resampled tasks [resamples, L]."""
-    return relative_distances(gaps.squares, gaps.sizes, resample)
-
-
 def distance(gaps: Aligned, stratum: np.ndarray, resample: np.ndarray) -> Distance:
-    by_layer = relative_distances(gaps.squares, gaps.sizes, np.ones(len(gaps.squares)))
-    strata = [
-        float(relative_distances(gaps.squares, gaps.sizes, 1.0 * (stratum == s)).mean())
-        for s in np.unique(stratum)
-    ]
-    sampled = resampled(gaps, resample)
+    sampled = gaps.by_layer(resample)
     low, high = np.quantile(sampled.mean(axis=-1), INTERVAL_QUANTILES)
-    layer_intervals = np.quantile(sampled, INTERVAL_QUANTILES, axis=0).T
+    each = np.quantile(sampled, INTERVAL_QUANTILES, axis=0).T
     return Distance(
-        float(by_layer.mean()),
+        gaps.mean,
         (float(low), float(high)),
-        tuple(by_layer.tolist()),
-        tuple(map(tuple, layer_intervals.tolist())),
-        tuple(strata),
+        tuple(gaps.by_layer(np.ones(len(gaps.squares))).tolist()),
+        tuple(map(tuple, each.tolist())),
+        tuple(float(gaps.by_layer(1.0 * (stratum == s)).mean()) for s in np.unique(stratum)),
         gaps.matrix,
     )
 
 
-def baseline_gaps(name: str, model: ModelAnswers) -> dict[str, Aligned]:
-    """Distances of all layers to a baseline of `BASELINES`."""
+def baseline_gaps(name: str, model: ModelAnswers) -> Gaps:
     known = {"prediction": model.predictions, "hat": model.hats}
     zeros = {space: np.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in known.items()}
     own = {"zero": zeros, "mean": means(model.scored), "start": model.start}[name]
@@ -173,7 +175,6 @@ def stratify(
     kernel: Kernel, ridge: float, tasks: Task, count: int
 ) -> tuple[tuple[float, ...], np.ndarray]:
     """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
-
     conditions = np.asarray(conditions_of(kernel, ridge, tasks))
     edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
     return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")
@@ -183,10 +184,8 @@ def stratify(
 def conditions_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
-        first = sigma[
-            task.num_supports - jnp.sum(kept(task), dtype=int)
-        ]  # masked supports have zeros
-        low = jnp.maximum(first, jnp.finfo(sigma.dtype).eps * sigma[-1])
+        masked = task.num_supports - jnp.sum(kept(task), dtype=int)  # each has an eigenvalue of 0
+        low = jnp.maximum(sigma[masked], jnp.finfo(sigma.dtype).eps * sigma[-1])
         return (sigma[-1] + ridge) / (low + ridge)
 
     return jax.lax.map(of_task, tasks)

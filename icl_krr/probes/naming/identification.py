@@ -50,47 +50,37 @@ def candidate_table(
         last = ["nearest control", "independent steps", "effect if removed, swapped"]
     header = ["candidate", "kernel", *suspects[0].distances, "ruled out by"]
     header += ["solver step at each layer", "parameters", *last]
-    candidates = [
-        [
-            suspect.fit.candidate,
-            suspect.fit.kernel,
-            *map(distance_cell, suspect.distances.values()),
-            suspect.because,
-            steps_cell(suspect),
-            ", ".join(parameters_of(suspect.fit.values)),
-            *last_cells(suspect),
-        ]
-        for suspect in suspects
-    ]
-    last_rows = [
-        [
-            name,
-            "",
-            *map(distance_cell, of.values()),
-            *("", "", ""),
-            *("" if suspects[0].evidence else strata_cell(of["prediction"]) for _ in last),
-        ]
-        for name, of in baselines.items()
-    ]
+    candidates, last_rows = [], []
+    for one in suspects:
+        cells = [one.because, steps_cell(one), ", ".join(parameters_of(one.fit.values))]
+        cells = [*map(distance_cell, one.distances.values()), *cells, *last_cells(one)]
+        candidates.append([one.fit.candidate, one.fit.kernel, *cells])
+    for name, of in baselines.items():
+        cells = [""] * len(last) if suspects[0].evidence else [strata_cell(of["prediction"])]
+        last_rows.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
     return Table(title, header, [candidates, last_rows])
 
 
 def last_cells(suspect: Suspect) -> list[str]:
-    known = suspect.evidence
-    if known is None:
+    if (known := suspect.evidence) is None:
         return [strata_cell(suspect.distances["prediction"])]
-    total = {name: sum(d.mean for d in of.values()) for name, of in known.controls.items()}
-    nearest = min(total, key=lambda name: total[name])
+    nearest = min(known.controls, key=lambda name: total(known.controls[name]))
     cells = ", ".join(number(d.mean) for d in known.controls[nearest].values())
     effects = ", ".join(map(number, known.effects.values()))
     return [f"{nearest} ({cells})", " ".join(map(str, known.ranks)), effects]
 
 
+def total(distances: dict[str, Distance]) -> float:
+    return sum(d.mean for d in distances.values())
+
+
 def steps_cell(suspect: Suspect) -> str:
-    """The steps of the layers, with a word if they are irregular or at the limit."""
-    steps = " ".join(map(str, suspect.fit.alignment))
-    words = ["irregular"] * (not suspect.regular) + ["limit"] * bool(suspect.limit)
+    steps, words = " ".join(map(str, suspect.fit.alignment)), []
+    if not suspect.regular:
+        words.append("irregular")
+    if suspect.limit:
+        words.append("limit")
     return f"{steps} ({', '.join(words)})" if words else steps
 
 
@@ -272,8 +262,7 @@ def identification(
 
     def place(one: Suspect) -> tuple[bool, bool, bool, float]:
         tested = one.evidence is not None and bool(one.evidence.effects)
-        total = sum(found.mean for found in one.distances.values())
-        return one.fit.candidate in last, bool(one.because), not tested, total
+        return one.fit.candidate in last, bool(one.because), not tested, total(one.distances)
 
     suspects = sorted(suspects, key=place)
     remain = [one for one in suspects if not one.because]

@@ -33,22 +33,20 @@ def identify(
     r"""Compare the predictions of every layer with the steps of every candidate solver.
 
     1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
-       for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
-       layer to layer. Each candidate keeps the kernel that fits best. If a layer is aligned with
-       the last step of a candidate, the candidate is fitted again with 4 times as many steps,
-       unless its distance is above 0.1 and another candidate has a distance below 0.01.
+       for all tasks and the kernel that fits best. Each layer is aligned with one step, which never
+       decreases from layer to layer. If a layer is aligned with the last step of a candidate, the
+       candidate is fitted again with 4 times as many steps, unless its distance is above 0.1 and
+       another candidate has a distance below 0.01.
     2. On the batch `scored`, the relative distances of predictions and of hat matrices $df / dy$
        are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
-    3. The differences of these distances from those of the nearest candidate are compared on the
-       same resamples, with intervals that hold for all candidates together. A candidate is ruled
-       out if it is farther by more than `RESOLUTION` = 0.001 in one of the two spaces and not
-       nearer in the other, or if it diverges. A candidate whose layers are all aligned with step 0
-       is ruled out if a candidate that takes steps remains. A candidate is also ruled out if a
+    3. Differences from the nearest candidate are compared on the same resamples, with intervals
+       that hold for all candidates together. A candidate is ruled out if it is farther by more than
+       `RESOLUTION` = 0.001 in one of the two spaces and not nearer in the other, if it diverges, if
+       all its layers are aligned with step 0 and a candidate that takes steps remains, or if a
        special case of it remains and is as near to the model.
     4. Three baselines run no solver, and three nulls have a value of their own at every layer, but
-       take no steps (see `Identification`). They are fitted and scored as candidates are. If rule 3
-       does not rule out every baseline and every null, no solver is identified. If no candidate is
-       close, only the baselines count.
+       take no steps (see `Identification`). If rule 3 does not rule out every baseline and every
+       null, no solver is identified. If no candidate is close, only the baselines count.
     5. The ladder has weaker statements, from "homogeneous in y" to "a polynomial of K".
 
     Args:
@@ -156,7 +154,6 @@ def identify_arrays(
 
 
 def refuse(when: str, given: dict[str, Any]) -> None:
-    """Raise an error if one of these arguments is given."""
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name} must not be given {when}")

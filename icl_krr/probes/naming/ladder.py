@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +13,19 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from ...catalogue import kernel_class, make_kernel
+from ...kernels import Kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, map_tasks, system
 from ..reading.hyperparameters import typical_bandwidth
 from .answers import ModelAnswers, shown
 from .candidates import BANDWIDTH
-from .distances import aligned_once
-from .ruling import Gaps, far
+from .distances import Gaps, aligned_once
+from .ruling import far
 
 Filters = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
-"""Function of eigenvalues [b, n] over the scale, a ridge over the scale and m values of layers that
-returns the values of m filters times the scale, [m, b, n]."""
+"""Function of eigenvalues [b, n] over the scale, a ridge over the scale and values of layers
+[m, 1, 1] that returns the values of m filters times the scale, [m, b, n]."""
 
 BANDWIDTHS = 13
 """Number of bandwidths of the grid."""
@@ -69,13 +70,14 @@ class Spectra(NamedTuple):
 @partial(jax.jit, static_argnums=0)
 def eigensystems(kernel: str, bandwidth: jax.Array, tasks: Task):
     made = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": bandwidth})
+    return map_tasks(partial(eigensystem, made), tasks)
 
-    def of_task(task: Task):
-        gram, cross, y = system(made, task)
-        sigma, vectors = eigh(gram)
-        return sigma, vectors, matmul(cross, vectors), matmul(vectors.T, y)
 
-    return map_tasks(of_task, tasks)
+def eigensystem(kernel: Kernel, task: Task) -> tuple[jax.Array, ...]:
+    """Eigenvalues [n] and vectors of K, and the coefficients of queries [q, n] and of y [n, r]."""
+    gram, cross, y = system(kernel, task)
+    sigma, vectors = eigh(gram)
+    return sigma, vectors, matmul(cross, vectors), matmul(vectors.T, y)
 
 
 class Spectrum:
@@ -136,7 +138,7 @@ class FilterFit(NamedTuple):
     def made(self, spectra: Spectra) -> np.ndarray:
         """The filter of every layer, or the filters that every layer combines."""
         ridge, family = float(np.exp(self.log_ridge)), self.family
-        values = family.own if family.linear else np.exp(self.own)
+        values = (family.own if family.linear else np.exp(self.own))[:, None, None]
         return family.filters(spectra.sigma / self.scale, ridge, values) / self.scale
 
     def gaps(self, model: ModelAnswers, spectrum: Spectrum) -> Gaps:
@@ -267,16 +269,16 @@ RIDGES = tuple(np.log(10) * np.linspace(-7, 0, 8))
 one gradient step, which is a solver's."""
 
 
-def ridge_path(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
-    return 1 / (sigma + own[:, None, None])
+def ridge_path(sigma: Any, ridge: Any, own: Any) -> Any:
+    return 1 / (sigma + own)
 
 
-def gradient_flow(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
-    return -np.expm1(-own[:, None, None] * (sigma + ridge)) / (sigma + ridge)
+def gradient_flow(sigma: Any, ridge: Any, own: Any) -> Any:
+    return -own.__array_namespace__().expm1(-own * (sigma + ridge)) / (sigma + ridge)
 
 
-def exact_regression(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
-    return own[:, None, None] / (sigma + ridge)
+def exact_regression(sigma: Any, ridge: Any, own: Any) -> Any:
+    return own / (sigma + ridge)
 
 
 def polynomials(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
@@ -286,7 +288,7 @@ def polynomials(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
 
 
 def resolvents(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
-    return own[:, None, None] / (sigma + own[:, None, None])
+    return own / (sigma + own)
 
 
 NULLS = {

@@ -10,7 +10,7 @@ import numpy as np
 from ...catalogue import candidate
 from ..resampling import Differences, paired_differences
 from .candidate_fit import CandidateFit
-from .distances import SPACES, Aligned, resampled
+from .distances import SPACES, Aligned, Gaps
 
 CLOSE = 0.1
 """Largest relative distance of a candidate that is close to the model."""
@@ -18,7 +18,6 @@ RESOLUTION = 1e-3
 """Two relative distances count as equal if they differ by less than this value."""
 DIVERGED = 10.0
 """A candidate diverges if its error on one scored task is this many times the size of a layer."""
-Gaps = dict[str, Aligned]
 
 
 class Measured(NamedTuple):
@@ -34,9 +33,10 @@ class Measured(NamedTuple):
 
 
 def measured(every: Sequence[Gaps], resample: np.ndarray) -> Measured:
-    means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
-    drawn = np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
-    return Measured(tuple(every[0]), means, drawn)
+    parts = [[*gaps.values()] for gaps in every]
+    drawn = [[part.by_layer(resample).mean(axis=-1) for part in row] for row in parts]
+    means = [[part.mean for part in row] for row in parts]
+    return Measured(tuple(every[0]), np.array(means), np.array(drawn))
 
 
 def eliminate(
@@ -95,21 +95,9 @@ def farther(found: Differences, row: int, leader: str, spaces: Collection[str]) 
     return ""
 
 
-def mean(gaps: Aligned) -> float:
-    return float(draws(gaps, np.ones((1, len(gaps.squares))))[0])
-
-
-def draws(gaps: Aligned, resample: np.ndarray) -> np.ndarray:
-    return resampled(gaps, resample).mean(axis=-1)
-
-
 def far(gaps: Gaps) -> float:
     """The sum of the distances in all spaces."""
-    return sum(map(mean, gaps.values()))
-
-
-def is_close(gaps: Gaps) -> bool:
-    return all(mean(part) <= CLOSE for part in gaps.values())
+    return sum(part.mean for part in gaps.values())
 
 
 def diverges(gaps: Aligned) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from ...catalogue import Solver, candidate as find_candidate
 from ...tasks import Task, map_tasks
 from ..reading.derivatives import jacobian
-from .candidate_fit import CandidateFit, Space, Start, Target, halton
+from .candidate_fit import CandidateFit, Problem, Space, bounded, nearest
 from .candidates import run, solve
 from .decoding import Decoder, Decoders, as_rows
 from .ruling import DIVERGED
@@ -33,20 +33,27 @@ MOVES = 0.01
 rounding errors, and the innovation of the layer does not count."""
 
 
-class Bases(NamedTuple):
-    """Orthonormal bases of streams and of what blocks wrote [2, L, m, k], and of the start."""
+class Streams(NamedTuple):
+    """Tasks with the root mean square of y, and what a model's streams hold on them.
 
+    That is orthonormal bases of streams and of what blocks wrote [2, L, m, k], and of the start.
+    """
+
+    tasks: Task
+    size: float
     layers: np.ndarray
     start: np.ndarray
 
 
-def bases_of(model: Decoders, start: Decoder, rows: np.ndarray) -> Bases:
-    """The bases of some rows, which are whole tasks."""
+def streams_of(
+    tasks: Task, size: float, model: Decoders, start: Decoder, rows: np.ndarray
+) -> Streams:
+    """The streams on some rows, which are whole tasks."""
     found = [[one.basis(rows) for one in part] for part in model.spaces.values()]
     most = max(basis.shape[1] for part in found for basis in part)
     layers = np.array([[padded(basis, most) for basis in part] for part in found])
     known = start.basis(rows)
-    return Bases(layers, padded(known, known.shape[1]))
+    return Streams(tasks, size, layers, padded(known, known.shape[1]))
 
 
 def padded(basis: np.ndarray, most: int) -> np.ndarray:
@@ -94,14 +101,13 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
 
 def residuals(rows: jax.Array, data: Streams, at: Any) -> jax.Array:
     """What the best maps do not decode of targets [2, L, m], over what the start does not."""
-    bases = data.bases
     sizes = jnp.mean(rows[:, at[-1]].reshape(len(data.tasks.x), -1) ** 2, axis=1)
     diverge = jnp.median(sizes) > DIVERGED**2
     wanted = targets(rows, at, jnp)
-    inside = jnp.einsum("slmk,slm->slk", bases.layers, wanted)
-    left = wanted - jnp.einsum("slmk,slk->slm", bases.layers, inside)
-    known = jnp.einsum("mk,slm->slk", bases.start, wanted)
-    more = wanted - jnp.einsum("mk,slk->slm", bases.start, known)
+    inside = jnp.einsum("slmk,slm->slk", data.layers, wanted)
+    left = wanted - jnp.einsum("slmk,slk->slm", data.layers, inside)
+    known = jnp.einsum("mk,slm->slk", data.start, wanted)
+    more = wanted - jnp.einsum("mk,slk->slm", data.start, known)
     square = jnp.sum(more**2, axis=-1, keepdims=True)
     moves = square[0] > 0
     weight = jnp.where(moves, square[1] / jnp.where(moves, MOVES**2 * square[0], 1), 0)
@@ -113,25 +119,13 @@ def residuals(rows: jax.Array, data: Streams, at: Any) -> jax.Array:
     return jnp.where(diverge, 1.0, found)
 
 
-class Streams(NamedTuple):
-    """Tasks, the root mean square of y, and the bases of a model's streams on these tasks."""
-
-    tasks: Task
-    size: float
-    bases: Bases
-
-    @property
-    def layers(self) -> int:
-        return self.bases.layers.shape[1]
-
-
 def path(name: str, kernel: str, logs: Any, data: Streams, steps: int) -> jax.Array:
     return step_rows(name, kernel, logs, data.tasks, data.size, steps)
 
 
 def cost(rows: jax.Array, data: Streams) -> jax.Array:
     """The errors of all alignments that are tried [a]."""
-    tried = alignments(data.layers, rows.shape[1] - 1)
+    tried = alignments(data.layers.shape[1], rows.shape[1] - 1)
     return jnp.stack([jnp.sum(residuals(rows, data, at) ** 2) for at in tried])
 
 
@@ -146,29 +140,29 @@ def fit_to_streams(row: Solver, kernels: Sequence[str], data: Streams, steps: in
     their derivatives are those of the steps f. The search has the points of a Halton sequence, then
     more around the best. The best point of each kernel and alignment starts least squares.
     """
-    tried = np.array(alignments(data.layers, steps))
-    target = Target(STREAMS, data, steps, np.asarray, lambda at: 2 * np.count_nonzero(at))
+    tried = np.array(alignments(data.layers.shape[1], steps))
     starts = []
     for kernel in kernels:
-        logs, errors = searched(row.name, kernel, target)
-        errors = errors / [target.weight(at) for at in tried]
+        problem = Problem(STREAMS, row.name, kernel, steps, data, np.asarray, relative_distances)
+        logs, errors = searched(problem)
+        errors = errors / [relative_distances(at) for at in tried]
         for i, at, far in zip(np.argmin(errors, axis=0), tried, errors.min(axis=0), strict=True):
-            starts.append((far, Start(kernel, logs[i], at)))
+            starts.append((far, (problem, logs[i], at)))
     starts.sort(key=lambda one: one[0])
-    return target.nearest(row.name, [start for _, start in starts[:STARTS]])
+    return nearest([start for _, start in starts[:STARTS]])
 
 
-def searched(name: str, kernel: str, target: Target) -> tuple[np.ndarray, np.ndarray]:
+def relative_distances(at: np.ndarray) -> int:
+    return 2 * np.count_nonzero(at)
+
+
+def searched(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Log parameters at points of the search ranges [s, k], and errors of all alignments [s, a]."""
-    cube = halton(name, kernel, POINTS, STREAMS)
-    count = cube.shape[1]
-    places, logs, errors = np.zeros((0, count)), np.zeros((0, count)), []
-    for i, width in enumerate((1.0, *(ZOOMS if count else ()))):
-        at = cube
-        if i:
-            best = places[np.argsort(np.concatenate(errors).min(axis=1))[(i - 1) % 2]]
-            at = best + width * (cube[: POINTS // 2] - 0.5)
-        found = target.search(name, kernel, at)
-        places, logs = np.concatenate([places, at]), np.concatenate([logs, found[0]])
-        errors.append(np.nan_to_num(found[1], nan=1e6))
-    return logs, np.concatenate(errors)
+    cube = problem.halton(POINTS)
+    places, (logs, errors) = cube, problem.search(cube)
+    for i, width in enumerate(ZOOMS if cube.size else ()):
+        best = places[np.argsort(bounded(errors).min(axis=1))[i % 2]]
+        points = best + width * (cube[: POINTS // 2] - 0.5)
+        found = (places, logs, errors), (points, *problem.search(points))
+        places, logs, errors = map(np.concatenate, zip(*found, strict=True))
+    return logs, bounded(errors)

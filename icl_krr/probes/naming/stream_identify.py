@@ -22,11 +22,11 @@ from .candidate_fit import CandidateFit
 from .candidates import run
 from .comparison import Options
 from .decoding import Layers, Rows, beyond, decoders
-from .distances import Suspect
+from .distances import Distance
 from .identification import Identification, identification
 from .ladder import Spectrum
 from .ruling import CLOSE, far
-from .stream_fit import ROWS, Streams, bases_of, fit_to_streams
+from .stream_fit import ROWS, Streams, fit_to_streams, streams_of
 from .stream_rules import (
     OWN,
     UNTRAINED,
@@ -34,7 +34,6 @@ from .stream_rules import (
     Seen,
     construction_of,
     distances_of,
-    gaps_of,
     own_rows,
     own_target,
     read_candidate,
@@ -54,71 +53,63 @@ LEAST = 0.1
 """Least size of an effect by which another effect is divided, over the change of the state."""
 
 
-def with_slopes(reader: Callable[[Task], Any], task: Task) -> Any:
-    read = lambda y: reader(task.replace(y=y))  # noqa: E731
-    return read(task.y), jax.jacfwd(read)(task.y)
+def with_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
+    def of_task(task: Task) -> Any:
+        read = lambda y: reader(task.replace(y=y))  # noqa: E731
+        return read(task.y), jax.jacfwd(read)(task.y)
+
+    return map_tasks(of_task, tasks)
 
 
 @jax.jit
-def read_model(model: Transformer, tasks: Task) -> list[tuple[jax.Array, jax.Array]]:
-    """The streams of both roles and their derivatives."""
-    every = partial(streams_at, model, roles=ROLES)
-    return [*zip(*map_tasks(partial(with_slopes, every), tasks), strict=True)]
+def read_model(model: Transformer, tasks: Task) -> Any:
+    return with_slopes(partial(streams_at, model, roles=ROLES), tasks)
 
 
 def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
     """The streams at the queries and, of a whole model, those at the supports."""
     if isinstance(reader, Transformer):
-        return [Layers(*map(np.asarray, one)) for one in read_model(reader, tasks)]
-    read = jax.jit(partial(map_tasks, partial(with_slopes, reader)))
-    return [Layers(*map(np.asarray, read(tasks)))]
+        pairs = zip(*read_model(reader, tasks), strict=True)
+    else:
+        pairs = [jax.jit(partial(with_slopes, reader))(tasks)]
+    return [Layers(*map(np.asarray, pair)) for pair in pairs]
 
 
 def together(fitted: Task, scored: Task) -> Task:
-    """Both batches in one."""
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
 
 
 def states_of(fit: CandidateFit) -> tuple[str, ...]:
     """The states of supports that the oracle of a candidate returns."""
     one = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1)))
-    made = jax.eval_shape(
-        lambda logs, task: run(candidate(fit.candidate), fit.kernel, logs, task, 1), fit.logs, one
-    )
-    found = {name: getattr(made, name, None) for name in ("alpha", "r")}
-    return tuple(
-        name for name, value in found.items() if value is not None and value.shape == (2, 3)
-    )
+    oracle = partial(run, candidate(fit.candidate), fit.kernel, steps=1)
+    made = jax.eval_shape(oracle, fit.logs, one)
+    shapes = {name: getattr(getattr(made, name, None), "shape", None) for name in ("alpha", "r")}
+    return tuple(name for name, shape in shapes.items() if shape == (2, 3))
 
 
 def with_supports(
-    suspect: Suspect, one: Read, of: Seen, steps: int, resample: np.ndarray
-) -> tuple[Suspect, Held]:
-    """The candidate with its states at the supports, and the states that the streams hold."""
-    fit, kept = one.fit, np.array(one.fit.alignment) > 0
+    one: Read, of: Seen, steps: int, resample: np.ndarray
+) -> tuple[dict[str, dict[str, Distance]], Held]:
+    """Distances of a candidate's states at the supports, and the states that the streams hold."""
     held: Held = {"query": {"prediction": one.rows}, "support": {}}
     found = {}
-    for name in states_of(fit):
-        rows = own_rows(fit, (of.fitted, of.scored), of.size, steps, name)
-        wanted = {OWN: own_target(fit, rows)}
+    for name in states_of(one.fit):
+        rows = own_rows(one.fit, (of.fitted, of.scored), of.size, steps, name)
+        wanted = {OWN: own_target(one.fit, rows)}
         for words, model in {"": of.model, f", {UNTRAINED}": next(iter(of.controls), None)}.items():
             if model is not None:
-                gaps = gaps_of(wanted, model, of.start, of.tasks, kept)[OWN]
-                found[name + words] = distances_of(gaps, resample)
+                found[name + words] = distances_of(of.gaps(wanted, model, one.fit)[OWN], resample)
         if found[name]["state"].mean <= CLOSE:
             held["support"][name] = rows
-    own = suspect.evidence._replace(supports=found)  # pyright: ignore[reportOptionalMemberAccess]
-    return suspect._replace(evidence=own), {role: own for role, own in held.items() if own}
+    return found, {role: states for role, states in held.items() if states}
 
 
-def with_effects(
-    suspect: Suspect, one: Read, roles: Sequence[Seen], held: Held, model: Transformer, steps: int
-) -> Suspect:
-    """Move the states that the streams hold, and compare what follows with the construction."""
-    if suspect.distances["state"].mean > CLOSE:
-        return suspect
-    of, fit = roles[0], one.fit
-    at = np.array(fit.alignment)
+def effects(
+    fit: CandidateFit, roles: Sequence[Seen], held: Held, model: Transformer, steps: int
+) -> dict[str, float]:
+    """Distances of what follows from moved states to what follows in the construction."""
+    of, at = roles[0], np.array(fit.alignment)
     layers, each = np.flatnonzero(at) + 1, at[at > 0]
     known = jax.tree.map(
         lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), construction_of(fit, of.fitted)
@@ -134,14 +125,12 @@ def with_effects(
             along[role] = np.stack([every.states[k].directions(t)[:, :-1] for k, t in pairs])
     found = {}
     for kind, by in changes(fit, held, of, steps).items():
-        moved = effects(model, own, by, of.scored, layers)
-        wanted = effects(known, its, by, of.scored, each)
-        found[kind] = unlike(moved, wanted, by["query"][0])
-    far = ", ".join(f"{kind} {value:.2g}" for kind, value in found.items())
-    follows = all(value <= CLOSE for value in found.values())  # NaN does not
-    because = "" if follows else f"the answer does not follow its states ({far})"
-    evidence = suspect.evidence._replace(effects=found)  # pyright: ignore[reportOptionalMemberAccess]
-    return suspect._replace(evidence=evidence, because=because)
+        moved = answer_changes(model, own, by, of.scored, layers)
+        wanted = answer_changes(known, its, by, of.scored, each)
+        parts = (moved - wanted, wanted, by["query"][0])
+        gap, size, change = (np.sqrt(np.sum(part**2, axis=(0, 2))) for part in parts)
+        found[kind] = float(np.mean(gap / np.maximum(size, LEAST * change)))
+    return found
 
 
 def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Changes]:
@@ -159,7 +148,7 @@ def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Ch
     return found
 
 
-def effects(
+def answer_changes(
     model: Transformer, along: Directions, by: Changes, tasks: Task, places: np.ndarray
 ) -> np.ndarray:
     """Changes of the answers [b, L, q] if states are moved in the stream after steps `places`."""
@@ -196,12 +185,6 @@ def answers_moved(model: Transformer, tasks: Task, moved: Any, places: Any) -> j
     return jax.lax.map(of_task, (tasks, moved))
 
 
-def unlike(own: np.ndarray, wanted: np.ndarray, change: np.ndarray) -> float:
-    """Relative distance of effects [b, L, q], mean over layers."""
-    size = lambda part: np.sqrt(np.sum(part**2, axis=(0, 2)))  # noqa: E731
-    return float(np.mean(size(own - wanted) / np.maximum(size(wanted), LEAST * size(change))))
-
-
 CONTROLS = 2
 """Number of untrained models."""
 
@@ -220,34 +203,31 @@ def identify_streams(
 ) -> Identification:
     r"""Decode the steps of every candidate solver from the streams of a model, layer by layer.
 
-    `identify` compares what a model answers after every layer. This function asks what its stream
-    holds, in any coordinates, and makes two statements about step $t$ of layer $l$ and its
-    prediction $f_t$, each with a linear map $w_l$ of its own for all tasks:
+    `identify` compares what a model answers. This function asks what its stream holds, in any
+    coordinates, and makes two statements about step $t$ of layer $l$ and its prediction $f_t$, each
+    with a linear map $w_l$ of its own for all tasks:
 
     $$\text{state: } f_t \approx h_l w_l, \qquad \text{innovation: }
     f_t - f_{t-1} \approx (h_l - h_{l-1}) w_l'$$
 
-    The maps are fitted to values and to derivatives in y together. The derivatives are n more
-    equations for every query, and are 0 for whatever does not depend on y. Distances are measured
-    on the tasks to score, relative to what neither the stream before the first layer nor the mean
-    of y decodes: 1 says nothing, 0 is exact. An innovation below a hundredth of the state is left
-    out.
+    The maps are fitted to values and to derivatives in y together, which are n more equations for
+    every query. Distances are relative to what neither the stream before the first layer nor the
+    mean of y decodes: 1 says nothing, 0 is exact. An innovation below a hundredth of the state is
+    left out.
 
-    1. Kernel, parameters and steps per layer of each candidate are fitted to what is decodable; the
-       fit eliminates each map. A layer makes 1, 2 or 4 steps, from layer 1 or 2 on: a model with
-       less than a step per layer gets no name. If a stream holds each step times a factor per
-       layer, only the state can be decoded, and the model gets no name.
+    1. Kernel, parameters and steps per layer of each candidate are fitted to what is decodable. A
+       layer makes 1, 2 or 4 steps, from layer 1 or 2 on. A model with less than a step per layer
+       gets no name, nor does one whose stream holds each step times a factor per layer.
     2. Each candidate has controls at its own parameters: the steps decoded one layer earlier, other
        steps with the same span, the steps decoded from an untrained model, and three nulls (see
        `identify`). A candidate that is not nearer than all of them is ruled out. So a stream has no
        name if it stores all powers $K^j y$, which decode every polynomial method, or exact KRR.
     3. Candidates are compared with the nearest as in `identify`. If several are close and the
        nearest is above 0.01, the status is "close to", and not "not distinguishable".
-    4. If the model is a `Transformer`, alpha and r are decoded from the streams at the supports.
-       The decoded states are then removed from every layer, and swapped for those that the solver
-       has for the outputs of another task. A candidate remains only if the answer of the model
-       changes as the answer of the candidate's construction, and not k times as much. The verdict
-       says: decodable, arrives in order, used.
+    4. Of a `Transformer`, alpha and r are decoded at the supports, too. The decoded states are then
+       removed from every layer, and swapped for those of the outputs of another task. A candidate
+       remains only if the answer of the model changes as that of the candidate's construction, and
+       not k times as much. The verdict says: decodable, arrives in order, used.
 
     Args:
         reader: the model, or a JAX function from a task to its streams at the queries before the
@@ -257,12 +237,10 @@ def identify_streams(
             (Nadaraya-Watson) need a function that repeats the answer.
         fitted: batch of tasks for the candidates and the maps, y [b, n], without masks. The last
             quarter of them chooses the ridge of each map.
-        scored: as in `identify`.
-        candidates, kernels, progress: as in `identify`.
+        scored, candidates, kernels, progress: as in `identify`.
         steps: largest number of solver steps, >= L, 4 L by default.
-        control: untrained model of the same shape, or a reader of its streams; default None: two
-            models with the architecture of `reader`, or encoders with as many channels and layers,
-            which the seed draws.
+        control: untrained model of the same shape, or a reader of its streams; default: two drawn
+            models with the architecture of `reader`, or encoders with as many channels and layers.
 
     Returns:
         An `Identification` with the spaces "state" and "innovation". Its suspects have `evidence`.
@@ -307,7 +285,6 @@ def identify_streams(
 
 
 def checked_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
-    """Both batches, if streams can be read on them."""
     for name, tasks, least in (("fitted", fitted, 4), ("scored", scored, 2)):
         check_plain(tasks, name)
         if len(tasks.x) < least:
@@ -324,7 +301,7 @@ def checked_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
 
 
 def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> tuple[int, ...]:
-    """Raise an error unless it returns [L + 1, q, d] with L >= 2, without running it."""
+    """The shape of the streams, without running the reader."""
     read = reader
     if isinstance(reader, Transformer):
         size = np.abs(np.asarray(tasks.y)).max()
@@ -333,10 +310,8 @@ def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None)
         read = lambda task: streams_at(reader, task, roles=ROLES[:1])[0]  # noqa: E731
     else:
         checks.function(name, reader)
-    rule = (
-        f"{name} must return streams [layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} "
-        "and d >= 1"
-    )
+    axes = f"[layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} and d >= 1"
+    rule = f"{name} must return streams {axes}"
     made = outlined(read, tasks, rule)
     shape = made.shape
     if len(shape) != 3 or shape[1] != tasks.num_queries or shape[0] < 3 or not shape[2]:
@@ -394,13 +369,16 @@ def compare_streams(
     nearest = min(range(len(read)), key=lambda i: (wild[i], bool(because[i]), far(read[i].gaps)))
     suspects = []
     for i, (one, reason) in enumerate(zip(read, because, strict=True)):
-        suspect = suspect_of(one, reason, of, resample)
+        supports, moved = {}, {}
         if model is not None and takes_steps(one.fit) and (i == nearest or not reason):
             options.progress(f"use of {one.fit.candidate}")
-            suspect, held = with_supports(suspect, one, roles[1], steps, resample)
-            if not reason:
-                suspect = with_effects(suspect, one, roles, held, model, steps)
-        suspects.append(suspect)
+            supports, held = with_supports(one, roles[1], steps, resample)
+            if not reason and one.gaps["state"].mean <= CLOSE:
+                moved = effects(one.fit, roles, held, model, steps)
+                if not all(value <= CLOSE for value in moved.values()):  # NaN is not
+                    words = ", ".join(f"{kind} {value:.2g}" for kind, value in moved.items())
+                    reason = f"the answer does not follow its states ({words})"
+        suspects.append(suspect_of(one, reason, of, resample, supports, moved))
     last = [one.fit.candidate for one, nothing in zip(read, wild, strict=True) if nothing]
     remains = any(not one.because for one in suspects)
     return identification(suspects, {}, () if remains else near, last=last)
@@ -417,4 +395,4 @@ def few_tasks(of: Seen) -> Streams:
     kept = np.sort(np.argsort(sizes)[:count])
     rows = (kept[:, None] * each + np.arange(each)).ravel()
     few = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], of.fitted)
-    return Streams(few, of.size, bases_of(of.model, of.start, rows))
+    return streams_of(few, of.size, of.model, of.start, rows)

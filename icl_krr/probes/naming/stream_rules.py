@@ -13,9 +13,9 @@ from ...catalogue import candidate, kernel_class, load, make_kernel
 from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows, as_rows
-from .distances import Aligned, Distance, Evidence, Suspect, distance
+from .distances import Aligned, Distance, Evidence, Gaps, Suspect, distance, finite
 from .ladder import Spectrum, exact_regression, gradient_flow, ridge_path
-from .ruling import CLOSE, DIVERGED, Gaps, eliminate, far, mean, measured
+from .ruling import CLOSE, DIVERGED, eliminate, far, measured
 from .stream_fit import MOVES, step_rows, targets
 
 OWN = "own steps"
@@ -77,7 +77,10 @@ def nulls(
     found = {}
     for name, (filters, grid) in grids.items():
         rows = Rows(
-            *(filter_rows(part, filters(part.sigma / scale, ridge, grid), size) for part in both)
+            *(
+                filter_rows(part, filters(part.sigma / scale, ridge, grid[:, None, None]), size)
+                for part in both
+            )
         )
         more = np.linalg.norm(rest(start, rows.fitted), axis=0)
         lost = [np.linalg.norm(rest(one, rows.fitted), axis=0) for one in kept]
@@ -134,18 +137,13 @@ def gaps_of(
                 one.append(np.where(silent, float(writes), np.where(known, 0, part)))
         squares, sizes = np.stack(squares, axis=1), np.stack(sizes, axis=1)
         for i, name in enumerate(wanted):
-            found[name][space] = aligned_at(squares[..., i], sizes[..., i])
+            none = np.zeros((squares.shape[1], 0))
+            found[name][space] = Aligned(finite(squares[..., i]), sizes[..., i], none)
     return found
 
 
 def per_task(rows: np.ndarray, tasks: int) -> np.ndarray:
-    """Sums of squares of rows [b q (1 + n), c] over the rows of each task [b, c]."""
     return np.sum(rows.reshape(tasks, -1, rows.shape[-1]) ** 2, axis=1)
-
-
-def aligned_at(squares: np.ndarray, sizes: np.ndarray) -> Aligned:
-    finite = np.nan_to_num(np.minimum(squares, 1e12), nan=1e12)  # of rows in units of y
-    return Aligned(finite, sizes, np.zeros((squares.shape[1], 0)))
 
 
 def staircase(rows: Rows, every: list[Decoder], start: Decoder) -> np.ndarray:
@@ -184,6 +182,11 @@ class Seen(NamedTuple):
     def tasks(self) -> int:
         return len(self.scored.x)
 
+    def gaps(
+        self, wanted: Mapping[str, Rows], model: Decoders, fit: CandidateFit
+    ) -> dict[str, Gaps]:
+        return gaps_of(wanted, model, self.start, self.tasks, np.array(fit.alignment) > 0)
+
 
 class Read(NamedTuple):
     """A fitted candidate, its gaps to the model and its controls, the nearest untrained model."""
@@ -199,14 +202,14 @@ class Read(NamedTuple):
 def read_candidate(fit: CandidateFit, of: Seen, spectra: Any, steps: int) -> Read:
     """The gaps to a candidate and, at its own parameters, to nulls and of controls."""
     rows = own_rows(fit, (of.fitted, of.scored), of.size, steps)
-    own, start = own_target(fit, rows), (of.start, of.tasks, np.array(fit.alignment) > 0)
+    own = own_target(fit, rows)
     asked = {OWN: own} | nulls(fit, spectra, of.model, of.start, of.size)
     mixtures = [f"{MIXED}, draw {i}" for i in range(MIXTURES if takes_steps(fit) else 0)]
     asked |= {name: mixed(own, seed) for seed, name in enumerate(mixtures)}
-    found = gaps_of(asked, of.model, *start)
+    found = of.gaps(asked, of.model, fit)
     draws = {MIXED: [found.pop(name) for name in mixtures]}
     for name, models in {EARLIER: [of.model.earlier], UNTRAINED: of.controls}.items():
-        draws[name] = [gaps_of({OWN: own}, one, *start)[OWN] for one in models]
+        draws[name] = [of.gaps({OWN: own}, one, fit)[OWN] for one in models]
     untrained = of.controls[int(np.argmin([*map(far, draws[UNTRAINED])]))]
     nearest = {name: min(every, key=far) for name, every in draws.items() if every}
     return Read(fit, found.pop(OWN), found | nearest, untrained, rows, own)
@@ -239,7 +242,7 @@ def says_nothing(one: Read, of: Seen) -> str:
     size = np.linalg.norm(last.scored)
     if not size or np.linalg.norm(of.start.rest(last)) < CLOSE * size:
         return "its steps are nearly the mean of y, or in the stream before the first layer"
-    if takes_steps(one.fit) and mean(one.gaps["state"]) <= CLOSE:
+    if takes_steps(one.fit) and one.gaps["state"].mean <= CLOSE:
         return refused(one.fit, of.fitted)
     return ""
 
@@ -274,12 +277,14 @@ def distances_of(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:
     return {space: distance(one, stratum, resample) for space, one in gaps.items()}
 
 
-def suspect_of(one: Read, reason: str, of: Seen, resample: np.ndarray) -> Suspect:
+def suspect_of(
+    one: Read, reason: str, of: Seen, resample: np.ndarray, supports: Any, effects: Any
+) -> Suspect:
     """The candidate with its staircases: how far each layer is from each step, and the control."""
     found = distances_of(one.gaps, resample)
     controls = {name: distances_of(gaps, resample) for name, gaps in one.controls.items()}
     for spaces, model in ((found, of.model), (controls[UNTRAINED], one.untrained)):
         matrix = staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)
-    known = Evidence(controls, independent(one.own, of.model, one.fit), {}, {})
-    return Suspect(one.fit, found, reason, evidence=known)
+    ranks = independent(one.own, of.model, one.fit)
+    return Suspect(one.fit, found, reason, evidence=Evidence(controls, ranks, supports, effects))

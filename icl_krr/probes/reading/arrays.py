@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -49,10 +51,13 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
     checks.function("function", function)
     checks.count("layers", layers, minimum=0)
 
+    def called(run: Callable[..., np.ndarray], *arrays: jax.Array, more: tuple = ()) -> jax.Array:
+        shape = jax.ShapeDtypeStruct((layers + 1, len(arrays[2]), *more), arrays[1].dtype)
+        return jax.pure_callback(run, shape, *arrays, vmap_method="sequential")
+
     @jax.custom_jvp
     def answers(x: jax.Array, y: jax.Array, x_query: jax.Array) -> jax.Array:
-        shape = jax.ShapeDtypeStruct((layers + 1, len(x_query)), y.dtype)
-        return jax.pure_callback(read, shape, x, y, x_query, vmap_method="sequential")
+        return called(read, x, y, x_query)
 
     def read(*arrays: Any) -> np.ndarray:
         x, y, x_query = map(np.array, arrays)
@@ -69,36 +74,26 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
         y = np.asarray(y)
         step = STEP * (np.abs(y).max() or 1)
         shifts = step * np.eye(len(y), dtype=y.dtype)
-        up, down = (
-            np.stack([read(x, y + sign * shift, x_query) for shift in shifts])
-            for sign in (y.dtype.type(1), y.dtype.type(-1))
-        )
-        return np.moveaxis((up - down) / (2 * step), 0, -1).astype(y.dtype)
+        each = [read(x, y + shift, x_query) - read(x, y - shift, x_query) for shift in shifts]
+        return np.stack(each, axis=-1).astype(y.dtype) / y.dtype.type(2 * step)
 
+    @partial(answers.defjvp, symbolic_zeros=True)
     def derive(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-        x, y, x_query = primals
         if not all(isinstance(tangents[i], SymbolicZero) for i in (0, 2)):
             raise ValueError(
                 "a function of arrays has no derivative in x or x_query; write the model in JAX"
             )
-        value = answers(x, y, x_query)
+        value = answers(*primals)
         if isinstance(tangents[1], SymbolicZero):
             return value, jnp.zeros_like(value)
-        shape = jax.ShapeDtypeStruct((*value.shape, len(y)), y.dtype)
-        hat = jax.pure_callback(differences, shape, x, y, x_query, vmap_method="sequential")
+        hat = called(differences, *primals, more=(len(primals[1]),))
         return value, jnp.einsum("lqn,n->lq", hat, tangents[1], precision="highest")
 
-    answers.defjvp(derive, symbolic_zeros=True)
-
-    def of_task(task: Task) -> jax.Array:
-        return answers(task.x, task.y, task.x_query)
-
-    return of_task
+    return lambda task: answers(task.x, task.y, task.x_query)
 
 
 TorchAnswers = Callable[[Any, Any, Any], Any]
-"""Function from torch tensors x [n, p], y [n], x_query [q, p] to predictions of layers [L + 1, q],
-or to the streams at the queries [L + 1, q, d]."""
+"""The same of torch tensors, or to the streams at the queries [L + 1, q, d]."""
 
 
 def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.ndarray]:
@@ -157,21 +152,16 @@ def arrays_of(torch: Any, function: TorchAnswers, task: Task) -> tuple[np.ndarra
             f"function must return predictions {wanted} with q = {len(x_query)}, "
             f"got shape {list(answers.shape)}"
         )
-    slopes = derivatives(torch, lambda y: function(x, y, x_query), y, answers.numel())
+    of_y = lambda y: function(x, y, x_query)  # noqa: E731
+    slopes = None
+    if y.numel() < answers.numel():  # forward mode needs fewer passes
+        with contextlib.suppress(NotImplementedError):  # of fused attention, for example
+            slopes = torch.func.jacfwd(of_y)(y)
+    slopes = torch.func.jacrev(of_y)(y) if slopes is None else slopes
     dtype, axes = task.y.dtype, answers.ndim
     hats = np.zeros((*answers.shape, *task.y.shape), dtype)
     hats[(slice(None),) * axes + (keep,)] = slopes.detach().numpy()
     return answers.detach().numpy().astype(dtype), hats
-
-
-def derivatives(torch: Any, function: Callable[[Any], Any], y: Any, values: int) -> Any:
-    """The derivatives of the values in y, in the direction with fewer passes."""
-    if y.numel() < values:
-        try:
-            return torch.func.jacfwd(function)(y)
-        except NotImplementedError:  # fused attention has no forward derivative, for example
-            pass
-    return torch.func.jacrev(function)(y)
 
 
 def decoder_answers(

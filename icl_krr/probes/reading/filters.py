@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -88,19 +88,16 @@ def spectral_filter(
         checks.reals(edges=edges)
         if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
             raise ValueError(f"edges must be at least two ascending numbers, got {edges.tolist()}")
-    matching(tasks, hats, 4)
+    check_like(tasks, hats=(hats, "b L q n"))
     sigma, numerators, weights = (
         np.asarray(part, float) for part in project(kernel, tasks, jnp.asarray(hats))
     )
     largest = sigma.max()
     ends = largest * SMALLEST, largest * (1 + 1e-9)
     cuts = np.geomspace(*ends, bins + 1) if edges is None else edges
-    place = np.digitize(sigma, cuts) - 1
-    count = len(cuts) - 1
-    inside = [place == k for k in range(count)]
-    of_bin = lambda values: np.stack([np.sum(values * m, -1) for m in inside], -1)  # noqa: E731
-    tops = np.stack([np.sum(numerators * m[:, None], -1) for m in inside], -1)
-    bottoms, means = of_bin(weights), of_bin(weights * sigma)
+    inside = 1.0 * (np.digitize(sigma, cuts)[..., None] == np.arange(1, len(cuts)))
+    tops = np.einsum("bln,bnk->blk", numerators, inside)
+    bottoms, means = (np.einsum("bn,bnk->bk", v, inside) for v in (weights, weights * sigma))
     used = bottoms.sum(0) > 0
     tops, bottoms, means = tops[..., used], bottoms[..., used], means[..., used]
     resample = resamples(len(sigma), RESAMPLES, seed)
@@ -126,17 +123,10 @@ def project(kernel, tasks, hats):
     return jax.lax.map(of_task, (tasks, hats))
 
 
-def matching(tasks: Task, hats: jax.Array | np.ndarray, ndim: int) -> None:
+def check_like(tasks: Task, **arrays: tuple[Any, str]) -> None:
+    """Raise an error unless arrays have the axes b, q and n of the tasks."""
     check_axes(tasks, 1)
-    checks.floating("hats", hats)
-    checks.finite("hats", hats)
-    shape, rest = np.shape(hats), (tasks.num_queries, tasks.num_supports)
-    if len(shape) != ndim or shape[0] != len(tasks.x) or shape[-2:] != rest:
-        words = ", ".join(["b", *["L"] * (ndim - 3), "q", "n"])
-        raise ValueError(
-            f"hats must be [{words}] with b = {len(tasks.x)}, q = {rest[0]}, n = {rest[1]} like "
-            f"tasks, got shape {list(shape)}"
-        )
+    checks.shapes(x=(tasks.x, "b n p"), x_query=(tasks.x_query, "b q p"), **arrays)
 
 
 @readable
@@ -174,14 +164,7 @@ def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> 
     """
     check_kernel(kernel)
     check_plain(tasks)
-    checks.floating("answers", answers)
-    checks.finite("answers", answers)
-    wanted, shape = (len(tasks.x), tasks.num_queries), jnp.shape(answers)
-    if len(shape) != 3 or (shape[0], shape[2]) != wanted:
-        raise ValueError(
-            f"answers must be [b, L, q] with b = {wanted[0]}, q = {wanted[1]} like tasks, "
-            f"got shape {list(shape)}"
-        )
+    check_like(tasks, answers=(answers, "b L q"))
     return Reading(*(np.asarray(part, float) for part in read(kernel, tasks, jnp.asarray(answers))))
 
 

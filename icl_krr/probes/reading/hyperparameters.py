@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 from ... import checks, linalg, solvers
 from ...catalogue import KERNELS, find, kernel_class, make_kernel
 from ...tasks import Task, map_tasks, system
-from .filters import matching
+from .filters import check_like
 
 DIVERGED = 1e3
 """Bound on residuals and slopes, and the value that replaces NaN. With this bound, the
@@ -50,7 +50,7 @@ def effective(
     bandwidth = kernel_class(kernel).bandwidth
     if bandwidth is None and kind == "smoother":
         raise ValueError(f"kernel must have a bandwidth if kind is 'smoother', got {kernel!r}")
-    matching(tasks, hats, 3)
+    check_like(tasks, hats=(hats, "b q n"))
     if not np.any(np.asarray(hats)):
         raise ValueError("hats must not be zero, because the distance is relative to their norm")
     names = [] if bandwidth is None else [bandwidth]
