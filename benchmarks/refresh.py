@@ -49,6 +49,9 @@ def main(claim: tyro.conf.UseAppendAction[tuple[str, ...]] = ()) -> None:
         ("README.md", r"tests \d+ claims", f"tests {sum(statuses.values())} claims"),
         ("README.md", r"\d+ hold, \d+ hold as corrected", verdicts),
         ("README.md", r"\d+ (is|are) false", f"{wrong} {'is' if wrong == 1 else 'are'} false"),
+        ("benchmarks/README.md", r"\d+ claims:", f"{sum(statuses.values())} claims:"),
+        ("benchmarks/README.md", r"\d+ hold, \d+ hold as corrected", verdicts),
+        ("benchmarks/README.md", r"\d+ false as stated", f"{wrong} false as stated"),
     ):
         text = (ROOT / file).read_text()
         (ROOT / file).write_text(re.sub(old, new.replace("\\", r"\\"), text))
