@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import records
+from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, place_of, recipes, trained
 from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
@@ -23,7 +25,7 @@ from icl_krr.experiments.shared.draws import draw_tasks, project
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.runs import load as load_run
 from icl_krr.experiments.study import Cell, Study
-from icl_krr.files import to_markdown
+from icl_krr.files import Lines, to_markdown
 from icl_krr.kernels import Linear
 from icl_krr.probes import Identification, identify, layerwise
 from icl_krr.probes.naming.candidate_fit import CandidateFit
@@ -62,8 +64,6 @@ EDGES: dict[str, tuple[str, dict[str, float]]] = {
 """Models near the edge between two rules, {words: (rule, parameters)}."""
 DECODERS = ("linear-decoder-linear-2", "linear-decoder-linear-5")
 BARE = "attention only"
-
-Record = dict[str, Any]
 
 
 class Case(NamedTuple):
@@ -272,18 +272,15 @@ def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
 def markdown(record: Record) -> str:
     """All tables."""
     parts, rows, trained = [], record["known"], record["trained"]
-    for reading in dict.fromkeys(row["reading"] for row in rows):
-        chosen = [row for row in rows if row["reading"] == reading and not row["edge"]]
-        parts += [f"## Known rules, {reading}\n", to_markdown(confusion(chosen))]
-    parts += ["## How far the others are\n", to_markdown(separation(rows))]
-    edges = [row for row in rows if row["edge"]]
+    edges, plain = ([row for row in rows if bool(row["edge"]) == at] for at in (True, False))
+    for reading, own in grouped(plain, itemgetter("reading")).items():
+        parts += [f"## Known rules, {reading}\n", to_markdown(confusion(own))]
+    parts += ["## How far the others are\n", to_markdown(separation(plain))]
     if edges:
         parts += ["## Near the edge between two rules\n", to_markdown(edge_table(edges))]
     if trained:
-        parts += [
-            "## Trained decoders with linear attention\n",
-            to_markdown(decoder_table(trained)),
-        ]
+        title = "## Trained decoders with linear attention\n"
+        parts += [title, to_markdown(decoder_table(trained))]
     return "\n".join(parts)
 
 
@@ -302,17 +299,17 @@ def verdict(row: Record) -> str:
     return row["status"]
 
 
-def confusion(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+def confusion(rows: list[Record]) -> Lines:
     """What a model runs, and how often each verdict was given."""
     names = [f"{gate}{name}" for gate in ("", "gated_") for name in (*RULES, *BATCH)]
-    runs = [name for name in names if name in map(truth, rows)]
-    said = {verdict(row) for row in rows}
+    said = {*map(verdict, rows)}
     columns = [short(name) for name in names if short(name) in said]
     columns += sorted(said - {*columns})
-    lines = []
-    for name in runs:
-        own = [verdict(row) for row in rows if truth(row) == name]
-        lines.append([short(name), *(str(own.count(one) or "") for one in columns)])
+    runs = sorted(grouped(rows, truth).items(), key=lambda group: names.index(group[0]))
+    lines = [
+        [short(name), *(str([*map(verdict, own)].count(one) or "") for one in columns)]
+        for name, own in runs
+    ]
     return ["runs", *columns], lines
 
 
@@ -324,19 +321,16 @@ def distance(one: Record) -> float:
 SPACES = ("prediction", "hat", "state", "innovation")
 
 
-def separation(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+def separation(rows: list[Record]) -> Lines:
     """How far each model is from its rule, and from the nearest rule that does not contain it."""
     lines = []
-    for reading, name in dict.fromkeys(
-        (row["reading"], truth(row)) for row in rows if not row["edge"]
-    ):
+    for (reading, name), models in grouped(rows, lambda r: (r["reading"], truth(r))).items():
         own, others = 0.0, []
-        for row in rows:
-            if (row["reading"], truth(row), row["edge"]) == (reading, name, ""):
-                found = {one["name"]: distance(one) for one in row["candidates"]}
-                own = max(own, found[name])
-                same = {name, *(one for one in found if name in candidate(one).contains)}
-                others += [(far, other) for other, far in found.items() if other not in same]
+        for row in models:
+            found = {one["name"]: distance(one) for one in row["candidates"]}
+            own = max(own, found[name])
+            same = {name, *(one for one in found if name in candidate(one).contains)}
+            others += [(far, other) for other, far in found.items() if other not in same]
         plain = [one for one in others if not one[1].startswith("gated_")]
         first, without = min(others), min(plain)
         cells = [f"{short(other)} {far:.2g}" for far, other in (first, without)]
@@ -344,7 +338,7 @@ def separation(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     return ["read by", "runs", "its rule", "nearest other", "nearest other without a gate"], lines
 
 
-def edge_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+def edge_table(rows: list[Record]) -> Lines:
     lines = []
     for row in rows:
         near = sorted(row["candidates"], key=distance)[:4]
@@ -354,7 +348,7 @@ def edge_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     return ["runs", "status", "remain, or as near", "nearest"], lines
 
 
-def decoder_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+def decoder_table(rows: list[Record]) -> Lines:
     header = ["decoder, seed", "error / exact", "status", "nearest: predictions, hat matrices",
               "the same at all supports", "exact ridge regression there",
               "nearest baseline or null", "by the stream"]  # fmt: skip
@@ -365,18 +359,11 @@ def decoder_table(rows: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
         along = "-" if best["along"] is None else f"{best['along']:.2g}"
         stream = row["by stream"]
         near = stream["candidates"][0]
-        lines.append(
-            [
-                f"{row['model']}, {row['seed']}",
-                f"{row['ratio']:.3g}",
-                row["status"],
-                f"{short(best['name'])} {best['prediction']:.2g}, {best['hat']:.2g}",
-                along,
-                f"{row['exact along']:.2g}",
-                f"{known[0]} {known[1]['prediction']:.2g}, {known[1]['hat']:.2g}",
-                f"{stream['status']}; {short(near['name'])} {distance(near):.2g}",
-            ]
-        )
+        line = [f"{row['model']}, {row['seed']}", f"{row['ratio']:.3g}", row["status"]]
+        line += [f"{short(best['name'])} {best['prediction']:.2g}, {best['hat']:.2g}"]
+        line += [along, f"{row['exact along']:.2g}"]
+        line += [f"{known[0]} {known[1]['prediction']:.2g}, {known[1]['hat']:.2g}"]
+        lines.append([*line, f"{stream['status']}; {short(near['name'])} {distance(near):.2g}"])
     return header, lines
 
 

@@ -70,6 +70,14 @@ def table(rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any], Any]]
     return [*columns], [[str(read(row)) for read in reads] for row in rows]
 
 
+def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """The rows of each value of a key, in the order in which the values first appear."""
+    found: dict[Any, list[Any]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
 def digits(key: str, count: int = 3) -> Callable[[Row], str]:
     """A column of numbers."""
     return lambda row: number(row[key], count)
