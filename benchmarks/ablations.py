@@ -18,10 +18,7 @@ from matplotlib.figure import Figure
 from benchmarks import ablations_models as models, records
 from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED, RIVALS
 from benchmarks.records import Row as Record, digits, table
-from icl_krr.experiments.shared.runs import load
-from icl_krr.experiments.solverbench.score import Share
-from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, Setting, setting
-from icl_krr.experiments.study import Cell, Study
+from icl_krr.experiments import LINEAR, PROCESS, Cell, Setting, Share, Study, load, setting
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes.resampling import INTERVAL_QUANTILES, paired_differences, resamples
@@ -83,12 +80,16 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
         return models.measure(runs[name].model, tasks(name), True)
 
     def measure_beside(cell: Cell) -> Record | None:
-        one = tasks(first[cell["tasks"]], RIDGES[cell["variant"]])
+        one = tasks(cell["tasks of"], RIDGES[cell["variant"]])
         return built(cell["solver"], one, models.Variant(), False)
 
-    key = {name: f"{tasks(name).family} {runs[name].model.steps}" for name in names}
-    first = {key[name]: name for name in reversed(names)}  # models of the same tasks and depth
-    axes = {"tasks": first, "variant": RIDGES, "solver": QUICK_NAMES if quick else NAMES}
+    keys = [(str(tasks(name).family), runs[name].model.steps) for name in names]
+    first = {name: names[keys.index(key)] for name, key in zip(names, keys, strict=True)}
+    axes = {
+        "tasks of": dict.fromkeys(first.values()),
+        "variant": RIDGES,
+        "solver": QUICK_NAMES if quick else NAMES,
+    }
     own, beside = (
         records.finished(study, folder / study.name)
         for study in (
@@ -97,7 +98,7 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
         )
     )
     return [
-        cell | row | {"beside": [c | r for c, r in beside if c["tasks"] == key[cell["model"]]]}
+        cell | row | {"beside": [c | r for c, r in beside if c["tasks of"] == first[cell["model"]]]}
         for cell, row in own
     ]
 

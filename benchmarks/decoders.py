@@ -15,13 +15,10 @@ import jax.numpy as jnp
 
 from benchmarks import records
 from benchmarks.records import Row as Record, meta
-from icl_krr.experiments.shared.draws import draw_tasks
-from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
-from icl_krr.experiments.shared.runs import blank, family, load
-from icl_krr.experiments.study import Study
+from icl_krr import experiments as lab
+from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.files import replace, to_csv, to_markdown
-from icl_krr.training import reference, save_weights, train
-from icl_krr.training.settings import Training
+from icl_krr.training import Training, reference, save_weights, train
 from icl_krr.transformer import Transformer, predict_batch
 
 FIRST, BATCH, RATE, VALIDATION = 2000, 16, 0.064, 2048
@@ -68,9 +65,9 @@ SHIPPED = {f"gp-decoder-{depth}": Cell(depth=depth) for depth in DEPTHS}
 """Reference runs."""
 
 
-def recipe_of(cell: Cell, updates: int, seed: int = 0) -> Recipe:
+def recipe_of(cell: Cell, updates: int, seed: int = 0) -> lab.Recipe:
     """The recipe of one round."""
-    tasks = TaskRecipe(
+    tasks = lab.TaskRecipe(
         num_features=cell.num_features,
         num_supports=cell.num_supports,
         num_queries=1,
@@ -78,7 +75,7 @@ def recipe_of(cell: Cell, updates: int, seed: int = 0) -> Recipe:
         noise=0.05,
         lengthscale=cell.lengthscale,
     )
-    model = ModelRecipe(style="decoder", width=cell.width, depth=cell.depth)
+    model = lab.ModelRecipe(style="decoder", width=cell.width, depth=cell.depth)
     training = Training(
         steps=updates,
         batch=BATCH,
@@ -89,13 +86,13 @@ def recipe_of(cell: Cell, updates: int, seed: int = 0) -> Recipe:
         validation=512,
         seed=seed,
     )
-    return Recipe(tasks, model, training)
+    return lab.Recipe(tasks, model, training)
 
 
-def errors_of(model: Transformer, recipe: Recipe) -> dict[str, float]:
+def errors_of(model: Transformer, recipe: lab.Recipe) -> dict[str, float]:
     """Errors on validation tasks that all models of these tasks share."""
-    drawn = family(recipe.task)
-    tasks = draw_tasks(jax.random.key(51), VALIDATION, drawn)
+    drawn = lab.family(recipe.task)
+    tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, drawn)
     known = reference(drawn, jax.random.key(52)).losses(tasks)
     own = float(jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2))
     return {"validation": own, **known}
@@ -109,10 +106,10 @@ def round_of(cell: Cell, number: int, folder: Path, first: int) -> Record:
     """Train one round, from random weights or from those of the last round; its errors."""
     began, updates = time.process_time(), first * 2 ** max(0, number - 1)
     recipe = recipe_of(cell, updates, seed=100 * cell.seed + number)
-    drawn, own = family(recipe.task), folder / f"round-{number}"
-    model = blank(recipe, drawn)
+    drawn, own = lab.family(recipe.task), folder / f"round-{number}"
+    model = lab.blank(recipe, drawn)
     if number:
-        model = load(folder / f"round-{number - 1}").model
+        model = lab.load(folder / f"round-{number - 1}").model
     own.mkdir(parents=True, exist_ok=True)
     model, _ = train(model, drawn, recipe.training, folder=own)
     save_weights(own / "model.msgpack", model)
@@ -125,7 +122,7 @@ def trained(cell: Cell, folder: Path, first: int, most: int) -> Record:
     rounds: list[Record] = []
     while len(rounds) < most and fell_enough(rounds) is not False:
         measure = lambda at: round_of(cell, at["round"], folder, first)  # noqa: E731
-        study = Study("rounds", {"first": first}, {"round": range(len(rounds) + 1)}, measure)
+        study = lab.Study("rounds", {"first": first}, {"round": range(len(rounds) + 1)}, measure)
         rounds = [row for _, row in records.finished(study, folder)]
     last = folder / f"round-{len(rounds) - 1}"
     for name in ("recipe.json", "model.msgpack"):
@@ -144,9 +141,9 @@ def ship(top: Path) -> None:
     for name, cell in SHIPPED.items():
         source, target = top / cell.name, RUNS / name
         rounds = [source / f"round-{i}" for i, _ in enumerate(source.glob("round-*"))]
-        updates = [Recipe.read(one).training.steps for one in rounds]
+        updates = [lab.Recipe.read(one).training.steps for one in rounds]
         facts = {"seed": cell.seed, "updates of each round": updates}
-        facts |= {"recipe": asdict(Recipe.read(rounds[-1]))}
+        facts |= {"recipe": asdict(lab.Recipe.read(rounds[-1]))}
         target.mkdir(exist_ok=True)
         records.write(target / "meta.json", meta("decoders", "optax", dtype="float32", **facts))
         for file in ("recipe.json", "model.msgpack", "metrics.csv"):

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from icl_krr import constructions
-from icl_krr.experiments.shared.draws import draw_tasks
-from icl_krr.experiments.shared.rows import Rows
+from icl_krr.experiments import Rows, draw_tasks
 from icl_krr.files import Lines, replace, to_csv, to_markdown
 from icl_krr.kernels import Linear
 from icl_krr.plots.style import COLORS, label_ticks, legend, sheet

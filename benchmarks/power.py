@@ -11,12 +11,7 @@ import jax
 from matplotlib.figure import Figure
 
 from benchmarks import records
-from icl_krr.experiments.solverbench.disguise import perturbed, rotated
-from icl_krr.experiments.solverbench.known import KERNELS, exact
-from icl_krr.experiments.solverbench.models import answers_of
-from icl_krr.experiments.solverbench.score import Share, outcome
-from icl_krr.experiments.solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
-from icl_krr.experiments.solverbench.verdicts import identify_answers, row_of, verdict_of
+from icl_krr import experiments as lab
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, RED
 
@@ -42,14 +37,14 @@ class PowerConfig:
     solvers: tuple[str, ...] = ("gradient_descent", "chebyshev", "conjugate_gradient")
     # what `identify` fits, on the kernel of the construction
     candidates: tuple[str, ...] = (*solvers, "heavy_ball")
-    families: tuple[str, ...] = (LINEAR, PROCESS)
-    sizes: BenchConfig = field(default_factory=BenchConfig)
+    families: tuple[str, ...] = (lab.LINEAR, lab.PROCESS)
+    sizes: lab.BenchConfig = field(default_factory=lab.BenchConfig)
 
 
 POWER_QUICK: dict[str, Any] = {
-    **{"levels": (0.0, 1e-2), "seeds": 1, "families": (LINEAR,)},
+    **{"levels": (0.0, 1e-2), "seeds": 1, "families": (lab.LINEAR,)},
     **{"solvers": ("gradient_descent",), "candidates": ("gradient_descent", "conjugate_gradient")},
-    "sizes": BenchConfig(**QUICK, quick=True),
+    "sizes": lab.BenchConfig(**lab.QUICK, quick=True),
 }
 """Settings of `--quick`."""
 
@@ -57,27 +52,27 @@ POWER_QUICK: dict[str, Any] = {
 def measure(config: PowerConfig) -> Iterator[list[dict[str, Any]]]:
     """Yield two rows for every cell, one for each way to read the model."""
     for seed, family in product(range(config.seed, config.seed + config.seeds), config.families):
-        one = setting(family, replace(config.sizes, seed=seed))
-        kernel = KERNELS[family][0]
+        one = lab.setting(family, replace(config.sizes, seed=seed))
+        kernel = lab.KERNELS[family][0]
         for (i, solver), (j, level) in product(enumerate(config.solvers), enumerate(config.levels)):
-            model = exact(solver, kernel, one)
+            model = lab.exact(solver, kernel, one)
             assert model.weights is not None
             noise = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), i), j)
-            weights = perturbed(model.weights, noise, level)
-            turned = rotated(weights, jax.random.fold_in(noise, 1))
+            weights = lab.perturbed(model.weights, noise, level)
+            turned = lab.rotated(weights, jax.random.fold_in(noise, 1))
             ways = {
                 SLOT: model._replace(weights=weights),
                 PROBE: model._replace(weights=turned, probed=True),
             }
             rows = []
             for reading, way in ways.items():
-                names, answers = config.candidates, answers_of(way)
-                found = identify_answers(
+                names, answers = config.candidates, lab.answers_of(way)
+                found = lab.identify_answers(
                     one.tasks, answers, candidates=names, kernels=(kernel,), seed=seed
                 )
-                said = outcome({"names": model.truth.names}, verdict_of(found))
+                said = lab.outcome({"names": model.truth.names}, lab.verdict_of(found))
                 cell = {"tasks": family, "seed": seed, "solver": solver, "level": level}
-                rows.append({**cell, "reading": reading, **row_of(found), "outcome": said})
+                rows.append({**cell, "reading": reading, **lab.row_of(found), "outcome": said})
             yield rows
 
 
@@ -89,7 +84,7 @@ def curves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         dict(zip(names, cell, strict=True))
         | {
-            kind: Share.of(sum(map(among.__contains__, found)), len(found))
+            kind: lab.Share.of(sum(map(among.__contains__, found)), len(found))
             for kind, among in KINDS.items()
         }
         for cell, found in cells.items()

@@ -19,16 +19,12 @@ from matplotlib.figure import Figure
 
 from benchmarks import records, streams
 from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
+from icl_krr import experiments as lab
 from icl_krr.catalogue import compared
 from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.profile_tables import record as whole_record
-from icl_krr.experiments.solverbench.known import KERNELS, exact
-from icl_krr.experiments.solverbench.open_set import functions_of
-from icl_krr.experiments.solverbench.score import Share, outcome
-from icl_krr.experiments.solverbench.settings import LINEAR, QUICK, BenchConfig, Setting
 from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, TIED
-from icl_krr.experiments.study import Study
 from icl_krr.files import Lines, to_markdown
 from icl_krr.probes import layerwise
 from icl_krr.probes.naming.answers import halves_of
@@ -78,17 +74,17 @@ def cases() -> Iterator[Case]:
 
 
 @cache
-def protocol_of(family: str, kernel: str, config: BenchConfig) -> Protocol:
+def protocol_of(family: str, kernel: str, config: lab.BenchConfig) -> Protocol:
     """The protocol on the tasks of a family, with the kernel of the model first."""
     one = streams.setting_of(family, config)
     made = one.kernel(kernel)
     both = [targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
-    kernels = dict.fromkeys((kernel, *KERNELS[family]))
+    kernels = dict.fromkeys((kernel, *lab.KERNELS[family]))
     known = known_of(made, one.ridge(made))
     return Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
-def readers(case: Case, one: Setting, reader: Any) -> dict[str, Callable[[Task], jax.Array]]:
+def readers(case: Case, one: lab.Setting, reader: Any) -> dict[str, Callable[[Task], jax.Array]]:
     """The ways to read predictions [L + 1, q] from a model."""
     found = {}
     if own := own_reader(case, one, reader):
@@ -99,11 +95,11 @@ def readers(case: Case, one: Setting, reader: Any) -> dict[str, Callable[[Task],
     return found
 
 
-def own_reader(case: Case, one: Setting, reader: Any) -> Callable[[Task], jax.Array] | None:
-    if case.kind == STRANGER and case.about in (functions := functions_of(one)):
+def own_reader(case: Case, one: lab.Setting, reader: Any) -> Callable[[Task], jax.Array] | None:
+    if case.kind == STRANGER and case.about in (functions := lab.functions_of(one)):
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
-        model = exact(case.about, case.kernel, one)
+        model = lab.exact(case.about, case.kernel, one)
         assert model.weights is not None
         weights = model.weights
         layers = slice(None) if model.layers is None else jnp.array(model.layers)
@@ -134,7 +130,7 @@ def short(found: Any) -> Row:
     }
 
 
-def examine(case: Case, config: BenchConfig) -> Row:
+def examine(case: Case, config: lab.BenchConfig) -> Row:
     """Read one model in all ways."""
     began = time.perf_counter()
     one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
@@ -178,7 +174,7 @@ def with_null(said: Row) -> bool:
 
 def share(found: Iterable[bool]) -> str:
     values = list(found)
-    return str(Share.of(sum(values), len(values))) if values else "-"
+    return str(lab.Share.of(sum(values), len(values))) if values else "-"
 
 
 def least(said: Row, names: Iterable[str]) -> float:
@@ -254,7 +250,7 @@ def beside(rows: list[Row]) -> Lines:
     known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
     strange, lines = [s for r, s in pairs if r["kind"] in (STRANGER, RANDOM)], []
     for name in ("state", "innovation", "streams", "use"):
-        found = [outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
+        found = [lab.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
         said = [said_of(s, name).status for s in strange]
         wrong = ("wrong", "close to another")
         lines.append([
@@ -340,19 +336,19 @@ def confusion_figure(record: Row) -> Figure:
 
 
 QUICK_CASES = (
-    Case(PLAIN, LINEAR, "gradient_descent", "linear"),
-    Case(STRANGER, LINEAR, "a share of exact KRR", "linear"),
+    Case(PLAIN, lab.LINEAR, "gradient_descent", "linear"),
+    Case(STRANGER, lab.LINEAR, "a share of exact KRR", "linear"),
 )
 
 
 def main() -> None:
     asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, every = BenchConfig(), tuple(dict.fromkeys(cases()))
+    config, every = lab.BenchConfig(), tuple(dict.fromkeys(cases()))
     if asked.quick:
-        config, every = BenchConfig(**QUICK, quick=True), QUICK_CASES
+        config, every = lab.BenchConfig(**lab.QUICK, quick=True), QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
-    study = Study("profiles", settings, axes, lambda cell: examine(cell["case"], config))
+    study = lab.Study("profiles", settings, axes, lambda cell: examine(cell["case"], config))
     rows = [row for _, row in records.finished(study, asked.folder)]
     facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
     facts |= {"config": settings, "not run": len(every) - len(rows)}

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 
 from icl_krr import checks
 from icl_krr.cli.output import plain
+from icl_krr.experiments import Cell, Study, run
 from icl_krr.experiments.shared import recipe
-from icl_krr.experiments.study import Cell, Study, run
 from icl_krr.files import Lines, json_of, replace
 from icl_krr.plots import svg
 from icl_krr.text_tables import number

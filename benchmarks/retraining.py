@@ -15,12 +15,9 @@ from benchmarks import records
 from benchmarks.cost import step_cost
 from benchmarks.records import Row as Record
 from benchmarks.subjects import ERRORS, QUICK, mean_ratio
-from icl_krr.experiments import study as experiments
+from icl_krr.experiments import Cell, Recipe, blank, family, study as experiments
 from icl_krr.experiments.shared import retrained
-from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import STUDIES, Study
-from icl_krr.experiments.shared.runs import blank, family
-from icl_krr.experiments.study import Cell
 from icl_krr.files import to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights, train

@@ -12,8 +12,8 @@ import numpy as np
 import icl_krr as ik
 from benchmarks.cost import step_cost
 from benchmarks.records import RUNS, folder_of
+from icl_krr.experiments import load
 from icl_krr.experiments.shared import recipe
-from icl_krr.experiments.shared.runs import load
 from icl_krr.files import to_markdown
 from icl_krr.tasks import Task
 from icl_krr.training import reference

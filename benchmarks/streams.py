@@ -19,40 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import records
+from icl_krr import experiments as lab
 from icl_krr.catalogue import candidate, candidates
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
-from icl_krr.experiments.shared.draws import draw_tasks
-from icl_krr.experiments.shared.runs import load
 from icl_krr.experiments.solverbench import known as solverbench
-from icl_krr.experiments.solverbench.disguise import perturbed, rotated, superposed
-from icl_krr.experiments.solverbench.known import CHANGED, FEWER, KERNELS, kernels_of
-from icl_krr.experiments.solverbench.models import Answers, answers_and_hats
-from icl_krr.experiments.solverbench.open_set import functions_of, weights_of
-from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome
-from icl_krr.experiments.solverbench.settings import (
-    LINEAR,
-    PROCESS,
-    QUICK,
-    BenchConfig,
-    Setting,
-    setting,
-)
-from icl_krr.experiments.solverbench.verdicts import NONE, Verdict, identify_answers, verdict_of
-from icl_krr.experiments.study import Study
 from icl_krr.files import Lines, to_markdown
-from icl_krr.probes import fit_probe, layerwise
+from icl_krr.probes import Identification, fit_probe, identify_streams, layerwise
 from icl_krr.probes.naming.answers import halves_of
-from icl_krr.probes.naming.identification import (
-    EXACT,
-    IDENTIFIED,
-    NEAR,
-    TIED,
-    Identification,
-    Suspect,
-    status_of,
-)
+from icl_krr.probes.naming.identification import EXACT, IDENTIFIED, NEAR, TIED, Suspect, status_of
 from icl_krr.probes.naming.ruling import RESOLUTION
-from icl_krr.probes.naming.stream_identify import identify_streams
 from icl_krr.probes.reading.readouts import streams_at
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.transformer import Architecture, Transformer, init
@@ -116,7 +91,7 @@ SLOW = "prefix_conjugate_gradient"
 """A candidate that takes as long as all others together, on the linear kernel. It is offered only
 where it is the truth."""
 ENCODERS = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")
-FAMILIES = (LINEAR, PROCESS)
+FAMILIES = (lab.LINEAR, lab.PROCESS)
 LEVELS = (1e-3, 1e-2, 1e-1)
 FIRST = ("gradient_descent", "chebyshev", "conjugate_gradient", "richardson")
 """Solvers whose noise is measured with all seeds."""
@@ -140,8 +115,8 @@ class Case(NamedTuple):
 
 
 @cache
-def setting_of(family: str, config: BenchConfig) -> Setting:
-    return setting(family, config)
+def setting_of(family: str, config: lab.BenchConfig) -> lab.Setting:
+    return lab.setting(family, config)
 
 
 def solvers(
@@ -150,14 +125,14 @@ def solvers(
     """Every candidate on its kernels, or on the first of them (`one`), or some (`names`)."""
     for family in FAMILIES:
         for solver in names or candidates():
-            for kernel in kernels_of(solver, family)[: 1 if one else None]:
+            for kernel in lab.kernels_of(solver, family)[: 1 if one else None]:
                 yield Case(kind, family, solver, kernel, level, seed)
 
 
-def others(kind: str, make: Callable[[Setting], Any]) -> Iterator[Case]:
+def others(kind: str, make: Callable[[lab.Setting], Any]) -> Iterator[Case]:
     for family in FAMILIES:
-        for name in make(setting_of(family, BenchConfig())):
-            yield Case(kind, family, name, KERNELS[family][0])
+        for name in make(setting_of(family, lab.BenchConfig())):
+            yield Case(kind, family, name, lab.KERNELS[family][0])
 
 
 def cases() -> Iterator[Case]:
@@ -176,21 +151,21 @@ def cases() -> Iterator[Case]:
         yield from solvers(PLAIN, seed=seed, one=True)
         for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
             yield from few(kind, level, seed)
-    yield from (Case(POWERS, family, POWERS, KERNELS[family][0]) for family in FAMILIES)
-    yield from (Case(SUPERPOSED, LINEAR, name, "linear", fewer) for name, fewer in FEWER)
-    yield from solvers(TRAINED, names=CHANGED[:2], one=True)
+    yield from (Case(POWERS, family, POWERS, lab.KERNELS[family][0]) for family in FAMILIES)
+    yield from (Case(SUPERPOSED, lab.LINEAR, name, "linear", fewer) for name, fewer in lab.FEWER)
+    yield from solvers(TRAINED, names=lab.CHANGED[:2], one=True)
     yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
 
 QUICK_CASES = (
-    Case(PLAIN, LINEAR, "gradient_descent", "linear"),
-    Case(PLAIN, LINEAR, "gradient_descent", "linear", probed=True),
-    Case(JUNK, LINEAR, "gradient_descent", "linear", 4),
-    Case(NOISE, LINEAR, "conjugate_gradient", "linear", 1e-2),
-    Case(SINGLE, LINEAR, "gradient_descent", "linear"),
-    Case(STRANGER, LINEAR, "the answer 0", "linear"),
-    Case(RANDOM, LINEAR, "8 random functions of the task", "linear"),
-    Case(POWERS, LINEAR, POWERS, "linear"),
+    Case(PLAIN, lab.LINEAR, "gradient_descent", "linear"),
+    Case(PLAIN, lab.LINEAR, "gradient_descent", "linear", probed=True),
+    Case(JUNK, lab.LINEAR, "gradient_descent", "linear", 4),
+    Case(NOISE, lab.LINEAR, "conjugate_gradient", "linear", 1e-2),
+    Case(SINGLE, lab.LINEAR, "gradient_descent", "linear"),
+    Case(STRANGER, lab.LINEAR, "the answer 0", "linear"),
+    Case(RANDOM, lab.LINEAR, "8 random functions of the task", "linear"),
+    Case(POWERS, lab.LINEAR, POWERS, "linear"),
 )
 
 
@@ -208,7 +183,7 @@ def key_of(*parts: Any) -> jax.Array:
     return jax.random.key(crc32(repr(parts).encode()))
 
 
-def known(case: Case, one: Setting) -> Subject:
+def known(case: Case, one: lab.Setting) -> Subject:
     """The construction of a solver in a disguise; the level is the noise or the channels of junk.
 
     In float32, it has the streams of the rotated model.
@@ -220,15 +195,15 @@ def known(case: Case, one: Setting) -> Subject:
     assert weights is not None
     at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
     if disguise == NOISE:
-        weights = perturbed(weights, jax.random.fold_in(key, 1), level)
+        weights = lab.perturbed(weights, jax.random.fold_in(key, 1), level)
         gap = to_oracle(weights, at, model, one)
     if disguise == TRAINED:
         weights = solverbench.fine_tuned(weights, tasks, 10 if one.config.quick else 100)
     if disguise == SUPERPOSED:
         width, updates = weights.layout.width - int(level), 20 if one.config.quick else 2000
-        weights = superposed(weights, tasks, key, width, updates)
+        weights = lab.superposed(weights, tasks, key, width, updates)
     else:
-        weights = rotated(weights, key)
+        weights = lab.rotated(weights, key)
     if case.kind == SINGLE:
         weights = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
     reader: Reader = weights
@@ -238,7 +213,7 @@ def known(case: Case, one: Setting) -> Subject:
     return Subject(reader, model.truth.names, gap=gap)
 
 
-def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: Setting) -> float:
+def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: lab.Setting) -> float:
     """The distance of a model's answers to the oracle, as SolverBench writes it in its labels."""
 
     def answers(task: Task) -> tuple[jax.Array, jax.Array]:
@@ -290,15 +265,15 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     return jnp.where(jnp.arange(count) % 4 < 2, jnp.cos(grown) * 2**0.5, jnp.tanh(grown))
 
 
-def strangers(one: Setting) -> dict[str, Callable[[], Subject]]:
+def strangers(one: lab.Setting) -> dict[str, Callable[[], Subject]]:
     """All models of the open set, by name; those without weights with answers as a stream."""
     key = jax.random.fold_in(jax.random.key(one.config.seed), 9)
-    own = jax.random.fold_in(key, int(one.name != LINEAR))
+    own = jax.random.fold_in(key, int(one.name != lab.LINEAR))
 
     def of_weights(name: str, build: Callable[[], Transformer]) -> Subject:
         weights = build()
         if not isinstance(weights.spec, Architecture):
-            weights = rotated(weights, key_of(name, one.name))
+            weights = lab.rotated(weights, key_of(name, one.name))
         label = next((words for start, words in HOLDS.items() if name.startswith(start)), "")
         return Subject(weights, label=label)
 
@@ -306,7 +281,7 @@ def strangers(one: Setting) -> dict[str, Callable[[], Subject]]:
         reader = partial(with_queries, function, key_of(name, one.name))
         return Subject(reader, label="its own answers, x of the query")
 
-    every = [(of_weights, weights_of(one, own)), (of_function, functions_of(one))]
+    every = [(of_weights, lab.weights_of(one, own)), (of_function, lab.functions_of(one))]
     return {name: partial(make, name, part) for make, some in every for name, part in some.items()}
 
 
@@ -318,9 +293,9 @@ def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
     return both @ jax.random.orthogonal(key, both.shape[-1]).astype(both.dtype)
 
 
-def powers(one: Setting) -> Subject:
+def powers(one: lab.Setting) -> Subject:
     """A stream whose layer l holds k(x)^T K^j y for all j < l: the span of many solvers' steps."""
-    kernel, depth = one.kernel("linear" if one.name == LINEAR else "gaussian"), one.config.steps
+    kernel, depth = one.kernel("linear" if one.name == lab.LINEAR else "gaussian"), one.config.steps
     high, key = one.high(kernel), key_of(POWERS, one.name)
 
     def answers(task: Task) -> jax.Array:
@@ -337,7 +312,7 @@ def powers(one: Setting) -> Subject:
     return Subject(answers, label="k(x)^T K^j y for all j < l: the span, and no steps")
 
 
-def randoms(one: Setting, seed: int) -> dict[str, Callable[[], Subject]]:
+def randoms(one: lab.Setting, seed: int) -> dict[str, Callable[[], Subject]]:
     """Untrained encoders, and random functions of the task that drift from layer to layer."""
     depth, found = one.config.steps, {}
     shape: Any = {"num_features": one.tasks.num_features, "depth": depth, "heads": 4}
@@ -352,7 +327,7 @@ def randoms(one: Setting, seed: int) -> dict[str, Callable[[], Subject]]:
     return {name: lambda make=make: Subject(make()) for name, make in found.items()}
 
 
-def subject_of(case: Case, one: Setting) -> Subject:
+def subject_of(case: Case, one: lab.Setting) -> Subject:
     if case.kind == STRANGER:
         return strangers(one)[case.about]()
     if case.kind == RANDOM:
@@ -362,9 +337,9 @@ def subject_of(case: Case, one: Setting) -> Subject:
 
 def encoder(case: Case) -> tuple[Transformer, Task, Task]:
     """A trained encoder, and tasks of its training family, to fit and to score."""
-    run = load(case.about)
-    family: Any = dataclasses.replace(run.family, num_queries=BenchConfig().num_queries)  # pyright: ignore
-    drawn = draw_tasks(jax.random.key(case.seed), 2 * BenchConfig().tasks, family)
+    run = lab.load(case.about)
+    family: Any = dataclasses.replace(run.family, num_queries=lab.BenchConfig().num_queries)  # pyright: ignore
+    drawn = lab.draw_tasks(jax.random.key(case.seed), 2 * lab.BenchConfig().tasks, family)
     return in_dtype_of_tasks(run.model, drawn), *halves_of(drawn.replace(y_query=None))
 
 
@@ -374,7 +349,7 @@ SAYS_NOTHING = ("its steps are nearly", "diverges")
 """Starts of the reasons of candidates whose distances say nothing."""
 
 
-def own_readings(found: Identification) -> dict[str, Verdict]:
+def own_readings(found: Identification) -> dict[str, lab.Verdict]:
     """The readings that one result of `identify_streams` holds."""
     every = [one for one in found.suspects if not one.because.startswith(SAYS_NOTHING)]
     said = {}
@@ -384,20 +359,22 @@ def own_readings(found: Identification) -> dict[str, Verdict]:
     remain.sort(key=lambda one: sum(part.mean for part in one.distances.values()))
     status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
     names = tuple(one.fit.candidate for one in remain)
-    unused = Verdict(status, names) if status in (IDENTIFIED, TIED, NEAR) else Verdict("none")
-    return said | {"streams": unused, "use": verdict_of(found)}
+    unused = (
+        lab.Verdict(status, names) if status in (IDENTIFIED, TIED, NEAR) else lab.Verdict("none")
+    )
+    return said | {"streams": unused, "use": lab.verdict_of(found)}
 
 
-def nearest(distances: dict[str, float]) -> Verdict:
+def nearest(distances: dict[str, float]) -> lab.Verdict:
     """The nearest candidate, or a special case that is as near, if it is at most 0.01 away."""
     if not distances:
-        return Verdict("none")
+        return lab.Verdict("none")
     leader = min(distances, key=lambda name: distances[name])
     far = distances[leader]
     for name in candidate(leader).contains:
         if distances.get(name, np.inf) <= far + RESOLUTION:
             leader = name
-    return Verdict(IDENTIFIED, (leader,)) if far <= EXACT else Verdict("none")
+    return lab.Verdict(IDENTIFIED, (leader,)) if far <= EXACT else lab.Verdict("none")
 
 
 def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
@@ -408,17 +385,19 @@ def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
     return lambda task: probe(reader(task))[..., 0]
 
 
-def other_readings(reader: Reader, one: Setting, options: dict[str, Any]) -> dict[str, Verdict]:
+def other_readings(
+    reader: Reader, one: lab.Setting, options: dict[str, Any]
+) -> dict[str, lab.Verdict]:
     """The readings of a linear probe."""
     answers = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
-    read = Answers(*map(np.asarray, jax.jit(partial(answers_and_hats, answers))(tasks)))
-    found = identify_answers(tasks, read, **options)
+    read = lab.Answers(*map(np.asarray, jax.jit(partial(lab.answers_and_hats, answers))(tasks)))
+    found = lab.identify_answers(tasks, read, **options)
     factor = identify_streams(lambda task: answers(task)[..., None], *halves_of(tasks), **options)
-    return {"probe": verdict_of(found), "factor": verdict_of(factor)}
+    return {"probe": lab.verdict_of(found), "factor": lab.verdict_of(factor)}
 
 
-def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
+def examine(case: Case, config: lab.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
     began, subject, said = time.perf_counter(), Subject(lambda task: task.x), {}
     given: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
@@ -438,7 +417,7 @@ def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str
         with jax.enable_x64(not single):
             found = identify_streams(subject.reader, *tasks, **given)
         said = own_readings(found)
-    verdict = verdict_of(found)
+    verdict = lab.verdict_of(found)
     return {
         **case._asdict(),
         "right": subject.names,
@@ -452,7 +431,7 @@ def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str
     }
 
 
-def as_json(said: dict[str, Verdict]) -> dict[str, Any]:
+def as_json(said: dict[str, lab.Verdict]) -> dict[str, Any]:
     return {name: one._asdict() for name, one in said.items()}
 
 
@@ -519,9 +498,9 @@ def counted(cases: Iterable[tuple]) -> str:
     return "; ".join(f"{words} ({count})" for words, count in groups.items())
 
 
-def said_of(row: Row, reading: str = "use") -> Verdict:
+def said_of(row: Row, reading: str = "use") -> lab.Verdict:
     found = row["readings"].get(reading) or row
-    return Verdict(found["status"], tuple(found["names"]))
+    return lab.Verdict(found["status"], tuple(found["names"]))
 
 
 def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
@@ -529,11 +508,11 @@ def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
 
 
 def outcome_of(row: Row, reading: str = "use") -> str:
-    return outcome({"names": row["right"]}, said_of(row, reading))
+    return lab.outcome({"names": row["right"]}, said_of(row, reading))
 
 
 def shares(found: list[str], names: Iterable[str]) -> list[str]:
-    return [str(Share.of(found.count(name), len(found))) for name in names]
+    return [str(lab.Share.of(found.count(name), len(found))) for name in names]
 
 
 def readings(rows: list[Row]) -> Lines:
@@ -550,10 +529,10 @@ def readings(rows: list[Row]) -> Lines:
             f"noise, farther than {SAME:g}": [r for r in noisy if not is_same(r)],
         }
         open_set = [said_of(row, reading).status for row in of(read, STRANGER)]
-        named = Share.of(open_set.count(IDENTIFIED) + open_set.count(TIED), len(open_set))
-        near = Share.of(open_set.count(NEAR), len(open_set))
+        named = lab.Share.of(open_set.count(IDENTIFIED) + open_set.count(TIED), len(open_set))
+        near = lab.Share.of(open_set.count(NEAR), len(open_set))
         for i, (words, some) in enumerate(groups.items()):
-            found = shares([outcome_of(row, reading) for row in some], OUTCOMES)
+            found = shares([outcome_of(row, reading) for row in some], lab.OUTCOMES)
             ends = ["", ""] if i else [str(named), str(near)]
             lines.append([reading, words, *found, *ends])
     return header, lines
@@ -592,7 +571,13 @@ def next_one(row: Row) -> Row | None:
 
 
 def disguises(rows: list[Row]) -> Lines:
-    header = ["disguise", "models", *OUTCOMES, "right candidate: median, largest", "next: smallest"]
+    header = [
+        "disguise",
+        "models",
+        *lab.OUTCOMES,
+        "right candidate: median, largest",
+        "next: smallest",
+    ]
     lines = []
     some = sorted(of(rows, *KNOWN), key=lambda row: (KNOWN.index(row["kind"]), row["level"]))
     for group in dict.fromkeys(map(group_of, some)):
@@ -600,14 +585,22 @@ def disguises(rows: list[Row]) -> Lines:
         found = [outcome_of(row) for row in own]
         gaps = [far(one) for row in own if (one := right_one(row))]
         after = [far(one) for row in own if (one := next_one(row))]
-        cells = [str(found.count(name)) for name in OUTCOMES]
+        cells = [str(found.count(name)) for name in lab.OUTCOMES]
         near = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
         lines.append([group, str(len(own)), *cells, near, f"{min(after):.2g}" if after else "-"])
     return header, lines
 
 
 def noise(rows: list[Row]) -> Lines:
-    header = ["tasks", "solver", "noise", "seeds", *OUTCOMES, "to the oracle", "right candidate"]
+    header = [
+        "tasks",
+        "solver",
+        "noise",
+        "seeds",
+        *lab.OUTCOMES,
+        "to the oracle",
+        "right candidate",
+    ]
     lines = []
     some = of(rows, NOISE)
     for cell in dict.fromkeys((row["tasks"], row["about"], row["level"]) for row in some):
@@ -615,7 +608,7 @@ def noise(rows: list[Row]) -> Lines:
         found = [outcome_of(row) for row in own]
         gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in own)
         near = ", ".join(f"{far(one):.2g}" for row in own if (one := right_one(row)))
-        counts = [str(found.count(name)) for name in OUTCOMES]
+        counts = [str(found.count(name)) for name in lab.OUTCOMES]
         lines.append([cell[0], cell[1], f"{cell[2]:g}", str(len(own)), *counts, gaps, near])
     return header, lines
 
@@ -635,7 +628,7 @@ def single(rows: list[Row]) -> Lines:
 
 def words_of(row: Row) -> str:
     said = said_of(row)
-    return NONE if said.status == NONE else f"{said.status}: {', '.join(said.names)}"
+    return lab.NONE if said.status == lab.NONE else f"{said.status}: {', '.join(said.names)}"
 
 
 def strangers_table(rows: list[Row]) -> Lines:
@@ -657,14 +650,14 @@ def randoms_table(rows: list[Row]) -> Lines:
         for tasks in dict.fromkeys(row["tasks"] for row in of(rows, RANDOM)):
             own = [r for r in of(rows, RANDOM) if kind in r["about"] and r["tasks"] == tasks]
             said = [said_of(row).status for row in own]
-            named = Share.of(said.count(IDENTIFIED) + said.count(TIED), len(said))
+            named = lab.Share.of(said.count(IDENTIFIED) + said.count(TIED), len(said))
             lines.append([f"{tasks}, {kind}", str(len(own)), str(named)])
-            lines[-1] += shares(said, (NEAR, NONE))
+            lines[-1] += shares(said, (NEAR, lab.NONE))
     every = [said_of(row).status for row in of(rows, RANDOM, STRANGER, POWERS)]
     if lines:
-        named = Share.of(every.count(IDENTIFIED) + every.count(TIED), len(every))
+        named = lab.Share.of(every.count(IDENTIFIED) + every.count(TIED), len(every))
         lines.append(["all, and strangers", str(len(every)), str(named)])
-        lines[-1] += shares(every, (NEAR, NONE))
+        lines[-1] += shares(every, (NEAR, lab.NONE))
     return header, lines
 
 
@@ -684,11 +677,11 @@ def encoders(rows: list[Row]) -> Lines:
 def main() -> None:
     asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, names, every = BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
+    config, names, every = lab.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
     if asked.quick:
-        config, names, every = BenchConfig(**QUICK, quick=True), QUICK_NAMES, QUICK_CASES
+        config, names, every = lab.BenchConfig(**lab.QUICK, quick=True), QUICK_NAMES, QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
-    study = Study("streams", settings, axes, lambda cell: examine(cell["case"], config, names))
+    study = lab.Study("streams", settings, axes, lambda cell: examine(cell["case"], config, names))
     found = records.finished(study, asked.folder)
     done = {cell["case"] for cell, _ in found}
     facts = {

@@ -14,12 +14,9 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.records import Row as Record, folder_of, meta
-from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
-from icl_krr.experiments.shared.runs import blank, family
-from icl_krr.experiments.study import Cell, Study
+from icl_krr.experiments import Cell, ModelRecipe, Recipe, Study, TaskRecipe, blank, family
 from icl_krr.files import replace, to_markdown
-from icl_krr.training import save_weights, train
-from icl_krr.training.settings import Training
+from icl_krr.training import Training, save_weights, train
 
 SIZES: dict[str, Any] = {"num_supports": 12, "num_queries": 8, "noise": 0.05}
 FAMILIES = {

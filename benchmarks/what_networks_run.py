@@ -13,8 +13,8 @@ from benchmarks import profiles, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, read
 from benchmarks.streams import RANDOM, STRANGER, of
+from icl_krr.experiments import Share
 from icl_krr.experiments.scaling import in_words
-from icl_krr.experiments.solverbench.score import Share
 from icl_krr.files import Lines, replace, to_markdown
 
 Row = dict[str, Any]

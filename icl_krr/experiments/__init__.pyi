@@ -1,0 +1,59 @@
+from .explorer import ExplorerConfig, explore
+from .shared.draws import draw_tasks, project
+from .shared.recipe import ModelRecipe, Recipe, TaskRecipe
+from .shared.rows import Rows
+from .shared.runs import Run, blank, family, load
+from .solverbench.disguise import perturbed, rotated, superposed
+from .solverbench.known import CHANGED, FEWER, KERNELS, exact, kernels_of
+from .solverbench.models import Answers, answers_and_hats, answers_of
+from .solverbench.open_set import functions_of, weights_of
+from .solverbench.score import OUTCOMES, Share, outcome
+from .solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, Setting, largest, setting
+from .solverbench.verdicts import NONE, Verdict, identify_answers, row_of, verdict_of
+from .study import Cell, Study, run
+
+__all__ = [
+    "CHANGED",
+    "FEWER",
+    "KERNELS",
+    "LINEAR",
+    "NONE",
+    "OUTCOMES",
+    "PROCESS",
+    "QUICK",
+    "Answers",
+    "BenchConfig",
+    "Cell",
+    "ExplorerConfig",
+    "ModelRecipe",
+    "Recipe",
+    "Rows",
+    "Run",
+    "Setting",
+    "Share",
+    "Study",
+    "TaskRecipe",
+    "Verdict",
+    "answers_and_hats",
+    "answers_of",
+    "blank",
+    "draw_tasks",
+    "exact",
+    "explore",
+    "family",
+    "functions_of",
+    "identify_answers",
+    "kernels_of",
+    "largest",
+    "load",
+    "outcome",
+    "perturbed",
+    "project",
+    "rotated",
+    "row_of",
+    "run",
+    "setting",
+    "superposed",
+    "verdict_of",
+    "weights_of",
+]
