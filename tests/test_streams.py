@@ -356,7 +356,7 @@ def test_a_file_may_hold_answers_and_streams(tmp_path, x64):
         "answers": streams["streams"][..., 0],
         "hats": streams["stream_jacobians"][..., 0, :],
     }
-    held = answered(written(tmp_path / "both.npz", **control, **streams, **answers)).given
+    _, held = answered(written(tmp_path / "both.npz", **control, **streams, **answers))
     assert [*held] == ["answers", "streams"]
     assert {name for arrays in held.values() for name in arrays} == {*streams, *control, *answers}
 

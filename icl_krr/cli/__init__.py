@@ -18,7 +18,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def console() -> NoReturn:
-    """The program `icl-krr`."""
     try:
         status = main()
         sys.stdout.flush()

@@ -30,7 +30,6 @@ def depth_config(
 
 
 def solve(tasks: Tasks, show: output.Show) -> Results:
-    """Solve every task with its construction."""
     return {
         name: run(task, config, lambda doing, name=name: show(f"{name}: {doing}"))
         for name, (task, config) in tasks.items()
@@ -57,7 +56,6 @@ def outcome(results: Results, seed: int) -> Outcome:
 
 
 def printed(name: str, result: DepthResult, seed: int) -> tuple[Table, str]:
-    """The table of a task, and the lines under it."""
     header = ["step", "blocks", "gap to exact", "gap to oracle", "RMSE", "alpha error", "bound"]
     facts = result.facts
     title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"

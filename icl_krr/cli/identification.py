@@ -7,7 +7,7 @@ import itertools
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -87,24 +87,15 @@ def distance_files(found: Identification, title: str, start: str = "") -> dict[s
 
 
 def distance_pages(found: Identification) -> str:
-    """The distances of a result in Markdown, a table for each space."""
     spaces = found.best.distances
     return "\n".join(to_markdown(trained_model.distance_table(found, one)) for one in spaces)
 
 
 def findings_record(findings: Findings) -> dict[str, Any]:
-    """The findings of a trained model as a record for JSON."""
     return {"layers": findings.layers} | identification_record(findings.found)
 
 
-def position_record(count: int, findings: Findings) -> dict[str, Any]:
-    """The findings after this number of supports as a record for JSON."""
-    known = {"num_supports": count, "kernel": repr(findings.kernel), "ridge": findings.ridge}
-    return known | findings_record(findings)
-
-
 def printed(found: Identification) -> list[Table | str]:
-    """The tables of a result, and those of its distances."""
     distances = [
         Table.of(
             f"Relative distance at every layer, {TITLES[space]} (95 % interval)",
@@ -143,21 +134,8 @@ KINDS = {
 """The arrays of one kind that a file must have, and those that it may have."""
 
 
-class Arrays(NamedTuple):
-    """What a file holds.
-
-    Attributes:
-        tasks: the tasks.
-        given: arguments of `identify_arrays`, for the answers, then for the streams, as far as the
-            file has them.
-    """
-
-    tasks: Task
-    given: dict[str, dict[str, Any]]
-
-
-def answered(path: Path) -> Arrays:
-    """Read a file of tasks to which answers and hats, or streams and Jacobians, were added."""
+def answered(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
+    """The tasks of a file, and arguments of `identify_arrays` for the answers and the streams."""
     if not path.exists():
         raise ValueError(
             f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
@@ -174,10 +152,9 @@ def answered(path: Path) -> Arrays:
         more = () if held.keys().isdisjoint(KINDS[names]) else KINDS[names]
         require(path, held, (*GIVEN[:3], *names, *more), mend)
     tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
-    given = {
+    return tasks, {
         names[0]: {name: held[name] for name in kinds[names] if name in held} for names in present
     }
-    return Arrays(tasks, given)
 
 
 def tasks_file(recipe: str, *, num_queries: int, count: int, seed: int) -> bytes:

@@ -63,7 +63,9 @@ def finish(settings: Command, found: Outcome) -> int:
         files = {}
         for name, content in found.files.items():
             files |= encoded(name, content, meta)
-        output.write(settings.folder, files, [n for n, one in found.files.items() if one is None])
+        output.save(settings.folder, {n: one for n, one in files.items() if one is not None})
+        names = ", ".join(str(settings.folder / name) for name in files)
+        print(f"wrote {names}", file=sys.stderr)
     if vars(settings)["json"]:
         print(output.to_json({"meta": meta, **found.record}))
     else:
@@ -71,12 +73,10 @@ def finish(settings: Command, found: Outcome) -> int:
     return found.status
 
 
-def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, bytes]:
+def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, bytes | None]:
     """The files of one entry; meta.json holds what made the others."""
     from ..plots import images
 
-    if content is None:
-        return {}
     if callable(content):
         return images(name, content())
     if isinstance(content, dict):

@@ -133,7 +133,7 @@ def prepare(folder: Path) -> None:
     sync_global_devices(f"{folder} is there")
 
 
-def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
+def save(folder: Path, files: dict[str, bytes]) -> None:
     """Write files; each replaces an older file only after all its content is written.
 
     Of several processes, the first writes, as soon as all have read what was there.
@@ -142,14 +142,5 @@ def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     from jax.experimental.multihost_utils import sync_global_devices
 
     sync_global_devices(f"{folder} is read")
-    if jax.process_index():
-        return []
-    for name, content in files.items():
+    for name, content in () if jax.process_index() else files.items():
         replace(folder / name, content)
-    return [folder / name for name in files]
-
-
-def write(folder: Path, files: dict[str, bytes], before: Iterable[str] = ()) -> None:
-    """Save the files and print their paths, after those of files that were written before."""
-    paths = [*(folder / name for name in before), *save(folder, files)]
-    print(f"wrote {', '.join(map(str, paths))}", file=sys.stderr)

@@ -100,8 +100,13 @@ def make_page(folder: Path, parts: list[Part | Section], show: output.Show) -> d
 
     def save() -> None:
         ready = [part for part in parts if isinstance(part, Section)]
-        waiting = [part.title for part in parts if isinstance(part, Part)]
-        page = render(TITLE, WORDS, ready, about(waiting) if waiting else "")
+        waiting = "; ".join(part.title for part in parts if isinstance(part, Part))
+        missing = (
+            f"In progress at {time.strftime('%Y-%m-%d %H:%M:%S %z')}: {waiting}. Load this page "
+            "again to see the parts that are ready by then. If icl-krr report does not run any "
+            "more, run the command again."
+        )
+        page = render(TITLE, WORDS, ready, missing if waiting else "")
         output.save(folder, {"report.html": page})
 
     missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
@@ -121,17 +126,7 @@ def make_page(folder: Path, parts: list[Part | Section], show: output.Show) -> d
     return seconds
 
 
-def about(waiting: list[str]) -> str:
-    """What the page says of the parts that it lacks."""
-    now = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    return (
-        f"In progress at {now}: {'; '.join(waiting)}. Load this page again to see the parts that "
-        "are ready by then. If icl-krr report does not run any more, run the command again."
-    )
-
-
 def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
-    """The section with sliders; its grid is kept for the table of numbers."""
     with jax.enable_x64(True):
         grid.append(explore(ExplorerConfig(seed=seed), show))
     return pages.explorer_section(grid[0])
@@ -149,7 +144,6 @@ def streams_section(run: Run, name: str, seed: int, show: Show) -> Section:
 
 
 def scaling(seed: int, meta: dict[str, Any], show: Show) -> Section:
-    """The excess errors of trained models of the package, beside those of solvers."""
     show("effective dimensions")
     models = read_models()
     show("solvers")
@@ -163,7 +157,6 @@ def scaling(seed: int, meta: dict[str, Any], show: Show) -> Section:
 def small_identification(
     run: Run, name: str, seed: int, meta: dict[str, Any], show: Show
 ) -> Section:
-    """Reduced identification, used when no finished run is given."""
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
         found = examine(run, config, show)
@@ -178,7 +171,6 @@ def small_identification(
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
-    """Quick check of the claims, used when no finished run is given."""
     known = claims()
     count = lambda words, done, total: show(f"{done} of {total} done")  # noqa: E731
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
@@ -260,7 +252,6 @@ def whole_folder(folder: Path, command: str) -> Iterator[None]:
 
 
 def identification_section(folder: Path) -> Section:
-    """The section for a folder of `icl-krr identify`."""
     record = read_json(folder / "identify.json")
     with whole_folder(folder, "identify"):
         tables = from_markdown((folder / "identify.md").read_text())[:3]  # states are last
@@ -280,7 +271,6 @@ def identification_section(folder: Path) -> Section:
 
 
 def sweep_section(place: int, folder: Path) -> Section:
-    """The section for a folder of `icl-krr sweep`."""
     meta = read_json(folder / "meta.json")
     with whole_folder(folder, "sweep"):
         given, own = meta["config"], meta.get("own_solvers", {})
@@ -309,7 +299,6 @@ def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
 
 
 def claims_section(folder: Path) -> Section:
-    """The section for a folder of `icl-krr verify`."""
     record = read_json(folder / "claims.json")
     with whole_folder(folder, "verify"):
         table, *_, settings = from_markdown((folder / "claims.md").read_text())
@@ -320,7 +309,6 @@ def claims_section(folder: Path) -> Section:
 
 
 def size_of_grid(rows: Rows, *names: str) -> int:
-    """The number of rows with all combinations of the values in these columns."""
     return math.prod(len({row[name] for row in rows}) for name in names)
 
 

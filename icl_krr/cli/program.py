@@ -126,7 +126,6 @@ def main(typed: list[str]) -> int:
 
 
 def run(settings: Command) -> int:
-    """Run the command that the settings belong to, and return its exit status."""
     from .. import checks  # imports JAX
 
     checks.count("seed", settings.first_seed, minimum=0)
@@ -165,7 +164,6 @@ def compile_quickly() -> None:
 
 
 def of_device(error: RuntimeError) -> str:
-    """One line about an error of the compiler or the device."""
     first = str(error).partition("\n")[0]
     if "RESOURCE_EXHAUSTED" in first or "Out of memory" in first:
         return f"memory is exhausted ({first}); use fewer supports, tasks or steps"

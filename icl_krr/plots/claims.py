@@ -97,7 +97,6 @@ def curves(axis: Axes, plot: Plot, y: str, rows: Rows) -> None:
 
 
 def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:
-    """Draw the median of y for every x that has values."""
     values: dict[float, list[float]] = {}
     for row in rows:
         if row.get(y) is not None and not isnan(row[y]):

@@ -23,7 +23,6 @@ STYLES = {
 
 
 def sheet(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure with one panel."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 

@@ -42,8 +42,6 @@ CONFIG: Spec = {
 
 
 class Line(NamedTuple):
-    """How a line is drawn."""
-
     color: str
     dashes: str = "1 0"
     width: float = 2
@@ -167,7 +165,6 @@ class Board(NamedTuple):
 
 
 def three_digits(value: Any) -> str:
-    """A number as text with three digits."""
     return f"{float(value):.3g}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,14 @@ PREDICTORS = {
 }
 
 
+NUMBERS = (
+    "Gap to exact KRR {gap} (bound {bound}); RMSE {rmse} (exact KRR {exact_rmse}, one head "
+    "{smoother_rmse}); condition number of K + ridge I {condition}; effective dimension of K "
+    "{dimension}."
+)
+
+
 def explorer_section(found: Explored) -> Section:
-    """The explorer: predictions, gaps, bounds and slots at the slider positions."""
     config = found.config
     axes = {
         "temperature": nearest("temperature", config.temperatures, 0.5),
@@ -50,22 +57,9 @@ def explorer_section(found: Explored) -> Section:
         ),
         axes=axes,
         data=data_of(found),
-        words=(
-            "Gap to exact KRR ",
-            Cell(("gap", *HERE)),
-            " (bound ",
-            Cell(("bound", *HERE)),
-            "); RMSE ",
-            Cell(("rmse", *HERE)),
-            " (exact KRR ",
-            Cell(("exact_rmse", *HERE[:2])),
-            ", one head ",
-            Cell(("smoother_rmse", "temperature")),
-            "); condition number of K + ridge I ",
-            Cell(("condition", *HERE[:2])),
-            "; effective dimension of K ",
-            Cell(("dimension", *HERE[:2])),
-            ".",
+        words=tuple(
+            cell_of(found, part) if i % 2 else part
+            for i, part in enumerate(re.split(r"\{(\w+)\}", NUMBERS))
         ),
         caption=(
             f"Conjugate gradient as a transformer on one task: n = {config.num_supports} supports "
@@ -94,7 +88,6 @@ def explorer_section(found: Explored) -> Section:
 
 
 def nearest(label: str, values: tuple[float, ...], wanted: float) -> Axis:
-    """A slider that starts at the value nearest to `wanted`."""
     start = int(np.argmin(np.abs(np.asarray(values) - wanted)))
     return Axis(label, tuple(map(str, values)), start)
 
@@ -113,10 +106,14 @@ def data_of(found: Explored) -> dict[str, Any]:
     return data
 
 
+def cell_of(found: Explored, name: str) -> str | Cell:
+    """The number of an array where the sliders are."""
+    over = {one.replace(" ", "_"): len(axes) for one, axes in found.over.items()}
+    return Cell((name, *HERE[: over[name]])) if name else "0"
+
+
 def tables(found: Explored) -> tuple[Table, ...]:
     config = found.config
-    over = {name.replace(" ", "_"): HERE[: len(axes)] for name, axes in found.over.items()}
-    cell = lambda name: Cell((name, *over[name])) if name else "0"  # noqa: E731
     widths = range(len(config.widths))
     depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
     return (
@@ -124,7 +121,7 @@ def tables(found: Explored) -> tuple[Table, ...]:
             "At these settings: gap |f - f*| / |f*| to exact KRR, and RMSE at the queries "
             "against the true function (units of y)",
             ["predictor", "gap to exact KRR", "RMSE"],
-            [[name, cell(gap), cell(rmse)] for name, (gap, rmse) in PREDICTORS.items()],
+            [[name, *(cell_of(found, one) for one in both)] for name, both in PREDICTORS.items()],
         ),
         Table(
             "Gap to exact KRR by depth and width, at this temperature and ridge",

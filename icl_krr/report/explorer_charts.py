@@ -22,7 +22,6 @@ GAPS = {
 
 
 def predictions(found: Explored) -> Chart:
-    """Predictions against the angle of x."""
     task = found.task
     angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
     y, truth = np.asarray(task.y, float), np.asarray(task.y_query, float)

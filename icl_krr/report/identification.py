@@ -107,7 +107,6 @@ def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
 
 
 def filter_chart(rows: Rows) -> Chart:
-    """The filter of every layer on the eigenvalues of the kernel matrix, and that of exact KRR."""
     layers = max(row["layer"] for row in rows)
     exact = [row["exact"] for row in rows]
     limits = [min(exact) / 4, 4 * max(exact)]

@@ -17,8 +17,6 @@ from .chart import CONFIG, Board, Table, library
 
 
 class Facts(NamedTuple):
-    """A list of names and values."""
-
     values: dict[str, str]
 
 
@@ -85,7 +83,6 @@ def environment() -> Environment:
 
 @cache
 def page_script() -> str:
-    """The charting library and the page's own script."""
     return environment().get_template("page.js").render(library=library(), config=CONFIG)
 
 

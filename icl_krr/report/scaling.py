@@ -75,7 +75,6 @@ def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) ->
 
 
 def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:
-    """The excess errors at the places of one axis, in log scales."""
     along = [one["x"] for one in points]
     low = min(along, default=1)
     words = {"depth": "steps t of a solver, or depth of a model"}.get(axis, axis)

@@ -178,7 +178,6 @@ DENSITIES = Measure(
 
 
 def training_section(name: str, rows: Rows, provenance: str) -> Section:
-    """The section with the training curves of a run."""
     measure = DENSITIES if "nll" in rows[-1] else ERRORS
     columns = {label: column for label, (column, _) in measure.drawn.items()}
     lines = {label: line for label, (_, line) in measure.drawn.items()}

@@ -113,7 +113,6 @@ def run(settings: Identify) -> Outcome:
 
 
 def tasks_for(path: Path, settings: Identify) -> Outcome:
-    """Tasks of the family of a recipe, for a new file."""
     from ..identification import tasks_file
 
     if path.exists():
@@ -125,7 +124,6 @@ def tasks_for(path: Path, settings: Identify) -> Outcome:
 
 
 def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
-    """Compare the errors of a model, layer by layer, with those of every candidate."""
     from ...experiments.identify import profile_of_run, profile_tables as tables
     from ...experiments.shared.runs import load
     from ...plots import curves_figure
@@ -212,7 +210,11 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
         "filter": partial(filter_figure, findings, title),
     }
     if settings.positions:
-        record["positions"] = [tables.position_record(*one) for one in positions.items()]
+        record["positions"] = [
+            {"num_supports": count, "kernel": repr(one.kernel), "ridge": one.ridge}
+            | tables.findings_record(one)
+            for count, one in positions.items()
+        ]
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table)
         words = "error, verdict, nearest candidate and nearest baseline after some supports"
@@ -231,7 +233,6 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
 
 
 def identify_file(settings: Identify) -> Outcome:
-    """Identify the model whose answers or streams, and their derivatives, are in a NumPy file."""
     import jax
 
     from ...probes import identify_arrays
@@ -239,15 +240,15 @@ def identify_file(settings: Identify) -> Outcome:
 
     options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
     with jax.enable_x64(True):
-        held = tables.answered(Path(settings.model))
+        tasks, given = tables.answered(Path(settings.model))
     title = f"{settings.model}, seed {settings.seed}, float64"
     record: dict[str, Any] = {}
     files: dict[str, Any] = {"identify.json": record}
     shown, pages = [], []
     with working(settings) as show:
-        for kind, arrays in held.given.items():
+        for kind, arrays in given.items():
             found = identify_arrays(
-                held.tasks,
+                tasks,
                 **arrays,
                 **options,
                 progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
@@ -256,6 +257,6 @@ def identify_file(settings: Identify) -> Outcome:
             record |= {kind: own} if pages else own  # the first result stands at the top
             files |= tables.distance_files(found, title, f"{kind}-" if pages else "")
             pages.append(tables.distance_pages(found))
-            verdict = f"{kind}: {found.verdict}" if len(held.given) > 1 else found.verdict
+            verdict = f"{kind}: {found.verdict}" if len(given) > 1 else found.verdict
             shown += [*tables.printed(found), verdict]
     return Outcome(record, shown, files | {"identify.md": "\n".join(pages)})

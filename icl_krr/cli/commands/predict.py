@@ -159,7 +159,6 @@ def printed(
     answer: Answer,
     calibration: dict[str, float],
 ) -> tuple[Table, str]:
-    """The table of the first predictions, and the lines under it."""
     count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
     lines = [
         [str(value) if name == "row" else number(value, 5) for name, value in row.items()]
@@ -193,7 +192,6 @@ def printed(
 
 
 def judged(found: Rows, calibration: dict[str, float]) -> str:
-    """What known targets say about the intervals."""
     if not calibration:
         return ""
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)

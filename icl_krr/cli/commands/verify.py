@@ -17,7 +17,6 @@ from ..outcome import Outcome, working
 if TYPE_CHECKING:
     from ...experiments.claims.claim import Claim
     from ...experiments.claims.result import Result
-    from ...experiments.shared.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def run(settings: Verify) -> Outcome:
     """The exit status is 1 if a verdict differs from the recorded verdict."""
     from ... import checks
     from ...experiments.claims.settings import changed
-    from ...experiments.claims.tables import markdown
+    from ...experiments.claims.tables import markdown, words
     from ...experiments.claims.verify import choose, verify_all
     from ...plots import claim_figure
 
@@ -90,22 +89,14 @@ def run(settings: Verify) -> Outcome:
     record = {"claims": [claim_record(result) for result in results]}
     files = {"claims.json": record, "claims.md": markdown(results)}
     for name, (result, rows) in found.items():
-        files[f"{name}.csv"] = with_settings(rows, result)
+        given = {f"setting {name}": words(value) for name, value in result.settings.items()}
+        files[f"{name}.csv"] = [row | given for row in rows]
         files[name] = partial(claim_figure, name, chosen[name], rows)
     shown = printed(results, chosen, settings.long)
     return Outcome(record, shown, files, status=int(not all(one.agrees for one in results)))
 
 
-def with_settings(rows: Rows, result: Result) -> Rows:
-    """The rows with a column for each setting."""
-    from ...experiments.claims.tables import words
-
-    given = {f"setting {name}": words(value) for name, value in result.settings.items()}
-    return [row | given for row in rows]
-
-
 def claim_record(result: Result) -> dict[str, Any]:
-    """A result as a record for JSON."""
     fields = result._asdict()
     place = None if result.seed is None else {"seed": result.seed, "draw": result.draw}
     del fields["seed"], fields["draw"]
