@@ -23,7 +23,8 @@ class Outcome(NamedTuple):
         record: what `--json` prints, besides what made it; None if there is nothing to print.
         shown: tables and sentences, in the order in which they are printed without `--json`.
         files: {name: content}. Rows become CSV, a function that draws a figure becomes an image in
-            two formats, and a record becomes JSON with what made it. None is what is written.
+            two formats, and a record becomes JSON with what made it. None stands for a file that
+            the work has written.
         facts: what the command knows of its making besides its settings and the machine.
         notes: sentences for standard error.
         status: the exit status.
@@ -39,10 +40,7 @@ class Outcome(NamedTuple):
 
 @contextmanager
 def working(settings: Command) -> Iterator[output.Show]:
-    """Make the folder of a command, in its precision, and yield a function that says what it does.
-
-    The folder is made before the work, so that one without access fails early.
-    """
+    """The folder of a command is there, in its precision; yield a function that says its work."""
     import jax
 
     if settings.folder is not None:
@@ -57,8 +55,8 @@ def finish(settings: Command, found: Outcome) -> int:
         print(words, file=sys.stderr)
     if found.record is None:
         return found.status
-    meta = output.surroundings(settings, **{"dtype": "float64"} if settings.float64 else {})
-    meta |= found.facts
+    precision = {"dtype": "float64"} if settings.float64 else {}
+    meta = output.surroundings(settings, **precision | found.facts)
     if settings.folder is not None and found.files:
         files = {}
         for name, content in found.files.items():

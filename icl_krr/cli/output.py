@@ -49,8 +49,7 @@ def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},
-        **more,
-    }
+    } | more
 
 
 def wide() -> Console:

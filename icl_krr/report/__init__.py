@@ -6,22 +6,16 @@ labels for screen readers, and takes its colours from the theme of the page; Veg
 expressions needs no `eval`, so that the policy of the page forbids it.
 """
 
-from .chart import Axis, Board, Cell, Table
 from .explorer import explorer_section
 from .identification import identification_section
-from .page import Facts, Fold, Section, claims_section, facts_of, provenance, render
+from .page import Facts, Section, claims_section, facts_of, provenance, render
 from .scaling import scaling_section
 from .snapshots import snapshots_section
 from .sweep import sweep_section, training_section
 
 __all__ = [
-    "Axis",
-    "Board",
-    "Cell",
     "Facts",
-    "Fold",
     "Section",
-    "Table",
     "claims_section",
     "explorer_section",
     "facts_of",

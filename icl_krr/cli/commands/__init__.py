@@ -1,5 +1,6 @@
-"""The commands, one file each: a class of settings, such as `Demo`, and a function `run(settings)`.
+"""The commands, one file each: a class of settings, such as `Demo`, and its work.
 
+The work is a function `run(settings)` that returns an `Outcome`; the driver writes and prints it.
 JAX is imported inside of the functions, so that `--help` is fast.
 """
 
