@@ -15,7 +15,7 @@ from ..tasks import Task
 from ..text_tables import Table, number
 from . import output
 from .options import Construction, checked
-from .outcome import Outcome
+from .output import Outcome
 
 Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]

@@ -25,7 +25,7 @@ from . import hosts
 from .commands import COMMANDS, settings_of
 from .commands.train import Train
 from .options import ONE_DEVICE, WORDS, Command, Devices
-from .outcome import finish
+from .output import finish
 
 PROG = "icl-krr"
 

@@ -1,9 +1,9 @@
 """Figures of the results, in one style; labels come from the results."""
 
 from .claims import claim_figure, sweep_figure
-from .depth import depth_figure
 from .models import (
     ablation_figure,
+    depth_figure,
     filter_figure,
     fitting_figure,
     identification_figure,

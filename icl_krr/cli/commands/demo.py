@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...catalogue import make_kernel, taken
 from ...catalogue.choices import Kernel
 from ..options import Construction
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 if TYPE_CHECKING:
     from ..depth_tables import DepthConfig, Tasks

@@ -14,7 +14,7 @@ from ...catalogue.choices import Kernel
 from ...experiments.shared.recipe import folder_of, holds_run
 from ...text_tables import Table, number
 from ..options import ONE_DEVICE, Construction, OnDevices, checked, refuse_unused
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.hyperparameters import FittedHyperparameters

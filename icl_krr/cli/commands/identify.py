@@ -14,7 +14,7 @@ from ...experiments.identify.settings import IdentifyConfig, IdentifyOptions
 from ...files import to_markdown
 from ...text_tables import Table
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 from ..own_solver import register_file
 
 if TYPE_CHECKING:

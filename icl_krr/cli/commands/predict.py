@@ -12,7 +12,7 @@ import tyro
 from ...catalogue.choices import Kernel
 from ...text_tables import Table, number
 from ..options import Construction
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.answer import Answer

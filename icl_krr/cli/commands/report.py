@@ -11,7 +11,7 @@ import tyro
 from ...text_tables import Table
 from .. import output
 from ..options import Command
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.explorer import Explored

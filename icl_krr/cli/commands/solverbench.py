@@ -11,7 +11,7 @@ import tyro
 
 from ...text_tables import Table
 from ..options import Command, refuse_unused
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 WRITE, IDENTIFY, SCORE = "write", "identify", "score"
 OUT = Path("icl-krr-solverbench")

@@ -16,7 +16,7 @@ from ...files import number_of
 from ...text_tables import Table
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 from ..own_solver import register_file
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ...text_tables import Table, number
 from ...training.settings import Training
 from .. import output
 from ..options import ONE_DEVICE, Command, OnDevices, refuse_unused
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
 """Settings of a model with random weights that a construction determines itself."""

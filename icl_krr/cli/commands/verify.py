@@ -12,7 +12,7 @@ import tyro
 from ...text_tables import Table, number
 from .. import output
 from ..options import Command
-from ..outcome import Outcome, working
+from ..output import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.claims.claim import Claim
