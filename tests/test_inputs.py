@@ -97,12 +97,12 @@ def test_a_file_of_answers_is_refused_by_one_sentence(tmp_path, capsys, message)
 def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
     path = tmp_path / "file.npz"
     path.write_bytes(npz(**{name: (9 * value).astype(kind) for name, value in GOOD.items()}))
-    _, held = answered(path)
+    tasks, held = answered(path)
     for name in ("answers", "hats"):
         found = held["answers"][name]
         assert found.dtype == float
         np.testing.assert_array_equal(found, (9 * GOOD[name]).astype(kind))
-    np.testing.assert_array_equal(held.tasks.x, (9 * GOOD["x"]).astype(kind))
+    np.testing.assert_array_equal(tasks.x, (9 * GOOD["x"]).astype(kind))
 
 
 @pytest.fixture
