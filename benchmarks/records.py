@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
-import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +18,7 @@ from matplotlib.figure import Figure
 
 from icl_krr import checks
 from icl_krr.cli.output import plain
-from icl_krr.experiments import Cell, Study, run
+from icl_krr.experiments import Cell, Study, environment, run
 from icl_krr.experiments.shared import recipe
 from icl_krr.files import Lines, json_of, replace
 from icl_krr.plots import svg
@@ -83,20 +80,9 @@ def digits(key: str, count: int = 3) -> Callable[[Row], str]:
     return lambda row: number(row[key], count)
 
 
-def meta(command: str, *packages: str, device: str | None = None, **facts: Any) -> dict[str, Any]:
+def meta(command: str, *packages: str, **facts: Any) -> dict[str, Any]:
     """What a record says of its run: the command, the machine, versions, and further facts."""
-    if device is None:
-        first = jax.devices()[0]
-        device = f"{first.platform}: {first.device_kind}"
-    return {
-        "command": f"python -m benchmarks.{command}",
-        "device": device,
-        "machine": platform.platform(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", *packages)},
-        **facts,
-    }
+    return {"command": f"python -m benchmarks.{command}", **environment(*packages), **facts}
 
 
 def caption(text: str, meta: Mapping[str, Any], **more: Any) -> str:

@@ -183,7 +183,9 @@ def test_every_result_is_led_to():
 
 
 def test_the_commands_of_the_results_are_those_that_made_them():
-    rows = re.findall(r"^\|.*\(results/([\w-]+\.json)\) \| `(icl-krr [^`]*)` \| [^|]*\|$", BENCHMARKS, re.M)
+    rows = re.findall(
+        r"^\|.*\(results/([\w-]+\.json)\) \| `(icl-krr [^`]*)` \| [^|]*\|$", BENCHMARKS, re.M
+    )
     assert len(rows) >= 7
     for record, command in rows:
         made_by = json.loads((RESULTS / record).read_text())["meta"]["command"]
@@ -281,7 +283,9 @@ def test_words_and_verdicts_of_claims_are_those_of_now():
     told = re.escape(f"{counts['holds']} hold, {corrected} and {counts['false as stated']} ")
     assert re.search(f"{told}(is|are) false", SAID["README"])
     wrong = f"{counts['false as stated']} false as stated"
-    assert f"{len(found)} claims: {counts['holds']} hold, {corrected}, {wrong}" in SAID["benchmarks"]
+    assert (
+        f"{len(found)} claims: {counts['holds']} hold, {corrected}, {wrong}" in SAID["benchmarks"]
+    )
     false = [result.id for result in found if result.status == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
 

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,9 +22,6 @@ from .options import Command
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
-
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -101,11 +97,10 @@ def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, bytes | 
 
 def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
     """The command, its settings, the machine and versions that ran it, and other facts."""
-    import platform
-
     import jax
 
-    device = jax.devices()[0]
+    from ..experiments.study import environment
+
     options = dataclasses.asdict(settings)
     argv = options.pop("argv")
     return {
@@ -114,13 +109,9 @@ def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
         "own_solvers": {name: row.source for name, row in SOLVERS.items() if row.source},
         "seed": settings.first_seed,
         "matmul_precision": "highest",
-        "device": f"{device.platform}: {device.device_kind}",
         "mesh": dict(jax.sharding.get_abstract_mesh().shape),
         "processes": jax.process_count(),
-        "machine": platform.platform(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "versions": {package: version(package) for package in PACKAGES},
+        **environment("flax", "numpy"),
     } | more
 
 

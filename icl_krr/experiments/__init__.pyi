@@ -10,7 +10,7 @@ from .solverbench.open_set import functions_of, weights_of
 from .solverbench.score import OUTCOMES, Share, outcome
 from .solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, Setting, largest, setting
 from .solverbench.verdicts import NONE, Verdict, identify_answers, row_of, verdict_of
-from .study import Cell, Study, run
+from .study import Cell, Study, environment, run
 
 __all__ = [
     "CHANGED",
@@ -38,6 +38,7 @@ __all__ = [
     "answers_of",
     "blank",
     "draw_tasks",
+    "environment",
     "exact",
     "explore",
     "family",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,6 +107,18 @@ def run(
         progress(", ".join(f"{name} {value}" for name, value in cell.items()), done, total)
     cells = [(cell, kept[_key(cell)]["result"]) for cell in study.cells]
     return Results(cells, list(kept.values()), before)
+
+
+def environment(*packages: str) -> dict[str, Any]:
+    """The device, the machine and the versions behind a result."""
+    device = jax.devices()[0]
+    return {
+        "device": f"{device.platform}: {device.device_kind}",
+        "machine": platform.platform(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", *packages)},
+    }
 
 
 def _key(cell: Cell) -> str:
