@@ -7,17 +7,14 @@ import re
 import runpy
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import jax
 import tyro
 
 from benchmarks import drawings, records
 from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
-from icl_krr.cli.commands.verify import claim_record
 from icl_krr.cli.output import to_json
 from icl_krr.experiments.claims import verify
-from icl_krr.experiments.claims.result import Check, Result
 from icl_krr.experiments.claims.tables import markdown
 from icl_krr.experiments.shared.build import construct, solver_keywords
 from icl_krr.files import Lines, to_markdown
@@ -66,22 +63,11 @@ def test_again(names: tuple[str, ...]) -> None:
     record = records.read("claims")
     entries = {entry["id"]: entry for entry in record["claims"]}
     for name, (result, _) in verify.verify_all(verify.choose(names), seeds=SEEDS).items():
-        entries[name] = claim_record(result)
-        print(f"{name}: {result.status}")
+        entries[name] = result
+        print(f"{name}: {result['status']}")
     record["claims"] = [entries[name] for name in verify.claims() if name in entries]
     record = json.loads(to_json(record))
-    records.save("claims", record, markdown([claim_result(entry) for entry in record["claims"]]))
-
-
-def claim_result(entry: dict[str, Any], **place: Any) -> Result:
-    """The result of a claim from its record in claims.json."""
-    own = {name: value for name, value in entry.items() if name in Result._fields}
-    for name in ("measured", "bound", "tightness"):
-        own[name] = float("inf") if own[name] is None else own[name]
-    checks = tuple(
-        Check(**{name: check[name] for name in Check._fields}) for check in entry["checks"]
-    )
-    return Result(**own | {"checks": checks, "seed": None, "draw": None} | place)
+    records.save("claims", record, markdown(record["claims"]))
 
 
 def built(row: Solver, kind: str) -> Transformer | None:

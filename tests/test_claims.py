@@ -259,9 +259,9 @@ def status(name, compiled=True):
         forget()
     found = verify.verify_all({name: CLAIMS[name]}, seeds=range(1), quick=True)
     result, rows = found[name]
-    if result.agrees:
+    if result["agrees"]:
         plots.claim_figure(name, CLAIMS[name], rows)
-    return result.status
+    return result["status"]
 
 
 def forget():

@@ -32,7 +32,7 @@ from benchmarks import (
 from benchmarks.contests import Row, markdown
 from benchmarks.power import PROBE
 from benchmarks.records import folder_of, read
-from benchmarks.refresh import claim_result, solver_table
+from benchmarks.refresh import solver_table
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
 from icl_krr.cli import commands
 from icl_krr.cli.program import parse
@@ -224,7 +224,7 @@ def of_ablation(rows):
 ABLATED = [*(f"ablate-{name.replace('_', '-')}" for name in EXPECTED), "ablate-gp-encoder"]
 TABLES = {
     "bench": of_rows(lambda rows: markdown([Row(**row) for row in rows])),
-    "claims": lambda record: table_of_claims([claim_result(one) for one in record["claims"]]),
+    "claims": lambda record: table_of_claims(record["claims"]),
     "solverbench": of_rows(lambda rows: bench_score.markdown(bench_score.summary(rows))),
     "solverbench-power": power.document,
     "solverbench-streams": streams.markdown,
@@ -270,15 +270,15 @@ def test_what_the_tables_are_of():
 
 
 def test_words_and_verdicts_of_claims_are_those_of_now():
-    found, now = [claim_result(entry) for entry in read("claims")["claims"]], claims()
-    assert [result.id for result in found] == list(now)
+    found, now = read("claims")["claims"], claims()
+    assert [result["id"] for result in found] == list(now)
     for result in found:
-        claim = now[result.id]
+        claim = now[result["id"]]
         for field in ("statement", "source", "quote", "truth", "corrected", "told", "file"):
-            assert getattr(result, field) == getattr(claim, field), (result.id, field)
-        assert result.status == claim.expected
-        assert result.seeds == 10
-    counts = Counter(result.status for result in found)
+            assert result[field] == getattr(claim, field), (claim, field)
+        assert result["status"] == claim.expected
+        assert result["seeds"] == 10
+    counts = Counter(result["status"] for result in found)
     corrected = f"{counts['holds as corrected']} hold as corrected"
     told = re.escape(f"{counts['holds']} hold, {corrected} and {counts['false as stated']} ")
     assert re.search(f"{told}(is|are) false", SAID["README"])
@@ -286,7 +286,7 @@ def test_words_and_verdicts_of_claims_are_those_of_now():
     assert (
         f"{len(found)} claims: {counts['holds']} hold, {corrected}, {wrong}" in SAID["benchmarks"]
     )
-    false = [result.id for result in found if result.status == "false as stated"]
+    false = [result["id"] for result in found if result["status"] == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
 
 

@@ -177,7 +177,7 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
     results = [result for result, _ in found.values()]
     made = (
         f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')} "
-        f"{compute(result._asdict() for result in results)}"
+        f"{compute(results)}"
     )
     return pages.claims_section(table_of_claims(results), made)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -16,7 +16,7 @@ from ..output import Outcome, working
 
 if TYPE_CHECKING:
     from ...experiments.claims.claim import Claim
-    from ...experiments.claims.result import Result
+    from ...experiments.claims.result import Record
 
 
 @dataclass(frozen=True)
@@ -86,35 +86,22 @@ def run(settings: Verify) -> Outcome:
             progress=lambda words, done, total: show("claims x seeds", done, total),
         )
     results = [result for result, _ in found.values()]
-    record = {"claims": [claim_record(result) for result in results]}
+    record = {"claims": results}
     files = {"claims.json": record, "claims.md": markdown(results)}
     for name, (result, rows) in found.items():
-        given = {f"setting {name}": words(value) for name, value in result.settings.items()}
+        given = {f"setting {name}": words(value) for name, value in result["settings"].items()}
         files[f"{name}.csv"] = [row | given for row in rows]
         files[name] = partial(claim_figure, name, chosen[name], rows)
     shown = printed(results, chosen, settings.long)
-    return Outcome(record, shown, files, status=int(not all(one.agrees for one in results)))
+    return Outcome(record, shown, files, status=int(not all(one["agrees"] for one in results)))
 
 
-def claim_record(result: Result) -> dict[str, Any]:
-    fields = result._asdict()
-    place = None if result.seed is None else {"seed": result.seed, "draw": result.draw}
-    del fields["seed"], fields["draw"]
-    return {
-        **fields,
-        "agrees": result.agrees,
-        "readings": result.readings,
-        "counterexample": place,
-        "checks": [check._asdict() | {"holds": check.holds} for check in result.checks],
-    }
-
-
-def printed(results: list[Result], chosen: dict[str, Claim], long: bool) -> list[Table | str]:
+def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list[Table | str]:
     from ...experiments.claims.tables import compute, references
 
-    known = [result for result in results if result.expected]
+    known = [result for result in results if result["expected"]]
     agree = (
-        f"{sum(result.agrees for result in known)} of {len(known)} verdicts agree with the "
+        f"{sum(result['agrees'] for result in known)} of {len(known)} verdicts agree with the "
         "recorded verdicts"
         if known
         else "The verdicts are for the settings that were given, and there is no recorded verdict "
@@ -129,22 +116,22 @@ def printed(results: list[Result], chosen: dict[str, Claim], long: bool) -> list
     )
     return [
         long_table(results) if long else short_table(results, chosen, output.wide().width >= 120),
-        f"{agree}; seeds per claim: {results[0].seeds}. "
-        f"{compute(result._asdict() for result in results)}\n"
+        f"{agree}; seeds per claim: {results[0]['seeds']}. "
+        f"{compute(results)}\n"
         f"measured: value of the worst draw, averaged over seeds{more}",
         *(["\n".join(references(results))] if long else []),
     ]
 
 
-def short_table(results: list[Result], chosen: dict[str, Claim], wide: bool) -> Table:
+def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> Table:
     """A line for each claim; with its source and what the models are told, if there is room."""
     lines = [
         [
-            f"{result.id}: {chosen[result.id].title}",
+            f"{result['id']}: {chosen[result['id']].title}",
             status(result),
-            number(result.measured),
-            number(result.bound),
-            *(["; ".join(chosen[result.id].authors), result.told] if wide else []),
+            number(result["measured"]),
+            number(result["bound"]),
+            *(["; ".join(chosen[result["id"]].authors), result["told"]] if wide else []),
         ]
         for result in results
     ]
@@ -152,36 +139,38 @@ def short_table(results: list[Result], chosen: dict[str, Claim], wide: bool) -> 
     return Table("Claims", header, [lines])
 
 
-def long_table(results: list[Result]) -> Table:
+def long_table(results: list[Record]) -> Table:
     from ...experiments.claims.tables import words as in_words
 
     header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
     lines = []
     for result in results:
+        readings = "; ".join(f"{words}: {found}" for words, found in result["readings"].items())
         words = {
-            "source": result.source,
-            "as printed": result.quote,
-            "tested": result.statement,
-            f"what holds ({result.corrected})": result.truth,
-            "readings": "; ".join(f"{words}: {found}" for words, found in result.readings.items()),
-            "deciding check": result.check,
-            "settings": in_words(result.settings),
-            "experiment": result.file,
+            "source": result["source"],
+            "as printed": result["quote"],
+            "tested": result["statement"],
+            f"what holds ({result['corrected']})": result["truth"],
+            "readings": readings,
+            "deciding check": result["check"],
+            "settings": in_words(result["settings"]),
+            "experiment": result["file"],
         }
         numbers = [
-            f"{number(result.measured)}, {number(result.bound)}",
-            f"tightness {number(result.tightness)}",
+            f"{number(result['measured'])}, {number(result['bound'])}",
+            f"tightness {number(result['tightness'])}",
         ]
-        if result.interval is not None:
-            numbers.append("{:.3g} to {:.3g}".format(*result.interval))
-        if result.seed is not None:
-            draw = "" if result.draw is None else f", draw {result.draw}"
-            numbers.append(f"seed {result.seed}{draw}")
+        if result["interval"] is not None:
+            numbers.append("{:.3g} to {:.3g}".format(*result["interval"]))
+        if place := result["counterexample"]:
+            draw = "" if place["draw"] is None else f", draw {place['draw']}"
+            numbers.append(f"seed {place['seed']}{draw}")
         parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
-        found = [*numbers, f"told: {result.told}", result.dtype]
-        lines.append([result.id, status(result), parts, "\n".join(found)])
+        found = [*numbers, f"told: {result['told']}", result["dtype"]]
+        lines.append([result["id"], status(result), parts, "\n".join(found)])
     return Table("Claims: measured value and claimed bound", header, [[line] for line in lines])
 
 
-def status(result: Result) -> str:
-    return result.status if result.agrees else f"{result.status}; expected: {result.expected}"
+def status(result: Record) -> str:
+    expected = "" if result["agrees"] else f"; expected: {result['expected']}"
+    return result["status"] + expected

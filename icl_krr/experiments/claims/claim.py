@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -93,19 +93,11 @@ class Check(NamedTuple):
         return self.violations == 0
 
 
-class Verdict(NamedTuple):
-    """A status and the checks that imply it (see `judge`)."""
-
-    status: str
-    checks: tuple[Check, ...]
-
-    @property
-    def headline(self) -> Check:
-        """The deciding check: a violated check of ours, else of the statement, else the first."""
-        ours = [check for check in self.checks if not (check.stated or check.reading)]
-        stated = [check for check in self.checks if check.stated]
-        broken = [check for check in (*ours, *stated) if not check.holds]
-        return (*broken, *stated, *self.checks)[0]
+def headline(checks: Sequence[Check]) -> Check:
+    """The deciding check: a violated check of ours, else of the statement, else the first."""
+    ours = [check for check in checks if not (check.stated or check.reading)]
+    stated = [check for check in checks if check.stated]
+    return (*(check for check in (*ours, *stated) if not check.holds), *stated, *checks)[0]
 
 
 class Config(SimpleNamespace):
@@ -305,7 +297,7 @@ def readings(checks: Iterable[Check]) -> dict[str, bool]:
     return found
 
 
-def judge(*checks: Check) -> Verdict:
+def judge(checks: Sequence[Check]) -> str:
     """Return the verdict that the checks imply.
 
     It is "not confirmed" if a check is violated that tests no reading of the statement, "holds" if
@@ -315,7 +307,7 @@ def judge(*checks: Check) -> Verdict:
     """
     found = readings(checks)
     if not all(check.holds for check in checks if not (check.stated or check.reading)):
-        return Verdict(OPEN, checks)
+        return OPEN
     if found.get(PRINTED, True):
-        return Verdict(HOLDS, checks)
-    return Verdict(CORRECTED if any(found.values()) else FALSE, checks)
+        return HOLDS
+    return CORRECTED if any(found.values()) else FALSE

@@ -1,104 +1,66 @@
 """What a claim gave over several seeds."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Config, judge, readings
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Config, headline, judge, readings
+
+Record = dict[str, Any]
 
 
-class Result(NamedTuple):
-    """The results of a claim over several seeds.
+def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any]) -> Record:
+    """The record of a claim over several seeds, from what each gave (see `verify.measure`).
 
-    Attributes:
-        status: verdict of this run. If seeds differ, the least favourable verdict.
-        expected: verdict that this library found before; "" if a caller gave other settings.
-        check: name of the headline check (see `Verdict.headline`).
-        measured: mean over seeds, with its 95 % bootstrap `interval`, None for a single seed.
-        seed: first seed with a counterexample, at its first `draw`, None if there is none.
-        cpu_seconds: time of all CPU cores, with compilation.
-        checks: each has the values of the seed with the largest tightness, and shares averaged
-            over seeds.
+    `status` is the verdict of this run, the least favourable one if seeds differ, and `expected`
+    the one that this library found before, "" for other settings. `check` is the deciding check
+    (see `headline`), and `measured` its mean over seeds, with a 95 % bootstrap `interval` (None for
+    one seed). `counterexample` is the first seed and draw that violate it. Each of `checks` has the
+    values of the seed with the largest tightness, and shares averaged over seeds. `cpu_seconds` is
+    the time of all cores, with compilation. `readings` are those of the statement that were
+    considered, with the verdict under each.
     """
-
-    id: str
-    statement: str
-    source: str
-    quote: str
-    truth: str
-    untested: tuple[str, ...]
-    corrected: str
-    told: str
-    file: str
-    settings: Mapping[str, Any]
-    status: str
-    expected: str
-    check: str
-    measured: float
-    interval: tuple[float, float] | None
-    bound: float
-    tightness: float
-    vacuous: float
-    seed: int | None
-    draw: int | None
-    dtype: str
-    seeds: int
-    seconds: float
-    cpu_seconds: float
-    checks: tuple[Check, ...]
-
-    @property
-    def readings(self) -> dict[str, str]:
-        """The readings of the statement that were considered, and the verdict under each."""
-        found = readings(self.checks) or {"as stated here": self.status in (HOLDS, CORRECTED)}
-        tested = {words: HOLDS if holds else "false" for words, holds in found.items()}
-        return tested | dict.fromkeys(self.untested, "not tested")
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the status equals the expected status, if there is one."""
-        return self.expected in ("", self.status)
-
-
-OF_CLAIM = ("statement", "source", "quote", "truth", "untested", "corrected", "told", "dtype")
-"""Fields of a claim that its result has, too."""
-
-
-def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any]) -> Result:
-    """The result over several seeds from what each gave (see `verify.measure`)."""
-    verdicts = {
-        seed: judge(*(Check(**check) for check in cell["checks"])) for seed, cell in cells.items()
-    }
-    found = [verdict.status for verdict in verdicts.values()]
-    status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
-    seed, verdict = next(pair for pair in verdicts.items() if pair[1].status == status)
-    place = verdict.checks.index(verdict.headline)
-    each = [own.checks[place] for own in verdicts.values()]
+    by_seed = {seed: [Check(**check) for check in cell["checks"]] for seed, cell in cells.items()}
+    found = {seed: judge(checks) for seed, checks in by_seed.items()}
+    status = next(one for one in (OPEN, FALSE, CORRECTED, HOLDS) if one in found.values())
+    seed = next(seed for seed, one in found.items() if one == status)
+    head = headline(by_seed[seed])
+    each = [checks[by_seed[seed].index(head)] for checks in by_seed.values()]
     measured = np.array([check.measured for check in each])
-    broken = not verdict.headline.holds
-    known = config in (claim.config, claim.quick)
-    return Result(
-        id=name,
-        file=claim.file,
-        settings=named_values(config),
-        expected=claim.expected if known else "",
-        status=status,
-        check=verdict.headline.name,
-        measured=float(np.mean(measured)),
-        interval=bootstrap(measured),
-        seed=seed if broken else None,
-        draw=verdict.headline.draw,
-        seeds=len(verdicts),
-        seconds=sum(cell["seconds"] for cell in cells.values()),
-        cpu_seconds=sum(cell["cpu_seconds"] for cell in cells.values()),
-        checks=tuple(
-            over_seeds(dict(zip(verdicts, same, strict=True)))
-            for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
-        ),
-        **{name: getattr(claim, name) for name in OF_CLAIM},
+    together = [
+        over_seeds(dict(zip(by_seed, same, strict=True)))
+        for same in zip(*by_seed.values(), strict=True)
+    ]
+    expected = claim.expected if config in (claim.config, claim.quick) else ""
+    tested = readings(together) or {"as stated here": status in (HOLDS, CORRECTED)}
+    return {
+        "id": name,
+        "statement": claim.statement,
+        "source": claim.source,
+        "quote": claim.quote,
+        "truth": claim.truth,
+        "untested": claim.untested,
+        "corrected": claim.corrected,
+        "told": claim.told,
+        "file": claim.file,
+        "settings": named_values(config),
+        "status": status,
+        "expected": expected,
+        "check": head.name,
+        "measured": float(np.mean(measured)),
+        "interval": bootstrap(measured),
         **means(each, "bound", "tightness", "vacuous"),
-    )
+        "dtype": claim.dtype,
+        "seeds": len(cells),
+        "seconds": sum(cell["seconds"] for cell in cells.values()),
+        "cpu_seconds": sum(cell["cpu_seconds"] for cell in cells.values()),
+        "checks": [check._asdict() | {"holds": check.holds} for check in together],
+        "agrees": expected in ("", status),
+        "readings": {reading: HOLDS if holds else "false" for reading, holds in tested.items()}
+        | dict.fromkeys(claim.untested, "not tested"),
+        "counterexample": None if head.holds else {"seed": seed, "draw": head.draw},
+    }
 
 
 def named_values(config: Any) -> Any:

@@ -6,45 +6,45 @@ from typing import Any
 
 from ...files import Lines, to_markdown
 from .claim import works
-from .result import Result
+from .result import Record
 
-COLUMNS: dict[str, Callable[[Result], str]] = {
-    "claim": lambda result: f"{result.id}: {result.statement}",
-    "verdict": lambda result: result.status,
-    "source": lambda result: result.source,
-    "as printed": lambda result: result.quote,
-    "what holds": lambda result: result.truth,
-    "whose correction": lambda result: result.corrected if result.truth else "",
-    "models are told": lambda result: result.told,
-    "measured": lambda result: f"{result.measured:.3g}: {result.check}",
-    "bound": lambda result: f"{result.bound:.3g}",
-    "dtype": lambda result: result.dtype,
+COLUMNS: dict[str, Callable[[Record], str]] = {
+    "claim": lambda result: f"{result['id']}: {result['statement']}",
+    "verdict": lambda result: result["status"],
+    "source": lambda result: result["source"],
+    "as printed": lambda result: result["quote"],
+    "what holds": lambda result: result["truth"],
+    "whose correction": lambda result: result["corrected"] if result["truth"] else "",
+    "models are told": lambda result: result["told"],
+    "measured": lambda result: f"{result['measured']:.3g}: {result['check']}",
+    "bound": lambda result: f"{result['bound']:.3g}",
+    "dtype": lambda result: result["dtype"],
 }
 
 
-def table(results: Iterable[Result]) -> Lines:
+def table(results: Iterable[Record]) -> Lines:
     """Return the table of claims that the README and the report show."""
     return [*COLUMNS], [[of(result) for of in COLUMNS.values()] for result in results]
 
 
-def compute(results: Iterable[Mapping[str, Any]]) -> str:
+def compute(results: Iterable[Record]) -> str:
     """Say how much computing time the claims took."""
     seconds = sum(result["cpu_seconds"] for result in results)
     return f"Computing time: {seconds:.0f} CPU seconds, with compilation."
 
 
-def references(results: Iterable[Result]) -> list[str]:
+def references(results: Iterable[Record]) -> list[str]:
     """Return a line for each work that the claims quote."""
-    quoted = works(result.source for result in results)
+    quoted = works(result["source"] for result in results)
     return [f"{name}: {work}." for name, work in quoted.items()]
 
 
-def table_of_readings(results: Iterable[Result]) -> Lines:
+def table_of_readings(results: Iterable[Record]) -> Lines:
     """A line for each reading; the statement is on the first line of a claim."""
     lines = [
-        ["" if i else f"{result.id}: {result.statement}", reading, verdict]
+        ["" if i else f"{result['id']}: {result['statement']}", reading, verdict]
         for result in results
-        for i, (reading, verdict) in enumerate(result.readings.items())
+        for i, (reading, verdict) in enumerate(result["readings"].items())
     ]
     return ["claim", "reading", "verdict"], lines
 
@@ -56,16 +56,16 @@ def words(value: Any) -> str:
     return f"({', '.join(map(words, value))})" if isinstance(value, list) else str(value)
 
 
-def table_of_sentences(results: Iterable[Result]) -> Lines:
+def table_of_sentences(results: Iterable[Record]) -> Lines:
     """The sentences of every source that the claims quote, and the claims that test them."""
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[Record]] = {}
     for result in results:
-        for sentence in sentences(result.quote):
+        for sentence in sentences(result["quote"]):
             found.setdefault(sentence, []).append(result)
-    lines = [
-        ["; ".join(dict.fromkeys(r.source for r in own)), sentence, ", ".join(r.id for r in own)]
-        for sentence, own in found.items()
-    ]
+    lines = []
+    for sentence, own in found.items():
+        sources = "; ".join(dict.fromkeys(one["source"] for one in own))
+        lines.append([sources, sentence, ", ".join(one["id"] for one in own)])
     return ["source", "sentence", "claims"], sorted(lines, key=lambda line: line[0])
 
 
@@ -81,9 +81,9 @@ NOT_TESTED = (
 )
 
 
-def markdown(results: Iterable[Result]) -> str:
+def markdown(results: Iterable[Record]) -> str:
     results = list(results)
-    settings = [[result.id, result.file, words(result.settings)] for result in results]
+    settings = [[result["id"], result["file"], words(result["settings"])] for result in results]
     listed = "".join(f"- {line}\n" for line in references(results))
     parts = (
         "The claims quote:",

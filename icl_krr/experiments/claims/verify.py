@@ -24,7 +24,7 @@ from ...fields import unknown
 from ..shared.rows import Rows
 from ..study import Cell, Study, one_by_one, run
 from .claim import Claim, Config, named
-from .result import Result, named_values, summarise
+from .result import Record, named_values, summarise
 
 
 def claims() -> dict[str, Claim]:
@@ -56,7 +56,7 @@ def verify_all(
     configs: Mapping[str, Config] = MappingProxyType({}),
     folder: Path | None = None,
     progress: Callable[[str, int, int], None] = lambda words, done, total: None,
-) -> dict[str, tuple[Result, Rows]]:
+) -> dict[str, tuple[Record, Rows]]:
     """Run several claims, some with settings in `configs`; on a CPU, one per core at a time.
 
     A claim with a seed is a cell of a study, which keeps it in the folder (see `study.run`).
