@@ -15,10 +15,11 @@ import jax.numpy as jnp
 
 from benchmarks import records
 from benchmarks.records import Row as Record, meta
+from benchmarks.subjects import fitted
 from icl_krr import experiments as lab
 from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.files import replace, to_csv, to_markdown
-from icl_krr.training import Training, reference, save_weights, train
+from icl_krr.training import Training, reference
 from icl_krr.transformer import Transformer, predict_batch
 
 FIRST, BATCH, RATE, VALIDATION = 2000, 16, 0.064, 2048
@@ -106,14 +107,8 @@ def round_of(cell: Cell, number: int, folder: Path, first: int) -> Record:
     """Train one round, from random weights or from those of the last round; its errors."""
     began, updates = time.process_time(), first * 2 ** max(0, number - 1)
     recipe = recipe_of(cell, updates, seed=100 * cell.seed + number)
-    drawn, own = lab.family(recipe.task), folder / f"round-{number}"
-    model = lab.blank(recipe, drawn)
-    if number:
-        model = lab.load(folder / f"round-{number - 1}").model
-    own.mkdir(parents=True, exist_ok=True)
-    model, _ = train(model, drawn, recipe.training, folder=own)
-    save_weights(own / "model.msgpack", model)
-    replace(own / "recipe.json", recipe.to_json().encode())
+    start = lab.load(folder / f"round-{number - 1}").model if number else None
+    model, _ = fitted(recipe, folder / f"round-{number}", start)
     return errors_of(model, recipe) | {"updates": updates, "seconds": time.process_time() - began}
 
 

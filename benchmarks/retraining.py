@@ -14,13 +14,13 @@ import jax
 from benchmarks import records
 from benchmarks.cost import step_cost
 from benchmarks.records import Row as Record
-from benchmarks.subjects import ERRORS, QUICK, mean_ratio
+from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
 from icl_krr.experiments import Cell, Recipe, blank, family, study as experiments
 from icl_krr.experiments.shared import retrained
 from icl_krr.experiments.shared.retrained import STUDIES, Study
 from icl_krr.files import to_markdown
 from icl_krr.tasks import sample
-from icl_krr.training import Diverged, load_weights, save_weights, train
+from icl_krr.training import Diverged, load_weights, save_weights
 
 Rates = dict[tuple[str, str], float]
 
@@ -39,9 +39,7 @@ def trained(recipe: Recipe, folder: Path) -> Record:
         "flops": flops,
     }
     try:
-        model, rows = train(model, drawn, settings, folder=folder)
-        save_weights(folder / "model.msgpack", model)
-        record |= {name: rows[-1][name] for name in ERRORS}
+        record |= fitted(recipe, folder)[1]
     except Diverged:
         record |= dict.fromkeys(ERRORS)
     return record | {"cpu_seconds": time.process_time() - start}
@@ -64,9 +62,7 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
         return top / f"{rate}-{seed}"
 
     def measure(cell: Cell) -> Record:
-        own = place(**cell)
-        own.mkdir(exist_ok=True)
-        return trained(study.recipe(variant, cell["seed"], cell["rate"]), own)
+        return trained(study.recipe(variant, cell["seed"], cell["rate"]), place(**cell))
 
     def run(some: Iterable[float], seeds: Iterable[int]) -> list[Record]:
         of = experiments.Study(f"{name}: {variant}", {}, {"rate": some, "seed": seeds}, measure)

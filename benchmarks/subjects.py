@@ -17,6 +17,7 @@ from benchmarks.records import Row as Record, folder_of, meta
 from icl_krr.experiments import Cell, ModelRecipe, Recipe, Study, TaskRecipe, blank, family
 from icl_krr.files import replace, to_markdown
 from icl_krr.training import Training, save_weights, train
+from icl_krr.transformer import Transformer
 
 SIZES: dict[str, Any] = {"num_supports": 12, "num_queries": 8, "noise": 0.05}
 FAMILIES = {
@@ -70,17 +71,23 @@ def quick() -> dict[str, Recipe]:
     }
 
 
-def trained(grid: dict[str, Recipe], top: Path, cell: Cell) -> Record:
-    """Train a model of a cell, and save its weights in the folder of the model: its errors."""
-    recipe, folder = grid[cell["model"]], place_of(top, **cell)
-    training = dataclasses.replace(recipe.training, seed=cell["seed"])
-    recipe = dataclasses.replace(recipe, training=training)
-    folder.mkdir(exist_ok=True)
+def fitted(
+    recipe: Recipe, folder: Path, start: Transformer | None = None
+) -> tuple[Transformer, Record]:
+    """Train a model, which is kept in a folder with its recipe and metrics: it and its errors."""
+    folder.mkdir(parents=True, exist_ok=True)
     replace(folder / "recipe.json", recipe.to_json().encode())
     drawn = family(recipe.task)
-    model, rows = train(blank(recipe, drawn), drawn, training, folder=folder)
+    model, rows = train(start or blank(recipe, drawn), drawn, recipe.training, folder=folder)
     save_weights(folder / "model.msgpack", model)
-    return {name: rows[-1][name] for name in ERRORS}
+    return model, {name: rows[-1][name] for name in ERRORS}
+
+
+def trained(grid: dict[str, Recipe], top: Path, cell: Cell) -> Record:
+    """The errors of a model of a cell, which is trained in the folder of the model."""
+    recipe = grid[cell["model"]]
+    training = dataclasses.replace(recipe.training, seed=cell["seed"])
+    return fitted(dataclasses.replace(recipe, training=training), place_of(top, **cell))[1]
 
 
 def place_of(top: Path, model: str, seed: int) -> Path:
