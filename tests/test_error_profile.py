@@ -10,15 +10,8 @@ import pytest
 import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.cli import main
-from icl_krr.experiments.identify import (
-    error_profile,
-    profile_fit,
-    profile_of_run,
-    profile_paths,
-    profile_tables,
-)
-from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
-from icl_krr.experiments.identify.profile_fit import Search
+from icl_krr.experiments.identify import error_profile, profile_paths, profile_tables
+from icl_krr.experiments.identify.error_profile import Protocol, Search, known_of, targets_of
 from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 
@@ -33,7 +26,7 @@ SIZE = {"num_features": 1, "ridge": RIDGE, "steps": STEPS}
 @pytest.fixture(scope="module")
 def protocol():
     with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profile_fit, "VALUES", 48)
+        patch.setattr(profile_paths, "VALUES", 48)
         for null in ("gradient flow", "falling ridge"):  # the slow test has them
             patch.delitem(profile_paths.NULLS, null)
         keys = jax.random.split(jax.random.key(0), (2, 12))
@@ -95,7 +88,7 @@ def test_tables_and_record_have_every_candidate(shares):
         _, lines = profile_tables.reading_table(reading)
         assert {line[0] for line in lines} == every
         assert {one["candidate"] for one in kept["candidates"]} == every
-    findings = profile_of_run.Findings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
+    findings = error_profile.Findings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
     assert [row["layer"] for row in profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
     assert set(profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
 
@@ -117,7 +110,7 @@ def test_a_special_case_that_is_as_near_is_named():
 @pytest.mark.slow
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
     small = partial(Protocol, candidates=NAMES, search=Search(32, 2))
-    monkeypatch.setattr(profile_of_run, "Protocol", small)
+    monkeypatch.setattr(error_profile, "Protocol", small)
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
     argv = ["identify", str(RUNS / "linear-encoder"), "--protocol", "error-profile", *sizes]
     assert main([*argv, "--out", str(tmp_path)]) == 0

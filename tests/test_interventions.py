@@ -17,7 +17,6 @@ from icl_krr.probes import ablate, patch, sites, transplant
 from icl_krr.probes.changing.interventions import (
     captured_points,
     encoded,
-    places_and_points,
     point_names,
     run_interventions,
 )
@@ -248,8 +247,7 @@ def test_transplant_refuses_a_cache_where_no_step_starts():
 
 def scratch(model, tasks, found, source, chunk):
     """Bytes of memory beside the arguments and the result, for these sites."""
-    ids = places_and_points(model, found)
-    codes = encoded(ids, found)
+    ids, codes = encoded(model, found)
     program = run_interventions.lower(model, tasks, codes, source, ids, chunk).compile()
     return program.memory_analysis().temp_size_in_bytes
 
@@ -273,7 +271,7 @@ def test_memory_is_bounded_for_many_tasks_too(source):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
     tasks, task = stacked(*[draw(0, n=64)] * 512), draw(0, n=64)
     found = (sites(model, ("head", "slot")) * 99)[:200]
-    points = point_names(places_and_points(model, found))
+    points = point_names(encoded(model, found)[0])
     kept = jax.tree.leaves(jax.eval_shape(lambda: captured_points(model, task, points)))
     activations = sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
     one_run, returned = ik.transformer.memory(model, task).scratch, 200 * 512 * 3 * 4

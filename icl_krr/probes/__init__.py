@@ -7,28 +7,25 @@ solvers. MODEL is a reference run, such as `gp-encoder`, or the folder of your o
 icl-krr identify gp-encoder
 ```
 
-A linear probe extracts a prediction after every layer. Its controls are a probe of an untrained
-model, a probe that is fitted to shuffled outputs and a probe that is fitted to another family of
-tasks. The model's own read-out at the same layer stands beside them. The command compares the
-predictions, and their hat matrices d prediction / d y, with the steps of the solvers in the
-catalogue, by the rules of `identify`. The verdict is "identified", "close to", "not
+A linear probe extracts a prediction after every layer. Its controls are probes of an untrained
+model, of shuffled outputs and of another family of tasks, and the model's own read-out. The command
+compares the predictions, and their hat matrices d prediction / d y, with the steps of the solvers
+in the catalogue, by the rules of `identify`. The verdict is "identified", "close to", "not
 distinguishable", "none is close" or "not identified" (see `Identification`).
 
 The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
 a function of the kernel matrix, a polynomial of this matrix, and of which degree? The command
 prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers
-against steps and the spectral filter of every layer. It repeats everything with a second seed for
-tasks and probes, as two seeds may not give two names. With `--positions 4 8`, it identifies the
-model after 4 and 8 supports as well, and writes `positions.md` with a verdict for each number. With
-`--battery NAME`, it scores the model outside of its training distribution
+against steps and the spectral filter of every layer. It repeats everything with a second seed. With
+`--positions 4 8`, it identifies the model after 4 and 8 supports as well, and writes
+`positions.md`. With `--battery NAME`, it scores the model outside of its training distribution
 (`icl_krr.tasks.battery`). `icl-krr solverbench` measures how often the result is right, on models
 whose solver is known.
 
-**What does the stream hold?** A probe that is fitted to y reads each step times a factor of its
-own, which hides a solver that a network runs in channels of its own. The command therefore reads a
-trained model a second time, with `identify_streams`: linear maps decode step t from the stream of
-layer l, and its change from what block l wrote, beside controls. If the weights are known, the
-decoded states are swapped for those of another task, and the answer must follow. So a verdict names
+**What does the stream hold?** A probe that is fitted to y hides a solver that a network runs in
+channels of its own. The command therefore reads a trained model a second time, with
+`identify_streams`: linear maps decode step t from the stream of layer l, and its change from what
+block l wrote, beside controls, and the answer must follow the decoded states. So a verdict names
 three depths: decodable, arrives in order, used. The command writes `streams.md` and, in
 `streams-heatmaps.png`, the staircases of steps against layers.
 

@@ -124,14 +124,14 @@ def tasks_for(path: Path, settings: Identify) -> Outcome:
 
 
 def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
-    from ...experiments.identify import profile_of_run, profile_tables as tables
+    from ...experiments.identify import error_profile, profile_tables as tables
     from ...experiments.shared.runs import load
     from ...plots import curves_figure
 
     trained = load(settings.model)
     with working(settings) as show:
         every = [
-            profile_of_run.examine(
+            error_profile.examine(
                 trained, one, lambda words, seed=one.seed: show(f"seed {seed}, {words}")
             )
             for one in configs

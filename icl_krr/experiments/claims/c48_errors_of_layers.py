@@ -12,8 +12,7 @@ from ...catalogue import compared
 from ...probes import Probe, fit_probe, layerwise
 from ...probes.naming.answers import halves_of
 from ...tasks import GaussianProcess, Task, map_tasks
-from ..identify.error_profile import Profile, Protocol, known_of, targets_of
-from ..identify.profile_fit import Search
+from ..identify.error_profile import Profile, Protocol, Search, known_of, targets_of
 from ..identify.profile_paths import NULLS
 from ..solverbench import foreign
 from ..solverbench.settings import PROCESS, BenchConfig, Setting

@@ -11,10 +11,9 @@ import numpy as np
 from ...catalogue import compared, name_of
 from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
-from ..identify.error_profile import Protocol, Reading, Rival, known_of, targets_of
+from ..identify.error_profile import Protocol, Reading, Rival, Search, known_of, targets_of
 from ..identify.probe_controls import in_dtype_of_tasks, read_by_probe, untrained
-from ..identify.profile_fit import Search, steps_of
-from ..identify.profile_paths import NULLS, path
+from ..identify.profile_paths import NULLS, path, steps_of
 from ..shared.runs import load
 from .claim import FALSE, FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
 from .measuring import Plot, Rows, draw_tasks
@@ -63,7 +62,7 @@ def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) ->
 
 def predicted(protocol: Protocol, answers: jax.Array, rival: Rival) -> float:
     """The relative distance of predictions after layers and at the steps of the nearest errors."""
-    fit, count = rival.fit, steps_of(rival.name, protocol.tuner.steps)
+    fit, count = rival.fit, steps_of(rival.name, protocol.steps)
     made = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
     theirs, ours = np.asarray(made)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import Kernel, Task
-from ...catalogue import candidate, compared, taken
-from ...probes import CandidateFit
+from ... import Kernel, Task, map_tasks
+from ...catalogue import candidate, compared, name_of, taken
+from ...probes import CandidateFit, align
+from ...probes.naming.candidate_fit import Problem, Start, nearest, totals
 from ...probes.naming.ruling import Measured, eliminate, special_cases
 from ...probes.resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
-from .profile_fit import SEARCH, Search, Tuner, steps_of
+from ..shared.runs import Run
+from .probe_controls import read_by_probe, subject_of, untrained
 from .profile_paths import (
     ALIGNMENTS,
+    ERRORS,
     MEASURES,
     NULLS,
+    Errors,
     Targets,
+    cost,
     exact_of,
     logarithms,
     sizes,
     squares,
     squares_of,
+    steps_of,
 )
+from .settings import IdentifyConfig
 
 STEPS = 4
 """Steps of a solver for each layer."""
@@ -99,6 +109,18 @@ class Profile(NamedTuple):
     readings: tuple[Reading, ...]
 
 
+class Search(NamedTuple):
+    """Points of each half of a search, and points of each that are refined."""
+
+    points: int
+    starts: int
+
+
+SEARCH = Search(768, 5)
+APART = 0.06
+"""Least distance of two points that are refined, in the unit cube: the curves have many minima."""
+
+
 class Protocol:
     """The published protocol on given tasks: tune every candidate to a model, compare, name.
 
@@ -109,7 +131,8 @@ class Protocol:
         kernels: names of kernels, that of exact regression first. A solver that does not accept it
             has the nearest of the others.
         steps: largest number of steps of a solver, >= L.
-        known: bandwidth and ridge of exact regression, by name; the search starts there, too.
+        known: bandwidth and ridge of exact regression, by name. Half of the points of a search have
+            these values.
         seed: seed of the bootstrap.
         candidates: names of solvers to compare, by default all `compared` ones, each with every
             kernel that it accepts.
@@ -128,7 +151,8 @@ class Protocol:
     ):
         (self.fitted, self.scored), self.candidates = both, candidates or compared()
         self.kernels = tuple(dict.fromkeys(kernels))
-        self.tuner = Tuner(self.fitted, steps, known, search)
+        self.steps, self.known, self.search = steps, known, search
+        self.searched: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
         self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 
     def read(
@@ -162,15 +186,57 @@ class Protocol:
         return Profile(dict(zip(MEASURES, own, strict=True)), readings)
 
     def tune(self, kernel: str, name: str, own: np.ndarray) -> dict[tuple[str, str], CandidateFit]:
-        """A candidate tuned for every measure and alignment, also from where others ended."""
+        """A candidate tuned for every measure and alignment, also from where others ended.
+
+        The steps of a null are monotone: it has no first step.
+        """
         found: dict[tuple[str, str], CandidateFit] = {}
-        for _ in range(2):
-            for how in ALIGNMENTS:
-                for curve, measure in zip(own, MEASURES, strict=True):
-                    also, before = [*found.values()], found.get((measure, how))
-                    given = (name, kernel, curve, measure, how, also, before)
-                    found[measure, how] = self.tuner.tune(*given)
+        each, steps = np.arange(1, own.shape[1] + 1), steps_of(name, self.steps)
+        for how, (place, measure) in 2 * [*product(ALIGNMENTS, enumerate(MEASURES))]:
+
+            def aligned(curves, how=how, place=place) -> np.ndarray:
+                fixed = how == "1:1" and name not in NULLS
+                return each if fixed else align(cost(curves[place], own[place]))
+
+            data = Errors(self.fitted, place, own[place])
+            problem = Problem(ERRORS, name, kernel, steps, data, aligned)
+            starts: list[Start] = [
+                (problem, one.logs, problem.aligned(one.logs, each)) for one in found.values()
+            ]
+            before = found.get((measure, how))
+            if before is None:
+                found[measure, how] = nearest([*starts, *self.starts(problem)])
+            else:
+                starts.append((problem, before.logs, np.array(before.alignment)))
+                found[measure, how] = min(before, nearest(starts), key=lambda one: one.error)
         return found
+
+    def starts(self, problem: Problem) -> Iterator[Start]:
+        """The best points of a search, each at some distance from those before it.
+
+        All models share the search. A null has fewer points, as its values are many, and its curves
+        have few minima.
+        """
+        key = problem.name, problem.kernel
+        half = self.search.points // 8 if problem.name in NULLS else self.search.points
+        if key not in self.searched:
+            cube = np.tile(problem.halton(half), (2, 1))
+            known = np.full(cube.shape, np.nan)
+            known[half:] = np.log([self.known.get(one, np.nan) for one in problem.parameters])
+            places = np.where(np.isfinite(known), 2.0, cube)  # far from all others
+            self.searched[key] = places, *problem.search(cube, known)
+        cube, logs, curves = self.searched[key]
+        at = [problem.align(one) for one in curves]
+        own, measure = problem.data.own, problem.data.measure
+        total = totals(np.array([cost(one[measure], own) for one in curves]), at)
+        for part in (range(half, 2 * half), range(half)):
+            chosen: list[int] = []
+            for i in sorted(part, key=lambda i: total[i]):
+                if all(np.abs(cube[i] - cube[j]).max() >= APART for j in chosen):
+                    chosen.append(i)
+                if len(chosen) == self.search.starts:
+                    break
+            yield from ((problem, logs[i], at[i]) for i in chosen)
 
     def kernels_of(self, name: str) -> list[str]:
         first, *others = self.kernels
@@ -184,7 +250,7 @@ class Protocol:
         """Candidates on the tasks to score, the nearest first; `known` has the model's curves."""
         curves, far = [], []
         for fit in found:
-            steps = steps_of(fit.candidate, self.tuner.steps)
+            steps = steps_of(fit.candidate, self.steps)
             made = squares_of(fit.candidate, fit.kernel, fit.logs, self.scored, steps)
             aligned = np.asarray(made, float)[:, :, list(fit.alignment)]
             each = self.resampled(aligned, size)[place]
@@ -224,3 +290,46 @@ def known_of(kernel: Kernel, ridge: float) -> dict[str, float]:
     """The bandwidth and the ridge of exact regression, by name."""
     name = kernel.bandwidth
     return {"ridge": ridge} | ({} if name is None else {name: float(getattr(kernel, name))})
+
+
+class Findings(NamedTuple):
+    """What `examine` found of a trained model, and of an untrained one of the same shape."""
+
+    profile: Profile
+    untrained: Profile | None
+    known: dict[str, float]  # errors of exact regression and of the baselines
+    kernel: Kernel
+    ridge: float
+
+
+def examine(
+    run: Run, config: IdentifyConfig, progress: Callable[[str], None] = lambda words: None
+) -> Findings:
+    """Read a model by a linear probe of every layer, and compare its errors with candidates'.
+
+    Probes, candidates and comparison have tasks of their own; the last quarter of the tasks of the
+    probes chooses their ridge. An untrained model is read by a probe of the last layer, too.
+    """
+    layers = run.model.steps
+    if config.steps is not None and config.steps < layers:
+        raise ValueError(f"steps must be >= the number of layers, {layers}, got {config.steps}")
+    of = subject_of(run, config, progress)
+    kernel, ridge = of.best.kernel, float(of.best.ridge)
+    steps = STEPS * layers if config.steps is None else config.steps
+    both = [targets_of(tasks, kernel, ridge) for tasks in (of.fitted, of.scored)]
+    kernels = (name_of(kernel), *config.kernels)
+    protocol = Protocol(both, kernels, steps, known_of(kernel, ridge), config.seed)
+
+    def read(answers: Any, words: str) -> Profile:
+        answer = jax.jit(partial(map_tasks, answers))
+        show = lambda what: progress(f"{words}: {what}")  # noqa: E731
+        return protocol.read([answer(one.tasks) for one in both], show)
+
+    other = untrained(of.model, of.fitted, of.control_key)
+    return Findings(
+        read(of.layers, "the model"),
+        None if other is None else read(read_by_probe(other, of.probing), "an untrained model"),
+        of.best.losses(of.scored),
+        kernel,
+        ridge,
+    )

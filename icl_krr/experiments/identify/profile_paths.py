@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ... import Kernel, solvers
 from ...catalogue import Box, candidate as find_candidate, make_kernel
 from ...numerics import matmul
+from ...probes.naming.candidate_fit import Space
 from ...probes.naming.candidates import parameters, solve
 from ...probes.naming.ladder import eigensystem, exact_regression, gradient_flow, ridge_path
 from ...tasks import Task, map_tasks
@@ -83,6 +85,11 @@ NULLS = {
 """The nulls: later layers have longer times, smaller ridges or larger shares."""
 
 
+def steps_of(name: str, steps: int) -> int:
+    """The largest number of steps of a solver; of a null, the number of its values."""
+    return VALUES if name in NULLS else steps
+
+
 def row_of(name: str) -> Any:
     return NULLS[name] if name in NULLS else find_candidate(name)
 
@@ -129,3 +136,38 @@ def squares_of(name, kernel, logs, targets, steps):
 def exact_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     """Predictions of exact kernel ridge regression [b, q]."""
     return map_tasks(lambda task: solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
+
+
+class Errors(NamedTuple):
+    """Tasks and targets, and the curve of one measure of a model [L]."""
+
+    targets: Targets
+    measure: int
+    own: Any
+
+    @property
+    def tasks(self) -> Task:
+        return self.targets.tasks
+
+
+def curves(name: str, kernel: str, logs: Any, data: Errors, steps: int) -> jax.Array:
+    """The curves [2, T + 1] of a candidate."""
+    found = jnp.mean(squares_of(name, kernel, logs, data.targets, steps), axis=1)
+    return logarithms(found, jnp.mean(sizes(data.targets), axis=-1))
+
+
+def all_curves(path: jax.Array, data: Errors) -> jax.Array:
+    return path
+
+
+def differences(path: jax.Array, data: Errors, at: Any) -> jax.Array:
+    return path[data.measure][at] - data.own
+
+
+ERRORS = Space(curves, all_curves, differences, rounds=3, enough=1e-4, row=row_of)
+"""Errors as a space: one search of the curves serves all models, so it is no search of costs."""
+
+
+def cost(curve: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Squared differences [L, T + 1] of layers and steps; what diverged is far."""
+    return np.nan_to_num((curve[None] - own[:, None]) ** 2, nan=1e4, posinf=1e4)

@@ -10,8 +10,7 @@ import numpy as np
 from ...files import Lines
 from ...text_tables import Table
 from ..shared.rows import Rows
-from .error_profile import Profile, Reading
-from .profile_of_run import Findings
+from .error_profile import Findings, Profile, Reading
 from .profile_paths import ALIGNMENTS, MEASURES, NULLS
 
 SHOWN = 3

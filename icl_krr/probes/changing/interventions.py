@@ -65,9 +65,9 @@ def ablate(
     check_run_of(model, tasks, sites, chunk)
     if replace == "mean":
         same_outputs(model, tasks)
-    ids = places_and_points(model, sites)
+    ids, codes = encoded(model, sites)
     source = role_means(model, tasks, point_names(ids)) if replace == "mean" else None
-    return run_interventions(model, tasks, encoded(ids, sites), source, ids, chunk)
+    return run_interventions(model, tasks, codes, source, ids, chunk)
 
 
 def patch(
@@ -99,8 +99,8 @@ def patch(
     theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))
     if theirs != ours:
         raise ValueError(f"source must have x, y and x_query of shapes {ours}, got {theirs}")
-    ids = places_and_points(model, sites)
-    return run_interventions(model, tasks, encoded(ids, sites), source, ids, chunk)
+    ids, codes = encoded(model, sites)
+    return run_interventions(model, tasks, codes, source, ids, chunk)
 
 
 def check_run_of(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
@@ -122,51 +122,41 @@ def same_outputs(model: Transformer, tasks: Task) -> None:
 PlacesAndPoints = tuple[tuple[int, str], ...]
 
 
-def places_and_points(model: Transformer, sites: Sequence[Site]) -> PlacesAndPoints:
-    """All (position, point) pairs that belong to at least one site."""
-    every = range(len(model.blocks))
-    at = {
-        (position, point)
-        for site in sites
-        for position in (every if site.position is None else [site.position])
-        for point in site.points
-    }
-    return tuple(sorted(at))
-
-
 def point_names(ids: PlacesAndPoints) -> tuple[str, ...]:
     return tuple(sorted({point for _, point in ids}))
 
 
-def encoded(ids: PlacesAndPoints, sites: Sequence[Site]) -> SiteCodes:
-    hits = [
-        [site.position in (None, position) and point in site.points for position, point in ids]
+def encoded(model: Transformer, sites: Sequence[Site]) -> tuple[PlacesAndPoints, SiteCodes]:
+    """All (position, point) pairs that belong to at least one site, and the sites as arrays."""
+    every = range(len(model.blocks))
+    pairs = [
+        {(at, point) for at in every if site.position in (None, at) for point in site.points}
         for site in sites
     ]
-    edges = [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites]
+    ids = tuple(sorted(set().union(*pairs)))
     parts = (
-        np.asarray(hits),
-        np.asarray([-1 if site.step is None else site.step for site in sites]),
-        np.asarray(edges),
-        np.asarray([[role in site.roles for role in ROLES] for site in sites]),
+        [[pair in own for pair in ids] for own in pairs],
+        [-1 if site.step is None else site.step for site in sites],
+        [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites],
+        [[role in site.roles for role in ROLES] for site in sites],
     )
-    return SiteCodes(*jax.device_put(parts))
+    return ids, SiteCodes(*jax.device_put([*map(np.asarray, parts)]))
 
 
 @partial(jax.jit, static_argnames=("ids", "chunk"))
 def run_interventions(
     model: Transformer, tasks: Task, codes: SiteCodes, source: Any, ids: PlacesAndPoints, chunk: int
 ):
-    def once(code: SiteCodes, task: Task, other: Any) -> jax.Array:
-        kept = captured_points(model, other, point_names(ids)) if isinstance(other, Task) else other
-        hooks = intervention_hooks(model, task, code, kept, ids)
-        return evaluate(model, task, Request(hooks=hooks))[0]
-
     paired = isinstance(source, Task)
 
     def at(code: SiteCodes) -> jax.Array:
-        each = lambda both: once(code, both[0], both[1] if paired else source)  # noqa: E731
-        return jax.lax.map(each, (tasks, source if paired else None))
+        def of_task(both: tuple[Task, Task | None]) -> jax.Array:
+            task, other = both
+            points = captured_points(model, other, point_names(ids)) if other else source
+            hooks = intervention_hooks(model, task, code, points, ids)
+            return evaluate(model, task, Request(hooks=hooks))[0]
+
+        return jax.lax.map(of_task, (tasks, source if paired else None))
 
     return jax.lax.map(at, codes, batch_size=chunk)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ... import Task, checks
-from ...residual import ROLES, Stream
+from ...residual import ROLES
 from ...residual.tokens import slot_of_stream, tokens_of_role
 from ...transformer import Cache, Transformer, resume, run_with_cache
 from ...transformer.admission import check_compatible
@@ -58,14 +58,18 @@ def transplant(
     if {name: jnp.shape(v) for name, v in slots.items()} == {n: v.shape for n, v in stream.items()}:
         return resume(model, task, dict(slots), block)
     for name, value in slots.items():
-        if name in stream and name not in model.layout.names:
-            own, roles = stream[name], [ROLES]
-        else:
-            roles = [model.layout[name].at, *[("query",)] * (name == "prediction"), ROLES]
+        roles, own = [ROLES], stream.get(name)
+        if own is None or name in model.layout.names:
+            queries = [("query",)] if name == "prediction" else []
+            roles = [model.layout[name].at, *queries, ROLES]
             own = slot_of_stream(stream, model.layout, name)
         tokens = (tokens_of_role(role, task, model.spec.tokens) for role in roles)
         rows = placed(name, value, own, tuple(tokens))
-        stream = put_slot(stream, model, name, overwritten(own, value, range(len(own))[rows]))
+        new = overwritten(own, value, range(len(own))[rows])
+        if name in stream:
+            stream = {**stream, name: new}
+        else:
+            stream = {"stream": stream["stream"].at[:, model.layout.channels(name)].set(new)}
     return resume(model, task, stream, block)
 
 
@@ -97,13 +101,6 @@ def placed(name: str, value: Any, own: jax.Array, at: tuple[slice, ...]) -> slic
 def overwritten(own: jax.Array, value: Any, rows: range) -> jax.Array:
     at = slice(rows.start, rows.stop, rows.step)
     return own.at[at].set(jnp.reshape(value, own[at].shape))
-
-
-def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
-    if name in stream:
-        return {**stream, name: value}
-    at = model.layout.channels(name)
-    return {"stream": stream["stream"].at[:, at].set(value)}
 
 
 def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hook]:
@@ -143,9 +140,5 @@ def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hoo
 @cache
 def rounder(dtype: str) -> Hook:
     """The same hook for every slot and call, so that equal formats do not compile again."""
-    return partial(rounded, dtype=dtype)
-
-
-def rounded(value: jax.Array, where: Any, dtype: str) -> jax.Array:
     info = jnp.finfo(dtype)
-    return jax.lax.reduce_precision(value, info.nexp, info.nmant)
+    return lambda value, where: jax.lax.reduce_precision(value, info.nexp, info.nmant)

@@ -52,7 +52,13 @@ def run_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> LayerA
     """Run a JAX function on two batches, and differentiate it on the second."""
     check_outputs(fitted, scored)
     for tasks in (fitted, scored):
-        check_layer_answers(layer_answers, tasks)
+        own = (tasks.num_queries, *tasks.y.shape[2:])
+        axes = f"[layers + 1, queries{', outputs' if len(own) == 2 else ''}]"
+        rule = (
+            "layer_answers must return the predictions before the first layer and after every "
+            f"layer, {axes} with layers >= 1 and queries = {own[0]}"
+        )
+        outlined("predictions of layer_answers", layer_answers, tasks, rule, (-2, *own))
     answer = jax.jit(partial(map_tasks, layer_answers))
     answers, predictions = answer(fitted), answer(scored)
     for found in (answers, predictions):
@@ -198,8 +204,13 @@ def check_size(name: str, values: Any) -> None:
     checks.each(name, known, np.abs(known) <= 1e150, "<= 1e150 in size", "; rescale y")
 
 
-def outlined(function: Callable[[Task], Any], tasks: Task, rule: str) -> jax.ShapeDtypeStruct:
-    """What a function returns for one task, without running it."""
+def outlined(
+    name: str, function: Callable[[Task], Any], tasks: Task, rule: str, wanted: tuple
+) -> jax.ShapeDtypeStruct:
+    """What a function returns for one task, without running it.
+
+    An axis of `wanted` has the given size, or at least it if it is negative.
+    """
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
     try:
         found: Any = jax.eval_shape(function, one)
@@ -209,18 +220,11 @@ def outlined(function: Callable[[Task], Any], tasks: Task, rule: str) -> jax.Sha
         ) from None
     if not isinstance(found, jax.ShapeDtypeStruct):
         raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
-    return found
-
-
-def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:
-    """Raise an error unless the function returns [L + 1, q] for a task, without running it."""
-    own = (tasks.num_queries, *tasks.y.shape[2:])
-    named = ", outputs" if len(own) == 2 else ""
-    rule = (
-        "layer_answers must return the predictions before the first layer and after every layer, "
-        f"[layers + 1, queries{named}] with layers >= 1 and queries = {own[0]}"
-    )
-    found = outlined(layer_answers, tasks, rule)
-    if len(found.shape) < 2 or found.shape[0] < 2 or found.shape[1:] != own:
+    fits = [
+        size == need or need < 0 <= size + need
+        for size, need in zip(found.shape, wanted, strict=False)
+    ]
+    if len(found.shape) != len(wanted) or not all(fits):
         raise ValueError(f"{rule}, got shape {list(found.shape)}")
-    checks.floating("predictions of layer_answers", found)
+    checks.floating(name, found)
+    return found

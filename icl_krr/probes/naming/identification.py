@@ -133,19 +133,16 @@ class Identification(NamedTuple):
         status: "identified" (one candidate remains, at most `EXACT` = 0.01 away in both spaces, at
             regular steps), "close to" (one remains, farther or at irregular steps), "not
             distinguishable" (several remain), "none is close" (the best candidate is farther than
-            `CLOSE` = 0.1 in one space) or "not identified" (no candidate is nearer than a baseline
-            or null, so none remains).
+            `CLOSE` = 0.1 in one space) or "not identified" (none remains).
         remain: names of the candidates that were not ruled out.
-        suspects: all candidates: first those that remain, then the others, each group in the order
-            of increasing distance.
-        baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" predicts
-            the mean of the supports' y, and "start" is the prediction before the first layer. The
-            nulls take no steps: "interpolation" is between 0 and exact kernel ridge regression,
-            "ridge path" is that regression with a ridge per layer, "gradient flow" has a time per
-            layer.
+        suspects: all candidates: first those that remain, each group the nearest first.
+        baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" the mean
+            of the supports' y, and "start" is the prediction before the first layer. The nulls take
+            no steps: "interpolation" is between 0 and exact kernel ridge regression, "ridge path"
+            is that regression with a ridge per layer, "gradient flow" has a time per layer.
         strata: condition numbers at the edges of the groups of tasks [strata + 1].
-        as_near: names of the baselines and nulls that are as near to the model as the nearest
-            candidate, or nearer; the nearest first.
+        as_near: names of the baselines and nulls that are at least as near to the model as the
+            nearest candidate; the nearest first.
         ladder: statements from weak to strong.
         left_out: number of tasks left out, with values 100 times those of most tasks.
     """

@@ -263,14 +263,14 @@ def identify_streams(
     """
     options = Options(candidates, kernels, steps, seed=seed, progress=progress)
     fitted, scored = (one.replace(y_query=None) for one in checked_tasks(fitted, scored))
-    shape = check_reader("reader", reader, fitted)
-    check_steps(steps, shape[0] - 1)
+    layers = check_reader("reader", reader, fitted)
+    check_steps(steps, layers)
     both = together(fitted, scored)
     read = read_roles(reader, both)
     if control is None:
         others = untrained(reader, read[0], fitted, seed)
     else:
-        check_reader("control", control, fitted, shape[0])
+        check_reader("control", control, fitted, layers)
         others = [control]
     controls = [read_roles(one, both) for one in others]
     for name, every in (("reader", read), ("control", [one[0] for one in controls])):
@@ -278,8 +278,8 @@ def identify_streams(
             checks.finite(f"streams of {name}", part.streams)
             checks.finite(f"derivatives of the streams of {name}", part.slopes)
     roles = [
-        seen(layers, [one[i] for one in controls if len(one) > i], fitted, scored)
-        for i, layers in enumerate(read)
+        seen(own, [one[i] for one in controls if len(one) > i], fitted, scored)
+        for i, own in enumerate(read)
     ]
     return compare_streams(roles, options, reader if isinstance(reader, Transformer) else None)
 
@@ -300,8 +300,8 @@ def checked_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
     return fitted, scored
 
 
-def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> tuple[int, ...]:
-    """The shape of the streams, without running the reader."""
+def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> int:
+    """The number of layers, without running the reader."""
     read = reader
     if isinstance(reader, Transformer):
         size = np.abs(np.asarray(tasks.y)).max()
@@ -312,15 +312,12 @@ def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None)
         checks.function(name, reader)
     axes = f"[layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} and d >= 1"
     rule = f"{name} must return streams {axes}"
-    made = outlined(read, tasks, rule)
-    shape = made.shape
-    if len(shape) != 3 or shape[1] != tasks.num_queries or shape[0] < 3 or not shape[2]:
-        raise ValueError(f"{rule}, got shape {list(shape)}")
-    if layers not in (None, shape[0]):
-        raise ValueError(f"{name} must have {layers - 1} layers as the reader, got {shape[0] - 1}")
-    if made.dtype not in (np.float32, np.float64):
-        raise TypeError(f"{name} must return streams in float32 or float64, got {made.dtype}")
-    return shape
+    made = outlined(f"streams of {name}", read, tasks, rule, (-3, tasks.num_queries, -1))
+    checks.factorable(f"streams of {name}", made)
+    count = made.shape[0] - 1
+    if layers not in (None, count):
+        raise ValueError(f"{name} must have {layers} layers as the reader, got {count}")
+    return count
 
 
 def check_steps(steps: int | None, layers: int) -> None:

@@ -27,10 +27,9 @@ ArrayAnswers = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
 def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
     r"""Make layer answers from a function of NumPy arrays, which JAX cannot differentiate.
 
-    The derivative in y is that of central differences,
-    $\partial f / \partial y_j \approx (f(y + h e_j) - f(y - h e_j)) / 2h$ with h = 0.001 max |y|,
-    so a hat matrix takes 2 n calls. It is exact for a model that is linear in y, up to rounding.
-    Derivatives in other fields of the task are refused.
+    The derivative in y is $(f(y + h e_j) - f(y - h e_j)) / 2h$ with h = 0.001 max |y|, so a hat
+    matrix takes 2 n calls. It is exact up to rounding for a model that is linear in y. Derivatives
+    in other fields of the task are refused.
 
     Args:
         function: function of `x` [n, p], `y` [n] and `x_query` [q, p] in the dtype of the task, to
@@ -100,10 +99,9 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
     """Compute predictions or streams of a PyTorch model, and their derivatives in the supports' y.
 
     `torch.func` differentiates the function, one task after the other: by `jacfwd` if there are
-    fewer y than values and all operations have forward derivatives, otherwise by `jacrev`. The
-    function must be differentiable in y by torch: without `torch.no_grad`, `detach` or NumPy.
-    Masked supports are left out, so contexts may have different lengths; their derivatives are 0.
-    Tasks in float64 need a model in float64 (`model.double()`).
+    fewer y than values and all operations have forward derivatives, otherwise by `jacrev`. So it
+    must not use `torch.no_grad`, `detach` or NumPy. Masked supports are left out, and their
+    derivatives are 0. Tasks in float64 need a model in float64 (`model.double()`).
 
     Args:
         function: function of the tensors `x` [n, p], `y` [n] or [n, r], `x_query` [q, p], in the
@@ -111,9 +109,8 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
             [L + 1, q] or [L + 1, q, r], or to the streams at the queries [L + 1, q, d].
 
     Returns:
-        The answers [b, L + 1, q] and the hat matrices [b, L + 1, q, n], NumPy arrays in the dtype
-        of the tasks. For y [b, n, r] they are [b, L + 1, q, r] and [b, L + 1, q, r, n, r]. Streams
-        are [b, L + 1, q, d], and their derivatives [b, L + 1, q, d, n].
+        The values of all tasks [b, L + 1, ...] and their derivatives in y [b, L + 1, ..., n] or
+        [b, L + 1, ..., n, r], NumPy arrays in the dtype of the tasks.
 
     >>> import torch
     >>> import icl_krr as ik
@@ -172,18 +169,15 @@ def decoder_answers(
     The tokens are $x_1, y_1, x_2, y_2, \dots, x_{query}$, with y in the first of p channels (Garg
     et al., 2022, arXiv:2208.01066), and each query has a sequence of its own. The prediction of a
     layer is the logit lens (nostalgebraist, 2020): `read_out` of the final norm of the hidden
-    state at the query. The last layer is the model's own prediction. A model that was loaded with
-    `attn_implementation="eager"` is the fastest, because torch does not batch the derivatives of
-    its fused attention.
+    state at the query; that of the last layer is the model's own. A model loaded with
+    `attn_implementation="eager"` is the fastest: torch batches no derivatives of fused attention.
 
     Args:
         model: a decoder that takes `inputs_embeds` and returns `hidden_states`, the last of which
             is the output of the final norm, such as `transformers.GPT2Model` or
             `transformers.LlamaModel`. It must be in evaluation mode, without dropout.
-        read_in: module from p features to the width, such as a `torch.nn.Linear`.
-        read_out: module from the width to one output.
-        final_norm: module for the norm before the read-out; default None: `model.ln_f`, or
-            `model.norm` if the model has no `ln_f`.
+        read_in, read_out: modules from p features to the width, and from the width to one output.
+        final_norm: module for the norm before the read-out; default: `model.ln_f` or `model.norm`.
 
     Returns:
         A function for `torch_arrays`: tensors x [n, p], y [n], x_query [q, p] to [L + 1, q].

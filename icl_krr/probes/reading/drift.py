@@ -54,7 +54,8 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
             f"{model.depth} blocks{'' if model.layout == start.layout else ' and another layout'}"
         )
     layout, rows = model.layout, []
-    for number, (now, before) in enumerate(zip(*map(linear_maps, (model, start)), strict=True)):
+    pairs = zip(linear_maps(model), linear_maps(start), strict=True)
+    for number, (now, before) in enumerate(pairs):
         if now.keys() != before.keys():
             raise ValueError(
                 f"model must have the same parts as start in block {number}, which are "

@@ -58,7 +58,8 @@ def influence(model: Transformer, task: Task) -> Influence:
     copies = min(task.num_supports, task.num_queries)
     admit(model, task, Request(hooks=hooks)).check_memory(copies)
     ones = jnp.ones(task.num_supports, task.x.dtype)
-    without = lambda j: predict(model, task.replace(mask=jnp.asarray(kept(task)).at[j].set(False)))  # noqa: E731
+    mask = jnp.asarray(kept(task))
+    without = lambda j: predict(model, task.replace(mask=mask.at[j].set(False)))  # noqa: E731
     left = jax.lax.map(without, jnp.arange(task.num_supports)).T
     slope = jacobian(partial(weighted, model, task), ones)
     return Influence(-slope, left - predict(model, task)[:, None])
