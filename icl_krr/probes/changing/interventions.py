@@ -42,9 +42,8 @@ def ablate(
 ) -> Float[Array, "S b ..."]:
     """Predict a batch of tasks once for each of S sites, with its activations removed: [S, b, ...].
 
-    One compiled program is used for all sites. Scratch memory is at most `2 * chunk` times that of
-    one prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result, for any
-    number of sites and tasks.
+    One compiled program runs all sites. Scratch memory is at most `2 * chunk` times that of one
+    prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result.
 
     Args:
         sites: sites of this model, as `sites` returns them.

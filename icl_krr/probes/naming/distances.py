@@ -45,14 +45,11 @@ class Distance(NamedTuple):
     """A relative distance between layers and their aligned steps.
 
     Attributes:
-        mean: distance, mean over layers.
-        interval: 95 % bootstrap interval of `mean` over tasks (low, high).
-        by_layer: distance of every layer [L].
-        layer_intervals: 95 % bootstrap interval of every layer [L].
+        mean, interval: mean over layers, and its 95 % bootstrap interval over tasks (low, high).
+        by_layer, layer_intervals: the same of every layer [L].
         by_stratum: distance in every group of tasks by condition number, mean over layers.
-        matrix: distances of all layers to all steps [L, T + 1]. For the states of streams,
-            distances of the stream before the first layer and after every layer to the steps 1 to T
-            [L + 1, T].
+        matrix: distances of all layers to all steps [L, T + 1]. For the states of streams, those of
+            the stream before the first layer and after every layer to the steps 1 to T [L + 1, T].
     """
 
     mean: float

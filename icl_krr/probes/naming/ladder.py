@@ -89,9 +89,8 @@ class Spectrum:
 
     def compute(self, kernel: str, log_bandwidth: float) -> Spectra:
         bandwidth = jnp.asarray(np.exp(log_bandwidth), self.tasks.x.dtype)
-        found = eigensystems(kernel, bandwidth, self.tasks)
-        sigma, *rest = (np.asarray(part, float) for part in found)
-        return Spectra(np.maximum(sigma, 0), *rest)
+        sigma, *rest = eigensystems(kernel, bandwidth, self.tasks)
+        return Spectra(np.maximum(sigma, 0, dtype=float), *(np.asarray(one, float) for one in rest))
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def fit_to_streams(row: Solver, kernels: Sequence[str], data: Streams, steps: in
 
 
 def relative_distances(at: np.ndarray) -> int:
-    return 2 * np.count_nonzero(at)
+    return 2 * int(np.count_nonzero(at))
 
 
 def searched(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

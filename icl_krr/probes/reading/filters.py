@@ -31,11 +31,9 @@ class Filter(NamedTuple):
     is of the order of the squared width of the bin.
 
     Attributes:
-        sigma: mean eigenvalue $\sigma$ of each bin [bins], weighted by the $c_i^2$ of
-            `spectral_filter`.
-        q: mean filter $q(\sigma)$ in each bin [L, bins].
-        low: lower ends of the intervals [L, bins].
-        high: upper ends of the intervals [L, bins].
+        sigma: mean eigenvalue of each bin [bins], weighted by the $c_i^2$ of `spectral_filter`.
+        q: mean filter in each bin [L, bins].
+        low, high: ends of the intervals [L, bins].
     """
 
     sigma: np.ndarray
@@ -58,8 +56,8 @@ def spectral_filter(
     For a query $x$, a row of the hat matrix of a spectral method is $h(x)^T = k(x)^T q(K)$, where
     $k(x)$ are the kernel values of $x$ and the supports. With $K = \sum_i \sigma_i u_i u_i^T$ and
     $c_i = k(x)^T u_i$, this means $h(x)^T u_i = q(\sigma_i) c_i$. The estimate for a bin is
-    $\sum (h^T u_i) c_i / \sum c_i^2$. The sums run over the tasks, their queries and the
-    eigenvalues in the bin. Exact kernel ridge regression has $q(\sigma) = 1 / (\sigma + \lambda)$.
+    $\sum (h^T u_i) c_i / \sum c_i^2$ over tasks, queries and eigenvalues in the bin. Exact kernel
+    ridge regression has $q(\sigma) = 1 / (\sigma + \lambda)$.
 
     Args:
         hats: hat matrices of every layer, as `hat_matrix` returns them.
@@ -149,9 +147,8 @@ def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> 
     r"""Read the filter of every layer from its predictions on tasks of `along_eigenvector`.
 
     The eigenvalue is $\sigma = y^T K y / y^T y$. With $c = k(x)^T y$, the filter is
-    $q(\sigma) = \sum f c / \sum c^2$ over the queries. In contrast to `spectral_filter`, the
-    predictions need not be linear in $y$. Conjugate gradient, for example, reads
-    $1 / (\sigma + \lambda)$ after one step, because $y$ is an eigenvector.
+    $q(\sigma) = \sum f c / \sum c^2$ over the queries. The predictions need not be linear in $y$:
+    conjugate gradient has $1 / (\sigma + \lambda)$ after one step, as $y$ is an eigenvector.
 
     >>> import icl_krr as ik
     >>> x = np.array([[[2.0], [0.0]]])
@@ -188,10 +185,9 @@ def read(kernel: Kernel, tasks: Task, answers: jax.Array) -> tuple[jax.Array, ..
 def along_eigenvector(kernel: Kernel, tasks: Task, index: int = 0) -> Task:
     r"""Replace the outputs of every task by an eigenvector of its kernel matrix.
 
-    With $K = \sum_i \sigma_i u_i u_i^T$, the new outputs are $y = |y_0| u_i$, where $y_0$ are the
-    outputs of the given task. The sign of $u_i$ is that with $u_i^T y_0 \geq 0$. A solver that
-    applies a function $q$ of $K$ to $y$ then predicts $q(\sigma_i) k(x)^T y$. So one number of the
-    filter explains all predictions, and `read_filter` reads it without a derivative.
+    With $K = \sum_i \sigma_i u_i u_i^T$, the new outputs are $y = |y_0| u_i$ for the old outputs
+    $y_0$ and the sign with $u_i^T y_0 \geq 0$. A solver that applies a function $q$ of $K$ to $y$
+    then predicts $q(\sigma_i) k(x)^T y$, and `read_filter` reads this number without a derivative.
 
     Args:
         tasks: batch with y [b, n], without masks; `y_query` is dropped.

@@ -18,9 +18,7 @@ from ...tasks import Task, map_tasks, system
 from .filters import check_like
 
 DIVERGED = 1e3
-"""Bound on residuals and slopes, and the value that replaces NaN. With this bound, the
-search can continue when a solver diverges.
-"""
+"""Bound on residuals and slopes, and the value of NaN, so that a search goes on if one diverges."""
 
 
 def effective(

@@ -30,14 +30,11 @@ RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a
 
 @checked
 class Probe:
-    """An affine read-out of the queries' stream for every layer, as `fit_probe` returns it.
-
-    The prediction from the stream $h$ is $b + (h - m) W$.
+    """An affine read-out $b + (h - m) W$ of the queries' stream $h$ for every layer.
 
     Args:
         weights: matrix $W$ of every layer [L + 1, d, r].
-        mean: mean stream $m$ of the tasks of the fit [L + 1, d].
-        offset: mean output $b$ of the tasks of the fit [L + 1, r].
+        mean, offset: mean stream $m$ and output $b$ of the tasks of the fit [L + 1, d], [L + 1, r].
 
     >>> probe = Probe(weights=np.ones((1, 2, 1)), mean=np.ones((1, 2)), offset=np.ones((1, 1)))
     >>> probe(np.full((1, 1, 2), 3.0)).tolist()
@@ -60,9 +57,8 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
     A step is one block of a model from `icl_krr.init`, or one solver step of a construction.
 
     Args:
-        probe: probe of this model, as `fit_probe` returns it. It predicts at all layers except the
-            last, where the model itself predicts. Default: the model's own read-out
-            (`cache["prediction"]`) at all layers.
+        probe: probe of this model, which predicts at all layers except the last, where the model
+            itself predicts. Default: its own read-out (`cache["prediction"]`) at all layers.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -136,9 +132,8 @@ def fit_probe(
     then fitted to the whole batch of at least 2 tasks.
 
     Args:
-        model: trained or constructed model, or a function of one task, whose fields are NumPy
-            arrays, to the streams at the queries [L + 1, q, d], such as the hidden states of a
-            network of another library.
+        model: a model, or a function of one task, whose fields are NumPy arrays, to the streams at
+            the queries [L + 1, q, d], such as the hidden states of a network of another library.
         targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
 
     Source: Alain, Bengio, Understanding intermediate layers using linear classifier probes, 2016.
