@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,17 +31,17 @@ class Outcome(NamedTuple):
     """What a command found.
 
     Attributes:
-        record: what `--json` prints, besides what made it; None if there is nothing to print.
+        record: what `--json` prints, besides what made it.
         shown: tables and sentences, in the order in which they are printed without `--json`.
-        files: {name: content}. Rows become CSV, a function that draws a figure becomes an image in
-            two formats, and a record becomes JSON with what made it. None stands for a file that
+        files: {name: content}. Rows become CSV, a record becomes JSON with what made it, and a
+            partial that draws a figure becomes an image in two formats. None stands for a file that
             the work has written.
         facts: what the command knows of its making besides its settings and the machine.
         notes: sentences for standard error.
         status: the exit status.
     """
 
-    record: Mapping[str, Any] | None
+    record: dict[str, Any]
     shown: Sequence[Table | str] = ()
     files: Mapping[str, Any] = NOTHING
     facts: Mapping[str, Any] = NOTHING
@@ -63,10 +64,10 @@ def finish(settings: Command, found: Outcome) -> int:
     """Write and print what a command found; return its exit status."""
     for words in found.notes:
         print(words, file=sys.stderr)
-    if found.record is None:
+    if not (found.record or found.files):
         return found.status
     precision = {"dtype": "float64"} if settings.float64 else {}
-    meta = surroundings(settings, **precision | found.facts)
+    meta = surroundings(settings, **{**precision, **found.facts})
     if settings.folder is not None and found.files:
         files = {}
         for name, content in found.files.items():
@@ -81,11 +82,11 @@ def finish(settings: Command, found: Outcome) -> int:
     return found.status
 
 
-def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, bytes | None]:
+def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, Any]:
     """The files of one entry; meta.json holds what made the others."""
-    from ..plots import images
+    if isinstance(content, partial):
+        from ..plots import images
 
-    if callable(content):
         return images(name, content())
     if isinstance(content, dict):
         content = meta | content if name == "meta.json" else {"meta": meta} | content

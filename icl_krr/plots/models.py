@@ -11,6 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from .panels import curves_figure
 from .style import BLUE, PURPLE, RED, STYLES, finish, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
@@ -69,36 +70,26 @@ def training_figure(rows: Rows, title: str) -> Figure:
 
     With a predictive distribution, it is minus the log density of an output, else an error.
     """
-    figure, axis = sheet(6.4, 4.2)
-    steps = [row["step"] for row in rows]
-    point = "." if len(rows) == 1 else ""
     unsure = "nll" in rows[-1]
-    for name, color in (("loss", "#56B4E9"), ("nll" if unsure else "validation", BLUE)):
-        label = "training batches" if name == "loss" else "validation tasks"
-        axis.plot(steps, [row[name] for row in rows], point + "-", color=color, label=label)
+    names = {"training batches": "loss", "validation tasks": "nll" if unsure else "validation"}
     known = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
     if unsure:
-        known = {"exact": "exact_nll", "mean": "constant_nll"}
-    for name, column in known.items():
-        color, style = STYLES[name]
-        label = "one Gaussian" if column == "constant_nll" else name
-        axis.axhline(rows[-1][column], color=color, linestyle=style, label=label)
-    units = "mean squared error (units of y squared)"
-    if unsure:
-        units = "minus log density of an output (nats)"
-    axis.set(yscale="linear" if unsure else "log", xlabel="training step", ylabel=units)
-    axis.set_xlim(left=0)
-    return finish(figure, axis, title)
+        known = {"exact": "exact_nll", "one Gaussian": "constant_nll"}
+    steps = [row["step"] for row in rows]
+    curves = {label: (steps, [row[name] for row in rows]) for label, name in names.items()}
+    return curves_figure(
+        {"training step": curves},
+        "minus log density of an output (nats)" if unsure else "mean squared error (y squared)",
+        title,
+        log="" if unsure else "y",
+        lines={label: rows[-1][name] for label, name in known.items()},
+    )
 
 
 def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
     """The loss of a fit against its iterations."""
-    figure, axis = sheet(6.4, 4.2)
-    axis.plot(range(len(losses)), losses, "o-", color=BLUE, markersize=3)
-    if 0 < 10 * min(losses) < max(losses):
-        axis.set_yscale("log")
-    axis.set(xlabel="iteration", ylabel=f"loss: {units}")
-    return finish(figure, axis, title)
+    log = "y" if 0 < 10 * min(losses) < max(losses) else ""
+    return curves_figure({"iteration": {"loss": losses}}, f"loss: {units}", title, log=log)
 
 
 def identification_figure(found: Identification, title: str) -> Figure:

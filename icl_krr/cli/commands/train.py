@@ -111,8 +111,9 @@ def run(settings: Train) -> Outcome:
         def show_progress(step: int, row: dict[str, Any] | None) -> None:
             nonlocal words
             words = words_of(row) if row else words
-            show(words, step, steps)
-            if row and not sys.stderr.isatty():
+            if sys.stderr.isatty():
+                show(words, step, steps)
+            elif row:
                 print(f"step {step} of {steps}: {words}", file=sys.stderr, flush=True)
 
         try:
@@ -120,7 +121,7 @@ def run(settings: Train) -> Outcome:
                 model, drawn, recipe.training, folder=folder, progress=show_progress
             )
         except Diverged as error:
-            return Outcome(None, notes=[f"icl-krr: {error}"], status=1)
+            return Outcome({}, notes=[f"icl-krr: {error}"], status=1)
     if jax.process_index() == 0:
         save_weights(folder / "model.msgpack", model)
     dtype = str(jnp.result_type(float))

@@ -83,7 +83,7 @@ def run(settings: Verify) -> Outcome:
             quick=settings.quick,
             configs=configs,
             folder=settings.folder,
-            progress=lambda words, done, total: show("claims x seeds", done, total),
+            progress=show,
         )
     results = [result for result, _ in found.values()]
     record = {"claims": results}
