@@ -51,7 +51,6 @@ from ..tasks import sample
 from . import output
 from .identification import identification_record
 
-Show = Callable[[str], None]
 TITLE = "In-context kernel ridge regression, as transformer weights"
 WORDS = (
     "The forward pass of a transformer can run a solver of kernel ridge regression. The weights of "
@@ -65,7 +64,7 @@ class Part(NamedTuple):
 
     title: str
     cost: int  # CPU seconds, about, on two cores with nothing compiled before
-    make: Callable[[Show], Section]
+    make: Callable[[output.Show], Section]
 
 
 def parts_of(
@@ -109,6 +108,10 @@ def make_page(folder: Path, parts: list[Part | Section], show: output.Show) -> d
         page = render(TITLE, WORDS, ready, missing if waiting else "")
         output.save(folder, {"report.html": page})
 
+    def tell(title: str, words: str, done: int = 0, total: int = 0) -> None:
+        count = f", {done} of {total} done" if total else ""
+        show(f"{title}: {words}{count}", len(seconds), len(missing))
+
     missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
     save()
     print(
@@ -118,21 +121,20 @@ def make_page(folder: Path, parts: list[Part | Section], show: output.Show) -> d
     )
     for place, part in missing:
         start = time.perf_counter()
-        told = lambda words, title=part.title: show(f"{title}: {words}", len(seconds), len(missing))  # noqa: E731
-        told("begins")
-        parts[place] = part.make(told)
+        tell(part.title, "begins")
+        parts[place] = part.make(partial(tell, part.title))
         seconds[part.title] = time.perf_counter() - start
         save()
     return seconds
 
 
-def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
+def sliders(seed: int, grid: list[Explored], show: output.Show) -> Section:
     with jax.enable_x64(True):
         grid.append(explore(ExplorerConfig(seed=seed), show))
     return pages.explorer_section(grid[0])
 
 
-def streams_section(run: Run, name: str, seed: int, show: Show) -> Section:
+def streams_section(run: Run, name: str, seed: int, show: output.Show) -> Section:
     """A construction on the task of the explorer, and the trained model on a task of its family."""
     small = ExplorerConfig(num_queries=12, seed=seed)
     task = draw_task(small)
@@ -143,7 +145,7 @@ def streams_section(run: Run, name: str, seed: int, show: Show) -> Section:
     return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
 
 
-def scaling(seed: int, meta: dict[str, Any], show: Show) -> Section:
+def scaling(seed: int, meta: dict[str, Any], show: output.Show) -> Section:
     show("effective dimensions")
     models = read_models()
     show("solvers")
@@ -155,7 +157,7 @@ def scaling(seed: int, meta: dict[str, Any], show: Show) -> Section:
 
 
 def small_identification(
-    run: Run, name: str, seed: int, meta: dict[str, Any], show: Show
+    run: Run, name: str, seed: int, meta: dict[str, Any], show: output.Show
 ) -> Section:
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
@@ -170,10 +172,8 @@ def small_identification(
     )
 
 
-def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
-    known = claims()
-    count = lambda words, done, total: show(f"{done} of {total} done")  # noqa: E731
-    found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
+def quick_claims(seed: int, meta: dict[str, Any], show: output.Show) -> Section:
+    found = verify_all(claims(), seeds=range(seed, seed + 1), quick=True, progress=show)
     results = [result for result, _ in found.values()]
     made = (
         f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')} "
