@@ -11,12 +11,13 @@ from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
-from icl_krr.catalogue import AXES, compared
+from icl_krr.catalogue import AXES, Axis, compared
 from icl_krr.experiments import study
 from icl_krr.experiments.sweep import grid as module
+from icl_krr.experiments.sweep.axis import along, positive
 from icl_krr.experiments.sweep.config import SweepConfig, axis_of
 from icl_krr.experiments.sweep.grid import last, run_cell
-from icl_krr.experiments.sweep.setting import draw
+from icl_krr.experiments.sweep.setting import against_exact, draw, kernel_of
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -266,6 +267,19 @@ def test_an_axis_has_all_solvers_that_are_compared_but_two_that_say_which():
     few = [name for name, every in of_solvers.items() if every - {*SweepConfig(name).lines}]
     assert few == ["position", "arithmetic"]
     assert "nadaraya_watson" in {*SweepConfig("ridge").lines} - {*SweepConfig("depth").lines}
+
+
+@along(positive, values=GRID["ridge"], lines=("chebyshev",), solvers=True)
+def another(line, value, task, config, key):
+    return against_exact(line, kernel_of(config), task, value, config)
+
+
+def test_an_axis_of_ones_own_is_a_function_and_a_row(monkeypatch):
+    monkeypatch.setitem(AXES, "another", Axis("another", f"{__name__}:another"))
+    config = SweepConfig("another", seeds=1, **SMALL)
+    ((_, rows),) = study.run(module.study(config)).cells
+    known = run_cell(small("ridge"), "chebyshev", 0)
+    assert [row["gap"] for row in rows] == [row["gap"] for row in known]
 
 
 def test_defaults_fit_what_was_asked_for():

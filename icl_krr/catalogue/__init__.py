@@ -42,6 +42,10 @@ solvers and constructions then accept the kernel.
 The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the kernel to the choices
 of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the rows of the
 Matern and polynomial kernels, it is tried only if a user names it.
+
+**Add an axis of sweeps.** An axis is one function, which builds the model and the task of a value,
+under `icl_krr.experiments.sweep.axis.along`, which has the default values and the check of a value.
+Its row is `register(Axis("noise", "my_package:noise"))`.
 """
 
 from __future__ import annotations
