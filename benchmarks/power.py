@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from itertools import product
-from typing import Any
+from dataclasses import asdict, replace
+from functools import partial
+from operator import itemgetter
 
 import jax
 from matplotlib.figure import Figure
@@ -25,85 +24,67 @@ KINDS = {
     "wrong name": ("wrong",),
 }
 """Outcomes of a verdict, in groups."""
-
-
-@dataclass(frozen=True)
-class PowerConfig:
-    """Cells of the power curves."""
-
-    levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 1e-1)  # standard deviations of the noise
-    seeds: int = 3  # number of seeds of tasks and noise, >= 1
-    seed: int = 0  # first seed
-    solvers: tuple[str, ...] = ("gradient_descent", "chebyshev", "conjugate_gradient")
-    # what `identify` fits, on the kernel of the construction
-    candidates: tuple[str, ...] = (*solvers, "heavy_ball")
-    families: tuple[str, ...] = (lab.LINEAR, lab.PROCESS)
-    sizes: lab.BenchConfig = field(default_factory=lab.BenchConfig)
-
-
-POWER_QUICK: dict[str, Any] = {
-    **{"levels": (0.0, 1e-2), "seeds": 1, "families": (lab.LINEAR,)},
-    **{"solvers": ("gradient_descent",), "candidates": ("gradient_descent", "conjugate_gradient")},
-    "sizes": lab.BenchConfig(**lab.QUICK, quick=True),
+AXES: dict[str, tuple] = {
+    "seed": (0, 1, 2),  # of tasks and noise
+    "tasks": (lab.LINEAR, lab.PROCESS),
+    "solver": ("gradient_descent", "chebyshev", "conjugate_gradient"),
+    "level": (0.0, 1e-3, 1e-2, 1e-1),  # standard deviations of the noise
 }
-"""Settings of `--quick`."""
+QUICK_AXES = {
+    "seed": (0,),
+    "tasks": (lab.LINEAR,),
+    "solver": AXES["solver"][:1],
+    "level": (0, 1e-2),
+}
+CANDIDATES = (*AXES["solver"], "heavy_ball")
+"""What `identify` fits, on the kernel of the construction."""
+SIZES, QUICK_SIZES = lab.BenchConfig(), lab.BenchConfig(**lab.QUICK, quick=True)
 
 
-def measure(config: PowerConfig) -> Iterator[list[dict[str, Any]]]:
-    """Yield two rows for every cell, one for each way to read the model."""
-    for seed, family in product(range(config.seed, config.seed + config.seeds), config.families):
-        one = lab.setting(family, replace(config.sizes, seed=seed))
-        kernel = lab.KERNELS[family][0]
-        for (i, solver), (j, level) in product(enumerate(config.solvers), enumerate(config.levels)):
-            model = lab.exact(solver, kernel, one)
-            assert model.weights is not None
-            noise = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), i), j)
-            weights = lab.perturbed(model.weights, noise, level)
-            turned = lab.rotated(weights, jax.random.fold_in(noise, 1))
-            ways = {
-                SLOT: model._replace(weights=weights),
-                PROBE: model._replace(weights=turned, probed=True),
-            }
-            rows = []
-            for reading, way in ways.items():
-                names, answers = config.candidates, lab.answers_of(way)
-                found = lab.identify_answers(
-                    one.tasks, answers, candidates=names, kernels=(kernel,), seed=seed
-                )
-                said = lab.outcome({"names": model.truth.names}, lab.verdict_of(found))
-                cell = {"tasks": family, "seed": seed, "solver": solver, "level": level}
-                rows.append({**cell, "reading": reading, **lab.row_of(found), "outcome": said})
-            yield rows
+def measure(cell: lab.Cell, sizes: lab.BenchConfig) -> list[records.Row]:
+    """What `identify` says of a construction with noise, read in both ways."""
+    seed, family, solver, level = cell.values()
+    one, (kernel, *_) = lab.setting(family, replace(sizes, seed=seed)), lab.KERNELS[family]
+    model, key = lab.exact(solver, kernel, one), jax.random.key(seed)
+    assert model.weights is not None
+    for name, value in (("solver", solver), ("level", level)):
+        key = jax.random.fold_in(key, AXES[name].index(value))
+    weights = lab.perturbed(model.weights, key, level)
+    turned = lab.rotated(weights, jax.random.fold_in(key, 1))
+    ways = {SLOT: model._replace(weights=weights)}
+    ways[PROBE] = model._replace(weights=turned, probed=True)
+    rows, given = [], {"candidates": CANDIDATES, "kernels": (kernel,), "seed": seed}
+    for reading, way in ways.items():
+        found = lab.identify_answers(one.tasks, lab.answers_of(way), **given)
+        said = lab.outcome({"names": model.truth.names}, lab.verdict_of(found))
+        rows.append({**cell, "reading": reading, **lab.row_of(found), "outcome": said})
+    return rows
 
 
-def curves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def curves(rows: list[records.Row]) -> list[records.Row]:
     """Shares of the outcomes over seeds, for every family, solver, reading and level."""
-    names, cells = ("tasks", "solver", "reading", "level"), {}
-    for row in rows:
-        cells.setdefault(tuple(row[name] for name in names), []).append(row["outcome"])
+    names = ("tasks", "solver", "reading", "level")
     return [
         dict(zip(names, cell, strict=True))
         | {
-            kind: lab.Share.of(sum(map(among.__contains__, found)), len(found))
+            kind: lab.Share.of(sum(row["outcome"] in among for row in found), len(found))
             for kind, among in KINDS.items()
         }
-        for cell, found in cells.items()
+        for cell, found in records.grouped(rows, itemgetter(*names)).items()
     ]
 
 
-def document(record: dict[str, Any]) -> str:
+def document(record: records.Row) -> str:
     """A line for every family, solver, reading and level."""
-    columns = {"tasks": "tasks", "solver": "solver", "reading": "reading"}
-    columns |= {"noise on weights": lambda row: f"{row['level']:g}"} | {
-        kind: kind for kind in KINDS
-    }
+    columns = {name: name for name in ("tasks", "solver", "reading", "noise on weights", *KINDS)}
+    columns["noise on weights"] = lambda row: f"{row['level']:g}"
     return to_markdown(records.table(curves(record["rows"]), columns))
 
 
 OUTCOMES = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", "#E69F00", RED), strict=True))
 
 
-def power_figure(record: dict[str, Any]) -> Figure:
+def power_figure(record: records.Row) -> Figure:
     """Shares of the outcomes against the noise on the weights, a panel for every way to read."""
     found = curves(record["rows"])
     panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in found))
@@ -111,13 +92,10 @@ def power_figure(record: dict[str, Any]) -> Figure:
     levels = list(dict.fromkeys(row["level"] for row in found))
     figure = Figure(figsize=(2.6 * len(solvers) + 1.2, 1.7 * len(panels) + 1), layout="constrained")
     axes = figure.subplots(len(panels), len(solvers), squeeze=False, sharex=True, sharey=True)
+    cells = records.grouped(found, itemgetter("tasks", "reading", "solver"))
     for line, (tasks, reading) in zip(axes, panels, strict=True):
         for axis, solver in zip(line, solvers, strict=True):
-            cell = [
-                row
-                for row in found
-                if (row["tasks"], row["reading"], row["solver"]) == (tasks, reading, solver)
-            ]
+            cell = cells[tasks, reading, solver]
             below = [0.0] * len(cell)
             for kind, color in OUTCOMES.items():
                 shares = [row[kind].share for row in cell]
@@ -137,14 +115,15 @@ def power_figure(record: dict[str, Any]) -> Figure:
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="first seed of tasks and noise")
+    asked = records.options(__doc__, seed="first seed of tasks and noise", folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, rows = PowerConfig(seed=asked.seed, **(POWER_QUICK if asked.quick else {})), []
-    for found in measure(config):
-        rows += found
-        print(f"{len(rows) // 2} models", flush=True)
-    facts = records.meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
-    record, figures = {"meta": facts, "rows": rows}, {"solverbench-power": power_figure}
+    axes, sizes = (QUICK_AXES, QUICK_SIZES) if asked.quick else (AXES, SIZES)
+    axes = axes | {"seed": [asked.seed + seed for seed in axes["seed"]]}
+    study = lab.Study("power", asdict(sizes), axes, partial(measure, sizes=sizes))
+    rows = [row for _, both in records.finished(study, asked.folder) for row in both]
+    facts = {"dtype": "float64", "seed": asked.seed, "axes": axes, "sizes": asdict(sizes)}
+    record = {"meta": records.meta("power", candidates=CANDIDATES, **facts), "rows": rows}
+    figures = {"solverbench-power": power_figure}
     records.finish("solverbench-power", record, document, asked.quick, figures)
 
 

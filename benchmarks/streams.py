@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from itertools import product
+from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -528,14 +529,19 @@ def readings(rows: list[Row]) -> Lines:
             f"noise, within {SAME:g} of the oracle": [r for r in noisy if is_same(r)],
             f"noise, farther than {SAME:g}": [r for r in noisy if not is_same(r)],
         }
-        open_set = [said_of(row, reading).status for row in of(read, STRANGER)]
-        named = lab.Share.of(open_set.count(IDENTIFIED) + open_set.count(TIED), len(open_set))
-        near = lab.Share.of(open_set.count(NEAR), len(open_set))
-        for i, (words, some) in enumerate(groups.items()):
+        ends = verdict_shares(of(read, STRANGER), reading)[:2]
+        for words, some in groups.items():
             found = shares([outcome_of(row, reading) for row in some], lab.OUTCOMES)
-            ends = ["", ""] if i else [str(named), str(near)]
             lines.append([reading, words, *found, *ends])
+            ends = ["", ""]
     return header, lines
+
+
+def verdict_shares(rows: list[Row], reading: str = "use") -> list[str]:
+    """The shares of models that are named, close to a solver, and neither."""
+    said = [said_of(row, reading).status for row in rows]
+    counts = (said.count(IDENTIFIED) + said.count(TIED), said.count(NEAR), said.count(lab.NONE))
+    return [str(lab.Share.of(count, len(said))) for count in counts]
 
 
 def is_same(row: Row) -> bool:
@@ -580,8 +586,7 @@ def disguises(rows: list[Row]) -> Lines:
     ]
     lines = []
     some = sorted(of(rows, *KNOWN), key=lambda row: (KNOWN.index(row["kind"]), row["level"]))
-    for group in dict.fromkeys(map(group_of, some)):
-        own = [row for row in some if group_of(row) == group]
+    for group, own in records.grouped(some, group_of).items():
         found = [outcome_of(row) for row in own]
         gaps = [far(one) for row in own if (one := right_one(row))]
         after = [far(one) for row in own if (one := next_one(row))]
@@ -602,9 +607,9 @@ def noise(rows: list[Row]) -> Lines:
         "right candidate",
     ]
     lines = []
-    some = of(rows, NOISE)
-    for cell in dict.fromkeys((row["tasks"], row["about"], row["level"]) for row in some):
-        own = [row for row in some if (row["tasks"], row["about"], row["level"]) == cell]
+    for cell, own in records.grouped(
+        of(rows, NOISE), itemgetter("tasks", "about", "level")
+    ).items():
         found = [outcome_of(row) for row in own]
         gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in own)
         near = ", ".join(f"{far(one):.2g}" for row in own if (one := right_one(row)))
@@ -644,21 +649,15 @@ def strangers_table(rows: list[Row]) -> Lines:
 
 
 def randoms_table(rows: list[Row]) -> Lines:
-    header = ["tasks", "models", "named", "close to", "none"]
-    lines = []
+    groups: dict[str, list[Row]] = {}
     for kind in ("untrained encoder", "random functions"):
-        for tasks in dict.fromkeys(row["tasks"] for row in of(rows, RANDOM)):
-            own = [r for r in of(rows, RANDOM) if kind in r["about"] and r["tasks"] == tasks]
-            said = [said_of(row).status for row in own]
-            named = lab.Share.of(said.count(IDENTIFIED) + said.count(TIED), len(said))
-            lines.append([f"{tasks}, {kind}", str(len(own)), str(named)])
-            lines[-1] += shares(said, (NEAR, lab.NONE))
-    every = [said_of(row).status for row in of(rows, RANDOM, STRANGER, POWERS)]
-    if lines:
-        named = lab.Share.of(every.count(IDENTIFIED) + every.count(TIED), len(every))
-        lines.append(["all, and strangers", str(len(every)), str(named)])
-        lines[-1] += shares(every, (NEAR, lab.NONE))
-    return header, lines
+        own = [row for row in of(rows, RANDOM) if kind in row["about"]]
+        for tasks, some in records.grouped(own, itemgetter("tasks")).items():
+            groups[f"{tasks}, {kind}"] = some
+    if groups:
+        groups["all, and strangers"] = of(rows, RANDOM, STRANGER, POWERS)
+    lines = [[words, str(len(own)), *verdict_shares(own)] for words, own in groups.items()]
+    return ["tasks", "models", "named", "close to", "none"], lines
 
 
 def encoders(rows: list[Row]) -> Lines:

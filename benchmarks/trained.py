@@ -21,7 +21,7 @@ from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
 from icl_krr.catalogue import SOLVERS, compared, name_of
-from icl_krr.experiments import Run, Study, load
+from icl_krr.experiments import Study, load
 from icl_krr.experiments.identify import probe_controls
 from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
 from icl_krr.experiments.identify.profile_paths import NULLS
@@ -89,15 +89,9 @@ def names_and_distances(found: Identification) -> Row:
     }
 
 
-def examine(where: Path, sizes: dict[str, Any], names: tuple[str, ...]) -> Row:
+def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     """Read one model in all ways."""
-    began, run = time.perf_counter(), load(where)
-    with jax.enable_x64(True):
-        row = read(run, IdentifyConfig(**sizes), names)
-    return {**row, "seconds": time.perf_counter() - began}
-
-
-def read(run: Run, config: IdentifyConfig, names: tuple[str, ...]) -> Row:
+    began, run, config = time.perf_counter(), load(where), IdentifyConfig(**sizes)
     family, key = probe_controls.family_of(run, config), jax.random.key(config.seed)
     probing, scored, fitted = probe_controls.tasks_of(run, config)
     best = reference(family, jax.random.fold_in(key, 4))
@@ -128,7 +122,7 @@ def read(run: Run, config: IdentifyConfig, names: tuple[str, ...]) -> Row:
     few = (jax.tree.map(lambda leaf: leaf[:FEW], part.tasks) for part in both)
     given |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}
     found["streams"] = names_and_distances(probes.identify_streams(model, *few, **given))
-    return found
+    return found | {"seconds": time.perf_counter() - began}
 
 
 def group_of(name: str) -> str:
@@ -137,10 +131,6 @@ def group_of(name: str) -> str:
 
 def nearest_far(said: Row) -> float:
     return said["distances"][said["nearest"]]
-
-
-def least_null(said: Row) -> float:
-    return least(said, NULLS)
 
 
 def nearest(found: Row, *spaces: str) -> tuple[str, float]:
@@ -181,7 +171,7 @@ def agree(row: Row) -> bool:
 
 def null_is_nearer(row: Row, how: str) -> bool:
     """Whether a null is nearer than every solver."""
-    return least_null(row["model"][how]) < nearest_far(row["model"][how])
+    return least(row["model"][how], NULLS) < nearest_far(row["model"][how])
 
 
 def nearest_control(row: Row, part: str, space: str) -> float:
@@ -194,10 +184,8 @@ def nearer_than_controls(row: Row, part: str, space: str) -> bool:
 
 
 def grouped(rows: dict[str, Row]) -> dict[str, list[Row]]:
-    found = {group: [] for group in NAMES_OF_GROUPS}
-    for name, row in rows.items():
-        found[group_of(name)].append(row)
-    return {group: own for group, own in found.items() if own}
+    every = records.grouped(rows, group_of)
+    return {n: [rows[name] for name in every[n]] for n in NAMES_OF_GROUPS if n in every}
 
 
 def by_group(
@@ -221,10 +209,7 @@ def names_table(rows: dict[str, Row]) -> Lines:
 def agreement_table(rows: dict[str, Row]) -> Lines:
     """What can be said of the models of each group, with counts."""
     first = HOWS[0]
-
-    def near(row: Row) -> list[str]:
-        return row["model"][first]["as near"]
-
+    near = lambda row: row["model"][first]["as near"]  # noqa: E731
     statements: dict[str, Callable[[Row], bool]] = {
         "all four profiles have the same nearest solver": lambda row: (
             len({row["model"][how]["nearest"] for how in HOWS}) == 1
@@ -279,7 +264,7 @@ def distances_table(rows: dict[str, Row]) -> Lines:
 
     def of_profile(own: list[Row], how: str) -> str:
         solver = middle(own, lambda row: nearest_far(row["model"][how]))
-        null = middle(own, lambda row: least_null(row["model"][how]))
+        null = middle(own, lambda row: least(row["model"][how], NULLS))
         other = middle(own, lambda row: nearest_far(row["untrained"][how]))
         return f"{solver}; null {null}; untrained {other}"
 
@@ -341,7 +326,7 @@ def distances_figure(record: Row) -> Figure:
     panels: dict[str, Callable[[Row], tuple[float, float]]] = {
         "error profile, 1:1 (log10)": lambda row: (
             nearest_far(row["model"][HOWS[0]]),
-            least_null(row["model"][HOWS[0]]),
+            least(row["model"][HOWS[0]], NULLS),
         ),
         "hat matrices of a linear probe": lambda row: (
             nearest(row["probe"], "hat")[1],
@@ -383,21 +368,19 @@ def markdown(record: Row) -> str:
     return "\n".join(parts)
 
 
-def models_in(tops: list[Path]) -> list[Path]:
-    """The runs in folders, those with the first training seed first."""
-    found = [path.parent for top in tops for path in top.glob("*/model.msgpack")]
-    return sorted(found, key=lambda path: (path.name[-1], tops.index(path.parent), path.name))
-
-
 def main() -> None:
     models = {"type": Path, "nargs": "*", "default": [], "help": "folders of runs"}
     asked = records.options(__doc__, folder=True, models=models)
-    every, sizes, names = models_in(asked.models), SIZES, compared()
+    found = [path.parent for top in asked.models for path in top.glob("*/model.msgpack")]
+    first = lambda path: (path.name[-1], asked.models.index(path.parent), path.name)  # noqa: E731
+    every, sizes, names = sorted(found, key=first), SIZES, compared()  # by training seed
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
     where, settings = {path.name: path for path in every}, sizes | {"candidates": names}
     measure = lambda cell: examine(where[cell["model"]], sizes, names)  # noqa: E731
-    found = records.finished(Study("trained", settings, {"model": where}, measure), asked.folder)
+    study = Study("trained", settings, {"model": where}, measure)
+    with jax.enable_x64(True):
+        found = records.finished(study, asked.folder)
     rows = {cell["model"]: row for cell, row in found}
     facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
     record = {"meta": records.meta("trained", **facts), "models": records.rounded(rows)}

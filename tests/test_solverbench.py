@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import icl_krr as ik
 from benchmarks import fast_weights_naming, streams, trained, what_networks_run
-from benchmarks.power import KINDS, POWER_QUICK, PowerConfig, curves, measure, power_figure
+from benchmarks.power import AXES, CANDIDATES, KINDS, QUICK_SIZES, curves, measure, power_figure
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
 from icl_krr.experiments.solverbench import disguise, folder, foreign, known, rivals, verdicts
@@ -40,8 +40,8 @@ def labels_of(bench):
 
 def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
     """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
-    of_weights = (*known.CHANGED, *(name for name, _ in known.FEWER), *PowerConfig().solvers)
-    named = (*PowerConfig().candidates, *streams.FIRST, *what_networks_run.SOLVERS)
+    of_weights = (*known.CHANGED, *(name for name, _ in known.FEWER), *AXES["solver"])
+    named = (*CANDIDATES, *streams.FIRST, *what_networks_run.SOLVERS)
     assert {*of_weights, *named, *trained.IN_STREAMS} <= {*compared()}
     assert {*fast_weights_naming.RULES} == {name for name in candidates() if SOLVERS[name].causal}
 
@@ -345,7 +345,8 @@ def test_answers_that_are_not_finite_have_no_name(bench, x64):
 
 @pytest.mark.slow
 def test_the_power_of_identify_falls_with_noise(x64):
-    rows = [row for rows in measure(PowerConfig(**POWER_QUICK)) for row in rows]
+    cell = {"seed": 0, "tasks": "linear", "solver": "gradient_descent"}
+    rows = [row for at in (0.0, 1e-2) for row in measure({**cell, "level": at}, QUICK_SIZES)]
     own = {row["level"]: row for row in rows if row["reading"] == "own read-out"}
     assert own[0.0]["outcome"] == "right"
     assert own[0.0]["prediction"] < 1e-10 < 1e-3 < own[0.01]["prediction"]
