@@ -35,9 +35,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
-    config=Config(
-        draws=200, num_supports=64, num_features=3, temperatures=(0.1, 0.3, 1.0, 3.0, 10.0)
-    ),
+    config=Config(draws=200, num_supports=64, num_features=3),
+    axes=Config(temperatures=(0.1, 0.3, 1.0, 3.0, 10.0)),
     quick=Config(draws=20),
     plot=Plot(x="temperature", y="gap", logx=True),
 )

@@ -149,13 +149,8 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(
-        draws=20,
-        num_supports=64,
-        num_features=3,
-        temperatures=(0.5, 1.0, 10.0),
-        shifts=(-20.0, 0.0, 20.0),
-    ),
+    config=Config(draws=20, num_supports=64, num_features=3),
+    axes=Config(temperatures=(0.5, 1.0, 10.0), shifts=(-20.0, 0.0, 20.0)),
     quick=Config(draws=5),
     plot=Plot(x="temperature", y="error", by=("dtype",), bound="bound", logx=True),
 )

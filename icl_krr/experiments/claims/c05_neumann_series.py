@@ -138,14 +138,9 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(
-        draws=20,
-        num_supports=32,
-        temperature=1.0,
-        ridges=(0.1, 0.5, 2.0, 4.0),  # in units of sigma_1
-        steps=60,
-        ridges_of_inverse=(0.5, 0.9, 1.5),  # in units of sigma_n
-    ),
+    # ridges: in units of sigma_1, ridges_of_inverse: in units of sigma_n
+    config=Config(draws=20, num_supports=32, temperature=1.0, steps=60),
+    axes=Config(ridges=(0.1, 0.5, 2.0, 4.0), ridges_of_inverse=(0.5, 0.9, 1.5)),
     quick=Config(draws=3),
     plot=Plot(x="step", y="error", by=("series", "ridge / sigma_1"), bound="bound"),
 )

@@ -70,9 +70,7 @@ def gap_in_dimensions(key: jax.Array, p: jax.Array, config: Config) -> jax.Array
 
 
 @every(1, 1)
-def measure(
-    key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: Config
-) -> dict[str, jax.Array]:
+def measure(key: jax.Array, sphere: jax.Array, temperatures: jax.Array, config: Config) -> dict:
     """Outputs of heads and their theoretical values [draw, inputs, ...], and ranges of logits."""
     p = config.num_features
     at, order, weigh, subspace = jax.random.split(key, 4)
@@ -128,15 +126,9 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
-    # Settings; `temperatures` are ascending, and `dimensions` are numbers of features.
-    config=Config(
-        draws=50,
-        num_supports=32,
-        num_features=4,
-        num_queries=8,
-        temperatures=(1e-7, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4),
-        dimensions=(4, 16, 64, 256),
-    ),
+    # `temperatures` are ascending, and `dimensions` are numbers of features.
+    config=Config(draws=50, num_supports=32, num_features=4, num_queries=8),
+    axes=Config(temperatures=(1e-7, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4), dimensions=(4, 16, 64, 256)),
     quick=Config(draws=5, temperatures=(1e-7, 1.0, 1e4)),
     plot=Plot(x="temperature", y="to the mean", by=("inputs",), bound="bound", logx=True),
 )

@@ -28,9 +28,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 @every(1, 0, 0)
-def measure(
-    key: jax.Array, sphere: jax.Array, temperature: jax.Array, config: Config
-) -> tuple[jax.Array, ...]:
+def measure(key: jax.Array, sphere: jax.Array, temperature: jax.Array, config: Config) -> tuple:
     p, steps = config.num_features, config.steps
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
     task = project(sample(key, process), sphere)
@@ -67,9 +65,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(
-        draws=50, num_supports=32, num_features=3, temperatures=(0.2, 0.5, 1.0, 2.0, 5.0), steps=64
-    ),
+    config=Config(draws=50, num_supports=32, num_features=3, steps=64),
+    axes=Config(temperatures=(0.2, 0.5, 1.0, 2.0, 5.0)),
     quick=Config(draws=5, temperatures=(0.5, 2.0)),
     plot=Plot(x="temperature", y="gap of f*", by=("inputs",), logx=True),
 )

@@ -69,9 +69,7 @@ def product_errors(task: Task) -> jax.Array:
 
 
 @every(static=("symmetric", "dtype", "config"))
-def measure(
-    task: Task, scales: jax.Array, symmetric: bool, dtype: str, config: Config
-) -> dict[str, jax.Array]:
+def measure(task: Task, scales: jax.Array, symmetric: bool, dtype: str, config: Config) -> dict:
     """Gaps to f* of emulated CG [draw, scale, step], and at the best e and of exact CG."""
     options = {"ridge": config.ridge, "steps": config.steps}
     exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
@@ -107,16 +105,9 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    # Settings; `scales` are values of e L, where L is the largest inner product.
-    config=Config(
-        draws=20,
-        num_supports=32,
-        num_features=4,
-        ridge=1.0,
-        scales=tuple(10.0 ** (k / 2) for k in range(-12, 1)),
-        steps=12,
-        heads=HEADS,
-    ),
+    # `scales` are values of e L, where L is the largest inner product.
+    config=Config(draws=20, num_supports=32, num_features=4, ridge=1.0, steps=12),
+    axes=Config(scales=tuple(10.0 ** (k / 2) for k in range(-12, 1)), heads=HEADS),
     quick=Config(
         draws=3, heads=("pair",), scales=tuple(10.0**k for k in (-6, -4, -3, -2.5, -2, -1.5, -1))
     ),

@@ -23,9 +23,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 @every(1, 1)
-def measure(
-    key: jax.Array, lengthscale: jax.Array, sinks: jax.Array, config: Config
-) -> tuple[jax.Array, ...]:
+def measure(key: jax.Array, lengthscale: jax.Array, sinks: jax.Array, config: Config) -> tuple:
     p, ridge, eta = config.num_features, 1e-3, 1.3
     process = GaussianProcess(Gaussian(), **sizes(config), num_queries=8)
     task, kernel = sample(key, process), Gaussian(lengthscale)
@@ -59,13 +57,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(
-        draws=50,
-        num_supports=48,
-        num_features=3,
-        lengthscales=(0.3, 1.0, 3.0),
-        sinks=(1e-3, 1.0, 1e3),
-    ),
+    config=Config(draws=50, num_supports=48, num_features=3),
+    axes=Config(lengthscales=(0.3, 1.0, 3.0), sinks=(1e-3, 1.0, 1e3)),
     quick=Config(draws=5),
     plot=Plot(x="sink", y="shifted", by=("lengthscale",), logx=True),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from ... import Gaussian, Softmax, constructions, run_with_cache, solvers, theory
 from ...tasks import GaussianProcess, sample
 from .claim import HOLDS, TASK, Checks, Claim, Config, at_least, at_most, stated
-from .measuring import Plot, Rows, every, largest_gap, softmax, tidy
+from .measuring import Plot, Rows, every, largest_gap, softmax, stacked, tidy
 
 KERNEL, QUERIES = Gaussian(0.7), 8
 # ridge, c, step
@@ -18,30 +18,28 @@ GOOD, BEYOND, UNLIKE = slice(0, 3), 3, 4
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    parts = [measure(key, jnp.asarray(CASES), n, config) for n in config.sizes]
-    # [draw, n, case, ...]
-    low, high, factor, error, slots, missed, moved = (
-        np.stack(v, axis=1) for v in zip(*parts, strict=True)
-    )
+    found = stacked((measure(key, jnp.asarray(CASES), n, config) for n in config.sizes), axis=1)
+    low, high, factor = found.low, found.high, found.factor  # [draw, n, case]
+    missed = found.missed[..., GOOD, 1:]
     steps = np.arange(config.steps + 1)
     bound = factor[..., None] ** steps + 1e-12
     axes = {"draw": range(config.draws), "n": config.sizes, "ridge, c, step": list(map(str, CASES))}
-    columns = {"error": error, "bound": bound, "error of f": missed}
+    columns = {"error": found.error, "bound": bound, "error of f": found.missed}
     columns = {name: column[..., ::5] for name, column in columns.items()}
     rows = tidy(axes | {"step": steps[::5]}, **columns)
     within_rate = partial(at_most, bound=bound[..., GOOD, 1:], stated=True, slack=1e-6)
     return rows, {
         "ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1": high[..., GOOD],
         "ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9": low[..., GOOD],
-        "ridge <= c: |slots - iterates| / |iterates| <= 1e-10": stated(slots[..., GOOD]),
+        "ridge <= c: |slots - iterates| / |iterates| <= 1e-10": stated(found.slots[..., GOOD]),
         "ridge <= c, eta = 1 and 1.9: factor < 1, factor = largest |1 - eta eigenvalue|": at_most(
             factor[..., GOOD], 1 - 1e-9
         ),
-        "ridge <= c, eta = 1 and 1.9: error <= factor^t": within_rate(error[..., GOOD, 1:]),
+        "ridge <= c, eta = 1 and 1.9: error <= factor^t": within_rate(found.error[..., GOOD, 1:]),
         "ridge <= c, eta = 1 and 1.9: |f_t - f*| at the queries <= "
-        "|(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| factor^t": within_rate(missed[..., GOOD, 1:]),
+        "|(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| factor^t": within_rate(missed),
         "one sink for the queries of all tasks, of weight n: |f_t - f_t with a sink for each "
-        "task| / |f_t| <= 1e-10": moved,
+        "task| / |f_t| <= 1e-10": found.moved,
         "ridge = c: largest eigenvalue of (D + c I)^-1 A >= 1 - 1e-9": at_least(
             high[..., 0], 1 - 1e-9
         ),
@@ -53,7 +51,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 @every(1, 1, static=("num_supports", "config"))
-def measure(key: jax.Array, case: jax.Array, num_supports: int, config: Config) -> tuple:
+def measure(key: jax.Array, case: jax.Array, num_supports: int, config: Config) -> dict:
     """Extreme eigenvalues, the factor of every step, errors and gaps of every case.
 
     Errors are |sqrt(D + c I) (alpha_t - alpha*)|, relative to step 0, and the largest |f_t - f*|,
@@ -77,11 +75,15 @@ def measure(key: jax.Array, case: jax.Array, num_supports: int, config: Config) 
     # (D + c I)^-1 A is symmetric in this norm
     error = jnp.linalg.norm(root[None] * (alpha - exact.alpha[None]), axis=1)
     reach = jnp.linalg.norm(KERNEL(task.x_query, task.x) / root[None], axis=1) * error[0]
-    missed = jnp.max(jnp.abs(f - exact.prediction[None]) / reach[None], axis=1)
-    moved = largest_gap(iterates(Softmax(log_sink=float(np.log(num_supports))))[1], f)
-    factor = theory.stationary_factor(sigma[0], sigma[-1], eta)
-    gap = largest_gap(alpha, oracle)
-    return sigma[0], sigma[-1], factor, error / error[0], gap, missed, moved
+    return {
+        "low": sigma[0],
+        "high": sigma[-1],
+        "factor": theory.stationary_factor(sigma[0], sigma[-1], eta),
+        "error": error / error[0],
+        "slots": largest_gap(alpha, oracle),
+        "missed": jnp.max(jnp.abs(f - exact.prediction[None]) / reach[None], axis=1),
+        "moved": largest_gap(iterates(Softmax(log_sink=float(np.log(num_supports))))[1], f),
+    }
 
 
 CLAIM = Claim(
@@ -102,7 +104,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(draws=5, sizes=(16, 64, 256), steps=100),
+    config=Config(draws=5, steps=100),
+    axes=Config(sizes=(16, 64, 256)),
     quick=Config(draws=2, sizes=(16, 64), steps=40),
     plot=Plot(x="step", y="error", by=("ridge, c, step",), bound="bound"),
 )

@@ -142,14 +142,13 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    # Settings; one of n, ridge, lengthscale and p varies, the others have the values of `BASE`.
-    config=Config(
-        draws=2,
+    # one of n, ridge, lengthscale and p varies, the others have the values of `BASE`.
+    config=Config(draws=2, steps=2400),
+    axes=Config(
         n=(32, 64, 128, 256),
         ridge=(0.01, 1.0),
         lengthscale=(0.5, 2.0),
         p=(1, 4, 8),
-        steps=2400,
         errors=(1e-1, 1e-2, 1e-3),
     ),
     quick=Config(draws=2, n=(16, 64), ridge=(), lengthscale=(), p=(), steps=1500),

@@ -162,8 +162,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(
-        draws=4,
+    config=Config(draws=4),
+    axes=Config(
         series=(
             Series("sphere", 1.0, (16, 64, 256), 800),
             Series("uniform", 0.1, (16, 32, 64), 2750),

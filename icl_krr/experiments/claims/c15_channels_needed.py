@@ -91,9 +91,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(
-        draws=50, num_features=8, num_supports=24, steps=6, ridge=1.0, layouts=tuple(LAYOUTS)
-    ),
+    config=Config(draws=50, num_features=8, num_supports=24, steps=6, ridge=1.0),
+    axes=Config(layouts=tuple(LAYOUTS)),
     quick=Config(draws=5, layouts=("CG textbook", "Chebyshev")),
     plot=Plot(x="p - m", y="gap", by=("solver",)),
 )

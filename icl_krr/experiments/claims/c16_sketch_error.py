@@ -62,16 +62,8 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=NOTHING,
     run=run,
-    config=Config(
-        draws=60,
-        num_supports=40,
-        num_features=20,
-        width=8,
-        widths=(2, 4, 8, 16),
-        spectrum="1/i",
-        sketches=SKETCHES,
-        levels=(0.1, 0.01, 0.001),
-    ),
+    config=Config(draws=60, num_supports=40, num_features=20, width=8, spectrum="1/i"),
+    axes=Config(widths=(2, 4, 8, 16), sketches=SKETCHES, levels=(0.1, 0.01, 0.001)),
     quick=Config(draws=20, widths=(8,)),
     plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
 )

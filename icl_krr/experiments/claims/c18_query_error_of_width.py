@@ -123,14 +123,9 @@ CLAIM = Claim(
     told=TASK,
     run=run,
     config=Config(
-        draws=50,
-        num_supports=30,
-        num_features=16,
-        num_queries=16,
-        width=6,
-        ridges=(0.1, 1.0, 10.0),
-        spectrum="1/i",
+        draws=50, num_supports=30, num_features=16, num_queries=16, width=6, spectrum="1/i"
     ),
+    axes=Config(ridges=(0.1, 1.0, 10.0)),
     quick=Config(draws=5, num_queries=4, ridges=(0.1, 10.0)),
     plot=Plot(x="ridge", y="error", by=("sketch", "task"), bound="bound", logx=True),
 )

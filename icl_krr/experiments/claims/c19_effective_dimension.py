@@ -29,7 +29,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     ratio = (curves / np.median(found.expected, axis=1))[:, widths <= 2 * d]
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
+    equal = abs(0.5 / theory.lost_share_bound(level, d) - 1)
     flat = np.sqrt(np.mean(flat_gaps(key, jnp.asarray(config.ranks), config) ** 2, axis=0))
+    of_flat = flat / np.sqrt(1 - d / np.asarray(config.ranks))
     return rows, {
         "flat spectra (r equal eigenvalues, r = 2 d_eff and more), m = d_eff: |f^ - f*| / |f*| <= "
         "1/2, root mean square over draws (1/2 is ours: "
@@ -41,17 +43,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "be proportional to the tail)": at_most(np.max(slopes) / np.min(slopes), 1.5, stated=True),
         "m <= d_eff / 2: R^2 of gap ~ tail^a for each spectrum >= 0.5": fits,
         "m <= d_eff / 2: R^2 of gap ~ tail^a for all spectra together <= 0.7": pooled,
-        "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]": flat
-        / np.sqrt(1 - d / np.asarray(config.ranks)),
+        "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]": of_flat,
         "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)": at_most(
             found.share, bound, trivial=1
         ),
         "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)": at_most(
             found.moved, bound, trivial=1
         ),
-        "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9": abs(
-            0.5 / theory.lost_share_bound(level, d) - 1
-        ),
+        "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9": equal,
         "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": check(
             at(risks, 3), reading="m is a multiple of d_eff, first sentence alone"
         ),
@@ -123,13 +122,10 @@ CLAIM = Claim(
     told=TASK,
     run=run,
     config=Config(
-        draws=20,
-        num_supports=80,
-        num_features=40,
-        num_queries=64,
-        noise=0.1,
+        draws=20, num_supports=80, num_features=40, num_queries=64, noise=0.1, dimension=8
+    ),
+    axes=Config(
         widths=(1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 36),
-        dimension=8,
         spectra=tuple(SPECTRA),
         ranks=(16, 32, 80),
     ),

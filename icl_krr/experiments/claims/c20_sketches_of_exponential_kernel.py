@@ -148,15 +148,8 @@ CLAIM = Claim(
     expected=FALSE,
     told=TASK,
     run=run,
-    config=Config(
-        draws=50,
-        num_supports=40,
-        num_features=4,
-        temperature=0.25,
-        ridges=(1.0, 1e4),
-        widths=(2, 3),
-        length=1.75,
-    ),
+    config=Config(draws=50, num_supports=40, num_features=4, temperature=0.25, length=1.75),
+    axes=Config(ridges=(1.0, 1e4), widths=(2, 3)),
     quick=Config(draws=5, widths=(2,)),
     plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
 )

@@ -133,7 +133,7 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    # Settings; `draws` are of features with a pair of points, `tasks` of each floor of CG.
+    # `draws` are of features with a pair of points, `tasks` of each floor of CG.
     config=Config(
         draws=4096,
         num_features=8,
@@ -141,11 +141,10 @@ CLAIM = Claim(
         num_queries=16,
         temperature=2.0,
         ridge=1.0,
-        widths=(16, 32, 64, 128, 256, 512),
-        floors=(16, 64, 256, 1024),
         tasks=20,
         low_temperature=0.25,
     ),
+    axes=Config(widths=(16, 32, 64, 128, 256, 512), floors=(16, 64, 256, 1024)),
     quick=Config(draws=2048, widths=(16, 32, 64, 128), floors=(16, 256), tasks=8),
     plot=Plot(x="width", y="error", by=("features",), bound="expected", logx=True),
 )

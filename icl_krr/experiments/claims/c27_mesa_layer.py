@@ -73,7 +73,8 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(draws=5, features=(2, 4, 8), num_supports=32),
+    config=Config(draws=5, num_supports=32),
+    axes=Config(features=(2, 4, 8)),
     quick=Config(draws=2, features=(2, 4), num_supports=12),
     plot=Plot(x="step", y="gap", by=("p",)),
 )

@@ -89,14 +89,9 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    # Settings; `budgets` are pairs of an error and a number of supports.
-    config=Config(
-        draws=3,
-        n=(32, 64, 128, 256),
-        ridge=0.1,
-        steps=Exactly((4000, 200)),
-        budgets=((0.1, 8), (0.05, 16)),
-    ),
+    # `budgets` are pairs of an error and a number of supports.
+    config=Config(draws=3, ridge=0.1, steps=Exactly((4000, 200))),
+    axes=Config(n=(32, 64, 128, 256), budgets=((0.1, 8), (0.05, 16))),
     quick=Config(draws=2, n=(16, 64), steps=(1500, 100), budgets=((0.1, 8),)),
     plot=Plot(x="n", y="steps", by=("solver",), logx=True),
 )

@@ -55,16 +55,13 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     best = np.array([best_of(h, each[:-1]) for each in mse])
     axes = {"inputs": [place.name], "n": config.sizes}
     rows = tidy(axes | {"bandwidth": [*h, fixed]}, **{"mean squared error": mse[None]})
-    at_best = {
-        "best bandwidth": best[:, 0],
-        "bandwidth by theory": [theory.best_bandwidth(unit, v, d) for v in units],
-        "error at the best bandwidth": best[:, 1],
-    }
-    rows += tidy(axes, **at_best)
+    columns = {"best bandwidth": best[:, 0]}
+    columns["bandwidth by theory"] = [theory.best_bandwidth(unit, v, d) for v in units]
+    rows += tidy(axes, **columns, **{"error at the best bandwidth": best[:, 1]})
     by_theory = {"bias by theory": expected, "variance by theory": spread}
     last = axes | {"n": config.sizes[-1:], "bandwidth": h}
     rows += tidy(last, bias=bias, variance=variance, **by_theory)
-    slope = partial(exponent, config.sizes)
+    slope, share = partial(exponent, config.sizes), variance / spread
     name, n, small = place.name, f"n = {config.sizes[-1]}", slice(2, 5)
     return rows, {
         f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}": within(
@@ -76,8 +73,7 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
         f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3": within(
             bias[small] / np.array(expected[small]), 0.7, 1.3
         ),
-        f"{name}: variance / (noise / (n density (2 sqrt(pi) h)^d)) in [0.85, 1.15], {n}": variance
-        / spread,
+        f"{name}: variance / (noise / (n density (2 sqrt(pi) h)^d)) in [0.85, 1.15], {n}": share,
         f"{name}, temperature fixed at 1 / sqrt(p): error at {n} / error at n = "
         f"{config.sizes[0]} is >= 0.7": mse[-1, -1] / mse[0, -1],
     }
@@ -139,9 +135,7 @@ def weights(model: Transformer, task: Task) -> jax.Array:
 
 
 @every(1, 1, static=("place", "size"))
-def smoother(
-    key: jax.Array, bandwidth: jax.Array, place: Inputs, size: int
-) -> tuple[jax.Array, jax.Array]:
+def smoother(key: jax.Array, bandwidth: jax.Array, place: Inputs, size: int) -> tuple:
     """Return errors without noise, and the sums of squared weights [draw, bandwidth, query]."""
     x, x_query = points(key, size, place), queries(place)
     task = Task(x=x, y=regression(x), x_query=x_query)
@@ -152,9 +146,7 @@ def smoother(
 
 
 @every(1, 1, static=("size", "most"))
-def logit_gradients(
-    key: jax.Array, d: jax.Array, size: int, most: int
-) -> tuple[jax.Array, jax.Array]:
+def logit_gradients(key: jax.Array, d: jax.Array, size: int, most: int) -> tuple:
     """Norms [draw, d, scale, query] of the gradients w_j (y_j - f), and variances of the logits."""
     x = jax.random.normal(key, (size + QUERIES, most))
     # features after the d-th are zero, so that all d share one program
@@ -193,14 +185,12 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
-    # Settings; `sizes` are numbers of supports, `dimensions` those of queries and keys.
-    config=Config(
-        draws=16,
+    # `sizes` are numbers of supports, `dimensions` those of queries and keys.
+    config=Config(draws=16, num_supports=64, tasks=20),
+    axes=Config(
         sizes=(64, 128, 256, 512, 1024),
         bandwidths=(0.12, 0.15, 0.19, 0.24, 0.3, 0.38, 0.47),
         dimensions=(4, 16, 64, 256, 1024),
-        num_supports=64,
-        tasks=20,
     ),
     quick=Config(draws=16, sizes=(64, 256), dimensions=(4, 1024), tasks=10),
     plot=Plot(x="n", y="error at the best bandwidth", by=("inputs",), logx=True),

@@ -247,16 +247,9 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    # Settings of the experiment. `runs` are trained models, and `tasks` evaluate each of them.
-    config=Config(
-        draws=50,
-        num_features=3,
-        num_supports=16,
-        num_queries=8,
-        ridge=1.0,
-        runs=("gp-encoder", "gp-encoder-hard"),
-        tasks=256,
-    ),
+    # `runs` are trained models, and `tasks` evaluate each of them.
+    config=Config(draws=50, num_features=3, num_supports=16, num_queries=8, ridge=1.0, tasks=256),
+    axes=Config(runs=("gp-encoder", "gp-encoder-hard")),
     quick=Config(draws=5, runs=("gp-encoder",), tasks=32),
     plot=Plot(x="layer", y="antisymmetric part / all", by=("run",), logy=False),
 )

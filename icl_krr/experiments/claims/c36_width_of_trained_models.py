@@ -44,6 +44,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     m, k, ratio = column["width"], column["features in use"], column["risk / exact"]
     ratio = ratio / column["sketch / exact"]
     last = column["steps"] == STUDIES["longest"].training.steps
+    ranks, longest = column["rank of hat"] / column["rank of hat, sketch"], np.where(last, ratio, 1)
     fewer = "a sketch with fewer features than channels"
     return rows, {
         "m is the width < p: number k of features in use >= m": at_least(
@@ -59,11 +60,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "the next singular value of the gains <= 1/4": column["next gain"],
         "risk / risk of the best sketch to k features in [0.95, 1.6]": ratio,
         "width p + c = 24, 18000 steps: k >= p": at_least(np.where(last & (m == ENOUGH), k, p), p),
-        "18000 steps: risk / risk of the best sketch to k features <= 1.05": np.where(
-            last, ratio, 1
-        ),
-        "effective rank of df/dy / that of this sketch in [0.85, 1.35]": column["rank of hat"]
-        / column["rank of hat, sketch"],
+        "18000 steps: risk / risk of the best sketch to k features <= 1.05": longest,
+        "effective rank of df/dy / that of this sketch in [0.85, 1.35]": ranks,
     }
 
 
@@ -140,13 +138,11 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    config=Config(
-        tasks=256,
-        hats=8,
-        num_queries=16,
+    config=Config(tasks=256, hats=8, num_queries=16),
+    axes=Config(
         models=tuple(
             (study, name) for study in ("longer", "longest") for name in STUDIES[study].variants
-        ),
+        )
     ),
     quick=Config(tasks=128, hats=4, num_queries=8, models=(("longer", "width 6"),)),
     plot=Plot(x="width", y="features in use", by=("steps", "training seed"), logy=False),

@@ -109,8 +109,9 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    # Settings; the ridge follows from the condition number of C + ridge I.
-    config=Config(draws=8, num_supports=64, conditions=(10.0, 100.0, 10000.0)),
+    # the ridge follows from the condition number of C + ridge I.
+    config=Config(draws=8, num_supports=64),
+    axes=Config(conditions=(10.0, 100.0, 10000.0)),
     quick=Config(draws=4, conditions=(10.0, 10000.0)),
     plot=Plot(x="condition", y="gap", by=("case",), logx=True),
 )

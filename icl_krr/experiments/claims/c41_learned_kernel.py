@@ -37,6 +37,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         rows[-1] |= quotient("fixed", risks) | quotient("scaled", risks)
     column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     low, high = column["to fixed, low"], column["to fixed, high"]
+    of_none = column["fixed"] / np.minimum(column["mean"], column["zero"])
     ends = np.stack([column[f"to scaled, {end}"][[0, 1, 3]] for end in ("low", "high")])
     return rows, {
         "all families: risk of the learned head / risk of the best bandwidth, upper end of its "
@@ -49,8 +50,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "all families but one feature: risk of the learned head / risk of the best bandwidth and "
         "factor of the values, interval, in [0.93, 1.07]": ends,
         "risk of the learned head / risk of f* >= 1.3": column["learned"] / column["exact"],
-        "risk of the best bandwidth / risk of the mean of y and of 0 <= 0.75": column["fixed"]
-        / np.minimum(column["mean"], column["zero"]),
+        "risk of the best bandwidth / risk of the mean of y and of 0 <= 0.75": of_none,
     }
 
 

@@ -135,7 +135,8 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    config=Config(draws=10, num_features=6, num_supports=24, steps=16, channels=(1, 2, 3)),
+    config=Config(draws=10, num_features=6, num_supports=24, steps=16),
+    axes=Config(channels=(1, 2, 3)),
     quick=Config(draws=2, channels=(2,)),
     plot=Plot(x="channels", y="one pass"),
 )

@@ -27,10 +27,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     trained = load("gp-encoder")
     model = jax.tree.map(lambda leaf: leaf.astype(float), trained.model)
     models = [blind(each) for each in (model, init(key, model.spec))]  # pyright: ignore[reportArgumentType]
-    linear = init(key, Architecture(num_features=1, width=16, depth=DEPTH, attention="linear"))
+    plain = init(key, Architecture(num_features=1, width=16, depth=DEPTH, attention="linear"))
     tasks = draw_tasks(key, config.draws, trained.family)
     checks: dict[str, Any] = {}
-    for name, below in zip(KERNELS, (models[0], blind(linear)), strict=True):
+    for name, below in zip(KERNELS, (models[0], blind(plain)), strict=True):
         found = measure(tasks, below, name)
         gradient = found.gradient
         checks |= {
@@ -58,19 +58,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows = tidy(axes, risk=[risk[kind] for kind in kinds], blocks=[depths])
     axes = {"kernel": ("baseline",), "features": ("Nadaraya-Watson", "mean", "zero")}
     rows += tidy(axes, risk=[others], blocks=0)
-    ratio = {kind: risk[kind] / risk[kind][0] for kind in kinds}
+    beside = risk["Gaussian"][1:3, None] / np.array(others)
+    smooth, linear = (risk[kind] / risk[kind][0] for kind in kinds)
+    blind_to_y = smooth[1:3]
     checks |= {
-        "Gaussian kernel, trained and random blocks: risk on Phi / risk on x in [0.8, 1.35]": ratio[
-            "Gaussian"
-        ][1:3],
-        "those risks / risk of NW, of the mean and of zero, tuned alike <= 0.98": risk["Gaussian"][
-            1:3, None
-        ]
-        / np.array(others),
-        "linear kernel: risk on Phi / risk on x <= 0.1": ratio["linear"][1:3],
-        "Gaussian kernel, trained blocks that see y: risk on Phi / risk on x >= 4": ratio[
-            "Gaussian"
-        ][3],
+        "Gaussian kernel, trained and random blocks: risk on Phi / risk on x in "
+        "[0.8, 1.35]": blind_to_y,
+        "those risks / risk of NW, of the mean and of zero, tuned alike <= 0.98": beside,
+        "linear kernel: risk on Phi / risk on x <= 0.1": linear[1:3],
+        "Gaussian kernel, trained blocks that see y: risk on Phi / risk on x >= 4": smooth[3],
     }
     return rows, checks
 

@@ -115,8 +115,9 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    # Settings. Queries, keys and values have d entries, for each d of `dimensions`.
-    config=Config(draws=16, dimensions=(8, 16, 32, 64)),
+    # Queries, keys and values have d entries, for each d of `dimensions`.
+    config=Config(draws=16),
+    axes=Config(dimensions=(8, 16, 32, 64)),
     quick=Config(draws=8, dimensions=(8, 16)),
     plot=Plot(x="d", y="n where both cost the same", by=("features",), logx=True),
 )

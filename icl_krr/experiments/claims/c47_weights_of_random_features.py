@@ -42,8 +42,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     orthogonal = mean(apart[:, :, :, 1] / apart[:, :, :, 0])  # [p, temperature, kind]
     positive = apart[-1, :, 0] / apart[-1, :, 1]  # [temperature, draw, width]
     head, solver = enough
-    again = jax.random.fold_in(key, 1)
-    logs = np.log([outputs(again, kind, config) for kind in KINDS])  # [kind, key, draw, samples]
+    warm, cold = solver[:, WARM] / head[:, WARM], head[0, COLD, 0] / head[0, WARM, 0]
+    each = solver / config.num_supports
+    keys = jax.random.split(jax.random.fold_in(key, 1), config.draws)
+    logs = np.log([outputs(keys, kind, config) for kind in KINDS])  # [kind, key, draw, samples]
     change = np.mean(logs[:, :, 1] - logs[:, :, 0], axis=-1).T
     middle, error = np.mean(change, axis=0), np.std(change, axis=0) / np.sqrt(config.draws)
     upper = np.exp(middle + 3 * error)
@@ -64,13 +66,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         ),
         "p = 16, norm sqrt(p): distance of orthogonal / of independent frequencies in [0.7, "
         "1.3]": orthogonal[-1, COLD],
-        "norm p^(1/4): m of ridge regression / m of one head, for a risk within 5 %, >= 4": (
-            solver[:, WARM] / head[:, WARM]
-        ),
-        f"m of ridge regression on n = {config.num_supports} supports / n >= 2": solver
-        / config.num_supports,
-        "p = 4, positive features: m of one head at temperature 1/4 / at 1 >= 8": head[0, COLD, 0]
-        / head[0, WARM, 0],
+        "norm p^(1/4): m of ridge regression / m of one head, for a risk within 5 %, >= 4": warm,
+        f"m of ridge regression on n = {config.num_supports} supports / n >= 2": each,
+        "p = 4, positive features: m of one head at temperature 1/4 / at 1 >= 8": cold,
         "linear attention on the features: gaps of its head and of conjugate gradient to the same "
         "by algebra <= 1e-6": literal(keys[:2], config),
     }
@@ -160,16 +158,9 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    # Settings: numbers p of features of x, m of random features, and of samples (frequencies).
-    config=Config(
-        tasks=24,
-        p=(4, 16),
-        num_supports=64,
-        num_queries=32,
-        widths=(32, 64, 128, 256, 512, 1024, 2048),
-        draws=256,
-        samples=(16, 64, 256),
-    ),
+    # numbers p of features of x, m of random features, and of samples (frequencies).
+    config=Config(tasks=24, num_supports=64, num_queries=32, draws=256),
+    axes=Config(p=(4, 16), widths=(32, 64, 128, 256, 512, 1024, 2048), samples=(16, 64, 256)),
     quick=Config(tasks=16, num_queries=16, widths=(32, 128, 512, 2048), draws=64),
     plot=Plot(x="m", y="distance", by=("p", "temperature", "features", "frequencies"), logx=True),
 )

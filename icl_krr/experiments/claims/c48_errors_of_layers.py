@@ -146,17 +146,19 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    # Settings: `search` has the points of a search, and the points that are refined.
+    # `search` has the points of a search, and the points that are refined.
     config=Config(
         tasks=12,
         probe_tasks=256,
         num_supports=16,
         num_queries=6,
         layers=4,
+        search=Exactly((192, 2)),
+    ),
+    axes=Config(
         known=("richardson", "preconditioned_chebyshev", "conjugate_gradient"),
         strangers=(SHARE, SMOOTHERS),
         candidates=compared("gaussian"),
-        search=Exactly((192, 2)),
     ),
     quick=Config(
         tasks=8,

@@ -157,15 +157,10 @@ CLAIM = Claim(
     expected=FALSE,
     told=FAMILY,
     run=run,
-    # Settings: `search` has the points of a search, and the points that are refined.
-    config=Config(
-        runs=("gp-decoder-4", "gp-decoder-8", "gp-decoder-12"),
-        tasks=16,
-        probe_tasks=256,
-        num_queries=8,
-        steps=24,
-        candidates=compared("gaussian"),
-        search=Exactly((192, 2)),
+    # `search` has the points of a search, and the points that are refined.
+    config=Config(tasks=16, probe_tasks=256, num_queries=8, steps=24, search=Exactly((192, 2))),
+    axes=Config(
+        runs=("gp-decoder-4", "gp-decoder-8", "gp-decoder-12"), candidates=compared("gaussian")
     ),
     quick=Config(
         runs=("gp-decoder-8",),

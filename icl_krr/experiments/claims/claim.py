@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -137,7 +137,7 @@ class Claim:
             of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
             kernel matrix.
         run: experiment, `run(config, key) -> rows, checks`.
-        config: settings of the experiment.
+        config: settings of the experiment, and the `axes`, settings with several values.
         quick: settings of a smaller one; those that are not given are those of `config`.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition.
@@ -152,6 +152,7 @@ class Claim:
     told: str
     run: Callable[[Config, jax.Array], tuple[Rows, Checks]]
     config: Config
+    axes: Config = field(default_factory=Config)
     quick: Config
     plot: Plot
     truth: str = ""
@@ -162,6 +163,7 @@ class Claim:
     def __post_init__(self):
         if (self.source == OURS) == bool(self.quote):
             raise ValueError(f"a claim has a quote if and only if it has a source: {self.title}")
+        object.__setattr__(self, "config", self.config.replace(**vars(self.axes)))
         object.__setattr__(self, "quick", self.config.replace(**vars(self.quick)))
 
     @property
