@@ -43,7 +43,7 @@ class Curve(NamedTuple):
     values: np.ndarray
 
 
-def sweep_section(name: str, axis: str, plot: Plot, rows: Rows, provenance: str) -> Section:
+def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: str) -> Section:
     """A sweep: medians over seeds of every line, against the axis or against the step."""
     along, steps = (list(dict.fromkeys(row[key] for row in rows)) for key in (plot.x, "step"))
     moves = plot.x == "value" and axis != "depth"
@@ -81,32 +81,24 @@ def sweep_section(name: str, axis: str, plot: Plot, rows: Rows, provenance: str)
     top = {label: one for label, one in top.items() if np.any(np.isfinite(one.values))}
     shown = [*range(0, len(along), -(-len(along) // 8))]
     frame = "step" if moves else 0
+    charts, data, tables = [], {}, []
+    for name, column, lines in (("top", plot.y, top), ("bottom", "rmse", bottom)):
+        charts.append(chart(WORDS[column], name, lines, along, x, frame))
+        data[name] = [numbers(one.values) for one in lines.values()]
+        cells = [
+            [label, *(Cell((name, i, k, frame)) for k in shown)] for i, label in enumerate(lines)
+        ]
+        header = ["line", *(str(along[k]) for k in shown)]
+        tables.append(Table(f"{WORDS[column]}, against {x['title']}", header, cells))
+    slider = Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)
     board = Board(
-        charts=(
-            chart(WORDS[plot.y], "top", top, along, x, frame),
-            chart(WORDS["rmse"], "bottom", bottom, along, x, frame),
-        ),
-        axes={"step": Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)}
-        if moves
-        else {},
-        data={
-            name: [numbers(one.values) for one in curves.values()]
-            for name, curves in (("top", top), ("bottom", bottom))
-        },
+        charts=tuple(charts),
+        axes={"step": slider} if moves else {},
+        data=data,
         caption=f"Medians over seeds. {provenance}",
-        tables=tuple(
-            Table(
-                f"{WORDS[column]}, against {x['title']}",
-                ["line", *(str(along[k]) for k in shown)],
-                [
-                    [label, *(Cell((name, i, k, frame)) for k in shown)]
-                    for i, label in enumerate(curves)
-                ],
-            )
-            for name, column, curves in (("top", plot.y, top), ("bottom", "rmse", bottom))
-        ),
+        tables=tuple(tables),
     )
-    return Section(name, f"Sweep over the axis {axis}", (), (board,))
+    return Section(anchor, f"Sweep over the axis {axis}", (), (board,))
 
 
 def chart(
