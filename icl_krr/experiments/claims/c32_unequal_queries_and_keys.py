@@ -41,7 +41,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "change of the head by a query bias, median, >= 1 %": np.median(change[:, BIASES]),
         "W_Q = W_K, any biases: |head - smoother of c(x) k(x, z) c(z)| / |y|_max <= 1e-12": smooth,
         "W_Q = W_K, any biases: -(smallest / largest eigenvalue) of c(x) k(x, "
-        "z) c(z) <= 1e-12": -found.lowest,
+        "z) c(z) <= 1e-12": -found.lowest[:, :INDEFINITE],
         "indefinite W_Q^T W_K, points u and -u: |smallest eigenvalue - 2 sinh(mu / temperature)| "
         "<= 1e-12": abs(pair - found.expected),
         "indefinite W_Q^T W_K, points u and -u: smallest eigenvalue <= 0": pair,
@@ -77,41 +77,41 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
         kernel, num_features=p + 1, attention="softmax", **options
     )
 
-    def form(w_query: jax.Array, w_key: jax.Array) -> tuple[jax.Array, ...]:
-        head, own = (project(model, w_query, w_key) for model in (smoother, solver))
-        return predict(head, task), predict(own, task), logits(head, task)
+    size = jnp.max(jnp.abs(task.y))
 
-    prediction, solved, scores = jax.vmap(form)(w_query, w_key)
+    def form(w_query: jax.Array, w_key: jax.Array) -> dict[str, jax.Array]:
+        head, own = (project(model, w_query, w_key) for model in (smoother, solver))
+        prediction, square = predict(head, task), logits(head, task)[:n]
+        product = matmul(w_query.T, w_key) / TEMPERATURE
+        # the key bias multiplies rows, the query bias columns: if the rows are multiplied by the
+        # factors of the columns instead, the softmax is the same
+        turned = product.at[:-1, -1].set(product[-1, :-1])
+        scores, balanced = (jnp.exp(x @ each @ x[:n].T) for each in (product, turned))
+        smoothed, smooth = (s[n:] @ task.y / jnp.sum(s[n:], axis=1) for s in (scores, balanced))
+        sigma, odd = jnp.linalg.eigvalsh(balanced[:n]), square - square.T
+        # entry i belongs to the three supports i, i + 1 and i + 2
+        shifts = (0, 1), (1, 2), (2, 0)
+        cycle = sum(jnp.diagonal(jnp.roll(odd, (-i, -j), axis=(0, 1))) for i, j in shifts)
+        alpha = jnp.linalg.solve(scores[:n] + config.ridge * jnp.eye(n), task.y)
+        return {
+            "prediction": prediction,
+            "head": jnp.max(jnp.abs(prediction - smoothed)) / size,
+            "smoother": jnp.max(jnp.abs(prediction - smooth)) / size,
+            "lowest": sigma[0] / sigma[-1],
+            "cycle": jnp.max(jnp.abs(cycle)) / jnp.max(jnp.abs(square)),
+            "solver": gap(predict(own, task), scores[n:] @ alpha),
+        }
+
+    found = jax.vmap(form)(w_query, w_key)
+    change = jnp.abs(found["prediction"] - found["prediction"][EQUAL][None])
     # the points u and -u along the eigenvector of the smallest eigenvalue
     indefinite = w_query[INDEFINITE], w_key[INDEFINITE]
     matrix = matmul(indefinite[0].T, indefinite[1])[:-1, :-1]
     u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
     opposite = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
     pair = jnp.exp(logits(project(smoother, *indefinite), opposite)[:2])
-    products = w_query.mT @ w_key / TEMPERATURE
-    # the key bias multiplies rows, the query bias columns: if the rows are multiplied by the
-    # factors of the columns instead, the softmax is the same
-    turned = products.at[:, :-1, -1].set(products[:, -1, :-1])
-    own, balanced = (jnp.exp(x @ each @ x[:n].T) for each in (products, turned))
-    smoothed, smooth = (
-        each[:, n:] @ task.y / jnp.sum(each[:, n:], axis=-1) for each in (own, balanced)
-    )
-    sigma = jnp.linalg.eigvalsh(balanced[:INDEFINITE, :n])
-    odd = scores[:, :n] - scores[:, :n].mT
-    # entry i belongs to the three supports i, i + 1 and i + 2
-    cycle = sum(
-        jnp.diagonal(jnp.roll(odd, (-i, -j), axis=(1, 2)), axis1=1, axis2=2)
-        for i, j in ((0, 1), (1, 2), (2, 0))
-    )
-    exact = own[:, n:] @ jnp.linalg.solve(own[:, :n] + config.ridge * jnp.eye(n), task.y)[..., None]
-    size = jnp.max(jnp.abs(task.y))
-    return {
-        "head": jnp.max(jnp.abs(prediction - smoothed), axis=1) / size,
-        "smoother": jnp.max(jnp.abs(prediction - smooth), axis=1) / size,
-        "change": jnp.max(jnp.abs(prediction - prediction[EQUAL]), axis=1) / size,
-        "lowest": sigma[:, 0] / sigma[:, -1],
-        "cycle": jnp.max(jnp.abs(cycle), axis=1) / jnp.max(jnp.abs(scores[:, :n]), axis=(1, 2)),
-        "solver": gap(solved, exact[..., 0]),
+    return found | {
+        "change": jnp.max(change, axis=1) / size,
         "pair": jnp.linalg.eigvalsh(pair)[0],
         "expected": theory.opposite_pair_eigenvalue(matrix, TEMPERATURE),
     }
