@@ -45,21 +45,26 @@ class Streams(NamedTuple):
     start: np.ndarray
 
 
-def streams_of(
-    tasks: Task, size: float, model: Decoders, start: Decoder, rows: np.ndarray
-) -> Streams:
-    """The streams on some rows, which are whole tasks."""
-    found = [[one.basis(rows) for one in part] for part in model.spaces.values()]
-    most = max(basis.shape[1] for part in found for basis in part)
-    layers = np.array([[padded(basis, most) for basis in part] for part in found])
-    known = start.basis(rows)
-    return Streams(tasks, size, layers, padded(known, known.shape[1]))
+def streams_of(tasks: Task, size: float, model: Decoders, start: Decoder) -> Streams:
+    """The streams on as many tasks as the fit needs, with the smallest slopes (CG's explode)."""
+    count, (all_rows, channels) = len(tasks.x), start.channels.fitted.shape
+    each = all_rows // count
+    layers = [one.channels.fitted.reshape(count, -1) for one in model.states]
+    sizes = np.max([np.linalg.norm(layer, axis=1) for layer in layers], axis=0)
+    few = min(-(-3 * count // 4), -(-max(ROWS, 4 * channels) // each))
+    kept = np.sort(np.argsort(sizes)[:few])
+    rows = (kept[:, None] * each + np.arange(each)).ravel()
+    every = padded([one.basis(rows) for part in model.spaces.values() for one in part])
+    layers = every.reshape(2, -1, *every.shape[1:])
+    tasks = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], tasks)
+    return Streams(tasks, size, layers, padded([start.basis(rows)])[0])
 
 
-def padded(basis: np.ndarray, most: int) -> np.ndarray:
-    """The basis with columns of 0, as many as a power of 2, so that models share programs."""
+def padded(bases: list[np.ndarray]) -> np.ndarray:
+    """Bases with columns of 0, as many as a power of 2, so that models share programs."""
+    most = max(basis.shape[1] for basis in bases)
     width = max(16, 1 << (most - 1).bit_length())
-    return np.pad(basis, ((0, 0), (0, width - basis.shape[1])))
+    return np.array([np.pad(basis, ((0, 0), (0, width - basis.shape[1]))) for basis in bases])
 
 
 def alignments(layers: int, steps: int) -> tuple[tuple[int, ...], ...]:

@@ -26,7 +26,7 @@ from .distances import Distance
 from .identification import Identification, identification
 from .ladder import Spectrum
 from .ruling import CLOSE, far
-from .stream_fit import ROWS, Streams, fit_to_streams, streams_of
+from .stream_fit import fit_to_streams, streams_of
 from .stream_rules import (
     OWN,
     UNTRAINED,
@@ -79,22 +79,17 @@ def together(fitted: Task, scored: Task) -> Task:
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
 
 
-def states_of(fit: CandidateFit) -> tuple[str, ...]:
-    """The states of supports that the oracle of a candidate returns."""
-    one = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1)))
-    oracle = partial(run, candidate(fit.candidate), fit.kernel, steps=1)
-    made = jax.eval_shape(oracle, fit.logs, one)
-    shapes = {name: getattr(getattr(made, name, None), "shape", None) for name in ("alpha", "r")}
-    return tuple(name for name, shape in shapes.items() if shape == (2, 3))
-
-
 def with_supports(
     one: Read, of: Seen, steps: int, resample: np.ndarray
 ) -> tuple[dict[str, dict[str, Distance]], Held]:
     """Distances of a candidate's states at the supports, and the states that the streams hold."""
     held: Held = {"query": {"prediction": one.rows}, "support": {}}
-    found = {}
-    for name in states_of(one.fit):
+    small, found = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1))), {}
+    oracle = partial(run, candidate(one.fit.candidate), one.fit.kernel, steps=1)
+    made = jax.eval_shape(oracle, one.fit.logs, small)
+    for name in ("alpha", "r"):
+        if getattr(getattr(made, name, None), "shape", None) != (2, 3):  # of supports and steps
+            continue
         rows = own_rows(one.fit, (of.fitted, of.scored), of.size, steps, name)
         wanted = {OWN: own_target(one.fit, rows)}
         for words, model in {"": of.model, f", {UNTRAINED}": next(iter(of.controls), None)}.items():
@@ -352,7 +347,7 @@ def compare_streams(
     """Fit all candidates to what the streams hold, and rule out by controls and distances."""
     of = roles[0]
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
-    few = few_tasks(of)
+    few = streams_of(of.fitted, of.size, of.model, of.start)
     fits = []
     for row in options.rows:
         if kernels := options.kernels_of(row):
@@ -379,17 +374,3 @@ def compare_streams(
     last = [one.fit.candidate for one, nothing in zip(read, wild, strict=True) if nothing]
     remains = any(not one.because for one in suspects)
     return identification(suspects, {}, () if remains else near, last=last)
-
-
-def few_tasks(of: Seen) -> Streams:
-    """The tasks that the fit needs, with the smallest slopes (CG's explode), and their bases."""
-    tasks = len(of.fitted.x)
-    layers = [one.channels.fitted.reshape(tasks, -1) for one in of.model.states]
-    sizes = np.max([np.linalg.norm(layer, axis=1) for layer in layers], axis=0)
-    each = len(of.start.channels.fitted) // tasks
-    channels = of.start.channels.fitted.shape[1]
-    count = min(-(-3 * tasks // 4), -(-max(ROWS, 4 * channels) // each))
-    kept = np.sort(np.argsort(sizes)[:count])
-    rows = (kept[:, None] * each + np.arange(each)).ravel()
-    few = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], of.fitted)
-    return streams_of(few, of.size, of.model, of.start, rows)

@@ -76,12 +76,8 @@ def nulls(
     kept = [one for one, step in zip(model.states[1:], at, strict=True) if step]
     found = {}
     for name, (filters, grid) in grids.items():
-        rows = Rows(
-            *(
-                filter_rows(part, filters(part.sigma / scale, ridge, grid[:, None, None]), size)
-                for part in both
-            )
-        )
+        made = [filters(part.sigma / scale, ridge, grid[:, None, None]) for part in both]
+        rows = Rows(*(filter_rows(*pair, size) for pair in zip(both, made, strict=True)))
         more = np.linalg.norm(rest(start, rows.fitted), axis=0)
         lost = [np.linalg.norm(rest(one, rows.fitted), axis=0) for one in kept]
         best = [int(np.argmin(one / np.where(more > 0, more, np.inf))) for one in lost]
@@ -130,7 +126,8 @@ def gaps_of(
             rows = Rows(
                 *(np.stack([t[h][s, layer] for t in wanted.values()], axis=1) for h in (0, 1))
             )
-            each = [per_task(one.rest(rows), tasks) for one in (decoder, start)]
+            left = (one.rest(rows).reshape(tasks, -1, len(wanted)) for one in (decoder, start))
+            each = [np.sum(part**2, axis=1) for part in left]
             silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
             known = np.sum(each[1], axis=0) <= KNOWN**2 * np.sum(rows.scored**2, axis=0)
             for one, part in zip((squares, sizes), each, strict=True):
@@ -140,10 +137,6 @@ def gaps_of(
             none = np.zeros((squares.shape[1], 0))
             found[name][space] = Aligned(finite(squares[..., i]), sizes[..., i], none)
     return found
-
-
-def per_task(rows: np.ndarray, tasks: int) -> np.ndarray:
-    return np.sum(rows.reshape(tasks, -1, rows.shape[-1]) ** 2, axis=1)
 
 
 def staircase(rows: Rows, every: list[Decoder], start: Decoder) -> np.ndarray:
