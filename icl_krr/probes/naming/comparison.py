@@ -90,6 +90,15 @@ class Options:
     def kernels_of(self, row: Solver) -> list[str]:
         return [kernel for kernel in taken(row.name) if kernel in self.tried]
 
+    def fits(self, fit: Callable[[str, list[str]], CandidateFit]) -> list[CandidateFit]:
+        """Every candidate that accepts a kernel, fitted by a function of its name and kernels."""
+        found = []
+        for row in self.rows:
+            if kernels := self.kernels_of(row):
+                self.progress(row.name)
+                found.append(fit(row.name, kernels))
+        return found
+
 
 class Fitted(NamedTuple):
     """A fitted candidate, and the largest number of steps that it was tried with."""
@@ -107,16 +116,15 @@ class Fitted(NamedTuple):
 
 def compare(model: ModelAnswers, options: Options) -> Identification:
     """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
-    # Every candidate with the kernel that fits best
     steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
-    found = []
-    for row in options.rows:
-        if kernels := options.kernels_of(row):
-            options.progress(row.name)
-            rest = model.fitted, model.answers, steps
-            each = [fit_candidate(row.name, kernel, *rest) for kernel in kernels]
-            found.append(Fitted(min(each, key=lambda fit: fit.error), steps))
-    fitted = fit_again(found, model, options)
+
+    def fit(name: str, kernels: list[str]) -> CandidateFit:
+        each = [
+            fit_candidate(name, kernel, model.fitted, model.answers, steps) for kernel in kernels
+        ]
+        return min(each, key=lambda fit: fit.error)
+
+    fitted = fit_again([Fitted(one, steps) for one in options.fits(fit)], model, options)
     fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
     options.progress("the ladder")
     rungs = ladder(model, options.tried)

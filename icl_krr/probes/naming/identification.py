@@ -185,15 +185,15 @@ class Identification(NamedTuple):
     @property
     def statement(self) -> str:
         """The verdict without warnings."""
+        known = self.best.evidence
         if self.as_near:
             words = {**BASELINES, **NULLS, **CONTROLS}[self.as_near[0]]
-            spaces = " nor in ".join(TITLES[space] for space in self.best.distances)
-            if self.best.evidence:
-                spaces = " and in ".join(TITLES[space] for space in self.best.distances)
-                return f"{self.status}: no candidate is nearer than {words}, in {spaces} alike"
-            return f"{self.status}: no candidate is nearer than {words}, neither in {spaces}"
+            first, last = (TITLES[space] for space in self.best.distances)
+            where = (
+                f"in {first} and in {last} alike" if known else f"neither in {first} nor in {last}"
+            )
+            return f"{self.status}: no candidate is nearer than {words}, {where}"
         if self.status == NOTHING:
-            known = self.best.evidence
             held = "is decodable, but " if known and known.effects else "is ruled out: "
             return f"{self.status}: {self.best.fit.candidate} {held}{self.best.because}"
         if self.status == NONE:
@@ -213,9 +213,12 @@ class Identification(NamedTuple):
         if self.status != NEAR:
             and_controls = "every control and " if self.depth and self.status == IDENTIFIED else ""
             return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}"
-        why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
-        why += ["its steps at the layers are not regular"] * (not self.best.regular)
-        why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)
+        reasons = {
+            f"its distance is {' and '.join(far)} (identified: at most {EXACT})": far,
+            "its steps at the layers are not regular": not self.best.regular,
+            f"a layer is at the limit of {self.best.limit} steps": self.best.limit,
+        }
+        why = [words for words, holds in reasons.items() if holds]
         why = why or ["its use is not tested, and it has as many parameters as layers with steps"]
         return f"{named}{self.depth}; {', and '.join(why)}"
 

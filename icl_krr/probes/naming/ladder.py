@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import least_squares
 
 from ...catalogue import kernel_class, make_kernel
 from ...kernels import Kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, map_tasks, system
-from ..reading.hyperparameters import typical_bandwidth
+from ..reading.hyperparameters import minimise, typical_bandwidth
 from .answers import ModelAnswers, shown
 from .candidates import BANDWIDTH
 from .distances import Gaps, aligned_once
@@ -215,12 +214,10 @@ def fit_family(
         return np.moveaxis(made, 1, 0) / norms - layers, one.own
 
     start = np.concatenate([shared[free], [] if family.linear else best.own])
-    if not len(start):
-        return best
-    low, high = start - 12, start + 12
+    limits = np.full(len(start), np.inf)
     if family.ridges:
-        high[count - 1] = family.ridges[-1] + 1e-3  # SciPy starts inside of the bounds
-    x = least_squares(lambda x: gaps(x)[0].ravel(), start, bounds=(low, high), max_nfev=40).x
+        limits[count - 1] = family.ridges[-1] + 1e-3
+    _, x = minimise(lambda x: [gaps(x)[0].ravel()], start, limits, flat=1e-8)
     return min(best, with_error(unpack(x), *gaps(x)), key=lambda one: one.error)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...catalogue import Solver, candidate as find_candidate
+from ...catalogue import candidate as find_candidate
 from ...tasks import Task, map_tasks
 from ..reading.derivatives import jacobian
 from .candidate_fit import CandidateFit, Problem, Space, bounded, nearest
@@ -137,7 +137,7 @@ def cost(rows: jax.Array, data: Streams) -> jax.Array:
 STREAMS = Space(path, cost, residuals, rounds=1, enough=1e-4)
 
 
-def fit_to_streams(row: Solver, kernels: Sequence[str], data: Streams, steps: int) -> CandidateFit:
+def fit_to_streams(name: str, kernels: Sequence[str], data: Streams, steps: int) -> CandidateFit:
     r"""Fit kernel, parameters and steps per layer of a candidate to what the streams hold.
 
     Each layer has the best linear map for its target at every point of the search, so that it has
@@ -148,7 +148,7 @@ def fit_to_streams(row: Solver, kernels: Sequence[str], data: Streams, steps: in
     tried = np.array(alignments(data.layers.shape[1], steps))
     starts = []
     for kernel in kernels:
-        problem = Problem(STREAMS, row.name, kernel, steps, data, np.asarray, relative_distances)
+        problem = Problem(STREAMS, name, kernel, steps, data, np.asarray, relative_distances)
         logs, errors = searched(problem)
         errors = errors / [relative_distances(at) for at in tried]
         for i, at, far in zip(np.argmin(errors, axis=0), tried, errors.min(axis=0), strict=True):

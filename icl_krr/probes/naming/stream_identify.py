@@ -348,11 +348,7 @@ def compare_streams(
     of = roles[0]
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
     few = streams_of(of.fitted, of.size, of.model, of.start)
-    fits = []
-    for row in options.rows:
-        if kernels := options.kernels_of(row):
-            options.progress(row.name)
-            fits.append(fit_to_streams(row, kernels, few, steps))
+    fits = options.fits(partial(fit_to_streams, data=few, steps=steps))
     options.progress("controls")
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
     read = [read_candidate(fit, of, spectra, steps) for fit in fits]

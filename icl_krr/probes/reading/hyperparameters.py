@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -95,29 +95,28 @@ def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
 
 
 def minimise(
-    function: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    function: Callable[[np.ndarray], Sequence[Any]],
     start: np.ndarray,
     limits: np.ndarray | float = np.inf,
+    flat: float = 1e-5,
 ) -> tuple[float, np.ndarray]:
-    """A local minimum of the norm of `function`'s residuals, within 12 of `start` and `limits`."""
+    """A local minimum of the norm of residuals, within 12 of `start` and `limits`.
+
+    The function returns residuals and slopes, or residuals alone. The search stops where the loss
+    is `flat`, as at a ridge that is too small to matter.
+    """
 
     @lru_cache(maxsize=1)
     def at(x: bytes) -> list[np.ndarray]:
-        values = function(jnp.asarray(np.frombuffer(x)))
-        return [
-            np.clip(np.nan_to_num(np.asarray(v, float), nan=DIVERGED), -DIVERGED, DIVERGED)
-            for v in values
-        ]
+        values = (np.asarray(v, float) for v in function(np.frombuffer(x)))
+        return [np.clip(np.nan_to_num(v, nan=DIVERGED), -DIVERGED, DIVERGED) for v in values]
 
+    known = at(start.tobytes())
     if not start.size:  # SciPy would take the maximum of no slopes
-        return float(np.linalg.norm(at(start.tobytes())[0])), start
-    slope: Any = lambda x: at(x.tobytes())[1]  # noqa: E731
+        return float(np.linalg.norm(known[0])), start
+    slopes: Any = "2-point" if len(known) == 1 else lambda x: at(x.tobytes())[1]
+    first, bounds = np.minimum(start, limits - 1e-3), (start - 12, np.minimum(start + 12, limits))
     solved = least_squares(
-        lambda x: at(x.tobytes())[0],
-        np.minimum(start, np.asarray(limits) - 1e-3),
-        slope,
-        bounds=(start - 12, np.minimum(start + 12, limits)),
-        ftol=1e-5,  # stops where the loss is flat, as at a ridge that is too small to matter
-        max_nfev=40,
+        lambda x: at(x.tobytes())[0], first, slopes, bounds=bounds, ftol=flat, max_nfev=40
     )
     return float(np.sqrt(2 * solved.cost)), solved.x
