@@ -9,15 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ... import checks
-from ...catalogue import (
-    KERNELS,
-    Solver,
-    candidate,
-    candidates as all_candidates,
-    find,
-    make_kernel,
-    taken,
-)
+from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, make_kernel, taken
 from ...kernels import Kernel, check_kernel
 from ..resampling import RESAMPLES, resamples
 from .answers import ModelAnswers
@@ -70,16 +62,11 @@ class Options:
                 )
             check_kernel(system[0])
             checks.positive_scalar("ridge of system", system[1])
-        if not any(self.kernels_of(row) for row in self.rows):
+        if not any(self.offered.values()):
             raise ValueError(
                 "kernels must contain a kernel that a candidate accepts, got "
-                f"{', '.join(self.tried)} for candidates {', '.join(row.name for row in self.rows)}"
+                f"{', '.join(self.tried)} for candidates {', '.join(self.offered)}"
             )
-
-    @property
-    def rows(self) -> list[Solver]:
-        names = all_candidates() if self.candidates is None else self.candidates
-        return list({row.name: row for row in map(candidate, names)}.values())
 
     @property
     def tried(self) -> tuple[str, ...]:
@@ -87,16 +74,20 @@ class Options:
             return tuple(name for name, row in KERNELS.items() if row.usual)
         return tuple(find("kernel", KERNELS, name).name for name in self.kernels)
 
-    def kernels_of(self, row: Solver) -> list[str]:
-        return [kernel for kernel in taken(row.name) if kernel in self.tried]
+    @property
+    def offered(self) -> dict[str, list[str]]:
+        """The kernels to try with every candidate."""
+        names = all_candidates() if self.candidates is None else self.candidates
+        every = [candidate(name).name for name in names]
+        return {name: [one for one in taken(name) if one in self.tried] for name in every}
 
     def fits(self, fit: Callable[[str, list[str]], CandidateFit]) -> list[CandidateFit]:
         """Every candidate that accepts a kernel, fitted by a function of its name and kernels."""
         found = []
-        for row in self.rows:
-            if kernels := self.kernels_of(row):
-                self.progress(row.name)
-                found.append(fit(row.name, kernels))
+        for name, kernels in self.offered.items():
+            if kernels:
+                self.progress(name)
+                found.append(fit(name, kernels))
         return found
 
 
