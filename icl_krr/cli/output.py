@@ -49,17 +49,6 @@ class Outcome(NamedTuple):
     status: int = 0
 
 
-@contextmanager
-def working(settings: Command) -> Iterator[Show]:
-    """The folder of a command is there, in its precision; yield a function that says its work."""
-    import jax
-
-    if settings.folder is not None:
-        prepare(settings.folder)
-    with jax.enable_x64(True) if settings.float64 else nullcontext(), telling() as show:
-        yield show
-
-
 def finish(settings: Command, found: Outcome) -> int:
     """Write and print what a command found; return its exit status."""
     for words in found.notes:
@@ -90,7 +79,7 @@ def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, Any]:
         return images(name, content())
     if isinstance(content, dict):
         content = meta | content if name == "meta.json" else {"meta": meta} | content
-        return {name: json_file(content)}
+        content = to_json(content) + "\n"
     if isinstance(content, list):
         content = to_csv(content)
     return {name: content.encode() if isinstance(content, str) else content}
@@ -140,16 +129,24 @@ Show = Callable[..., None]
 
 
 @contextmanager
-def telling() -> Iterator[Show]:
-    """What is being done, on stderr; where that is no terminal, a line of it now and then."""
+def working(settings: Command) -> Iterator[Show]:
+    """Yield a function that tells the work of a command, whose folder and precision are set.
+
+    It tells on stderr; where that is no terminal, a line now and then.
+    """
+    import jax
     from rich import progress as rich
     from rich.console import Console
 
+    if settings.folder is not None:
+        prepare(settings.folder)
+    precision = jax.enable_x64(True) if settings.float64 else nullcontext()
     console = Console(stderr=True, no_color=True)  # rich's yellow vanishes on white
     console.quiet = not console.is_terminal
     text, last = rich.TextColumn("{task.description}"), time.monotonic()
     counted = (rich.BarColumn(), rich.MofNCompleteColumn(), text, rich.TimeRemainingColumn())
-    with rich.Progress(rich.SpinnerColumn(), text, console=console, transient=True) as bar:
+    drawn = rich.Progress(rich.SpinnerColumn(), text, console=console, transient=True)
+    with precision, drawn as bar:
         only = bar.add_task("", total=None)
 
         def show(words: str, done: int = 0, total: int | None = None) -> None:
@@ -167,10 +164,6 @@ def telling() -> Iterator[Show]:
 
 def to_json(value: Any) -> str:
     return json.dumps(plain(value), indent=2, allow_nan=False)
-
-
-def json_file(value: Any) -> bytes:
-    return (to_json(value) + "\n").encode()
 
 
 def plain(value: Any) -> Any:
