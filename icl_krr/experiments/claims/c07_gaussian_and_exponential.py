@@ -2,13 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ... import Exponential, Gaussian, Kernel, constructions, predict, solvers, theory
 from ...tasks import GaussianProcess, sample
 from .claim import HOLDS, TASK, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, gap, project, sizes, softmax, tidy
 
-INPUTS, SPHERES = ("sphere", "normal"), jnp.array([True, False])
+INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
