@@ -87,11 +87,14 @@ def write(settings: Solverbench) -> Outcome:
 
 
 def identify(settings: Solverbench) -> Outcome:
+    import jax
+
     from ...experiments import study
     from ...experiments.solverbench.reading import read_models
     from ...experiments.solverbench.verdicts import identification
 
-    manifest, models = read_models(settings.models)
+    with jax.enable_x64(True):
+        manifest, models = read_models(settings.models)
     asked = identification(manifest, models, settings.seed)
     with working(settings) as show:
         found = study.run(asked, settings.folder, show)
