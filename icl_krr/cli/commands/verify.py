@@ -47,7 +47,8 @@ class Verify(Command):
     json: bool = False
     """Print JSON instead of a table."""
     out: Path | None = None
-    """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
+    """Folder for claims.json, claims.md, and a CSV file and a figure for each claim. A claim and
+    seed that an earlier run of the same code finished in this folder is not run again.
     If None and claims are named, icl-krr-verify.
     If None and no claims are named, no files are written."""
 

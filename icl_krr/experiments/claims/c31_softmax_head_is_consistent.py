@@ -55,8 +55,8 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     best = np.array([best_of(h, each[:-1]) for each in mse])
     axes = {"inputs": [place.name], "n": config.sizes}
     rows = tidy(axes | {"bandwidth": [*h, fixed]}, **{"mean squared error": mse[None]})
-    columns = {"best bandwidth": best[:, 0]}
-    columns["bandwidth by theory"] = [theory.best_bandwidth(unit, v, d) for v in units]
+    by_theory = np.array([theory.best_bandwidth(unit, v, d) for v in units])
+    columns = {"best bandwidth": best[:, 0], "bandwidth by theory": by_theory}
     rows += tidy(axes, **columns, **{"error at the best bandwidth": best[:, 1]})
     by_theory = {"bias by theory": expected, "variance by theory": spread}
     last = axes | {"n": config.sizes[-1:], "bandwidth": h}

@@ -107,7 +107,7 @@ class Config(SimpleNamespace):
     Config(draws=5, widths=(2, 4))
     """
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return hash(tuple(vars(self).items()))
 
     def replace(self, **others: Any) -> "Config":
@@ -279,7 +279,8 @@ def check(value: Any, **options: Any) -> Unnamed:
 
 def named(checks: Checks) -> list[Check]:
     """The checks of a table, in its order."""
-    return [(of if callable(of) else check(of))(name) for name, of in checks.items()]
+    tests: Any = {name: of if callable(of) else check(of) for name, of in checks.items()}
+    return [test(name) for name, test in tests.items()]
 
 
 def stated(value: Any, **options: Any) -> Unnamed:

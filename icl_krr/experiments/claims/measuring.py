@@ -51,7 +51,7 @@ def every(
             found = program(first, *others, **options)
             return fields(found) if isinstance(found, dict) else jax.tree.map(np.asarray, found)
 
-        measure.clear_cache = program.clear_cache  # pyright: ignore[reportFunctionMemberAccess]
+        measure.clear_cache = program.clear_cache  # pyright: ignore[reportAttributeAccessIssue]
         return measure
 
     return decorate
