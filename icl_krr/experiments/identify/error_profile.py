@@ -173,7 +173,10 @@ class Protocol:
         own, found = self.resampled(scoring, size)[:, 0], {}
         for name in (*self.candidates, *NULLS):
             progress(name)
-            tuned = [self.tune(kernel, name, tuning[:, 1:]) for kernel in self.kernels_of(name)]
+            first, *others = self.kernels
+            of_first = name in NULLS or first in taken(name)
+            kernels = [first] if of_first else [one for one in others if one in taken(name)]
+            tuned = [self.tune(kernel, name, tuning[:, 1:]) for kernel in kernels]
             for key in tuned[0] if tuned else ():
                 best = min((each[key] for each in tuned), key=lambda one: one.error)
                 found.setdefault(key, []).append(best)
@@ -237,12 +240,6 @@ class Protocol:
                 if len(chosen) == self.search.starts:
                     break
             yield from ((problem, logs[i], at[i]) for i in chosen)
-
-    def kernels_of(self, name: str) -> list[str]:
-        first, *others = self.kernels
-        if name in NULLS or first in taken(name):
-            return [first]
-        return [kernel for kernel in others if kernel in taken(name)]
 
     def compare(
         self, found: list[CandidateFit], known: np.ndarray, size: np.ndarray, place: int

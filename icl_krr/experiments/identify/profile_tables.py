@@ -10,7 +10,7 @@ import numpy as np
 from ...files import Lines
 from ...text_tables import Table
 from ..shared.rows import Rows
-from .error_profile import Findings, Profile, Reading
+from .error_profile import Findings, Profile, Reading, Rival
 from .profile_paths import ALIGNMENTS, MEASURES, NULLS
 
 SHOWN = 3
@@ -23,18 +23,13 @@ def reading_table(reading: Reading) -> Lines:
     header += ["step at each layer", "parameters"]
     lines = []
     for one in reading.rivals:
-        null, (low, high) = one.is_null, one.interval
-        steps = "its own value" if null else " ".join(map(str, one.fit.alignment))
+        low, high = one.interval
+        steps, share = " ".join(map(str, one.fit.alignment)), f"{one.share:.0%}"
+        if one.is_null:
+            steps, share = "its own value", "null"
         values = ", ".join(f"{name} {value:.2g}" for name, value in one.fit.values.items())
-        lines.append([
-            one.name,
-            one.fit.kernel,
-            f"{one.far:.2g} ({low:.2g}, {high:.2g})",
-            "null" if null else f"{one.share:.0%}",
-            "yes" if one.as_near else "no",
-            steps,
-            values,
-        ])  # fmt: skip
+        far, near = f"{one.far:.2g} ({low:.2g}, {high:.2g})", "yes" if one.as_near else "no"
+        lines.append([one.name, one.fit.kernel, far, share, near, steps, values])
     return header, lines
 
 
@@ -66,45 +61,44 @@ def record(profile: Profile) -> dict[str, Any]:
         "log10 after layers": {name: curve.tolist() for name, curve in profile.curves.items()},
         "readings": [
             {
-                "measure": reading.measure,
-                "alignment": reading.alignment,
-                "nearest": reading.nearest.name,
-                "as near": reading.as_near,
-                "verdict": reading.verdict,
-                "candidates": [
-                    {
-                        "candidate": one.name,
-                        "kernel": one.fit.kernel,
-                        "distance": one.far,
-                        "interval": one.interval,
-                        "nearest in resamples": one.share,
-                        "as near": one.as_near,
-                        "steps": one.fit.alignment,
-                        "values": one.fit.values,
-                    }
-                    for one in reading.rivals
-                ],
+                "measure": one.measure,
+                "alignment": one.alignment,
+                "nearest": one.nearest.name,
+                "as near": one.as_near,
+                "verdict": one.verdict,
+                "candidates": [*map(rival_record, one.rivals)],
             }
-            for reading in profile.readings
+            for one in profile.readings
         ],
+    }
+
+
+def rival_record(one: Rival) -> dict[str, Any]:
+    return {
+        "candidate": one.name,
+        "kernel": one.fit.kernel,
+        "distance": one.far,
+        "interval": one.interval,
+        "nearest in resamples": one.share,
+        "as near": one.as_near,
+        "steps": one.fit.alignment,
+        "values": one.fit.values,
     }
 
 
 def panels(findings: Findings, measure: str) -> dict[str, dict[str, Any]]:
     """Curves of the model, its nearest solvers and its nearest null, a panel per alignment."""
-    own, found = findings.profile, {}
-    for reading in own.readings:
-        if reading.measure != measure:
-            continue
-        layers = np.arange(len(own.curves[measure]))
-        curves: dict[str, Any] = {"model": (layers, 10 ** own.curves[measure])}
-        solvers = [one for one in reading.rivals if not one.is_null][:SHOWN]
-        null = next(one for one in reading.rivals if one.is_null)
-        for one in (*solvers, null):
-            curves[one.name] = (layers[1:], 10**one.curve)
-        if findings.untrained:
-            curves["untrained model"] = (layers, 10 ** findings.untrained.curves[measure])
-        found[f"layer ({reading.alignment})"] = curves
+    own, found = findings.profile.curves[measure], {}
+    layers = np.arange(len(own))
+    for reading in findings.profile.readings:
+        if reading.measure == measure:
+            solvers = [one for one in reading.rivals if not one.is_null][:SHOWN]
+            null = next(one for one in reading.rivals if one.is_null)
+            curves: dict[str, Any] = {"model": (layers, 10**own)}
+            curves |= {one.name: (layers[1:], 10**one.curve) for one in (*solvers, null)}
+            if findings.untrained:
+                curves["untrained model"] = (layers, 10 ** findings.untrained.curves[measure])
+            found[f"layer ({reading.alignment})"] = curves
     return found
 
 

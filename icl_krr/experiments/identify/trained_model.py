@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -91,11 +90,9 @@ def distance_table(found: Identification, space: str) -> Lines:
     header = [space, *(f"layer {i + 1}" for i in range(layers)), "mean"]
     lines = []
     for name, (near, steps) in named.items():
-        values = [
-            *zip(near.by_layer, near.layer_intervals, strict=True),
-            (near.mean, near.interval),
-        ]
-        cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
+        values = (*near.by_layer, near.mean), (*near.layer_intervals, near.interval)
+        each = zip(*values, strict=True)
+        cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in each]
         none = layers + 1 - len(cells)  # layers before the first step, or after the last
         late = [""] * min(none, steps.count(0))
         lines.append([name, *late, *cells[:-1], *[""] * (none - len(late)), cells[-1]])
@@ -130,10 +127,8 @@ def filter_rows(findings: Findings) -> Rows:
 
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
-    tables = [
-        layer_table(findings),
-        *map(partial(distance_table, findings.found), findings.found.best.distances),
-    ]
+    found = findings.found
+    tables = [layer_table(findings), *(distance_table(found, one) for one in found.best.distances)]
     return "\n".join(map(to_markdown, tables))
 
 
