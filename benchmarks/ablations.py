@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -172,11 +173,9 @@ def nearest(own: np.ndarray, by_name: dict[str, list[np.ndarray]]) -> Nearest:
     return Nearest(names[found.leader], each[names[found.leader]], each, near)
 
 
-def by_solver(patterns: list[np.ndarray], names: list[str]) -> dict[str, list[np.ndarray]]:
-    found: dict[str, list[np.ndarray]] = {}
-    for name, one in zip(names, patterns, strict=True):
-        found.setdefault(name, []).append(one)
-    return found
+def by_solver(pairs: Iterable[tuple[str, np.ndarray]]) -> dict[str, list[np.ndarray]]:
+    groups = records.grouped(pairs, itemgetter(0))
+    return {name: [one for _, one in own] for name, own in groups.items()}
 
 
 def add_case(line: list[int], holds: bool | None) -> None:
@@ -193,13 +192,12 @@ def offers(
     rows: list[Record], patterns: Patterns, i: int, other_family: bool = False
 ) -> dict[str, Patterns]:
     """The patterns of all other settings than that of a model, by solver."""
-    kept = [
+    return by_solver(
         (other["solver"], one)
         for other, one in zip(rows, patterns, strict=True)
         if (other["family"] != rows[i]["family"]) == other_family
         and (other_family or other["variant"] != rows[i]["variant"])
-    ]
-    return by_solver([one for _, one in kept], [name for name, _ in kept])
+    )
 
 
 def confusion(
@@ -260,15 +258,9 @@ def strangers(rows: list[Record], patterns: Patterns, limit: float) -> dict[str,
     return found
 
 
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """The 95 % interval of values of which the first is that of all tasks."""
-    low, high = np.quantile(values[1:], INTERVAL_QUANTILES)
-    return float(low), float(high)
-
-
 def above(values: np.ndarray, least: float = NOTABLE) -> bool:
-    """Whether the value of all tasks is at least `least` and its interval lies above 0."""
-    return bool(values[0] >= least and interval(values)[0] > 0)
+    """Whether the value of all tasks, the first, is at least `least` and its interval above 0."""
+    return bool(values[0] >= least and np.quantile(values[1:], INTERVAL_QUANTILES[0]) > 0)
 
 
 def of_part(found: Effects, part: str, effect: str, replaced: str) -> np.ndarray:
@@ -338,10 +330,9 @@ def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
 def compared(row: Record, limits: dict[str, float]) -> Record:
     """The constructions whose patterns are nearest to a trained model's."""
     own = effects_of(row)
-    others = [effects_of(other) for other in row["beside"]]
-    names, said = [other["solver"] for other in row["beside"]], []
+    others, said = [(other["solver"], effects_of(other)) for other in row["beside"]], []
     for name, parts in reversed(SETS.items()):
-        offered = by_solver([pattern(one, MAIN, parts) for one in others], names)
+        offered = by_solver((other, pattern(one, MAIN, parts)) for other, one in others)
         one = nearest(pattern(own, MAIN, parts), offered)
         alone, close = len(one.as_near) == 1, one.distance <= limits[name]
         reading = KIND[one.name] if alone else "not distinguishable"

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import jax.numpy as jnp
@@ -151,10 +152,10 @@ def share(rows: list[Row]) -> str:
 def document(record: Row) -> str:
     header = ["model", "tables", *(f"coverage at {scale:g}" for scale in SCALES)]
     header += ["median width / std(y)", "median RMSE / std(y)", "fits with warnings"]
-    lines = []
+    lines, cells = [], records.grouped(record["results"], itemgetter("model", "kind"))
     for model, kind in product(MODELS, ("real", "drawn")):
-        chosen = [r for r in record["results"] if (r["model"], r["kind"]) == (model, kind)]
-        shares = [share([row for row in chosen if row["scale"] == scale]) for scale in SCALES]
+        chosen = cells[model, kind]
+        shares = [*map(share, records.grouped(chosen, itemgetter("scale")).values())]
         middle = [np.median(numbers(chosen, name)) for name in ("width", "rmse")]
         warned = sum(row["fits with warnings"] for row in chosen)
         lines.append([model, kind, *shares, *(f"{one:.3g}" for one in middle), str(warned)])

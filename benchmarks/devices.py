@@ -57,10 +57,6 @@ class Case(NamedTuple):
 CASES = {"linear": Case(ik.Linear(), 64, 2**20), "softmax": Case(ik.Exponential(8.0), 8, 2**17)}
 
 
-def mesh_of(count: int) -> jax.sharding.Mesh:
-    return jax.make_mesh((count,), (CONTEXT,), devices=jax.devices()[:count])
-
-
 def slopes(model: ik.Transformer, task: ik.Task, *, place: Placement) -> ik.Transformer:
     loss = lambda model: jnp.sum(evaluate_divided(model, task, place=place)[0])  # noqa: E731
     return jax.grad(loss)(model)
@@ -75,18 +71,21 @@ PASSES: dict[str, Any] = {
 def measured(name: str, which: str, count: int) -> dict[str, Any]:
     """Memory of one device, and its work in one step, of the program and by the formulas."""
     case, gradient = CASES[name], which == "gradient"
-    place = Placement(mesh_of(count), context=(CONTEXT,))
+    mesh = jax.make_mesh((count,), (CONTEXT,), devices=jax.devices()[:count])
+    place = Placement(mesh, context=(CONTEXT,))
     model, task = case.model(STEPS), case.task(place)
     compiled = PASSES[which].lower(model, task, place=place).compile()
     program = parse(compiled.as_text())
     found, sent = work_of_steps(program, STEPS), step_sent(model, task, place, gradient)
+    memory = compiled.memory_analysis()
     row = {
         "attention": name,
         "pass": which,
         "devices": count,
         "supports": case.n,
         "features": case.p,
-        **sizes_of(compiled),
+        "arguments": memory.argument_size_in_bytes,
+        "scratch": memory.temp_size_in_bytes,
         "flops": found["flops"],
         "flops by formula": (3 if gradient else 1) * step_cost(model, task, place).flops,
         "sent": found["all-reduce"] + found["collective-permute"] if count > 1 else 0,
@@ -103,11 +102,6 @@ def measured(name: str, which: str, count: int) -> dict[str, Any]:
         row |= max(found, key=lambda each: each["growth"])
         row["steps run"] = steps
     return row
-
-
-def sizes_of(compiled: Any) -> dict[str, int]:
-    told = compiled.memory_analysis()
-    return {"arguments": told.argument_size_in_bytes, "scratch": told.temp_size_in_bytes}
 
 
 def growth(run: Callable, *arguments: Any) -> dict[str, float]:

@@ -106,13 +106,12 @@ def design() -> Figure:
 
 def scaling_figure(rows: list[Row], seed: int) -> Figure:
     """Time and scratch memory with linear and softmax attention, a column for each size."""
-    rows = [row for row in rows if row.suite == "scaling"]
-    grown = list(dict.fromkeys(axis_of(row) for row in rows))
+    grown = records.grouped([row for row in rows if row.suite == "scaling"], axis_of)
     figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
     axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
-    for size, (top, bottom) in zip(grown, axes.T, strict=True):
+    for (size, column), (top, bottom) in zip(grown.items(), axes.T, strict=True):
         for name, color in (("linear", BLUE), ("softmax", RED)):
-            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(name)]
+            here = [row for row in column if row.contest.startswith(name)]
             ours = [row for row in here if row.program == "icl_krr"]
             at = [row.size[size] for row in ours]
             words = f"{name} attention: solver without transformer"
@@ -130,7 +129,6 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
             axis.minorticks_off()
             axis.grid(alpha=0.25)
         bottom.set_xlabel(size)
-        column = [row for row in rows if axis_of(row) == size]
         fixed = {k: v for k, v in column[0].size.items() if k != size}
         top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
     axes[0, 0].set_ylabel("median time (ms)")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import records
+from benchmarks.records import grouped
 from icl_krr import constructions
 from icl_krr.experiments import Rows, draw_tasks
 from icl_krr.files import Lines, replace, to_csv, to_markdown
@@ -279,12 +281,13 @@ def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
 
 
 def loss_table(found: Comparison) -> Lines:
-    depths = list(dict.fromkeys(row["blocks"] for row in found.losses))
+    cells = grouped(found.losses, itemgetter("method", "blocks"))
+    names, depths = (list(dict.fromkeys(key)) for key in zip(*cells, strict=True))
     lines = []
-    for name in dict.fromkeys(row["method"] for row in found.losses):
+    for name in names:
         line = [name]
         for depth in depths:
-            here = [r for r in found.losses if (r["method"], r["blocks"]) == (name, depth)]
+            here = cells[name, depth]
             ratio = np.array([r["loss"] / r["exact"] for r in here])
             gain = np.array([r["gain"] for r in here])
             bad = np.count_nonzero(~np.isfinite(ratio))
@@ -305,11 +308,9 @@ def document(found: Comparison) -> str:
 
 def most_moved_table(found: Comparison, count: int = 12) -> Lines:
     """A table of the pairs of slots whose weights changed most, averaged over seeds."""
-    each: dict[Any, list[float]] = {}
-    for row in found.moved:
-        pair = (row["block"], row["part"], row["from"], row["to"])
-        each.setdefault(pair, []).append(row["change"])
-    means = sorted(((float(np.mean(v)), pair) for pair, v in each.items()), reverse=True)
+    each = grouped(found.moved, itemgetter("block", "part", "from", "to")).items()
+    means = [(float(np.mean([row["change"] for row in rows])), pair) for pair, rows in each]
+    means.sort(reverse=True)
     lines = [[*map(str, pair), f"{mean:.2g}"] for mean, pair in means[:count]]
     return ["block", "part", "from", "to", "change"], lines
 
@@ -317,15 +318,12 @@ def most_moved_table(found: Comparison, count: int = 12) -> Lines:
 def depth_figure(found: Comparison) -> Figure:
     """Excess loss over exact KRR against blocks, for trained weights and tuned algorithms."""
     figure, axis = sheet(7.2, 4.4)
-    names = list(dict.fromkeys(row["method"] for row in found.losses))
-    markers = ["o" if i < len(COLORS) else "^" for i in range(len(names))]  # colours repeat
-    for i, name in enumerate(names):
-        here = [row for row in found.losses if row["method"] == name]
-        depths = sorted({row["blocks"] for row in here})
-        excess = [
-            [row["loss"] / row["exact"] - 1 for row in here if row["blocks"] == d] for d in depths
-        ]
-        style = markers[i] + ("-" if name.startswith("trained") else "--")
+    for i, (name, here) in enumerate(grouped(found.losses, itemgetter("method")).items()):
+        each = grouped(here, itemgetter("blocks"))
+        depths = sorted(each)
+        excess = [[row["loss"] / row["exact"] - 1 for row in each[depth]] for depth in depths]
+        marker = "o" if i < len(COLORS) else "^"  # colours repeat
+        style = marker + ("-" if name.startswith("trained") else "--")
         mean_and_band(axis, depths, excess, style, color=COLORS[i % len(COLORS)], label=name)
     words = "loss / loss of exact KRR - 1\n(mean and range over seeds)"
     axis.set(yscale="log", xlabel="number of blocks", ylabel=words)
@@ -374,12 +372,10 @@ def mean_loss(found: Comparison, method: str) -> float:
 
 def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, label: str) -> None:
     """Mean and range over seeds, one line per block."""
-    updates = sorted({row["update"] for row in found.path})
+    cells = grouped(found.path, itemgetter("update", "block"))
+    updates = sorted({update for update, _ in cells})
     for block in blocks:
-        values = [
-            [r[key] for r in found.path if (r["update"], r["block"]) == (update, block)]
-            for update in updates
-        ]
+        values = [[row[key] for row in cells[update, block]] for update in updates]
         one = (f"block {block}", COLORS[block])
         name, color = one if len(blocks) > 1 else ("trained, all weights", "black")
         mean_and_band(axis, updates, values, "-", color=color, label=name)

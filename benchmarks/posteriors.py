@@ -137,24 +137,22 @@ def document(record: dict[str, Any]) -> str:
         compiled = f"{row['first ms'] - row['quartiles ms'][1]:.0f}"
         lines.append([*sizes, compiled, f"{middle} ({low} to {high})", f"{row['time']:.2f}"])
     tables = [(header, lines)]
-    names = ("mean", "variance", "evidence")
-    header = ["features m", "supports n", "variances", "condition number", "dtype"]
-    header += [f"{name}, {t} steps" for name in names for t in record["errors"][0]["mean"]]
-    kinds, lines = {decay: kind for kind, decay in DECAYS.items()}, []
-    for row in record["errors"]:
-        found = [number(e) for name in names for e in row[name].values()]
-        about = [str(row["m"]), str(row["n"]), kinds[row["decay"]], number(row["condition"])]
-        lines.append([*about, row["dtype"], *found])
-    tables.append((header, lines))
-    header = ["ridge", "supports n", "condition number"]
-    header += [f"evidence, {t} steps" for t in record["float32"][0]["evidence"]]
-    lines = [
-        [number(row["ridge"]), str(row["n"]), number(row["condition"])]
-        + [number(e) for e in row["evidence"].values()]
-        for row in record["float32"]
-    ]
-    tables.append((header, lines))
+    kinds = {decay: kind for kind, decay in DECAYS.items()}
+    condition = {"condition number": records.digits("condition")}
+    columns = {"features m": "m", "supports n": "n", "variances": lambda row: kinds[row["decay"]]}
+    columns |= condition | {"dtype": "dtype"}
+    for name in ("mean", "variance", "evidence"):
+        columns |= after_steps(record["errors"], name)
+    tables.append(records.table(record["errors"], columns))
+    columns = {"ridge": records.digits("ridge"), "supports n": "n", **condition}
+    columns |= after_steps(record["float32"], "evidence")
+    tables.append(records.table(record["float32"], columns))
     return "\n".join(map(to_markdown, tables))
+
+
+def after_steps(rows: list[records.Row], name: str) -> dict[str, Callable[[records.Row], str]]:
+    """A column for each number of steps."""
+    return {f"{name}, {t} steps": lambda row, t=t: number(row[name][t]) for t in rows[0][name]}
 
 
 def main() -> None:

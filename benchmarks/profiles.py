@@ -229,11 +229,19 @@ def confusion(rows: list[Row], reader: str, how: str) -> Lines:
 
 
 def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarray]:
+    each = read_by(listed(of(rows, PLAIN)), reader, how)
+    pairs = [(row["right"][0], next(iter(said["distances"]))) for row, said in each]
     candidates = candidates_of(rows)
-    names = [*candidates, *NULLS]
-    counts = np.zeros((len(candidates), len(names)), int)
-    for row, said in read_by(listed(of(rows, PLAIN)), reader, how):
-        counts[names.index(row["right"][0]), names.index(next(iter(said["distances"])))] += 1
+    return matrix(pairs, candidates, [*candidates, *NULLS])
+
+
+def matrix(
+    pairs: Iterable[tuple[str, str]], lines: list[str], names: list[str]
+) -> tuple[list[str], np.ndarray]:
+    """How often each name was said of each truth, (truth, name)."""
+    counts = np.zeros((len(lines), len(names)), int)
+    for truth, name in pairs:
+        counts[lines.index(truth), names.index(name)] += 1
     return names, counts
 
 
@@ -301,18 +309,15 @@ def confusion_figure(record: Row) -> Figure:
         ("error, 1:1, linear probe", *counted(rows, PROBE, HOWS[0])),
         ("error, monotone, linear probe", *counted(rows, PROBE, HOWS[2])),
     ]
-    names = [*candidates, "another solver", "no name"]
-    counts = np.zeros((len(candidates), len(names)), int)
+    names, pairs = [*candidates, "another solver", "no name"], []
     for row in known:
         if other := through_streams().get(name_of(row)):
-            said = said_of(other)
-            own = "no name"
+            said, own = said_of(other), "no name"
             if said.status in (IDENTIFIED, TIED):
                 right = {*said.names} <= {*row["runs"]}
                 own = row["right"][0] if right else said.names[0]
-            place = own if own in names else "another solver"
-            counts[names.index(row["right"][0]), names.index(place)] += 1
-    panels.append(("through the stream, with use", names, counts))
+            pairs.append((row["right"][0], own if own in names else "another solver"))
+    panels.append(("through the stream, with use", *matrix(pairs, candidates, names)))
     figure = Figure(figsize=(18, 5.4), layout="constrained")
     for axis, (title, columns, found) in zip(
         figure.subplots(1, len(panels), sharey=True), panels, strict=True

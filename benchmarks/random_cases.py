@@ -383,14 +383,10 @@ def run(
 
 
 def table(found: list[Found]) -> Lines:
-    counts = Counter((f"{one.subject}, {one.dtype}", outcome(one.error, one.ok)) for one in found)
-    lines = []
-    for name in (*dict.fromkeys(subject for subject, _ in counts), "all"):
-        line = [
-            sum(n for (own, what), n in counts.items() if what == o and name in (own, "all"))
-            for o in OUTCOMES
-        ]
-        lines.append([name, *map(str, (sum(line), *line))])
+    groups, lines = records.grouped(found, lambda one: f"{one.subject}, {one.dtype}"), []
+    for name, own in (groups | {"all": found}).items():
+        counts = Counter(outcome(one.error, one.ok) for one in own)
+        lines.append([name, *map(str, (len(own), *(counts[kind] for kind in OUTCOMES)))])
     return ["result", "cases", *OUTCOMES], lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from benchmarks import coverage, records
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
 
-SPLITS, WIDTH, LEVEL = 5, 1.959964, 0.95
+SPLITS, WIDTH = 5, 1.959964
 SIZES = 250, 500, 1000, 2000
 """Numbers of supports with which two regressors are timed."""
 WORSE = 1.02
@@ -137,9 +138,9 @@ def timed(sizes: tuple[int, ...]) -> list[Row]:
     return rows
 
 
-def middle(rows: list[Row], key: str, table: str, name: str) -> float:
-    found = [row[key] for row in rows if (row["table"], row["regressor"]) == (table, name)]
-    return float(np.median(found)) if found and found[0] is not None else np.nan
+def middle(rows: list[Row], key: str) -> str:
+    found = [row[key] for row in rows]
+    return "-" if None in found else number(float(np.median(found)), 3)
 
 
 def gap(rows: list[Row], ours: str, theirs: str, table: str) -> tuple[float, float]:
@@ -163,13 +164,14 @@ def document(record: Row) -> str:
     """The tables of a record."""
     rows = record["rows"]
     names, tables = list(dict.fromkeys(row["regressor"] for row in rows)), []
+    cells = records.grouped(rows, itemgetter("table", "regressor"))
     chosen = {row["table"]: (row["n"], row["p"]) for row in rows}
     for key, known in (("rmse", names), ("coverage", PROBABILISTIC), ("seconds", names[:-1])):
         header = [f"{key}, median of {SPLITS} splits", "n", "p", *known]
         lines = []
         for table, size in chosen.items():
-            found = [middle(rows, key, table, name) for name in known]
-            lines.append([table, *map(str, size), *(number(value, 3) for value in found)])
+            found = [middle(cells[table, name], key) for name in known]
+            lines.append([table, *map(str, size), *found])
         tables.append((header, lines))
     pairs = ("one", "GP, one"), ("each", "GP, each"), ("each", "one"), ("each", "random forest")
     header = ["RMSE of the first over RMSE of the second", *(f"{a} / {b}" for a, b in pairs)]
@@ -185,8 +187,7 @@ def document(record: Row) -> str:
     header = ["supports", "each: first fit, s", "each, s", "GP, each, s", "GP, each / each"]
     header += ["RMSE of each", "RMSE of GP, each"]
     lines = []
-    for n in dict.fromkeys(row["n"] for row in record["times"]):
-        first, own, peer = (row for row in record["times"] if row["n"] == n)
+    for n, (first, own, peer) in records.grouped(record["times"], itemgetter("n")).items():
         seconds = [row["seconds"] for row in (first, own, peer)]
         numbers = [*seconds, peer["seconds"] / own["seconds"], own["rmse"], peer["rmse"]]
         lines.append([str(n), *(number(value, 3) for value in numbers)])
