@@ -76,8 +76,11 @@ def curves(rows: list[records.Row]) -> list[records.Row]:
 
 def document(record: records.Row) -> str:
     """A line for every family, solver, reading and level."""
-    columns = {name: name for name in ("tasks", "solver", "reading", "noise on weights", *KINDS)}
-    columns["noise on weights"] = lambda row: f"{row['level']:g}"
+    columns: records.Columns = {
+        **{name: name for name in ("tasks", "solver", "reading")},
+        "noise on weights": lambda row: f"{row['level']:g}",
+        **{kind: kind for kind in KINDS},
+    }
     return to_markdown(records.table(curves(record["rows"]), columns))
 
 

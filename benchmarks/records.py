@@ -32,6 +32,7 @@ RUNS = Path(__file__).parent / "runs"
 
 Row = dict[str, Any]
 """A row of a record."""
+Columns = Mapping[str, str | Callable[[Any], Any]]
 
 
 def options(
@@ -61,7 +62,7 @@ def options(
     return asked
 
 
-def table(rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any], Any]]) -> Lines:
+def table(rows: Iterable[Any], columns: Columns) -> Lines:
     """A line for each row; a column is a key of the rows, or what a function says of a row."""
     reads = [itemgetter(read) if isinstance(read, str) else read for read in columns.values()]
     return [*columns], [[str(read(row)) for read in reads] for row in rows]

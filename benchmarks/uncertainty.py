@@ -162,14 +162,14 @@ def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
 
 
 def document(record: Row) -> str:
-    columns = {name: name for name in ("table", "model", "told")}
-    for name in ("root mean squared error", "log likelihood", "CRPS", "coverage"):
-        words = "coverage of 95%" if name == "coverage" else name
-        columns[words] = lambda row, name=name: f"{row[name]:.3f}"
-    columns["95% confidence by rows"] = lambda row: "{:.3f} to {:.3f}".format(
-        *row["interval by rows"]
-    )
-    columns["p-value of uniformity"] = records.digits("p-value by folds", 2)
+    scores = ("root mean squared error", "log likelihood", "CRPS")
+    columns: records.Columns = {
+        **{name: name for name in ("table", "model", "told")},
+        **{name: lambda row, name=name: f"{row[name]:.3f}" for name in scores},
+        "coverage of 95%": lambda row: f"{row['coverage']:.3f}",
+        "95% confidence by rows": lambda row: "{:.3f} to {:.3f}".format(*row["interval by rows"]),
+        "p-value of uniformity": records.digits("p-value by folds", 2),
+    }
     table = to_markdown(records.table(record["held out"], columns))
     return f"{records.caption(CAPTION, record['meta'])}\n{table}"
 
