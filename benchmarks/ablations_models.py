@@ -16,8 +16,7 @@ from icl_krr import per_step
 from icl_krr.catalogue import SOLVERS, compared, load, taken
 from icl_krr.constructions import compile
 from icl_krr.constructions.assembly.choice import softmax_machine
-from icl_krr.experiments import BenchConfig, Run, Setting, draw_tasks, largest
-from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
+from icl_krr.experiments import BenchConfig, Run, Setting, draw_tasks, in_dtype_of_tasks, largest
 from icl_krr.experiments.solverbench import rivals
 from icl_krr.kernels import Kernel
 from icl_krr.probes import fit_probe, layerwise

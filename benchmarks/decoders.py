@@ -17,7 +17,6 @@ from benchmarks import records
 from benchmarks.records import Row as Record, meta
 from benchmarks.subjects import fitted
 from icl_krr import experiments as lab
-from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.files import replace, to_csv, to_markdown
 from icl_krr.training import Training, reference
 from icl_krr.transformer import Transformer, predict_batch
@@ -28,7 +27,7 @@ tasks."""
 LEAST, MOST, ENOUGH = 4, 5, 0.9
 """Least and most rounds, and the factor that the excess must fall by in a round for training to go
 on. Each round has a learning rate that rises and falls to 0, and doubles the updates so far."""
-SCALING = RUNS / "scaling.csv"
+SCALING = lab.RUNS / "scaling.csv"
 
 
 class Cell(NamedTuple):
@@ -134,7 +133,7 @@ def trained(cell: Cell, folder: Path, first: int, most: int) -> Record:
 def ship(top: Path) -> None:
     """Copy the models of `SHIPPED` to the reference runs, with the metrics of their last round."""
     for name, cell in SHIPPED.items():
-        source, target = top / cell.name, RUNS / name
+        source, target = top / cell.name, lab.RUNS / name
         rounds = [source / f"round-{i}" for i, _ in enumerate(source.glob("round-*"))]
         updates = [lab.Recipe.read(one).training.steps for one in rounds]
         facts = {"seed": cell.seed, "updates of each round": updates}

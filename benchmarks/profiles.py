@@ -21,10 +21,7 @@ from benchmarks import records, streams
 from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
 from icl_krr import experiments as lab
 from icl_krr.catalogue import compared
-from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
-from icl_krr.experiments.identify.profile_paths import NULLS
 from icl_krr.experiments.identify.profile_tables import record as whole_record
-from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, TIED
 from icl_krr.files import Lines, to_markdown
 from icl_krr.probes import layerwise
 from icl_krr.probes.naming.answers import halves_of
@@ -74,14 +71,14 @@ def cases() -> Iterator[Case]:
 
 
 @cache
-def protocol_of(family: str, kernel: str, config: lab.BenchConfig) -> Protocol:
+def protocol_of(family: str, kernel: str, config: lab.BenchConfig) -> lab.Protocol:
     """The protocol on the tasks of a family, with the kernel of the model first."""
     one = streams.setting_of(family, config)
     made = one.kernel(kernel)
-    both = [targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
+    both = [lab.targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
     kernels = dict.fromkeys((kernel, *lab.KERNELS[family]))
-    known = known_of(made, one.ridge(made))
-    return Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
+    known = lab.known_of(made, one.ridge(made))
+    return lab.Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
 def readers(case: Case, one: lab.Setting, reader: Any) -> dict[str, Callable[[Task], jax.Array]]:
@@ -169,7 +166,7 @@ def outcome_of(row: Row, said: Row) -> str:
 
 
 def with_null(said: Row) -> bool:
-    return bool({*said["as near"]} & {*NULLS})
+    return bool({*said["as near"]} & {*lab.NULLS})
 
 
 def share(found: Iterable[bool]) -> str:
@@ -232,7 +229,7 @@ def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarr
     each = read_by(listed(of(rows, PLAIN)), reader, how)
     pairs = [(row["right"][0], next(iter(said["distances"]))) for row, said in each]
     candidates = candidates_of(rows)
-    return matrix(pairs, candidates, [*candidates, *NULLS])
+    return matrix(pairs, candidates, [*candidates, *lab.NULLS])
 
 
 def matrix(
@@ -268,8 +265,8 @@ def beside(rows: list[Row]) -> Lines:
             share(one in wrong for one in found),
             share(one not in ("right", *wrong) for one in found),
             str(len(strange)),
-            share(one in (IDENTIFIED, TIED) for one in said),
-            share(one == NEAR for one in said),
+            share(one in (lab.IDENTIFIED, lab.TIED) for one in said),
+            share(one == lab.NEAR for one in said),
         ])  # fmt: skip
     return header, lines
 
@@ -278,7 +275,7 @@ def markdown(record: Row) -> str:
     rows, left = record["rows"], record["meta"]["not run"]
     about = ABOUT.format(
         candidates=", ".join(candidates_of(rows)),
-        nulls="; ".join(one.words for one in NULLS.values()),
+        nulls="; ".join(one.words for one in lab.NULLS.values()),
         readers="; ".join(f"{name}: {words}" for name, words in READERS.items()) + ".",
     )
     tables = {
@@ -313,7 +310,7 @@ def confusion_figure(record: Row) -> Figure:
     for row in known:
         if other := through_streams().get(name_of(row)):
             said, own = said_of(other), "no name"
-            if said.status in (IDENTIFIED, TIED):
+            if said.status in (lab.IDENTIFIED, lab.TIED):
                 right = {*said.names} <= {*row["runs"]}
                 own = row["right"][0] if right else said.names[0]
             pairs.append((row["right"][0], own if own in names else "another solver"))

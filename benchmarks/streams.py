@@ -22,7 +22,6 @@ import numpy as np
 from benchmarks import records
 from icl_krr import experiments as lab
 from icl_krr.catalogue import candidate, candidates
-from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.solverbench import known as solverbench
 from icl_krr.files import Lines, to_markdown
 from icl_krr.probes import Identification, fit_probe, identify_streams, layerwise
@@ -341,7 +340,7 @@ def encoder(case: Case) -> tuple[Transformer, Task, Task]:
     run = lab.load(case.about)
     family: Any = dataclasses.replace(run.family, num_queries=lab.BenchConfig().num_queries)  # pyright: ignore
     drawn = lab.draw_tasks(jax.random.key(case.seed), 2 * lab.BenchConfig().tasks, family)
-    return in_dtype_of_tasks(run.model, drawn), *halves_of(drawn.replace(y_query=None))
+    return lab.in_dtype_of_tasks(run.model, drawn), *halves_of(drawn.replace(y_query=None))
 
 
 UNUSED = "the answer does not follow"

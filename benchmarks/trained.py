@@ -21,11 +21,8 @@ from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
 from icl_krr.catalogue import SOLVERS, compared, name_of
-from icl_krr.experiments import Study, load
+from icl_krr.experiments import NULLS, IdentifyConfig, Protocol, Study, known_of, load, targets_of
 from icl_krr.experiments.identify import probe_controls
-from icl_krr.experiments.identify.error_profile import Protocol, known_of, targets_of
-from icl_krr.experiments.identify.profile_paths import NULLS
-from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.files import Lines, to_markdown
 from icl_krr.plots.style import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise

@@ -42,7 +42,7 @@ def test_decoders_that_ship_are_those_of_the_grid(name):
 
 def test_what_ships_of_a_decoder_is_its_last_round(monkeypatch, tmp_path):
     (name, cell), *_ = decoders.SHIPPED.items()
-    monkeypatch.setattr(decoders, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(decoders.lab, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(decoders, "SHIPPED", {name: cell})
     (tmp_path / "runs").mkdir()
     for number, updates in enumerate((5, 10)):
