@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import jax
@@ -57,8 +59,8 @@ def options(
         parser.add_argument(f"--{name}", **words)
     asked = parser.parse_args()
     if folder and asked.quick:
-        asked.temporary = TemporaryDirectory()  # removed with the options
-        asked.folder = Path(asked.temporary.name)
+        asked.folder = Path(mkdtemp())
+        atexit.register(rmtree, asked.folder)
     return asked
 
 
