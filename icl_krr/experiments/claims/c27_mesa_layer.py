@@ -6,7 +6,7 @@ import numpy as np
 
 from ... import Linear, Transformer, constructions, run_with_cache
 from ...tasks import LinearRegression, Task, sample
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_least, at_most
+from .claim import FAMILY, HOLDS, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, tidy
 
 RIDGE = 0.1
@@ -26,9 +26,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     blocks = [mesa(p).blocks_per_step for p in config.features]
     return rows, {
         "after p steps: |w - w*| / |w*| <= 1e-8 at every support, "
-        "w* is ridge regression on the prefix": at_most(after, 1e-8, stated=True),
-        "after p - 1 steps: |w - w*| / |w*| >= 1e-6 at some support": at_least(before, 1e-6),
-        "support i + 1 <= p: |w - w*| / |w*| <= 1e-8 after i steps": at_most(short, 1e-8),
+        "w* is ridge regression on the prefix": stated(after),
+        "after p - 1 steps: |w - w*| / |w*| >= 1e-6 at some support": before,
+        "support i + 1 <= p: |w - w*| / |w*| <= 1e-8 after i steps": short,
         "blocks in one step <= 7, for every p": blocks,
     }
 

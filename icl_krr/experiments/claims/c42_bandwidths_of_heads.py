@@ -8,7 +8,7 @@ from scipy import stats
 from ... import Gaussian, Task, Transformer, constructions, run_with_cache
 from ...numerics import matmul
 from ..shared.runs import blank, load
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, at_least, check
+from .claim import CORRECTED, FAMILY, Checks, Claim, Config, check, stated
 from .measuring import Plot, Rows, draw_tasks, fields, tidy
 
 POINT, WIDTH = "heads.0.pattern", 0.3
@@ -47,7 +47,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     (low, high), (kernels, around, before) = np.transpose(ends), np.transpose(shares)
     return rows, {
         "layers with two kernels or more: largest width / least width, lower end of its interval, "
-        ">= 1.1 in every layer": at_least(low, 1.1, stated=True),
+        ">= 1.1 in every layer": stated(low),
         "the same layers: largest distance between two centres / width, median over the layers, "
         ">= 1": check(np.median(apart), reading="heads that look at different places"),
         "the same layers: largest width / least width, upper end of its interval, <= 1.6": high,

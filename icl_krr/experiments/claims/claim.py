@@ -248,17 +248,18 @@ def within(value: Any, low: float, high: float, **options: Any) -> Unnamed:
     return check
 
 
-_NUMBER = r"-?[\d.]+(?:e[+-]?\d+)?"
+_NUMBER = r"(-?[\d.]+(?:e[+-]?\d+)?)"
 _RELATION = re.compile(
-    rf"(?:(<=|>=) ({_NUMBER})(?:/(\d+))?( %)?|in \[({_NUMBER}), ({_NUMBER})\])(?=$|,| \()"
+    rf"(?:(<=|>=) {_NUMBER}(?:/(\d+))?( %)?|in \[{_NUMBER}, {_NUMBER}\])"
+    r"(?=$|,| \(| (?:after|at|everywhere|for|in|over)\b)"
 )
 
 
 def check(value: Any, **options: Any) -> Unnamed:
     """Check what the name says: a bound such as "<= 1e-9", ">= 1/4", "<= 5 %" or "in [0.5, 2]".
 
-    The name has one bound by a number, at its end or before a comma or a bracket. For other bounds
-    there are `at_most`, `at_least` and `within`.
+    The name has one bound by a number, at its end or before a comma, a bracket or a word such as
+    "after". For other bounds there are `at_most`, `at_least` and `within`.
 
     >>> check(0.3)("share of heads >= 1/4 (our number)").holds
     True
