@@ -36,19 +36,18 @@ def every(
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @partial(jax.jit, static_argnames=static)
         @wraps(run)
-        def program(*given: Any, **options: Any) -> Any:
-            count = 2 if together else len(axes) or 1
-            values, others = given[:count], given[count:]
-            at = lambda *point: run(*point, *others, **options)  # noqa: E731
+        def program(*given: Any) -> Any:
             if together:
-                return jax.lax.map(lambda pair: at(*pair), values)
-            return over(at, axes or (1,), *values)
+                return jax.lax.map(lambda pair: run(*pair, *given[2:]), given[:2])
+            each = axes or (1,)
+            at = lambda *point: run(*point, *given[len(each) :])  # noqa: E731
+            return over(at, each, *given[: len(each)])
 
         @wraps(run)
-        def measure(first: Any, *others: Any, **options: Any) -> Any:
+        def measure(first: Any, *others: Any) -> Any:
             if getattr(first, "ndim", 1) == 0:
                 first = jax.random.split(first, others[-1].draws)
-            found = program(first, *others, **options)
+            found = program(first, *others)
             return fields(found) if isinstance(found, dict) else jax.tree.map(np.asarray, found)
 
         measure.clear_cache = program.clear_cache  # pyright: ignore[reportAttributeAccessIssue]
