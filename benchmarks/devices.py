@@ -147,6 +147,7 @@ def meta(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
+    records.options(__doc__, quick="")
     if not RETURNED.items() <= os.environ.items():  # the program starts again, with this setting
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | RETURNED)
     jax.config.update("jax_num_cpu_devices", max(COUNTS))

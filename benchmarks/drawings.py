@@ -167,6 +167,7 @@ def explorer() -> str:
 
 
 def main() -> None:
+    records.options(__doc__, quick="")
     path = from_csv(RESULTS / "learning-path.csv")
     comparison = finetune.Comparison(records.read("learning")["losses"], path, [])
     timed = records.read("bench")

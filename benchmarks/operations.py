@@ -49,6 +49,7 @@ def operations(name: str) -> dict[str, int]:
 
 
 def main() -> None:
+    records.options(__doc__, quick="")
     now = {case: operations(case) for case in CASES}
     seed = "no numbers are drawn: the programs are only compiled"
     meta = records.meta("operations", seed=seed, dtype="float32", tasks=TASKS, supports=SUPPORTS)

@@ -44,12 +44,13 @@ def options(
     folder: bool = False,
     **more: dict[str, Any],
 ) -> argparse.Namespace:
-    """The options of a benchmark: --quick, --seed if there are words for it, and `more`.
+    """The options of a benchmark: --quick and --seed, if there are words for them, and `more`.
 
     The same command continues after an interruption from what is kept in --folder.
     """
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--quick", action="store_true", help=quick)
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=quick)
     if seed:
         parser.add_argument("--seed", type=int, default=0, help=seed)
     if folder:

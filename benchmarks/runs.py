@@ -11,7 +11,7 @@ import numpy as np
 
 import icl_krr as ik
 from benchmarks.cost import step_cost
-from benchmarks.records import RUNS, folder_of
+from benchmarks.records import RUNS, folder_of, options
 from icl_krr.experiments import load
 from icl_krr.experiments.shared import recipe
 from icl_krr.files import to_markdown
@@ -81,6 +81,7 @@ def compute(name: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    options(__doc__, quick="")
     known = [name for name in trained() if optimal(load(folder_of(name)).family) is not None]
     errors = ["reference run", "exact loss", "loss", "ratio (95 %)", "ratio, noisy outputs"]
     print(f"{TASKS} tasks with all supports, seed {SEED}, float32\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import profiles, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
-from benchmarks.records import RESULTS, read
+from benchmarks.records import RESULTS, options, read
 from benchmarks.streams import RANDOM, STRANGER, of
 from icl_krr.experiments import Share
 from icl_krr.experiments.scaling import in_words
@@ -198,4 +198,5 @@ def page() -> str:
 
 
 if __name__ == "__main__":
+    options(__doc__, quick="")
     replace(PAGE, page().encode())
