@@ -6,18 +6,17 @@ Every folder is named after its model. The table has a line for each model and s
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import save
+from benchmarks.records import options, save
 from icl_krr.files import to_markdown
 
 
-def main(folders: list[str]) -> None:
+def main() -> None:
+    asked = options(__doc__, quick="", folders={"type": Path, "nargs": "+"})
     records = {
-        Path(folder).name: json.loads((Path(folder) / "identify.json").read_text())
-        for folder in folders
+        folder.name: json.loads((folder / "identify.json").read_text()) for folder in asked.folders
     }
     kept = {name: short(record) for name, record in records.items()}
     save("ladders", kept, table(kept))
@@ -69,4 +68,4 @@ def cell(rung: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

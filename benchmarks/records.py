@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from shutil import rmtree
@@ -57,7 +56,7 @@ def options(
         place = Path(f"icl-krr-{Path(sys.argv[0]).stem.replace('_', '-')}")
         parser.add_argument("--folder", type=Path, default=place, help="what an earlier run kept")
     for name, words in more.items():
-        parser.add_argument(f"--{name}", **words)
+        parser.add_argument(name if words.get("nargs") == "+" else f"--{name}", **words)
     asked = parser.parse_args()
     if folder and asked.quick:
         asked.folder = Path(mkdtemp())
@@ -152,21 +151,21 @@ def finished(study: Study, folder: Path) -> list[tuple[Cell, Any]]:
     """
     maps = Path("/proc/self/maps")
 
-    def measure(cell: Cell) -> Any:
-        # programs map memory, and Linux limits the number of maps of a process
-        if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
-            jax.clear_caches()
-        try:
-            return plain(study.measure(cell))
-        except ValueError as error:  # one model that cannot be read must not stop the others
-            print(f"{cell}: {error}", flush=True)
+    def each(measure: Callable[[Cell], Any], cells: Iterable[Cell]) -> Iterator[tuple[Cell, Any]]:
+        for cell in cells:
+            # programs map memory, and Linux limits the number of maps of a process
+            if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
+                jax.clear_caches()
+            try:
+                yield cell, plain(measure(cell))
+            except ValueError as error:  # one model that cannot be read must not stop the others
+                print(f"{cell}: {error}", flush=True)
 
     def progress(words: str, done: int, total: int) -> None:
         print(f"{study.name}: {done} of {total}: {words}", flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = run(dataclasses.replace(study, measure=measure), folder, progress)
-    return [(cell, result) for cell, result in found.cells if result is not None]
+    return run(study, folder, progress, each).cells
 
 
 def folder_of(name: str) -> Path:

@@ -61,11 +61,16 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
     def place(rate: float, seed: int) -> Path:
         return top / f"{rate}-{seed}"
 
+    def recipe(cell: Cell) -> Recipe:
+        return study.recipe(variant, cell["seed"], cell["rate"])
+
     def measure(cell: Cell) -> Record:
-        return trained(study.recipe(variant, cell["seed"], cell["rate"]), place(**cell))
+        return trained(recipe(cell), place(**cell))
 
     def run(some: Iterable[float], seeds: Iterable[int]) -> list[Record]:
-        of = experiments.Study(f"{name}: {variant}", {}, {"rate": some, "seed": seeds}, measure)
+        axes = {"rate": some, "seed": seeds}
+        source = lambda cell: recipe(cell).to_json()  # noqa: E731
+        of = experiments.Study(f"{name}: {variant}", {}, axes, measure, source)
         return [row for _, row in records.finished(of, top)]
 
     tuning = run(tried, seeds[:1])

@@ -128,7 +128,8 @@ def main() -> None:
     asked = records.options(__doc__, folder=True)
     grid, seeds = (quick(), SEEDS[:1]) if asked.quick else (recipes(), SEEDS)
     errors = partial(trained, grid, asked.folder)
-    study = Study("subjects", {}, {"seed": seeds, "model": grid}, errors)
+    recipe = lambda cell: grid[cell["model"]].to_json()  # noqa: E731
+    study = Study("subjects", {}, {"seed": seeds, "model": grid}, errors, recipe)
     found = records.finished(study, asked.folder)
     rows = [{"model": cell["model"], "seed": cell["seed"], **row} for cell, row in found]
     facts = {

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +22,16 @@ from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
 from icl_krr.catalogue import SOLVERS, compared, name_of
-from icl_krr.experiments import NULLS, IdentifyConfig, Protocol, Study, known_of, load, targets_of
+from icl_krr.experiments import (
+    NULLS,
+    Cell,
+    IdentifyConfig,
+    Protocol,
+    Study,
+    known_of,
+    load,
+    targets_of,
+)
 from icl_krr.experiments.identify import probe_controls
 from icl_krr.files import Lines, to_markdown
 from icl_krr.plots.style import COLORS, legend
@@ -374,8 +384,14 @@ def main() -> None:
     if asked.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
     where, settings = {path.name: path for path in every}, sizes | {"candidates": names}
+    if not 0 < len(where) == len(every):
+        raise SystemExit("--models must name folders with runs, each of another name")
+
+    def weights(cell: Cell) -> str:
+        return sha256((where[cell["model"]] / "model.msgpack").read_bytes()).hexdigest()
+
     measure = lambda cell: examine(where[cell["model"]], sizes, names)  # noqa: E731
-    study = Study("trained", settings, {"model": where}, measure)
+    study = Study("trained", settings, {"model": where}, measure, weights)
     with jax.enable_x64(True):
         found = records.finished(study, asked.folder)
     rows = {cell["model"]: row for cell, row in found}

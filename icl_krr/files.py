@@ -35,6 +35,15 @@ def replace(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def append(path: Path, line: bytes) -> None:
+    """Add a line to a file. An OSError, as on a full disk, has the path."""
+    try:
+        with path.open("ab") as file:
+            file.write(line)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
 SEAL = "sha256:" + 64 * "0"
 """The place of a checksum in a file that is not sealed yet."""
 

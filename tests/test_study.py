@@ -1,6 +1,6 @@
 """The runner of studies: finished cells are kept, and only those that are missing are measured."""
 
-import json
+import dataclasses
 
 import numpy as np
 import pytest
@@ -48,12 +48,37 @@ def test_cut_lines_and_cells_of_another_source_are_measured_again(tmp_path, squa
         run(squares((1, 2)), tmp_path)
         assert squares.pop() == 2
         assert path.read_bytes() == whole
-    run(squares((2,), "another"), tmp_path)
-    assert squares == [1, 2, 2]
-    assert [json.loads(line)["source"] for line in path.read_text().splitlines()[1:]] == [
-        "",
-        "another",
-    ]
+    for source, measured in (("another", [1, 2, 2]), ("", [1, 2, 2])):
+        found = run(squares((2,), source), tmp_path)
+        assert squares == measured
+        assert [one["source"] for one in found.kept] == ["", source]
+        assert found.cells[0][1][0]["square"] == 4
+
+
+@pytest.mark.parametrize("line", ["{}", "[", "1", '{"cell": {"x": 2}, "result": 3}', 9999 * "["])
+def test_lines_that_hold_no_cell_are_passed_over(tmp_path, squares, line):
+    run(squares((1,)), tmp_path)
+    with (tmp_path / KEPT).open("a") as file:
+        file.write(f"{line}\n")
+    assert run(squares((1, 2)), tmp_path).before == 1
+    assert squares == [1, 2]
+
+
+def test_axes_may_be_generators_and_numbers_those_of_numpy():
+    measure = lambda cell: np.float32(cell["x"])  # noqa: E731
+    found = run(Study("numbers", {}, {"x": (np.int64(i) for i in range(3))}, measure))
+    assert [result for _, result in found.cells] == [0, 1, 2]
+    with pytest.raises(TypeError, match="what JSON can hold, got <object"):
+        run(Study("objects", {}, {"x": (1,)}, lambda cell: object()))
+
+
+def test_a_cell_that_was_not_measured_is_tried_again(tmp_path, squares):
+    def odd(measure, cells):
+        return ((cell, measure(cell)) for cell in cells if cell["x"] % 2)
+
+    assert len(run(squares((1, 2)), tmp_path, each=odd).cells) == 1
+    assert len(run(squares((1, 2)), tmp_path).cells) == 2
+    assert squares == [1, 2]
 
 
 def test_other_settings_and_other_files_are_refused(tmp_path, squares):
@@ -67,6 +92,13 @@ def test_other_settings_and_other_files_are_refused(tmp_path, squares):
         with pytest.raises(ValueError, match="must hold the study 'squares', got None"):
             run(squares((1,)), tmp_path)
         assert (tmp_path / KEPT).read_bytes() == content
+    for head in ('{"study": "squares"}', '{"study": "squares", "settings": null}'):
+        (tmp_path / KEPT).write_text(f"{head}\n")
+        with pytest.raises(ValueError, match="must hold the study 'squares'"):
+            run(squares((1,)), tmp_path)
+    (tmp_path / KEPT).rename(tmp_path / "mine.csv")
+    with pytest.raises(ValueError, match="must be empty or hold a squares with its"):
+        run(dataclasses.replace(squares((1,)), files=("mine.csv",)), tmp_path)
     assert squares == [1]
 
 

@@ -43,9 +43,10 @@ The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the k
 of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the rows of the
 Matern and polynomial kernels, it is tried only if a user names it.
 
-**Add an axis of sweeps.** An axis is one function, which builds the model and the task of a value,
-under `icl_krr.experiments.sweep.axis.along`, which has the default values and the check of a value.
-Its row is `register(Axis("noise", "my_package:noise"))`.
+**Add an axis of sweeps.** An axis is a function of (line, value, task, config, key) that returns an
+`icl_krr.experiments.sweep.setting.Setting`: the model, its task and the exact predictions. Above it
+stands `icl_krr.experiments.sweep.axis.along` with the check and the default values. Its row is
+`register(Axis("noise", "my_package:noise"))`, before the file imports these.
 """
 
 from __future__ import annotations

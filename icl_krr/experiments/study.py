@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.experimental.multihost_utils import sync_global_devices
 
 from .. import checks, fields, files
@@ -34,7 +35,8 @@ class Study:
         axes: names and values of the axes; a cell has one value of each.
         measure: function of a cell that returns what JSON can hold, such as `Rows`.
         source: function of a cell that returns a text on which this cell alone depends, such as the
-            user's code; a kept cell with another text is measured again.
+            user's code; a cell that is kept with another text alone is measured again.
+        files: names of files of results; a folder that has one and no kept cells is refused.
 
     >>> squares = Study("squares", {}, {"x": (2, 3)}, lambda cell: cell["x"] ** 2)
     >>> [result for _, result in run(squares).cells]
@@ -46,6 +48,11 @@ class Study:
     axes: Mapping[str, Iterable[Any]]
     measure: Callable[[Cell], Any]
     source: Callable[[Cell], str] = lambda cell: ""
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        axes = {name: tuple(values) for name, values in self.axes.items()}
+        object.__setattr__(self, "axes", axes)
 
     @property
     def cells(self) -> list[Cell]:
@@ -58,9 +65,10 @@ class Results(NamedTuple):
     """The cells of a study with what was measured.
 
     Attributes:
-        cells: pairs of a cell and its result, in the order of the axes.
-        kept: records of these and of the cells of earlier runs with other axes, in the order in
-            which they were measured; each has a `cell`, its `source` and its `result`.
+        cells: pairs of a cell and its result, in the order of the axes, without those that were
+            not measured.
+        kept: records of these and of the cells of earlier runs with other axes; each has a `cell`,
+            its `source` and its `result`.
         before: number of `cells` that an earlier run had finished.
     """
 
@@ -92,20 +100,24 @@ def run(
     Raises:
         ValueError: the folder holds a study with other settings.
     """
-    kept = {} if folder is None else _read(folder / KEPT, study)
-    missing = [cell for cell in study.cells if _key(cell) not in kept]
-    total = len(study.cells)
-    before = done = total - len(missing)
-    progress("", done, total)
+    wanted = {_line(cell): (cell, study.source(cell)) for cell in study.cells}
+    records = [] if folder is None else _read(folder, study)
+    there = {(_line(record["cell"]), record["source"]): record for record in records}
+    found = {key: there.get((key, source)) for key, (_, source) in wanted.items()}
+    missing = [cell for key, (cell, _) in wanted.items() if found[key] is None]
+    before = done = len(wanted) - len(missing)
+    progress("", done, len(wanted))
     for cell, result in each(study.measure, missing):
         line = _line({"cell": cell, "source": study.source(cell), "result": result})
         if folder is not None and jax.process_index() == 0:
-            with (folder / KEPT).open("ab") as file:
-                file.write(line)
-        kept[_key(cell)] = json.loads(line)
+            files.append(folder / KEPT, line)
+        found[_line(cell)] = json.loads(line)
         done += 1
-        progress(", ".join(f"{name} {value}" for name, value in cell.items()), done, total)
-    cells = [(cell, kept[_key(cell)]["result"]) for cell in study.cells]
+        words = ", ".join(f"{name} {value}" for name, value in cell.items())
+        progress(words, done, len(wanted))
+    found = {key: record for key, record in found.items() if record is not None}
+    cells = [(wanted[key][0], record["result"]) for key, record in found.items()]
+    kept = {_line(record["cell"]): record for record in records} | found
     return Results(cells, list(kept.values()), before)
 
 
@@ -121,42 +133,49 @@ def environment(*packages: str) -> dict[str, Any]:
     }
 
 
-def _key(cell: Cell) -> str:
-    return json.dumps(cell)
+def _line(record: Any) -> bytes:
+    return json.dumps(record, default=_number).encode() + b"\n"
 
 
-def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record).encode() + b"\n"
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cells, settings and results must be what JSON can hold, got {value!r}")
 
 
-def _read(path: Path, study: Study) -> dict[str, dict[str, Any]]:
-    """The kept cells by their keys, without those of another source; the file has these alone."""
-    head = json.loads(_line({"study": study.name, "settings": dict(study.settings)}))
-    kept = {}
-    if path.exists():
-        stored, *lines = map(_record, path.read_bytes().splitlines() or [b""])
+def _read(folder: Path, study: Study) -> list[dict[str, Any]]:
+    """The records of kept cells, without lines that were cut or edited; a new file if none is."""
+    path, settings = folder / KEPT, {**study.settings, "icl_krr": version("icl_krr")}
+    head = json.loads(_line({"study": study.name, "settings": settings}))
+    there = path.read_bytes() if path.exists() else None
+    content, records = _line(head), []
+    if there is not None:
+        content = there[: there.rfind(b"\n") + 1]  # an interruption may have cut the last line
+        stored, *lines = map(_record, content.splitlines() or [b""])
         _compare(path, stored, head)
-        kept = {_key(record["cell"]): record for record in lines if "result" in record}
-    for cell in study.cells:
-        if _key(cell) in kept and kept[_key(cell)]["source"] != study.source(cell):
-            del kept[_key(cell)]
+        records = [one for one in lines if {"cell", "source", "result"} <= one.keys()]
+    elif own := [name for name in study.files if (folder / name).exists()]:
+        raise ValueError(
+            f"{folder} must be empty or hold a {study.name} with its {KEPT}, got {own[0]} alone; "
+            "choose another folder"
+        )
     sync_global_devices(f"{path} is read")
-    if jax.process_index() == 0:
-        files.replace(path, b"".join(map(_line, (head, *kept.values()))))
-    return kept
+    if jax.process_index() == 0 and content != there:
+        files.replace(path, content)
+    return records
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """The record of a line, or {} for a line that an interruption has cut."""
+    """The record of a line, or {} for a line that holds none."""
     try:
         return dict(json.loads(line))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return {}
 
 
 def _compare(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
     name, other = given["study"], stored.get("study")
-    if other != name:
+    if other != name or not isinstance(stored.get("settings"), dict):
         raise ValueError(
             f"{path} must hold the study {name!r}, got {fields.shown(other)}; choose another folder"
         )

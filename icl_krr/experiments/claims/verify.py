@@ -17,7 +17,6 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 import jax
-import numpy as np
 
 from ... import checks
 from ...fields import unknown
@@ -106,9 +105,6 @@ def measure(settings: Mapping[str, Config], cell: Cell) -> dict[str, Any]:
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
             raise ValueError(f"{name} cannot run with these settings: {kind}{reason}") from None
     took = [clock() - began for clock, began in zip(clocks, start, strict=True)]
-    rows = [
-        {k: v.item() if isinstance(v, np.generic) else v for k, v in row.items()} for row in rows
-    ]
     return {"rows": rows, "checks": found, "seconds": took[0], "cpu_seconds": took[1]}
 
 

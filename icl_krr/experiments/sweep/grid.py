@@ -38,6 +38,7 @@ def study(config: SweepConfig) -> Study:
         {"line": config.lines, "seed": range(config.seed, config.seed + config.seeds)},
         lambda cell: run_cell(config, **cell),
         source_of,
+        ("results.csv",),
     )
 
 
