@@ -66,8 +66,8 @@ def test_lines_that_hold_no_cell_are_passed_over(tmp_path, squares, line):
 
 def test_axes_may_be_generators_and_numbers_those_of_numpy():
     measure = lambda cell: np.float32(cell["x"])  # noqa: E731
-    found = run(Study("numbers", {}, {"x": (np.int64(i) for i in range(3))}, measure))
-    assert [result for _, result in found.cells] == [0, 1, 2]
+    numbers = Study("numbers", {}, {"x": (np.int64(i) for i in range(3))}, measure)
+    assert [run(numbers).cells[i][1] for i in range(3)] == [0, 1, 2]
     with pytest.raises(TypeError, match="what JSON can hold, got <object"):
         run(Study("objects", {}, {"x": (1,)}, lambda cell: object()))
 
@@ -92,10 +92,13 @@ def test_other_settings_and_other_files_are_refused(tmp_path, squares):
         with pytest.raises(ValueError, match="must hold the study 'squares', got None"):
             run(squares((1,)), tmp_path)
         assert (tmp_path / KEPT).read_bytes() == content
-    for head in ('{"study": "squares"}', '{"study": "squares", "settings": null}'):
-        (tmp_path / KEPT).write_text(f"{head}\n")
+    for head in ('"squares"', '"squares", "settings": null', '"cubes", "settings": {}'):
+        (tmp_path / KEPT).write_text(f'{{"study": {head}}}\n')
         with pytest.raises(ValueError, match="must hold the study 'squares'"):
             run(squares((1,)), tmp_path)
+    (tmp_path / KEPT).write_text('{"study": "squares", "settings": {"icl_krr": "0"}}\n')
+    with pytest.raises(ValueError, match=r"icl_krr: stored 0, given \d"):
+        run(squares((1,)), tmp_path)
     (tmp_path / KEPT).rename(tmp_path / "mine.csv")
     with pytest.raises(ValueError, match="must be empty or hold a squares with its"):
         run(dataclasses.replace(squares((1,)), files=("mine.csv",)), tmp_path)

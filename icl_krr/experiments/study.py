@@ -105,14 +105,14 @@ def run(
     there = {(_line(record["cell"]), record["source"]): record for record in records}
     found = {key: there.get((key, source)) for key, (_, source) in wanted.items()}
     missing = [cell for key, (cell, _) in wanted.items() if found[key] is None]
-    before = done = len(wanted) - len(missing)
-    progress("", done, len(wanted))
-    for cell, result in each(study.measure, missing):
-        line = _line({"cell": cell, "source": study.source(cell), "result": result})
+    before = len(wanted) - len(missing)
+    progress("", before, len(wanted))
+    for done, (cell, result) in enumerate(each(study.measure, missing), before + 1):
+        key = _line(cell)
+        line = _line({"cell": cell, "source": wanted[key][1], "result": result})
         if folder is not None and jax.process_index() == 0:
             files.append(folder / KEPT, line)
-        found[_line(cell)] = json.loads(line)
-        done += 1
+        found[key] = json.loads(line)
         words = ", ".join(f"{name} {value}" for name, value in cell.items())
         progress(words, done, len(wanted))
     found = {key: record for key, record in found.items() if record is not None}

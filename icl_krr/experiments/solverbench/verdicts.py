@@ -102,13 +102,8 @@ def identification(manifest: Manifest, models: list[Submitted], seed: int) -> St
             raise ValueError(f"{one.name}: {error}") from None
 
     settings = {"config": asdict(manifest["config"]), "sha256": manifest["sha256"], "seed": seed}
-    return Study(
-        "identification of SolverBench",
-        settings,
-        {"model": sorted(named)},
-        measure,
-        files=("verdicts.csv",),
-    )
+    name, axes = "identification of SolverBench", {"model": sorted(named)}
+    return Study(name, settings, axes, measure, files=("verdicts.csv",))
 
 
 def row_of(found: Identification | None) -> dict[str, Any]:
