@@ -165,7 +165,8 @@ def finished(study: Study, folder: Path) -> list[tuple[Cell, Any]]:
         print(f"{study.name}: {done} of {total}: {words}", flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
-    return run(study, folder, progress, each).cells
+    found = run(study, folder, progress, each).cells
+    return [(cell, result) for cell, result in found if result is not None]
 
 
 def folder_of(name: str) -> Path:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from benchmarks import records
 from icl_krr.experiments.study import KEPT, Study, run
 
 
@@ -72,15 +73,6 @@ def test_axes_may_be_generators_and_numbers_those_of_numpy():
         run(Study("objects", {}, {"x": (1,)}, lambda cell: object()))
 
 
-def test_a_cell_that_was_not_measured_is_tried_again(tmp_path, squares):
-    def odd(measure, cells):
-        return ((cell, measure(cell)) for cell in cells if cell["x"] % 2)
-
-    assert len(run(squares((1, 2)), tmp_path, each=odd).cells) == 1
-    assert len(run(squares((1, 2)), tmp_path).cells) == 2
-    assert squares == [1, 2]
-
-
 def test_other_settings_and_other_files_are_refused(tmp_path, squares):
     run(squares((1,), width=3), tmp_path)
     kept = (tmp_path / KEPT).read_bytes()
@@ -110,3 +102,17 @@ def test_the_progress_counts_finished_cells(tmp_path, squares):
     said = []
     run(squares((1, 2)), tmp_path, lambda *words: said.append(words))
     assert said == [("", 1, 2), ("x 2", 2, 2)]
+
+
+def test_a_benchmark_tries_failed_cells_again_and_leaves_out_those_without_a_result(tmp_path):
+    failing = [2]
+
+    def measure(cell):
+        if cell["x"] in failing:
+            raise ValueError(cell["x"])
+        return cell["x"] if cell["x"] > 1 else None
+
+    study = Study("numbers", {}, {"x": (1, 2, 3)}, measure)
+    assert records.finished(study, tmp_path) == [({"x": 3}, 3)]
+    failing.clear()
+    assert records.finished(study, tmp_path) == [({"x": 2}, 2), ({"x": 3}, 3)]
