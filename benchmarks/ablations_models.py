@@ -15,16 +15,16 @@ from benchmarks.records import rounded
 from icl_krr import per_step
 from icl_krr.catalogue import SOLVERS, compared, load, taken
 from icl_krr.constructions import compile
-from icl_krr.constructions.assembly.choice import softmax_machine
+from icl_krr.constructions._assembly.choice import softmax_machine
 from icl_krr.experiments import BenchConfig, Run, Setting, draw_tasks, in_dtype_of_tasks, largest
-from icl_krr.experiments.solverbench import rivals
+from icl_krr.experiments._solverbench import rivals
 from icl_krr.kernels import Kernel
 from icl_krr.probes import fit_probe, layerwise
-from icl_krr.probes.changing import interventions
-from icl_krr.probes.reading.readouts import ridge_regression, streams_of_batch
+from icl_krr.probes._changing import interventions
+from icl_krr.probes._reading.readouts import ridge_regression, streams_of_batch
 from icl_krr.residual import ROLES, Read
 from icl_krr.tasks import Sampler, Task, map_tasks
-from icl_krr.training.reference import optimal, regression
+from icl_krr.training._reference import optimal, regression
 from icl_krr.transformer import Architecture, Transformer, init
 
 PARTS = ("heads", "units", "layer")

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icl_krr.devices import Placement
-from icl_krr.numerics import accumulator
+from icl_krr._core.devices import Placement
+from icl_krr._core.numerics import accumulator
 from icl_krr.residual import Read, num_tokens
 from icl_krr.tasks import Task
-from icl_krr.tasks.batches import chunk_of, own_part
+from icl_krr.tasks._batches import chunk_of, own_part
 from icl_krr.transformer import Block, Heads, Spec, Transformer, Unit
-from icl_krr.transformer.sublayers import known_heads
-from icl_krr.transformer.tying import erases, is_mean, uniform_slots
-from icl_krr.transformer.weights import expressions, width, widths, with_patterns
+from icl_krr.transformer._sublayers import known_heads
+from icl_krr.transformer._tying import erases, is_mean, uniform_slots
+from icl_krr.transformer._weights import expressions, width, widths, with_patterns
 
 
 class Cost(NamedTuple):

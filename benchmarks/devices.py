@@ -18,10 +18,10 @@ import icl_krr as ik
 from benchmarks import records
 from benchmarks.compiled import collectives, parse, work_of_steps
 from benchmarks.cost import step_cost, step_sent
-from icl_krr.devices import CONTEXT, Placement
-from icl_krr.files import to_markdown
-from icl_krr.tasks.batches import specs
-from icl_krr.transformer.divided import evaluate_divided
+from icl_krr._core.devices import CONTEXT, Placement
+from icl_krr._core.files import to_markdown
+from icl_krr.tasks._batches import specs
+from icl_krr.transformer._divided import evaluate_divided
 
 COUNTS = (1, 2, 4, 8)
 STEPS = 3

@@ -19,10 +19,10 @@ from matplotlib.figure import Figure
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr.files import to_markdown
-from icl_krr.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
-from icl_krr.solvers.delta_rules import Token
-from icl_krr.text_tables import number
+from icl_krr._core.files import to_markdown
+from icl_krr._core.text_tables import number
+from icl_krr.plots._style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
+from icl_krr.solvers._delta_rules import Token
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
 """Sizes; tokens after which a drifting function has the correlation 1/e; positions of the end."""

@@ -20,15 +20,15 @@ from benchmarks import records
 from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, place_of, recipes, trained
+from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
 from icl_krr.experiments import Cell, Recipe, Study, draw_tasks, load as load_run, project
-from icl_krr.files import Lines, to_markdown
 from icl_krr.kernels import Linear
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
-from icl_krr.probes.naming.candidates import run
+from icl_krr.probes._naming.candidates import run
 from icl_krr.solvers import prefix_conjugate_gradient
 from icl_krr.tasks import LinearRegression, Task, map_tasks
-from icl_krr.training.reference import optimal
+from icl_krr.training._reference import optimal
 from icl_krr.transformer import Transformer, dense, predict_along
 
 GATE = 0.1

@@ -19,15 +19,15 @@ from matplotlib.figure import Figure
 from benchmarks import records
 from benchmarks.records import grouped
 from icl_krr import constructions
+from icl_krr._core.files import Lines, replace, to_csv, to_markdown
 from icl_krr.experiments import Rows, draw_tasks
-from icl_krr.files import Lines, replace, to_csv, to_markdown
 from icl_krr.kernels import Linear
-from icl_krr.plots.style import COLORS, label_ticks, legend, sheet
+from icl_krr.plots._style import COLORS, label_ticks, legend, sheet
 from icl_krr.probes import drift, linear_maps
 from icl_krr.tasks import LinearRegression, Task, map_tasks
 from icl_krr.theory import spectral_bounds
 from icl_krr.training import Training, adapt, advance, held_out, start
-from icl_krr.training.reference import regression
+from icl_krr.training._reference import regression
 from icl_krr.transformer import Transformer, dense, predict_batch, untie
 
 QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}

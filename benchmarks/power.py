@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from icl_krr import experiments as lab
-from icl_krr.files import to_markdown
-from icl_krr.plots.style import BLUE, RED
+from icl_krr._core.files import to_markdown
+from icl_krr.plots._style import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
 """How the layers are read: with the model's own read-out, or with a probe of a rotated stream."""

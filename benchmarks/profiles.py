@@ -20,11 +20,11 @@ from matplotlib.figure import Figure
 from benchmarks import records, streams
 from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
 from icl_krr import experiments as lab
+from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import compared
-from icl_krr.experiments.identify.profile_tables import record as whole_record
-from icl_krr.files import Lines, to_markdown
+from icl_krr.experiments._identify.profile_tables import record as whole_record
 from icl_krr.probes import layerwise
-from icl_krr.probes.naming.answers import halves_of
+from icl_krr.probes._naming.answers import halves_of
 from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Transformer
 

@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 from matplotlib.figure import Figure
 
-from icl_krr import checks
-from icl_krr.cli.output import plain
+from icl_krr._core import checks
+from icl_krr._core.files import Lines, json_of, replace
+from icl_krr._core.text_tables import number
+from icl_krr.cli._output import plain
 from icl_krr.experiments import Cell, Study, environment, run
-from icl_krr.experiments.shared import recipe
-from icl_krr.files import Lines, json_of, replace
+from icl_krr.experiments._shared import recipe
 from icl_krr.plots import svg
-from icl_krr.text_tables import number
-from icl_krr.training import checkpoint
+from icl_krr.training import _checkpoint
 
 RESULTS = Path(__file__).parent / "results"
 RUNS = Path(__file__).parent / "runs"
@@ -176,8 +176,8 @@ def folder_of(name: str) -> Path:
 
 def ship(source: Path, target: Path) -> None:
     """Copy weights in half precision; they are read in single precision."""
-    weights = checkpoint.read(source, "model")["model"]
+    weights = _checkpoint.read(source, "model")["model"]
     half = jax.tree.map(lambda leaf: jnp.astype(leaf, "f2"), weights)
     for leaf in jax.tree.leaves(half):
         checks.finite(f"weights of {source} in float16", leaf)
-    checkpoint.write(target, {"model": half})
+    _checkpoint.write(target, {"model": half})

@@ -12,12 +12,12 @@ import jax
 import tyro
 
 from benchmarks import drawings, records
+from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
-from icl_krr.cli.output import to_json
-from icl_krr.experiments.claims import verify
-from icl_krr.experiments.claims.tables import markdown
-from icl_krr.experiments.shared.build import construct, solver_keywords
-from icl_krr.files import Lines, to_markdown
+from icl_krr.cli._output import to_json
+from icl_krr.experiments._claims import verify
+from icl_krr.experiments._claims.tables import markdown
+from icl_krr.experiments._shared.build import construct, solver_keywords
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer
 

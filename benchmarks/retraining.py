@@ -15,10 +15,10 @@ from benchmarks import records
 from benchmarks.cost import step_cost
 from benchmarks.records import Row as Record
 from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
-from icl_krr.experiments import Cell, Recipe, blank, family, study as experiments
-from icl_krr.experiments.shared import retrained
-from icl_krr.experiments.shared.retrained import STUDIES, Study
-from icl_krr.files import to_markdown
+from icl_krr._core.files import to_markdown
+from icl_krr.experiments import Cell, Recipe, _study as experiments, blank, family
+from icl_krr.experiments._shared import retrained
+from icl_krr.experiments._shared.retrained import STUDIES, Study
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights
 

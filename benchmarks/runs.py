@@ -12,13 +12,13 @@ import numpy as np
 import icl_krr as ik
 from benchmarks.cost import step_cost
 from benchmarks.records import RUNS, folder_of, options
+from icl_krr._core.files import to_markdown
 from icl_krr.experiments import load
-from icl_krr.experiments.shared import recipe
-from icl_krr.files import to_markdown
+from icl_krr.experiments._shared import recipe
 from icl_krr.tasks import Task
 from icl_krr.training import reference
-from icl_krr.training.batches import draw
-from icl_krr.training.reference import optimal
+from icl_krr.training._batches import draw
+from icl_krr.training._reference import optimal
 
 CHUNK, TASKS, SEED = 2048, 20480, 77
 ROW = ("step", "steps_per_second")

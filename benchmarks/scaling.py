@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from benchmarks.records import Row as Record
+from icl_krr._core.files import to_markdown
+from icl_krr._core.text_tables import number
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments import scaling
-from icl_krr.experiments.curves import curves
-from icl_krr.experiments.scaling import ARMS, SETTINGS, arm, groups, in_words, key_of, place_on
-from icl_krr.files import to_markdown
+from icl_krr.experiments import _scaling
+from icl_krr.experiments._curves import curves
+from icl_krr.experiments._scaling import ARMS, SETTINGS, arm, groups, in_words, key_of, place_on
 from icl_krr.plots import curves_figure
-from icl_krr.text_tables import number
 
 SEEDS = (0, 1, 2)
 SIZES = {"steps": 64, "tasks": 512, "points": 128, "queries": 8}
@@ -35,7 +35,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
     queries, families = own.pop("queries"), []
     for key in dict.fromkeys(map(key_of, models)):
         print(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}", flush=True)
-        found = curves(scaling.family_of(key, queries), seeds=seeds, **own)
+        found = curves(_scaling.family_of(key, queries), seeds=seeds, **own)
         parts = {name: (found.excess(name), *found.interval(name)) for name in found.squares}
         names = ("excess", "low", "high")
         shown = {
@@ -46,7 +46,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
         facts = {name: here[0][name] for name in (*SETTINGS, "dimension")}
         families.append(facts | {"curves": shown})
         for row in here:
-            row["equivalents"] = scaling.equivalents(found, row)
+            row["equivalents"] = _scaling.equivalents(found, row)
     return {"families": families, "models": models, "slopes": slopes(models)}
 
 
@@ -61,7 +61,7 @@ def slopes(models: list[Record]) -> list[Record]:
             ):
                 here = [row for row in arm(here, axis) if row["excess"] > 0]
                 values = [place_on(axis, row) for row in here]
-                fit = scaling.slope(values, [row["excess"] for row in here])
+                fit = _scaling.slope(values, [row["excess"] for row in here])
                 counts = {"count": len(here), "values": len({*values})}
                 facts = {"group": group, "axis": axis, "models": which, **counts}
                 found.append(facts | {"fit": fit and fit._asdict()})
@@ -94,7 +94,7 @@ def document(record: Record) -> str:
     lines = []
     for row in record["slopes"]:
         fit = row["fit"]
-        said = f"too few points ({row['values']} of {scaling.FEWEST} values)"
+        said = f"too few points ({row['values']} of {_scaling.FEWEST} values)"
         if fit:
             said = f"{fit['slope']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})"
         lines.append([row["group"], row["axis"], row["models"], str(row["count"]), said])
@@ -170,7 +170,7 @@ def figure(record: Record) -> Figure:
 
 def main() -> None:
     asked = records.options(__doc__)
-    sizes, seeds, models = SIZES, SEEDS, scaling.read_models(scaling.FILE)
+    sizes, seeds, models = SIZES, SEEDS, _scaling.read_models(_scaling.FILE)
     if asked.quick:
         sizes, seeds = QUICK, SEEDS[:1]
         models = [row for row in models if key_of(row) == key_of(models[0])]

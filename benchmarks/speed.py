@@ -9,7 +9,7 @@ from typing import Literal
 
 from benchmarks import records, speed_networks, speed_solvers
 from benchmarks.contests import Disagreement, compete, markdown
-from icl_krr import checks
+from icl_krr._core import checks
 
 SUITES = {
     "forward": speed_solvers.forwards,

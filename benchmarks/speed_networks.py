@@ -15,9 +15,9 @@ from benchmarks.contests import Contest, scratch
 from benchmarks.cost import step_cost
 from benchmarks.speed_solvers import constructed, draw, exponential, first, linear
 from benchmarks.speed_transformer import gradients, plain_weights, predictions, torch_transformer
-from icl_krr.numerics import matmul
+from icl_krr._core.numerics import matmul
 from icl_krr.tasks import LinearRegression
-from icl_krr.training.step import error
+from icl_krr.training._step import error
 from icl_krr.transformer import Architecture, init
 
 

@@ -19,7 +19,7 @@ from benchmarks.contests import Contest, Programs, scratch
 from benchmarks.speed_plain import factored, formed, over_tasks
 from icl_krr.catalogue import SOLVERS, load
 from icl_krr.tasks import GaussianProcess, LinearRegression, map_tasks, sample
-from icl_krr.transformer.tiled_attention import uses_tiles
+from icl_krr.transformer._tiled_attention import uses_tiles
 
 TEMPERATURE, LENGTHSCALE = 0.5, 0.7
 RIDGE = 0.1 * float(np.exp(2.0))

@@ -21,14 +21,14 @@ import numpy as np
 
 from benchmarks import records
 from icl_krr import experiments as lab
+from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import candidate, candidates
-from icl_krr.experiments.solverbench import known as solverbench
-from icl_krr.files import Lines, to_markdown
+from icl_krr.experiments._solverbench import known as solverbench
 from icl_krr.probes import Identification, fit_probe, identify_streams, layerwise
-from icl_krr.probes.naming.answers import halves_of
-from icl_krr.probes.naming.identification import EXACT, IDENTIFIED, NEAR, TIED, Suspect, status_of
-from icl_krr.probes.naming.ruling import RESOLUTION
-from icl_krr.probes.reading.readouts import streams_at
+from icl_krr.probes._naming.answers import halves_of
+from icl_krr.probes._naming.identification import EXACT, IDENTIFIED, NEAR, TIED, Suspect, status_of
+from icl_krr.probes._naming.ruling import RESOLUTION
+from icl_krr.probes._reading.readouts import streams_at
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.transformer import Architecture, Transformer, init
 

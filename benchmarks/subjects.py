@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.records import Row as Record, folder_of, meta
+from icl_krr._core.files import replace, to_markdown
 from icl_krr.experiments import Cell, ModelRecipe, Recipe, Study, TaskRecipe, blank, family
-from icl_krr.files import replace, to_markdown
 from icl_krr.training import Training, save_weights, train
 from icl_krr.transformer import Transformer
 

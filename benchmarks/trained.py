@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
+from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, compared, name_of
 from icl_krr.experiments import (
     NULLS,
@@ -32,12 +33,11 @@ from icl_krr.experiments import (
     load,
     targets_of,
 )
-from icl_krr.experiments.identify import probe_controls
-from icl_krr.files import Lines, to_markdown
-from icl_krr.plots.style import COLORS, legend
+from icl_krr.experiments._identify import probe_controls
+from icl_krr.plots._style import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise
-from icl_krr.probes.naming.answers import run_model
-from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
+from icl_krr.probes._naming.answers import run_model
+from icl_krr.probes._naming.identification import IDENTIFIED, NEAR, TIED
 from icl_krr.tasks import map_tasks
 from icl_krr.training import reference
 from icl_krr.transformer import Transformer

@@ -17,7 +17,7 @@ models and trained models use the same forward pass.
 - `icl_krr.probes`: what a model computes in each layer, and which solver explains it.
 - `icl_krr.theory`: bounds and identities of the theory, one per function.
 - `icl_krr.export`: models as files and in standard architectures.
-- `icl_krr.status`: whether a result is right, and what helps if it is not; `icl_krr.audit` says it
+- `icl_krr.Status`: whether a result is right, and what helps if it is not; `icl_krr.audit` says it
   of plain numbers and gradients.
 - `icl_krr.InContextRegressor`: a construction as an estimator of scikit-learn.
 - `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
@@ -47,7 +47,7 @@ from importlib.util import find_spec
 
 import lazy_loader
 
-from .xla import keep_sums_right
+from ._core.xla import keep_sums_right
 
 keep_sums_right()
 # This file does not import JAX, so that `icl-krr --help` starts quickly.

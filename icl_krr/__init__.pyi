@@ -14,9 +14,10 @@ from . import (
     transformer,
     uncertainty,
 )
-from .audit import Audited, audit
+from ._audit import Audited, audit
+from ._core.status import Status
+from ._posterior import Posterior, posterior
 from .constructions import ReLU, Softmax, compile
-from .estimator import InContextRegressor
 from .kernels import (
     Exponential,
     Features,
@@ -29,12 +30,11 @@ from .kernels import (
     Mixture,
     Polynomial,
 )
-from .posterior import Posterior, posterior
 from .probes import check
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom, sketched
 from .solvers import per_step, run, solver
-from .status import Status
+from .tabular._estimator import InContextRegressor
 from .tasks import Task, map_tasks
 from .theory import spectral_bounds
 from .transformer import (

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from . import checks
-from .constants import xp
-from .pytree import checked
+from ._core import checks
+from ._core.constants import xp
+from ._core.pytree import checked
 
 __all__ = ["Huber", "Loss", "Power"]
 

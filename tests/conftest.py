@@ -20,7 +20,7 @@ from jaxtyping import install_import_hook
 
 # The shapes that annotations state are checked here at run time. Rooms that refuse bad input
 # with a sentence of their own are left out: it would not be reached.
-install_import_hook("icl_krr.transformer.attention", "beartype.beartype")
+install_import_hook("icl_krr.transformer._attention", "beartype.beartype")
 
 
 MAPS = Path("/proc/self/maps")

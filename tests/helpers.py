@@ -15,9 +15,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
-from icl_krr.experiments.shared import model_selection
-from icl_krr.experiments.shared.build import solver_keywords
-from icl_krr.experiments.shared.held_out import left_out, squared
+from icl_krr.experiments._shared import model_selection
+from icl_krr.experiments._shared.build import solver_keywords
+from icl_krr.experiments._shared.held_out import left_out, squared
 
 
 def nothing(kernel, task, ridge):

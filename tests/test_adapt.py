@@ -13,9 +13,9 @@ import scipy.stats
 from helpers import draw as one_task, numpy, relative
 
 import icl_krr as ik
-from icl_krr.files import to_csv
+from icl_krr._core.files import to_csv
 from icl_krr.training import Diverged, adapt, held_out, marginal_likelihood
-from icl_krr.training.batches import draw
+from icl_krr.training._batches import draw
 
 NORMAL: Any = scipy.stats.multivariate_normal
 

@@ -7,8 +7,8 @@ import pytest
 from helpers import built, numpy
 
 import icl_krr as ik
-from icl_krr.cli.depth_tables import advice as of_command
-from icl_krr.status import assess
+from icl_krr._core.status import assess
+from icl_krr.cli._depth_tables import advice as of_command
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 

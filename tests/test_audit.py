@@ -9,7 +9,7 @@ import pytest
 from helpers import numpy, often
 
 import icl_krr as ik
-from icl_krr.rounding import spread
+from icl_krr._core.rounding import spread
 
 N, P, Q = 12, 3, 4
 LINEAR = ik.Linear()

@@ -13,13 +13,14 @@ from helpers import in_tiles, often
 from jax.sharding import AbstractMesh
 
 import icl_krr as ik
-from icl_krr import capacity, cli
-from icl_krr.cli import program
-from icl_krr.devices import Placement
-from icl_krr.experiments.shared.build import build_model  # noqa: F401
-from icl_krr.experiments.shared.draws import draw_tasks  # noqa: F401
-from icl_krr.transformer.admission import admit
-from icl_krr.transformer.evaluate import Request
+from icl_krr import cli
+from icl_krr._core import capacity
+from icl_krr._core.devices import Placement
+from icl_krr.cli import _program
+from icl_krr.experiments._shared.build import build_model  # noqa: F401
+from icl_krr.experiments._shared.draws import draw_tasks  # noqa: F401
+from icl_krr.transformer._admission import admit
+from icl_krr.transformer._evaluate import Request
 
 GAUSSIAN, KEY = ik.Gaussian(), jax.random.key(0)
 N = 200_000
@@ -168,7 +169,7 @@ def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, caps
         def fail(settings, message=message):
             raise jax.errors.JaxRuntimeError(message)
 
-        monkeypatch.setattr(program, "run", fail)
+        monkeypatch.setattr(_program, "run", fail)
         assert cli.main(["demo"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("icl-krr: error: " + start)

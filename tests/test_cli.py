@@ -18,15 +18,15 @@ from helpers import numpy_exact
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import AXES, KERNELS, SOLVERS
-from icl_krr.cli.commands import COMMANDS
-from icl_krr.cli.commands.demo import Demo, demo_config, demo_tasks
-from icl_krr.cli.commands.predict import Predict
-from icl_krr.cli.commands.train import Train
-from icl_krr.cli.depth_tables import depth_config
-from icl_krr.cli.options import Construction
-from icl_krr.cli.program import parse
-from icl_krr.experiments.ablate.config import AblateConfig
-from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, names as recipe_names
+from icl_krr.cli._commands import COMMANDS
+from icl_krr.cli._commands.demo import Demo, demo_config, demo_tasks
+from icl_krr.cli._commands.predict import Predict
+from icl_krr.cli._commands.train import Train
+from icl_krr.cli._depth_tables import depth_config
+from icl_krr.cli._options import Construction
+from icl_krr.cli._program import parse
+from icl_krr.experiments._ablate.config import AblateConfig
+from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, names as recipe_names
 
 TABLE = "a,b,y\n" + "".join(
     f"{i % 5},{(i * 7) % 11},{(i % 5) - 0.3 * ((i * 7) % 11) + 0.1 * (i % 3)}\n" for i in range(40)

@@ -16,7 +16,7 @@ from benchmarks.operations import RESULT, operations
 from icl_krr.catalogue import load
 from icl_krr.residual import visible
 from icl_krr.transformer import forward
-from icl_krr.transformer.evaluate import embed_task
+from icl_krr.transformer._evaluate import embed_task
 
 pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
 

@@ -11,8 +11,8 @@ from test_numpy_forward import describe, run
 
 import icl_krr as ik
 from icl_krr.residual import visible
-from icl_krr.solvers.run import iterate
-from icl_krr.transformer.evaluate import embed_task
+from icl_krr.solvers._run import iterate
+from icl_krr.transformer._evaluate import embed_task
 
 STEPS = 3
 NUMBERS = st.sampled_from([-0.5, 0.7, 1.0])

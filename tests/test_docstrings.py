@@ -81,10 +81,10 @@ def test_the_reader_of_docstrings_sees_them():
     """A test of docstrings that saw none would always pass."""
     assert "icl_krr.solvers.exact.exact" in PUBLIC
     assert {
-        *("icl_krr.kernels.gaussian.Gaussian.log", "icl_krr.kernels.kernel.Linear.diagonal"),
-        "icl_krr.transformer.weights.Transformer.depth",
+        *("icl_krr.kernels._gaussian.Gaussian.log", "icl_krr.kernels._kernel.Linear.diagonal"),
+        "icl_krr.transformer._weights.Transformer.depth",
     } <= METHODS.keys()
-    gaussian = formulas(DOCSTRINGS["icl_krr.kernels.gaussian.Gaussian"])
+    gaussian = formulas(DOCSTRINGS["icl_krr.kernels._gaussian.Gaussian"])
     assert gaussian[:2] == [r"k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)", r"\ell"]
 
 
@@ -255,7 +255,7 @@ def site(tmp_path_factory):
 def entry_of(site, thing):
     """The page that has the entry of a public thing, under one of its names."""
     folder, pages = site
-    places = [*NAMES, (icl_krr.status, "Status")]
+    places = [*NAMES, (icl_krr._core.status, "Status")]
     for place, name in [(place, name) for place, name in places if getattr(place, name) is thing]:
         path = f"{place.__name__}.{name}"
         for page in (f"reference/{place.__name__}.html", f"reference/{path}.html"):
@@ -280,7 +280,7 @@ def test_the_reference_has_every_name_and_shows_its_formulas(site):
         first = [*{getattr(row, kind).replace(":", "."): None for row in SOLVERS.values()}]
         page = site[1][site[0] / f"reference/{room.__name__}.html"]
         assert re.findall(rf'id="({room.__name__}\.\w+)"', page)[: len(first)] == first
-    assert entry_of(site, icl_krr.Status).name == "icl_krr.status.html"
+    assert entry_of(site, icl_krr.Status).name == "icl_krr._core.status.html"
     methods = {name.rpartition(".")[2] for name in METHODS if ".Machine." in name}
     page = site[1][site[0] / "reference/icl_krr.constructions.Machine.html"]
     assert all(f'id="icl_krr.constructions.Machine.{name}"' in page for name in methods)
@@ -322,7 +322,7 @@ def test_the_site_works_from_a_folder(site, browser):
         width = shown.evaluate("document.documentElement.scrollWidth")
         assert width == 400, f"{name} is {width} wide"
     shown.set_viewport_size({"width": 1280, "height": 900})
-    for word, entry in (("machine", "icl_krr.constructions.Machine"), ("Status", "icl_krr.status")):
+    for word, entry in (("machine", "icl_krr.constructions.Machine"), ("Status", "icl_krr.Status")):
         shown.fill("[data-md-component=search-query]", "")
         shown.type("[data-md-component=search-query]", word)
         first = shown.locator(".md-search-result__item h1", has_text=entry).first

@@ -33,19 +33,19 @@ from benchmarks.contests import Row, markdown
 from benchmarks.power import PROBE
 from benchmarks.records import folder_of, read
 from benchmarks.refresh import solver_table
+from icl_krr._core.files import to_markdown
+from icl_krr._core.text_tables import number
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
-from icl_krr.cli import commands
-from icl_krr.cli.program import parse
-from icl_krr.experiments.ablate import ablation
-from icl_krr.experiments.claims.tables import markdown as table_of_claims
-from icl_krr.experiments.claims.verify import claims
-from icl_krr.experiments.scaling import FILE as SCALING_ROWS
-from icl_krr.experiments.shared.build import construct, solver_keywords
-from icl_krr.experiments.shared.recipe import Recipe, holds_run, names as recipe_names
-from icl_krr.experiments.shared.retrained import FOLDER, STUDIES, weights_file
-from icl_krr.experiments.solverbench import score as bench_score
-from icl_krr.files import to_markdown
-from icl_krr.text_tables import number
+from icl_krr.cli import _commands
+from icl_krr.cli._program import parse
+from icl_krr.experiments._ablate import ablation
+from icl_krr.experiments._claims.tables import markdown as table_of_claims
+from icl_krr.experiments._claims.verify import claims
+from icl_krr.experiments._scaling import FILE as SCALING_ROWS
+from icl_krr.experiments._shared.build import construct, solver_keywords
+from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names
+from icl_krr.experiments._shared.retrained import FOLDER, STUDIES, weights_file
+from icl_krr.experiments._solverbench import score as bench_score
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
@@ -131,7 +131,7 @@ def test_every_fenced_block_is_run_or_parsed():
 def test_a_command_that_is_shown_is_understood(command):
     argv = shlex.split(command)[1:]
     if argv[1:] in ([], ["--help"]):
-        assert argv[0] in commands.COMMANDS
+        assert argv[0] in _commands.COMMANDS
         return
     assert type(parse(argv)).__name__.lower() == argv[0]
     if argv[0] in ("fit", "identify", "ablate") and argv[1] != "MODEL":
@@ -142,7 +142,7 @@ def test_a_command_that_is_shown_is_understood(command):
 def test_every_command_is_in_the_table():
     assert {"icl-krr demo", "icl-krr fit TABLE.csv --target COLUMN"} <= set(COMMANDS)
     assert len(COMMANDS) > 15
-    assert re.findall(r"^\| `icl-krr (\w+)", README, re.M) == [*commands.COMMANDS]
+    assert re.findall(r"^\| `icl-krr (\w+)", README, re.M) == [*_commands.COMMANDS]
 
 
 def test_the_scripts_that_are_named_exist():
@@ -153,9 +153,9 @@ def test_the_scripts_that_are_named_exist():
 
 
 def test_the_commands_are_those_that_ci_runs():
-    commands = re.findall(r"```sh\n(.*?)\n```", README, re.S)
+    _commands = re.findall(r"```sh\n(.*?)\n```", README, re.S)
     ci = (ROOT / ".ci" / "run").read_text()
-    for command in commands[:2]:
+    for command in _commands[:2]:
         install, run = command.split(" && ")
         assert install.split()[-1].strip('"').split("[")[0] == "."
         assert run.split(" --")[0] in ci

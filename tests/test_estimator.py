@@ -25,8 +25,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import icl_krr as ik
 from icl_krr import InContextRegressor
-from icl_krr.experiments.depth_config import DepthConfig, choose_kernels
-from icl_krr.experiments.shared import model_selection
+from icl_krr.experiments._depth_config import DepthConfig, choose_kernels
+from icl_krr.experiments._shared import model_selection
 from icl_krr.kernels import weighted
 
 DRAWN = np.random.default_rng(0)

@@ -12,14 +12,14 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
 from icl_krr import catalogue
-from icl_krr.cli.depth_tables import describe
-from icl_krr.experiments import depth, depth_config
-from icl_krr.experiments.hyperparameters import FitConfig, builder
-from icl_krr.experiments.shared import build, model_selection
-from icl_krr.experiments.shared.build import solver_keywords
-from icl_krr.pytree import checked
-from icl_krr.tasks import batches
-from icl_krr.tasks.batches import chunk_of
+from icl_krr._core.pytree import checked
+from icl_krr.cli._depth_tables import describe
+from icl_krr.experiments import _depth, _depth_config
+from icl_krr.experiments._hyperparameters import FitConfig, builder
+from icl_krr.experiments._shared import build, model_selection
+from icl_krr.experiments._shared.build import solver_keywords
+from icl_krr.tasks import _batches
+from icl_krr.tasks._batches import chunk_of
 from icl_krr.training import held_out
 
 
@@ -57,7 +57,7 @@ def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
         losses.append(np.sum((weights @ y / weights.sum(1) - y) ** 2))
     assert 0 < np.argmin(losses) < 16
     chosen = model_selection.choose_smoother(family, task).kernel
-    assert np.isclose(next(iter(depth_config.bandwidth(chosen).values())), grid[np.argmin(losses)])
+    assert np.isclose(next(iter(_depth_config.bandwidth(chosen).values())), grid[np.argmin(losses)])
 
 
 @pytest.mark.parametrize("name", catalogue.SOLVERS)
@@ -112,11 +112,11 @@ def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(x64, monk
     few = model_selection.subsample(task, "regression")
     assert few.x.shape == (10, 2)
     assert not np.array_equal(few.x, task.x[:10])
-    config = depth_config.DepthConfig(kernel="gaussian")
-    kernel, *_ = depth_config.choose_kernels(task, config, heard.append)
+    config = _depth_config.DepthConfig(kernel="gaussian")
+    kernel, *_ = _depth_config.choose_kernels(task, config, heard.append)
     best = model_selection.choose_kernel(ik.Gaussian, few, None).kernel
     assert kernel.lengthscale == best.lengthscale
-    result = depth.run(task, depth_config.DepthConfig(solver="gradient_descent", steps=1))
+    result = _depth.run(task, _depth_config.DepthConfig(solver="gradient_descent", steps=1))
     assert "(leave-one-out on 10 random supports)" in describe(result.facts, 0)
     assert "regression, leave-one-out: gaussian kernel, lengthscale 17 of 17" in heard
 
@@ -137,8 +137,8 @@ def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
     """Those of alpha in the norm of A."""
     task, kernel = draw(2, p=3, n=15), ik.Linear()
-    config = depth_config.DepthConfig("gradient_descent_in_alpha", "linear", ridge=0.5, steps=3)
-    result = depth.run(task, config)
+    config = _depth_config.DepthConfig("gradient_descent_in_alpha", "linear", ridge=0.5, steps=3)
+    result = _depth.run(task, config)
     exact = np.asarray(ik.solvers.exact(kernel, task, ridge=0.5).prediction)
     size, y = np.linalg.norm(exact), np.asarray(task.y_query)
     spectrum = ik.spectral_bounds(kernel, task, ridge=0.5)
@@ -168,10 +168,10 @@ def test_rows_hold_gaps_and_errors_as_they_say(x64):
 def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     """A construction that runs another solver than it says is found out."""
     task = draw(2, p=3, n=15)
-    config = depth_config.DepthConfig(ridge=0.5, steps=3, kernel="linear")
+    config = _depth_config.DepthConfig(ridge=0.5, steps=3, kernel="linear")
     wrong = partial(ik.constructions.gradient_descent, step_size=0.01)
     monkeypatch.setattr(ik.constructions, "conjugate_gradient", wrong)
-    assert depth.run(task, config).rows[-1].oracle_gap > 1e-2
+    assert _depth.run(task, config).rows[-1].oracle_gap > 1e-2
 
 
 @pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
@@ -181,8 +181,8 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
     family = ik.Gaussian if kernel == "gaussian" else ik.Exponential
     name = "lengthscale" if kernel == "gaussian" else "temperature"
     for given in ({}, {name: 1.5}):
-        config = depth_config.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **given)
-        result = depth.run(task, config)
+        config = _depth_config.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **given)
+        result = _depth.run(task, config)
         smoother = family(result.facts[f"smoother_{name}"])
         smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
         exact = ik.solvers.exact(family(result.facts[name]), task, ridge=0.5).prediction
@@ -226,8 +226,8 @@ def test_every_solver_and_every_kernel_follows_its_oracle(x64, monkeypatch, solv
         build, "predictions", lambda name, kernel, *rest: oracle(name, of_heads(kernel), *rest)
     )
     task = draw(6, p=2, n=15)
-    config = depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
-    result = depth.run(task, config)
+    config = _depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
+    result = _depth.run(task, config)
     assert max(row.oracle_gap for row in result.rows) < 1e-8
     assert result.facts["kernel"] == kernel
     if catalogue.SOLVERS[solver].rate:
@@ -236,7 +236,7 @@ def test_every_solver_and_every_kernel_follows_its_oracle(x64, monkeypatch, solv
         assert np.isnan(result.rows[-1].alpha_error)
         assert np.isnan(result.rows[-1].bound)
     with pytest.raises(ValueError, match="kernel must be one of"):
-        depth_config.DepthConfig(solver, "cubic")
+        _depth_config.DepthConfig(solver, "cubic")
 
 
 def test_a_sweep_that_overflows_everywhere_says_so():
@@ -259,5 +259,5 @@ def test_chunks_are_as_large_as_asked(monkeypatch):
     assert relative(ik.predict_batch(model, tasks), some) < 1e-5
     assert sizes == [3, 7]
     assert chunk_of(tasks, None) == 7
-    monkeypatch.setattr(batches, "TOKENS", 6 * 66)
+    monkeypatch.setattr(_batches, "TOKENS", 6 * 66)
     assert chunk_of(tasks, None) == 4

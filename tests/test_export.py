@@ -27,9 +27,9 @@ from helpers import (
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
+from icl_krr._core.files import SEAL
 from icl_krr.export import T5, load, open_t5, save, to_t5
-from icl_krr.export.native import read, write
-from icl_krr.files import SEAL
+from icl_krr.export._native import read, write
 
 DECODER = ik.Architecture(
     num_features=4, width=8, depth=2, heads=2, causal=True, tokens="interleaved", max_tokens=32

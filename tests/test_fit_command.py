@@ -11,7 +11,7 @@ from test_cli import FIT, table
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments.hyperparameters import (
+from icl_krr.experiments._hyperparameters import (
     Data,
     FitConfig,
     bounds,
@@ -20,7 +20,7 @@ from icl_krr.experiments.hyperparameters import (
     of_run,
     of_table,
 )
-from icl_krr.experiments.shared.runs import load
+from icl_krr.experiments._shared.runs import load
 
 __all__ = ["table"]
 

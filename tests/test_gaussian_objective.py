@@ -12,14 +12,14 @@ from scipy.stats import norm
 
 import icl_krr as ik
 from icl_krr.cli import main
-from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
-from icl_krr.experiments.shared.runs import family, first_model, load
+from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, TaskRecipe
+from icl_krr.experiments._shared.runs import family, first_model, load
 from icl_krr.plots import training_figure
-from icl_krr.report.sweep import training_section
+from icl_krr.report._sweep import training_section
 from icl_krr.training import Training, train
-from icl_krr.training.batches import batch, draw, draw_observed
-from icl_krr.training.reference import likelihoods, reference, scale_of
-from icl_krr.training.step import check, error
+from icl_krr.training._batches import batch, draw, draw_observed
+from icl_krr.training._reference import likelihoods, reference, scale_of
+from icl_krr.training._step import check, error
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 PROCESS = ik.tasks.GaussianProcess(

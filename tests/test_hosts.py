@@ -17,9 +17,9 @@ import yaml
 from helpers import TRAIN
 
 import icl_krr as ik
-from icl_krr.cli import hosts, main
-from icl_krr.cli.program import parse
-from icl_krr.training import checkpoint
+from icl_krr.cli import _hosts, main
+from icl_krr.cli._program import parse
+from icl_krr.training import _checkpoint
 
 PATIENCE = 4
 RUN = """
@@ -97,14 +97,14 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
     """From its first checkpoint, with the same losses; process 0 alone prints and writes."""
-    save = checkpoint.save
+    save = _checkpoint.save
 
     def save_and_stop(*arguments):
         save(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", save_and_stop)
+        patch.setattr(_checkpoint, "save", save_and_stop)
         assert main([*TRAIN, str(tmp_path)]) == 130
     before = (tmp_path / "metrics.csv").read_text()
     printed, statuses = end(start(tmp_path, "--json"))
@@ -153,8 +153,8 @@ def test_processes_with_different_settings_are_refused(tmp_path):
 
 
 def test_the_stated_time_is_that_of_the_program():
-    assert f"not heard of for {hosts.PATIENCE} seconds" in " ".join(ik.training.__doc__.split())
-    assert hosts.PATIENCE <= 30
+    assert f"not heard of for {_hosts.PATIENCE} seconds" in " ".join(ik.training.__doc__.split())
+    assert _hosts.PATIENCE <= 30
 
 
 MESH = "mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got "
@@ -165,7 +165,7 @@ MESH = "mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got "
     [
         *((["--mesh", mesh], MESH + repr(mesh)) for mesh in ("tasks", "tasks=0", "task=2")),
         (["--mesh", "tasks=9999"], "mesh must have a size <= 1, the number of devices"),
-        *((["--hosts", hosts], "hosts must be auto or") for hosts in ("10.0.0.1:1234", "a,2,0")),
+        *((["--hosts", _hosts], "hosts must be auto or") for _hosts in ("10.0.0.1:1234", "a,2,0")),
         *((["--hosts", f"a:1,{ids}"], "hosts must have an ID from 0") for ids in ("0,0", "2,2")),
         (["--hosts", "auto"], "hosts must name processes that JAX can connect, got 'auto'"),
     ],

@@ -14,24 +14,24 @@ import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
 from icl_krr.cli import main
-from icl_krr.experiments.identify import trained_model
-from icl_krr.experiments.identify.settings import IdentifyConfig
-from icl_krr.experiments.identify.trained_model import (
+from icl_krr.experiments._identify import trained_model
+from icl_krr.experiments._identify.settings import IdentifyConfig
+from icl_krr.experiments._identify.trained_model import (
     distance_rows,
     examine,
     examine_positions,
     filter_rows,
     markdown,
 )
-from icl_krr.experiments.shared.runs import load
-from icl_krr.experiments.solverbench.known import exact
-from icl_krr.experiments.solverbench.settings import BenchConfig, setting
+from icl_krr.experiments._shared.runs import load
+from icl_krr.experiments._solverbench.known import exact
+from icl_krr.experiments._solverbench.settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
-from icl_krr.probes.naming import comparison
-from icl_krr.probes.naming.answers import halves_of
-from icl_krr.probes.naming.candidates import parameters, solve
-from icl_krr.training.batches import draw
+from icl_krr.probes._naming import comparison
+from icl_krr.probes._naming.answers import halves_of
+from icl_krr.probes._naming.candidates import parameters, solve
+from icl_krr.training._batches import draw
 
 SETTING = cache(lambda: setting("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
 

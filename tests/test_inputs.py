@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from icl_krr import cli
-from icl_krr.cli import output
-from icl_krr.cli.identification import answered
-from icl_krr.cli.page_in_parts import Part, make_page
-from icl_krr.experiments.solverbench.folder import FORMAT, digest
+from icl_krr.cli import _output
+from icl_krr.cli._identification import answered
+from icl_krr.cli._page_in_parts import Part, make_page
+from icl_krr.experiments._solverbench.folder import FORMAT, digest
 from icl_krr.report import Section
 
 
@@ -203,7 +203,7 @@ def test_a_write_that_ends_early_leaves_the_old_file(tmp_path, monkeypatch, erro
 
     monkeypatch.setattr(Path, "write_bytes", begun)
     with pytest.raises((KeyboardInterrupt, OSError), match=told):
-        output.save(tmp_path, {"first.json": b"new words"})
+        _output.save(tmp_path, {"first.json": b"new words"})
     assert [path.name for path in tmp_path.iterdir()] == ["first.json"]
     assert old.read_text() == "old"
 

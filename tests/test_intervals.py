@@ -10,9 +10,9 @@ from helpers import often
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.experiments.process import process
-from icl_krr.experiments.shared import model_selection
-from icl_krr.experiments.shared.model_selection import GIVEN, Axis, search
+from icl_krr.experiments._process import process
+from icl_krr.experiments._shared import model_selection
+from icl_krr.experiments._shared.model_selection import GIVEN, Axis, search
 
 RNG = np.random.default_rng(1)
 X, NEW = RNG.normal(size=(40, 2)), np.array([[1.0, 2.0], [3.0, 4.0]])

@@ -8,13 +8,13 @@ from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, st
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, kernel_class, load
-from icl_krr.experiments.ablate.ablation import examine, table
-from icl_krr.experiments.ablate.config import AblateConfig
-from icl_krr.experiments.ablate.expected import Without
-from icl_krr.experiments.shared.build import solver_keywords
+from icl_krr.experiments._ablate.ablation import examine, table
+from icl_krr.experiments._ablate.config import AblateConfig
+from icl_krr.experiments._ablate.expected import Without
+from icl_krr.experiments._shared.build import solver_keywords
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, transplant
-from icl_krr.probes.changing.interventions import (
+from icl_krr.probes._changing.interventions import (
     captured_points,
     encoded,
     point_names,

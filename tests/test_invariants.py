@@ -8,11 +8,11 @@ import pytest
 from helpers import CASES, KINDS, dense, draw, numpy, parametrize, relative, stacked
 
 import icl_krr as ik
-from icl_krr.constructions.assembly.packing import expressions
+from icl_krr.constructions._assembly.packing import expressions
 from icl_krr.residual import ROLES, visible
-from icl_krr.residual.tokens import slot_of_stream, tokens_of_role
+from icl_krr.residual._tokens import slot_of_stream, tokens_of_role
 from icl_krr.transformer import forward
-from icl_krr.transformer.evaluate import embed_task, evaluate
+from icl_krr.transformer._evaluate import embed_task, evaluate
 
 # the others have the same pieces: their slots are compared with the oracles' all the same
 QUICK = ("cg", "cg-exponential", "ric-gaussian", "ns-features", "nw-gaussian")

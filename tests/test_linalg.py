@@ -14,7 +14,7 @@ import pytest
 from helpers import numpy, relative
 
 import icl_krr as ik
-from icl_krr import linalg
+from icl_krr._core import linalg
 
 KERNEL = ik.Exponential(0.5)
 CONFIG = ik.tasks.GaussianProcess(KERNEL, num_supports=5, num_queries=2)

@@ -21,11 +21,11 @@ from jax.tree_util import Partial
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load, make_kernel, taken
-from icl_krr.experiments.shared.build import keywords
-from icl_krr.probes.naming import candidate_fit, distances  # noqa: F401
-from icl_krr.probes.reading import filters, hyperparameters  # noqa: F401
-from icl_krr.training.adapt import compiled_step
-from icl_krr.transformer.evaluate import embed_task  # noqa: F401
+from icl_krr.experiments._shared.build import keywords
+from icl_krr.probes._naming import candidate_fit, distances  # noqa: F401
+from icl_krr.probes._reading import filters, hyperparameters  # noqa: F401
+from icl_krr.training._adapt import compiled_step
+from icl_krr.transformer._evaluate import embed_task  # noqa: F401
 
 ON_DEVICES = re.compile(r"cusolver_\w+|Eigh|Qr|ProductOfElementaryHouseholderReflectors")
 """Library calls of a GPU and of a TPU."""

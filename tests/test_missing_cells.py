@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from icl_krr.cli.commands.predict import Predict, read_task
+from icl_krr.cli._commands.predict import Predict, read_task
 from icl_krr.tasks import read_queries, read_table, split
 
 ROWS = ["1,2,x,3", ",?,y,4", "2,NA,,5", "12,nan,x,", "3,4,y,6", "5,6,x,2", "7,1,y,1"]

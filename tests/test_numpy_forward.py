@@ -13,7 +13,7 @@ from helpers import CASES, KINDS, SPECS, dense, draw, moved, numpy, often, relat
 import icl_krr as ik
 from icl_krr.residual import ROLES, visible
 from icl_krr.transformer import forward
-from icl_krr.transformer.evaluate import embed_task
+from icl_krr.transformer._evaluate import embed_task
 
 ACTIVATIONS = {
     "identity": lambda x: x,

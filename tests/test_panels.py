@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import LogNorm
 
 from icl_krr.plots import curves_figure, heatmaps_figure
-from icl_krr.plots.style import GREEN
+from icl_krr.plots._style import GREEN
 
 
 def drawn(axis):

@@ -14,10 +14,10 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.experiments import depth
-from icl_krr.experiments.depth_config import DepthConfig
-from icl_krr.experiments.process import process
-from icl_krr.tasks.division import divide
+from icl_krr.experiments import _depth
+from icl_krr.experiments._depth_config import DepthConfig
+from icl_krr.experiments._process import process
+from icl_krr.tasks._division import divide
 
 RNG = np.random.default_rng(0)
 CITIES = ("Oslo", "Rome", "Paris")
@@ -158,11 +158,11 @@ def test_leave_one_out_chooses_the_kernel(x64):
     """On a wave no line is near, so the linear kernel, which is the first, must not be taken."""
     x = np.linspace(-1, 1, 30)[:, None]
     task = ik.Task(x=x, y=np.sin(6 * x[:, 0]), x_query=x, y_query=np.sin(6 * x[:, 0]))
-    facts = depth.run(task, DepthConfig("conjugate_gradient", steps=4)).facts
+    facts = _depth.run(task, DepthConfig("conjugate_gradient", steps=4)).facts
     errors = facts["leave_one_out"]
     assert list(errors) == ["linear", "exponential", "gaussian"]
     assert facts["kernel"] == min(errors, key=errors.get) != "linear"
-    alone = depth.run(task, DepthConfig(kernel="gaussian", steps=4)).facts
+    alone = _depth.run(task, DepthConfig(kernel="gaussian", steps=4)).facts
     scale = alone["lengthscale"]
     peer = GaussianProcessRegressor(RBF(scale), alpha=alone["ridge"], optimizer=None)
     left = cross_val_predict(peer, x, task.y, cv=LeaveOneOut())
@@ -174,20 +174,20 @@ def test_leave_one_out_chooses_the_kernel(x64):
 @pytest.mark.parametrize("solver", ["conjugate_gradient", "chebyshev"])
 def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     task = divide(ik.tasks.diabetes(), 60, 0).task
-    result = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))
+    result = _depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))
     steps = result.facts["steps"]
     assert (result.facts["steps_because"], steps) == ("converged", result.rows[-1].step)
-    assert 1 < steps < max(depth.MOST_STEPS["float64"])
+    assert 1 < steps < max(_depth.MOST_STEPS["float64"])
     best = result.predictions["exact"]
     near = 1e-3 * max(np.abs(best).max(), np.abs(task.y).max())
     assert np.abs(result.predictions["transformer"] - best).max() <= near
-    before = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=steps - 1))
+    before = _depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=steps - 1))
     assert np.abs(before.predictions["transformer"] - best).max() > near
 
 
 @pytest.mark.slow
 def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
-    monkeypatch.setattr(depth, "MOST_STEPS", {"float32": (3,), "float64": (4,)})
+    monkeypatch.setattr(_depth, "MOST_STEPS", {"float32": (3,), "float64": (4,)})
     options = ["--encode", "--kernel", "gaussian", "--ridge", 0.001, "--lengthscale", 1]
     assert predict(table, *options) == 0
     said = capsys.readouterr()

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments.identify.probe_controls import controls
+from icl_krr.experiments._identify.probe_controls import controls
 from icl_krr.probes import (
     align,
     effective,
@@ -23,9 +23,9 @@ from icl_krr.probes import (
     spectral_filter,
     streams,
 )
-from icl_krr.probes.naming.candidate_fit import Answers, bounded, squares
-from icl_krr.probes.naming.candidates import absolute
-from icl_krr.training.batches import draw
+from icl_krr.probes._naming.candidate_fit import Answers, bounded, squares
+from icl_krr.probes._naming.candidates import absolute
+from icl_krr.training._batches import draw
 
 RIDGE = 0.5
 

@@ -7,8 +7,8 @@ import pytest
 from helpers import numpy, sample
 
 import icl_krr as ik
-from icl_krr.transformer.degrees import degrees
-from icl_krr.units import in_units, unit_of
+from icl_krr._core.units import in_units, unit_of
+from icl_krr.transformer._degrees import degrees
 
 CONFIG = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
 LINEAR = ik.Linear()

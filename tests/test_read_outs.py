@@ -10,9 +10,9 @@ from helpers import dense, draw, numpy, relative, stacked
 from test_export import rewrite
 
 import icl_krr as ik
-from icl_krr.experiments.solverbench.disguise import rotated
-from icl_krr.export import native
-from icl_krr.export.t5 import T5
+from icl_krr.experiments._solverbench.disguise import rotated
+from icl_krr.export import _native
+from icl_krr.export._t5 import T5
 from icl_krr.residual import join
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -74,12 +74,12 @@ def test_a_prediction_costs_nothing_more(model, task):
 
 def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
     expected = numpy(ik.read_outs(model, task, along=True))
-    native.save(tmp_path / "model.safetensors", model)
+    _native.save(tmp_path / "model.safetensors", model)
     changed = {
         "dense": dense(model),
         "untied": ik.untie(model),
         "rotated": rotated(model, jax.random.key(0)),
-        "file": native.load(tmp_path / "model.safetensors"),
+        "file": _native.load(tmp_path / "model.safetensors"),
     }
     for name, other in changed.items():
         got = numpy(ik.read_outs(other, task, along=True))
@@ -91,16 +91,16 @@ def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
 def test_a_file_from_before_the_read_outs_loads(task, tmp_path):
     """Such a file has no field `readouts`."""
     path = tmp_path / "model.safetensors"
-    native.save(path, drawn())
+    _native.save(path, drawn())
     rewrite(path, lambda record, tensors: record["model"]["weights"].pop("readouts"))
-    assert np.array_equal(ik.predict(native.load(path), task), ik.predict(drawn(), task))
+    assert np.array_equal(ik.predict(_native.load(path), task), ik.predict(drawn(), task))
 
 
 def test_a_file_with_a_read_out_that_does_not_run_is_refused(tmp_path):
     path, gone = tmp_path / "model.safetensors", ik.Read({"gone": np.ones(())}, 1)
-    native.save(path, with_readouts(drawn(), other=gone))
+    _native.save(path, with_readouts(drawn(), other=gone))
     with pytest.raises(ValueError, match="gone"):
-        native.load(path)
+        _native.load(path)
 
 
 def mixture(outputs=1):

@@ -11,7 +11,7 @@ import treescope
 from helpers import cg, draw
 
 import icl_krr as ik
-from icl_krr.readable import LINES, on_one_screen
+from icl_krr._core.readable import LINES, on_one_screen
 
 ROOMS = [ik, *filter(inspect.ismodule, (getattr(ik, name) for name in ik.__all__))]
 SETTINGS = {"Architecture", "Site", "Slot", "Spec", "Training"}

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import icl_krr as ik
 from icl_krr import InContextRegressor, cli
-from icl_krr.experiments.depth_config import DepthConfig
-from icl_krr.experiments.shared import relevance
+from icl_krr.experiments._depth_config import DepthConfig
+from icl_krr.experiments._shared import relevance
 from icl_krr.kernels import weighted
 
 RNG = np.random.default_rng(0)

@@ -9,12 +9,12 @@ import pytest
 from helpers import often
 from test_report import identification
 
-from icl_krr.cli.page_in_parts import claims_section
-from icl_krr.experiments.shared.rows import Plot
-from icl_krr.files import to_markdown
+from icl_krr._core.files import to_markdown
+from icl_krr.cli._page_in_parts import claims_section
+from icl_krr.experiments._shared.rows import Plot
 from icl_krr.report import Facts, Section, render, sweep_section
-from icl_krr.report.chart import Axis, Board, Cell, Table
-from icl_krr.report.page import Fold
+from icl_krr.report._chart import Axis, Board, Cell, Table
+from icl_krr.report._page import Fold
 
 # RUN opens a dialog and URL makes a request, and each says which payload it belongs to
 DRAWINGS = (

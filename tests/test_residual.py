@@ -10,7 +10,7 @@ from helpers import draw, numpy
 from hypothesis import given, strategies as st
 
 from icl_krr.residual import Layout, Read, Slot, embed, fields, join, visible
-from icl_krr.residual.reads import one_hot
+from icl_krr.residual._reads import one_hot
 
 LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("flag", 1)))
 

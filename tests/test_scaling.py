@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import qmc
 
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments import scaling
-from icl_krr.experiments.curves import curves
-from icl_krr.experiments.shared.draws import draw_tasks
+from icl_krr.experiments import _scaling
+from icl_krr.experiments._curves import curves
+from icl_krr.experiments._shared.draws import draw_tasks
 from icl_krr.report import scaling_section
 
 KEY = (0.8, 0.05, 2, 6)
@@ -19,7 +19,7 @@ STAR = [(8, 32, 32), (4, 32, 32), (12, 32, 32), (8, 16, 32), (8, 32, 64)]
 
 @pytest.fixture(scope="module")
 def family():
-    return scaling.family_of(KEY, queries=4)
+    return _scaling.family_of(KEY, queries=4)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def found(family):
 
 
 def models(sizes=STAR):
-    one = dict(zip(scaling.SETTINGS, KEY, strict=True))
+    one = dict(zip(_scaling.SETTINGS, KEY, strict=True))
     one |= {"model": "one", "group": "trained decoder", "sampling": 0.0, "converged": True}
     return [
         one | {"depth": d, "width": w, "num_supports": n, "excess": 8 / d**2, "dimension": n / 4}
@@ -86,31 +86,31 @@ def test_a_step_size_has_the_least_error_on_tasks_apart(found, family, x64):
 
 def test_a_smaller_excess_takes_more_steps(found):
     curve = found.excess("gradient_descent")
-    steps = [scaling.equivalent_steps(curve, excess) for excess in (99, *curve[1:], 0)]
+    steps = [_scaling.equivalent_steps(curve, excess) for excess in (99, *curve[1:], 0)]
     assert steps[0] == 0
     assert steps[-1] is None
     assert steps[1:-1] == sorted(steps[1:-1])
     row = {"excess": float(curve[3]), "sampling": 0.0}
-    told = scaling.equivalents(found, row)["gradient_descent"]
+    told = _scaling.equivalents(found, row)["gradient_descent"]
     assert told["from"] <= told["steps"] == 3
     assert told["to"] is None or told["to"] >= 3
-    assert scaling.in_words(told | {"to": None}).endswith("to > 6)")
+    assert _scaling.in_words(told | {"to": None}).endswith("to > 6)")
 
 
 def test_an_arm_of_the_star_has_one_axis():
     rows = models()
     for axis, count in (("depth", 3), ("width", 2), ("supports", 2), ("effective dimension", 2)):
-        here = scaling.arm(rows, axis)
-        assert len({scaling.place_on(axis, row) for row in here}) == len(here) == count
-    assert scaling.arm([], "depth") == []
+        here = _scaling.arm(rows, axis)
+        assert len({_scaling.place_on(axis, row) for row in here}) == len(here) == count
+    assert _scaling.arm([], "depth") == []
 
 
 def test_a_slope_needs_three_values():
-    rows = scaling.arm(models(), "depth")
+    rows = _scaling.arm(models(), "depth")
     depths, excess = ([row[name] for row in rows] for name in ("depth", "excess"))
-    np.testing.assert_allclose(scaling.slope(depths, excess), -2, rtol=1e-6)
-    assert scaling.slope([*depths[:2], *depths[:2]], [0.3, 0.2, 0.2, 0.1]) is None
-    assert scaling.slope(depths, [0.3, 0.2, -0.01]) is None
+    np.testing.assert_allclose(_scaling.slope(depths, excess), -2, rtol=1e-6)
+    assert _scaling.slope([*depths[:2], *depths[:2]], [0.3, 0.2, 0.2, 0.1]) is None
+    assert _scaling.slope(depths, [0.3, 0.2, -0.01]) is None
 
 
 def test_the_dimension_is_that_of_the_kernel_matrix(family):
@@ -118,7 +118,7 @@ def test_the_dimension_is_that_of_the_kernel_matrix(family):
     gram = np.exp(-((x[:, :, None] - x[:, None]) ** 2).sum(axis=-1) / 2 / KEY[0] ** 2)
     sigma = np.linalg.eigvalsh(gram)
     expected = np.mean((sigma / (sigma + KEY[1])).sum(axis=1))
-    assert abs(scaling.dimension_of(family, jax.random.key(0)) / expected - 1) < 0.02
+    assert abs(_scaling.dimension_of(family, jax.random.key(0)) / expected - 1) < 0.02
 
 
 def test_the_page_shows_models_beside_solvers(found):
@@ -126,7 +126,7 @@ def test_the_page_shows_models_beside_solvers(found):
     rows = models([*STAR, (8, 32, KEY[-1])])
     section = scaling_section(rows, KEY, found, "seed 0")
     (board,) = section.parts
-    assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [*scaling.ARMS]
+    assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [*_scaling.ARMS]
     points = board.charts[0].complete()["data"]["values"]
     shown = {(one["line"], one["x"]): one["value"] for one in points}
     assert shown["conjugate gradient", 2] == found.excess("conjugate_gradient")[2]

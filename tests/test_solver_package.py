@@ -17,16 +17,16 @@ from test_sweep import ARGV, no_figure, small, task_of  # noqa: F401
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidate, compared, load
-from icl_krr.cli.own_solver import register_file
-from icl_krr.experiments.sweep.grid import measure_all
-from icl_krr.probes.naming.candidates import solve
+from icl_krr.cli._own_solver import register_file
+from icl_krr.experiments._sweep.grid import measure_all
+from icl_krr.probes._naming.candidates import solve
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 SOLVER = "import icl_krr as ik\n\n\n" + re.findall("@ik.solver\n.*?, step\n", README, re.S)[0]
 
 ROWS = """\
 from icl_krr.catalogue import Kernel, Solver, register
-from icl_krr.catalogue.solvers import RIDGE, SPECTRUM
+from icl_krr.catalogue._solvers import RIDGE, SPECTRUM
 
 register(Kernel("tilted", "test_kernel_of_ones_own:Tilted", "positive"))
 register(
@@ -38,7 +38,7 @@ register(
         states=("alpha", "prediction"),
         blocks={"linear": 2, "softmax": 2},
         fitted={"ridge": RIDGE, **SPECTRUM},
-        arguments="icl_krr.probes.naming.candidates:spectral_arguments",
+        arguments="icl_krr.probes._naming.candidates:spectral_arguments",
     )
 )
 """
@@ -86,7 +86,7 @@ import helpers, test_keystone
 from benchmarks import speed_solvers
 from benchmarks.refresh import solver_table
 from icl_krr.catalogue import compared
-from icl_krr.experiments.sweep.config import SweepConfig
+from icl_krr.experiments._sweep.config import SweepConfig
 from icl_krr.cli import main
 from test_identify import made_of
 from icl_krr.probes import identify

@@ -14,13 +14,13 @@ from benchmarks import fast_weights_naming, streams, trained, what_networks_run
 from benchmarks.power import AXES, CANDIDATES, KINDS, QUICK_SIZES, curves, measure, power_figure
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
-from icl_krr.experiments.solverbench import disguise, folder, foreign, known, rivals, verdicts
-from icl_krr.experiments.solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
-from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
-from icl_krr.experiments.solverbench.reading import read_labels, read_models
-from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome, score
-from icl_krr.experiments.solverbench.settings import QUICK, BenchConfig, setting
-from icl_krr.experiments.solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
+from icl_krr.experiments._solverbench import disguise, folder, foreign, known, rivals, verdicts
+from icl_krr.experiments._solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
+from icl_krr.experiments._solverbench.models import OPEN, Model, Truth, answers_of
+from icl_krr.experiments._solverbench.reading import read_labels, read_models
+from icl_krr.experiments._solverbench.score import OUTCOMES, Share, outcome, score
+from icl_krr.experiments._solverbench.settings import QUICK, BenchConfig, setting
+from icl_krr.experiments._solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
 from icl_krr.probes import layerwise
 
 CONFIG = BenchConfig(quick=True, **QUICK)

@@ -12,10 +12,10 @@ from helpers import built, dense, numpy, often, sample
 
 import icl_krr as ik
 from benchmarks import random_cases
-from icl_krr.probes.check import compare
-from icl_krr.rounding import in_float64
-from icl_krr.solvers import accuracy
-from icl_krr.training.batches import draw
+from icl_krr._core.rounding import in_float64
+from icl_krr.probes._check import compare
+from icl_krr.solvers import _accuracy
+from icl_krr.training._batches import draw
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 
@@ -43,7 +43,7 @@ def test_a_solution_of_any_scale_is_right_or_says_so(task):
 def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
     eps = float(np.finfo("float32").eps)
     for gram, bound in (([[2, 1], [1, 3]], 5 / 2), ([[1, 2], [2, 1]], 4 / 1), ([[4]], 5 / 5)):
-        found = jax.jit(accuracy.condition_times_eps)(np.array(gram, "float32"), 1.0)
+        found = jax.jit(_accuracy.condition_times_eps)(np.array(gram, "float32"), 1.0)
         assert np.isclose(found / eps, bound), gram
     status = numpy(ik.solvers.exact(ik.Linear(), TINY, ridge=1.0).status)
     assert np.isclose(status.condition_times_eps / eps, 1)  # as it is named
@@ -192,7 +192,7 @@ def test_a_stream_that_mixes_slots_says_that_y_must_be_rescaled(task, size):
 
 def test_outputs_are_extreme_if_their_squares_leave_the_range():
     sizes = [1e-13, 1e-11, 0.0, 1e15, 1e17]
-    seen = [bool(accuracy.extreme(np.array([size]), "float32")) for size in sizes]
+    seen = [bool(_accuracy.extreme(np.array([size]), "float32")) for size in sizes]
     assert seen == [True, False, False, False, True]
 
 
@@ -270,7 +270,7 @@ def test_no_result_of_a_random_task_is_wrong_without_a_word():
 
 def test_the_gap_of_an_iterate_is_six_geometric_means():
     """One support, K = 2 and k(x) = 1, ridge 0.1, y = 1 and alpha = 0.4, so that r = 0.16."""
-    of_path = jax.jit(accuracy.of_path)
+    of_path = jax.jit(_accuracy.of_path)
     parts = ik.tasks.System(*(np.array([[value]]) for value in (2.0, 1.0, 1.0)))
     alpha = np.array([0.0, 0.4]).reshape(2, 1, 1)
     status = of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
@@ -284,7 +284,7 @@ def test_the_gap_of_an_iterate_is_six_geometric_means():
 def test_a_negative_variance_is_told():
     status = numpy(ik.solvers.exact(ik.Linear(), TINY, ridge=0.5).status)
     for variance, negative in ((-1e-7, True), (1e-7, False)):
-        found = accuracy.with_variance(status, np.zeros(1), np.array([variance]), np.ones(1))
+        found = _accuracy.with_variance(status, np.zeros(1), np.array([variance]), np.ones(1))
         assert bool(found.negative) == negative
         assert found.advice().endswith("a variance is below 0, clip it at 0") == negative
         wrong = found._replace(ok=np.asarray(False)).advice()
@@ -321,7 +321,7 @@ def test_a_small_gap_to_a_solution_that_may_be_wrong_is_not_ok(task):
     parts = ik.tasks.system(ik.Linear(), task)
     for gap, ok in ((0.0, True), (0.5, False)):
         best = found.status._replace(gap=gap)
-        status = accuracy.of_measured(best, parts, 0.0, np.zeros(()), found.prediction)
+        status = _accuracy.of_measured(best, parts, 0.0, np.zeros(()), found.prediction)
         assert bool(status.ok) == ok
 
 

@@ -14,15 +14,15 @@ from helpers import numpy
 
 import icl_krr as ik
 from icl_krr.cli import main
-from icl_krr.cli.identification import answered
-from icl_krr.experiments.solverbench import foreign
-from icl_krr.experiments.solverbench.disguise import rotated
+from icl_krr.cli._identification import answered
+from icl_krr.experiments._solverbench import foreign
+from icl_krr.experiments._solverbench.disguise import rotated
 from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
-from icl_krr.probes.naming.candidate_fit import CandidateFit
-from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
-from icl_krr.probes.naming.distances import Aligned, distance
-from icl_krr.probes.naming.ladder import NULLS
-from icl_krr.probes.naming.stream_rules import (
+from icl_krr.probes._naming.candidate_fit import CandidateFit
+from icl_krr.probes._naming.decoding import Decoder, Layers, Rows, decoders
+from icl_krr.probes._naming.distances import Aligned, distance
+from icl_krr.probes._naming.ladder import NULLS
+from icl_krr.probes._naming.stream_rules import (
     Read as ReadCandidate,
     Seen,
     as_near,
@@ -30,9 +30,9 @@ from icl_krr.probes.naming.stream_rules import (
     refused,
     rule,
 )
-from icl_krr.probes.resampling import RESAMPLES, resamples
+from icl_krr.probes._resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
-from icl_krr.training.batches import draw
+from icl_krr.training._batches import draw
 
 CONFIG = ik.tasks.LinearRegression(num_features=3, num_supports=6, num_queries=3, noise=0.1)
 NAMES = ("gradient_descent", "conjugate_gradient")

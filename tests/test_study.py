@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import records
-from icl_krr.experiments.study import KEPT, Study, run
+from icl_krr.experiments._study import KEPT, Study, run
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from helpers import numpy, often
 import icl_krr as ik
 from icl_krr import cli, plots, theory
 from icl_krr.catalogue import AXES, Axis, compared
-from icl_krr.experiments import study
-from icl_krr.experiments.sweep import grid as module
-from icl_krr.experiments.sweep.axis import along, positive
-from icl_krr.experiments.sweep.config import SweepConfig, axis_of
-from icl_krr.experiments.sweep.grid import last, run_cell
-from icl_krr.experiments.sweep.setting import against_exact, draw, kernel_of
+from icl_krr.experiments import _study
+from icl_krr.experiments._sweep import grid as module
+from icl_krr.experiments._sweep.axis import along, positive
+from icl_krr.experiments._sweep.config import SweepConfig, axis_of
+from icl_krr.experiments._sweep.grid import last, run_cell
+from icl_krr.experiments._sweep.setting import against_exact, draw, kernel_of
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -56,7 +56,7 @@ def gaps_of(kernel, task, config, ridge, exact):
 def test_every_line_of_every_axis(axis):
     """A gap for each value and step, that starts at 1, where nothing is predicted yet."""
     config = small(axis, num_features=4 if axis == "width" else 2)
-    for cell, rows in study.run(module.study(config)).cells:
+    for cell, rows in _study.run(module.study(config)).cells:
         line, seed = cell["line"], cell["seed"]
         steps = 1 if line == "nadaraya_watson" else config.steps
         values = GRID[axis] or (0,)
@@ -277,7 +277,7 @@ def another(line, value, task, config, key):
 def test_an_axis_of_ones_own_is_a_function_and_a_row(monkeypatch):
     monkeypatch.setitem(AXES, "another", Axis("another", f"{__name__}:another"))
     config = SweepConfig("another", seeds=1, **SMALL)
-    ((_, rows),) = study.run(module.study(config)).cells
+    ((_, rows),) = _study.run(module.study(config)).cells
     known = run_cell(small("ridge"), "chebyshev", 0)
     assert [row["gap"] for row in rows] == [row["gap"] for row in known]
 
@@ -292,7 +292,7 @@ def test_defaults_fit_what_was_asked_for():
 
 def test_the_figure_labels_what_was_run(tmp_path):
     config = small("depth", lines=("chebyshev", "richardson"), seeds=2)
-    rows = [row for _, found in study.run(module.study(config)).cells for row in found]
+    rows = [row for _, found in _study.run(module.study(config)).cells for row in found]
     figure = plots.sweep_figure("depth", axis_of("depth").plot, rows, "float32")
     top, bottom = figure.axes
     (legend,) = figure.legends

@@ -9,7 +9,7 @@ import pytest
 from helpers import cg, draw, kernel_matrix, numpy
 
 import icl_krr as ik
-from icl_krr.tasks import read_table, sample, split, task as checking
+from icl_krr.tasks import _task as checking, read_table, sample, split
 
 
 def test_gaussian_process_has_the_kernel_as_covariance(x64):

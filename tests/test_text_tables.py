@@ -5,20 +5,20 @@ import pytest
 from rich.console import Console
 
 from benchmarks.records import read
-from icl_krr.cli import identification as tables, output
-from icl_krr.cli.commands import ablate, sweep, train, verify
-from icl_krr.experiments.ablate.ablation import Ablation
-from icl_krr.experiments.ablate.config import AblateConfig
-from icl_krr.experiments.claims.verify import claims
-from icl_krr.experiments.identify.trained_model import Findings
-from icl_krr.experiments.shared.recipe import RUNS
-from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import BASELINES
-from icl_krr.files import from_csv
+from icl_krr._core.files import from_csv
+from icl_krr._core.text_tables import LONGEST, Table, as_text
+from icl_krr.cli import _identification as tables, _output
+from icl_krr.cli._commands import ablate, sweep, train, verify
+from icl_krr.experiments._ablate.ablation import Ablation
+from icl_krr.experiments._ablate.config import AblateConfig
+from icl_krr.experiments._claims.verify import claims
+from icl_krr.experiments._identify.trained_model import Findings
+from icl_krr.experiments._shared.recipe import RUNS
+from icl_krr.experiments._sweep.config import SweepConfig
+from icl_krr.experiments._sweep.grid import BASELINES
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
-from icl_krr.probes.naming.distances import Distance, Suspect
-from icl_krr.text_tables import LONGEST, Table, as_text
+from icl_krr.probes._naming.distances import Distance, Suspect
 
 CLAIMS, FOUND = read("claims")["claims"], read("identify-gp-encoder")
 
@@ -96,7 +96,7 @@ def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, 
 
     monkeypatch.setattr(Table, "__rich_console__", remembered)
     monkeypatch.setenv("COLUMNS", str(width))
-    output.print_parts(COMMANDS[command]())
+    _output.print_parts(COMMANDS[command]())
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= width
     lines = [line for line in printed.splitlines() if line[:1] in ("│", "┃")]
@@ -108,7 +108,7 @@ def test_claims_are_short_by_default(monkeypatch, capsys):
     shown = {}
     for long, width in ((False, 80), (False, 140), (True, 80)):
         monkeypatch.setenv("COLUMNS", str(width))
-        output.print_parts(of_claims(long))
+        _output.print_parts(of_claims(long))
         shown[long, width] = capsys.readouterr().out
     short, wide, whole = shown.values()
     assert len(short.splitlines()) <= 2.5 * len(CLAIMS)
@@ -135,7 +135,7 @@ def test_columns_that_do_not_fit_continue_and_numbers_are_on_the_right():
 
 def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
-    output.print_parts(of_identification())
+    _output.print_parts(of_identification())
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     found = identification()
     assert " ".join(str(found).split()).endswith(found.verdict)
@@ -144,6 +144,6 @@ def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
 
 def test_without_a_terminal_tables_are_wide_unless_the_user_says_so(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert output.wide().width == 160
+    assert _output.wide().width == 160
     monkeypatch.setenv("COLUMNS", "72")
-    assert output.wide().width == Console().width == 72
+    assert _output.wide().width == Console().width == 72

@@ -13,7 +13,8 @@ import scipy.stats
 from helpers import draw, kernel_matrix, numpy, relative
 
 import icl_krr as ik
-from icl_krr import step_sizes, theory
+from icl_krr import theory
+from icl_krr._core import step_sizes
 
 SEEDS = range(6)
 # one program for each kernel and shape

@@ -10,9 +10,9 @@ import pytest
 from helpers import CASES, draw, equations, in_tiles, numpy, often, relative
 
 import icl_krr as ik
-from icl_krr.transformer import attention, tiled_attention
-from icl_krr.transformer.undivided_softmax import in_range, undivided_softmax
-from icl_krr.transformer.visible import Order
+from icl_krr.transformer import _attention, _tiled_attention
+from icl_krr.transformer._undivided_softmax import in_range, undivided_softmax
+from icl_krr.transformer._visible import Order
 
 SIZES = (1e-3, 1.0, 1e3)
 """Of logits: those of the last need a shift in float32 and in float64."""
@@ -49,7 +49,7 @@ def whole(q, k, v, visible, order=""):
 
 
 def as_tiles(q, k, v, visible, order=""):
-    return tiled_attention.tiled_softmax(q, k, v, visible, Order(order))
+    return _tiled_attention.tiled_softmax(q, k, v, visible, Order(order))
 
 
 def tiled(*at):
@@ -59,7 +59,7 @@ def tiled(*at):
 
 @pytest.fixture
 def tile(monkeypatch):
-    monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", 16)
+    monkeypatch.setitem(_tiled_attention.TILE_SIDES, "cpu", 16)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -155,11 +155,11 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
     q, k, v, visible = heads(50, size)
     results = []
     for side in (8, 16, 64):
-        monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", side)
+        monkeypatch.setitem(_tiled_attention.TILE_SIDES, "cpu", side)
         results.append(tiled(q, k, v, visible)[0])
     expected = reference(q, k, v, visible, "")[0]
     given = map(jnp.asarray, (q, k, v, visible))
-    results.append(attention.attend(*given, ik.Spec(1, streaming=False)))
+    results.append(_attention.attend(*given, ik.Spec(1, streaming=False)))
     for result in results:
         assert relative(result, results[0]) < 1e-6 * max(1, size)
         assert relative(result, expected) < 1e-6 * max(1, size)
@@ -235,7 +235,7 @@ def test_weights_of_the_values_sum_to_one_in_the_gradient_too(tile, dtype, error
 
     def row_sums(size):
         at = [jnp.asarray(part).astype(dtype) for part in (q * size / largest, k, v)]
-        row = lambda i, v: attention.attend(*at[:2], v, jnp.asarray(visible), spec)[i, 0]  # noqa: E731
+        row = lambda i, v: _attention.attend(*at[:2], v, jnp.asarray(visible), spec)[i, 0]  # noqa: E731
         slopes = jax.vmap(jax.grad(row, argnums=1), in_axes=(0, None))(jnp.arange(20), at[2])
         return jnp.sum(slopes.astype(jnp.float32), axis=(1, 2))
 
@@ -247,7 +247,7 @@ def test_causal_sums_of_bfloat16_are_accumulated_in_float32():
     ones = np.ones((8192, 1), jnp.bfloat16)
     v = np.random.default_rng(0).random((8192, 1)).astype(jnp.bfloat16)
     spec = ik.Spec(1, attention="linear", causal=True)
-    attend = jax.jit(partial(attention.attend, spec=spec))
+    attend = jax.jit(partial(_attention.attend, spec=spec))
     found = attend(ones, ones, v, np.ones(8192, bool))[1:]
     assert np.allclose(found, np.cumsum(v[:-1], axis=0, dtype=float), rtol=2**-8)
 
@@ -259,7 +259,7 @@ def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
     q, k, v = (random.normal(size=(9, width)) for width in (widths[0], *widths))
     visible, spec = np.arange(9) < 6, ik.Spec(1, attention="linear")
     k, v = (np.where(visible[:, None], part, np.nan) for part in (k, v))
-    attend = jax.jit(lambda *parts: attention.attend(*parts, visible, spec))
+    attend = jax.jit(lambda *parts: _attention.attend(*parts, visible, spec))
     assert relative(attend(q, k, v), q @ (k[:6].T @ v[:6])) < 1e-13
     slopes = jax.jit(jax.grad(lambda *at: jnp.sum(attend(*at)), argnums=(0, 1, 2)))(q, k, v)
     assert not any(np.any(np.isnan(slope)) for slope in slopes)
@@ -289,17 +289,20 @@ def test_a_model_in_tiles_has_the_same_gradient(x64, tile, own):
 
 
 def test_long_contexts_are_cut_into_tiles_and_short_ones_are_not():
-    assert not tiled_attention.uses_tiles(2048, None)
-    assert tiled_attention.uses_tiles(2049, None)
-    assert tiled_attention.uses_tiles(2, True)
-    assert not tiled_attention.uses_tiles(10**6, False)
+    assert not _tiled_attention.uses_tiles(2048, None)
+    assert _tiled_attention.uses_tiles(2049, None)
+    assert _tiled_attention.uses_tiles(2, True)
+    assert not _tiled_attention.uses_tiles(10**6, False)
 
 
 def test_memory_is_linear_in_context(compiled_as_users_do):
     """Forward and gradient of 16384 tokens hold less than 2 % of the pattern."""
     big = 16384
     shapes = [jax.ShapeDtypeStruct((big, width), np.float32) for width in (4, 4, 1)]
-    attend = lambda q, k, v: tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), Order())[0]  # noqa: E731
+
+    def attend(q, k, v):
+        return _tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), Order())[0]
+
     slope = jax.grad(lambda q, k, v: jnp.sum(attend(q, k, v)), argnums=(0, 1, 2))
     for run in (attend, slope):
         program = jax.jit(run).lower(*shapes)

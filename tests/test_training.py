@@ -22,12 +22,12 @@ from helpers import TRAIN, numpy, one, relative, with_one_bit_flipped
 
 import icl_krr as ik
 from benchmarks import records
+from icl_krr._core.files import SEAL, seal
+from icl_krr._core.pytree import checked
 from icl_krr.cli import main
-from icl_krr.cli.program import subcommands
-from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
-from icl_krr.experiments.shared.runs import family, first_model, load, recorded
-from icl_krr.files import SEAL, seal
-from icl_krr.pytree import checked
+from icl_krr.cli._program import subcommands
+from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
+from icl_krr.experiments._shared.runs import family, first_model, load, recorded
 from icl_krr.training import (
     Diverged,
     Mismatch,
@@ -38,10 +38,10 @@ from icl_krr.training import (
     start,
     train,
 )
-from icl_krr.training.batches import batch, draw
-from icl_krr.training.checkpoint import read
-from icl_krr.training.reference import optimal, reference
-from icl_krr.training.step import check, error
+from icl_krr.training._batches import batch, draw
+from icl_krr.training._checkpoint import read
+from icl_krr.training._reference import optimal, reference
+from icl_krr.training._step import check, error
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)

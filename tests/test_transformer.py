@@ -12,8 +12,8 @@ from test_numpy_forward import PATTERNS
 
 import icl_krr as ik
 from icl_krr.residual import Read
-from icl_krr.transformer import Where, attention
-from icl_krr.transformer.sublayers import ACTIVATIONS
+from icl_krr.transformer import Where, _attention
+from icl_krr.transformer._sublayers import ACTIVATIONS
 
 T = 9
 
@@ -32,15 +32,15 @@ def test_attention_equals_numpy(x64, kind, causal):
     logits = np.asarray(q) @ np.asarray(k).T
     weights = PATTERNS[kind](logits, np.array(seen))
     spec = ik.Spec(1, attention=kind, causal=causal)
-    ours = jax.jit(partial(attention.attend, spec=spec))(q, k, v, visible)
+    ours = jax.jit(partial(_attention.attend, spec=spec))(q, k, v, visible)
     assert relative(ours, weights @ np.asarray(v)) < 1e-12
-    assert relative(jax.jit(partial(attention.pattern, spec=spec))(q, k, visible), weights) < 1e-12
+    assert relative(jax.jit(partial(_attention.pattern, spec=spec))(q, k, visible), weights) < 1e-12
 
 
 def test_the_shapes_that_annotations_state_are_checked():
     q, k, v = qkv()
     with pytest.raises(TypeCheckError):
-        attention.attend(q, k[:, :2], v, jnp.ones(T, bool), ik.Spec(1, attention="linear"))
+        _attention.attend(q, k[:, :2], v, jnp.ones(T, bool), ik.Spec(1, attention="linear"))
 
 
 def test_linear_attention_never_forms_the_pattern():
@@ -52,7 +52,7 @@ def test_linear_attention_never_forms_the_pattern():
         (ik.Spec(1), False),
         (ik.Spec(1, streaming=False), True),
     ):
-        attend = partial(attention.attend, visible=jnp.ones(big, bool), spec=spec)
+        attend = partial(_attention.attend, visible=jnp.ones(big, bool), spec=spec)
         assert (f"{big}x{big}" in jax.jit(attend).lower(*shapes).as_text()) == formed
 
 

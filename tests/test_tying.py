@@ -10,9 +10,9 @@ from helpers import CASES, cg, dense, draw, equations, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
-from icl_krr.transformer.evaluate import Request, evaluate
-from icl_krr.transformer.tying import uniform_slots
-from icl_krr.transformer.weights import Block, Unit
+from icl_krr.transformer._evaluate import Request, evaluate
+from icl_krr.transformer._tying import uniform_slots
+from icl_krr.transformer._weights import Block, Unit
 
 
 def test_steps_share_what_is_the_same_and_keep_what_is_their_own():

@@ -11,14 +11,14 @@ from helpers import numpy, often
 import icl_krr as ik
 from icl_krr import solvers
 from icl_krr.probes import agreement, identify, identify_arrays, prefixes
-from icl_krr.probes.naming.candidate_fit import CandidateFit
-from icl_krr.probes.naming.comparison import rule
-from icl_krr.probes.naming.distances import Aligned
-from icl_krr.probes.naming.identification import EXACT
-from icl_krr.probes.naming.ruling import is_regular
-from icl_krr.probes.resampling import paired_differences
-from icl_krr.tasks.linear_system import system
-from icl_krr.training.batches import draw
+from icl_krr.probes._naming.candidate_fit import CandidateFit
+from icl_krr.probes._naming.comparison import rule
+from icl_krr.probes._naming.distances import Aligned
+from icl_krr.probes._naming.identification import EXACT
+from icl_krr.probes._naming.ruling import is_regular
+from icl_krr.probes._resampling import paired_differences
+from icl_krr.tasks._linear_system import system
+from icl_krr.training._batches import draw
 
 LINEAR = ik.Linear()
 CONFIG = ik.tasks.LinearRegression(

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from icl_krr import cli, plots
-from icl_krr.experiments.claims import (
+from icl_krr.experiments._claims import (
     c01_softmax_head_is_nadaraya_watson as c01,
     c16_sketch_error as c16,
     verify,
 )
-from icl_krr.experiments.claims.claim import (
+from icl_krr.experiments._claims.claim import (
     CORRECTED,
     FALSE,
     HOLDS,
@@ -30,10 +30,10 @@ from icl_krr.experiments.claims.claim import (
     readings,
     within,
 )
-from icl_krr.experiments.claims.result import bootstrap, summarise
-from icl_krr.experiments.claims.tables import markdown, table_of_sentences
-from icl_krr.experiments.shared import spectra
-from icl_krr.experiments.shared.rows import tidy
+from icl_krr.experiments._claims.result import bootstrap, summarise
+from icl_krr.experiments._claims.tables import markdown, table_of_sentences
+from icl_krr.experiments._shared import spectra
+from icl_krr.experiments._shared.rows import tidy
 
 
 def test_a_check_compares_entry_by_entry():
@@ -178,7 +178,7 @@ def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
     for words in (
         *("readings: as printed: holds", "there is no recorded verdict", "tightness"),
         "settings: draws 3, num_supports 64, num_features 3, temperatures (0.5, 2.0)",
-        "experiment: icl_krr/experiments/claims/c01_",
+        "experiment: icl_krr/experiments/_claims/c01_",
         *(c01.CLAIM.statement[:70], "|head - Nadaraya-Watson| / |y|_max <= 1e-12"),
     ):
         assert words in printed

@@ -12,8 +12,8 @@ from test_kernel_of_ones_own import Tilted
 
 import icl_krr as ik
 from icl_krr import sketches, theory
-from icl_krr.experiments.shared.spectra import spectral_task
-from icl_krr.transformer.evaluate import embed_task
+from icl_krr.experiments._shared.spectra import spectral_task
+from icl_krr.transformer._evaluate import embed_task
 
 KEY = jax.random.key(0)
 EXPONENTIAL, GAUSSIAN = ik.Exponential(2.0), ik.Gaussian(1.5)

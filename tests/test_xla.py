@@ -11,7 +11,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import icl_krr as ik
-from icl_krr import xla
+from icl_krr._core import xla
 
 
 @pytest.mark.parametrize(("double", "supports"), [(True, 2000), (False, 4000)])

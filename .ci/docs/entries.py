@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import griffe
 
 import icl_krr
-from icl_krr import status
+from icl_krr._core import status
 
 NAMES = re.compile(r"(?<=^    )(?:\S+, )+\S+:(?= )", re.M)
 ROOMS = [icl_krr, *(m for n in icl_krr.__all__ if inspect.ismodule(m := getattr(icl_krr, n)))]

@@ -29,8 +29,8 @@ solver:
 >>> SOLVERS.pop("steepest_descent").call  # this example leaves the catalogue as it was
 'steepest_descent(..., ridge=...)'
 
-In this library the row belongs in `icl_krr/catalogue/solvers.py`, and `tests/references.py` needs a
-textbook formula of the solver, with which a test compares all iterates. Your own package calls
+In this library the row belongs in `icl_krr/catalogue/_solvers.py`, and `tests/references.py` needs
+a textbook formula of the solver, with which a test compares all iterates. Your own package calls
 `register` when it is imported. Its `pyproject.toml` also needs an entry point in the group
 `icl_krr` (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command line
 imports the package.
@@ -44,8 +44,8 @@ of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as i
 Matern and polynomial kernels, it is tried only if a user names it.
 
 **Add an axis of sweeps.** An axis is a function of (line, value, task, config, key) that returns an
-`icl_krr.experiments.sweep.setting.Setting`: the model, its task and the exact predictions. Above it
-stands `icl_krr.experiments.sweep.axis.along` with the check and the default values. Its row is
+`icl_krr.experiments._sweep.setting.Setting`: the model, its task and the exact predictions. Above
+it stands `icl_krr.experiments._sweep.axis.along` with the check and the default values. Its row is
 `register(Axis("noise", "my_package:noise"))`, before the file imports these.
 """
 
@@ -58,11 +58,11 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from ..fields import unknown
-from .axes import AXES
-from .rows import Axis, Battery, Box, Family, Kernel, Solver
-from .solvers import SOLVERS
-from .tables import BATTERIES, FAMILIES, KERNELS
+from .._core.fields import unknown
+from ._axes import AXES
+from ._rows import Axis, Battery, Box, Family, Kernel, Solver
+from ._solvers import SOLVERS
+from ._tables import BATTERIES, FAMILIES, KERNELS
 
 __all__ = [
     "ATTENTIONS",

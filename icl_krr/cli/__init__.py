@@ -10,9 +10,9 @@ from typing import NoReturn
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status; errors are one line on standard error."""
     try:
-        from . import program
+        from . import _program
 
-        return program.main(sys.argv[1:] if argv is None else argv)
+        return _program.main(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         return 130
 

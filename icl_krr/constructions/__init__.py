@@ -103,22 +103,26 @@ Args:
 from typing import TYPE_CHECKING
 
 from .. import solvers
-from .assembly.choice import machine
-from .assembly.machine import Machine
-from .assembly.options import Options, Softmax
-from .assembly.prefix import CausalOptions, prefix_sums
-from .assembly.relu import ReLU
-from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
-from .bayesian_average import bayesian_average
-from .compiler import compile, construction_of
-from .delta_rules import (
+from ._assembly.choice import machine
+from ._assembly.machine import Machine
+from ._assembly.options import Options, Softmax
+from ._assembly.prefix import CausalOptions, prefix_sums
+from ._assembly.relu import ReLU
+from ._assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from ._bayesian_average import bayesian_average
+from ._compiler import compile, construction_of
+from ._delta_rules import (
     delta_rule,
     implicit_delta_rule,
     kalman_delta_rule,
     momentum_delta_rule,
     preconditioned_delta_rule,
 )
-from .prefix_conjugate_gradient import prefix_chebyshev, prefix_conjugate_gradient, prefix_posterior
+from ._prefix_conjugate_gradient import (
+    prefix_chebyshev,
+    prefix_conjugate_gradient,
+    prefix_posterior,
+)
 
 nadaraya_watson = construction_of(solvers.nadaraya_watson)
 gradient_descent = construction_of(solvers.gradient_descent)

@@ -1,19 +1,19 @@
-from .explorer import ExplorerConfig, explore
-from .identify.error_profile import Protocol, known_of, targets_of
-from .identify.probe_controls import in_dtype_of_tasks
-from .identify.profile_paths import NULLS
-from .identify.settings import IdentifyConfig
-from .shared.draws import draw_tasks, project
-from .shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
-from .shared.rows import Rows
-from .shared.runs import Run, blank, family, load
-from .solverbench.disguise import perturbed, rotated, superposed
-from .solverbench.known import CHANGED, FEWER, KERNELS, exact, kernels_of
-from .solverbench.models import Answers, answers_and_hats, answers_of
-from .solverbench.open_set import functions_of, weights_of
-from .solverbench.score import OUTCOMES, Share, outcome
-from .solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, Setting, largest, setting
-from .solverbench.verdicts import (
+from ._explorer import ExplorerConfig, explore
+from ._identify.error_profile import Protocol, known_of, targets_of
+from ._identify.probe_controls import in_dtype_of_tasks
+from ._identify.profile_paths import NULLS
+from ._identify.settings import IdentifyConfig
+from ._shared.draws import draw_tasks, project
+from ._shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
+from ._shared.rows import Rows
+from ._shared.runs import Run, blank, family, load
+from ._solverbench.disguise import perturbed, rotated, superposed
+from ._solverbench.known import CHANGED, FEWER, KERNELS, exact, kernels_of
+from ._solverbench.models import Answers, answers_and_hats, answers_of
+from ._solverbench.open_set import functions_of, weights_of
+from ._solverbench.score import OUTCOMES, Share, outcome
+from ._solverbench.settings import LINEAR, PROCESS, QUICK, BenchConfig, Setting, largest, setting
+from ._solverbench.verdicts import (
     IDENTIFIED,
     NEAR,
     NONE,
@@ -23,7 +23,7 @@ from .solverbench.verdicts import (
     row_of,
     verdict_of,
 )
-from .study import Cell, Study, environment, run
+from ._study import Cell, Study, environment, run
 
 __all__ = [
     "CHANGED",

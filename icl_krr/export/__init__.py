@@ -25,10 +25,10 @@ LayerNorm would be the identity only approximately. GPT-2 is causal, but alpha a
 on later supports.
 """
 
-from .gpt2 import from_gpt2
-from .linear_attention import LayerInputs, from_linear_attention
-from .native import load, save
-from .t5 import T5, open_t5, to_t5
+from ._gpt2 import from_gpt2
+from ._linear_attention import LayerInputs, from_linear_attention
+from ._native import load, save
+from ._t5 import T5, open_t5, to_t5
 
 __all__ = [
     "T5",

@@ -7,18 +7,18 @@ not count. To add a positive kernel, subclass `LogBilinear` and implement one me
 """
 
 # names imported as `name as name` are used by other packages here and are not public
-from .algebra import inner as inner, project as project
-from .exponential import Exponential
-from .forms import Diagonal, FeatureLayer, Pattern
-from .gaussian import Gaussian
-from .kernel import Kernel, check_kernel as check_kernel
-from .linear import Features, Linear
-from .log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
-from .matern import Matern, Matern12, Matern32, Matern52
-from .mixture import Mixture, check_pairs as check_pairs
-from .monomials import halves as halves, monomials as monomials, num_monomials as num_monomials
-from .polynomial import Polynomial
-from .weighted import Weighted, weighted as weighted, weighted_family as weighted_family
+from ._algebra import inner as inner, project as project
+from ._exponential import Exponential
+from ._forms import Diagonal, FeatureLayer, Pattern
+from ._gaussian import Gaussian
+from ._kernel import Kernel, check_kernel as check_kernel
+from ._linear import Features, Linear
+from ._log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
+from ._matern import Matern, Matern12, Matern32, Matern52
+from ._mixture import Mixture, check_pairs as check_pairs
+from ._monomials import halves as halves, monomials as monomials, num_monomials as num_monomials
+from ._polynomial import Polynomial
+from ._weighted import Weighted, weighted as weighted, weighted_family as weighted_family
 
 __all__ = [
     "Diagonal",

@@ -1,7 +1,7 @@
 """Figures of the results, in one style; labels come from the results."""
 
-from .claims import claim_figure, sweep_figure
-from .models import (
+from ._claims import claim_figure, sweep_figure
+from ._models import (
     ablation_figure,
     depth_figure,
     filter_figure,
@@ -9,8 +9,8 @@ from .models import (
     identification_figure,
     training_figure,
 )
-from .panels import curves_figure, heatmaps_figure
-from .style import images, svg
+from ._panels import curves_figure, heatmaps_figure
+from ._style import images, svg
 
 __all__ = [
     "ablation_figure",

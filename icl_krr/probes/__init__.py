@@ -95,6 +95,6 @@ select parts of a model by name, in one compiled program and in bounded memory:
 
 import lazy_loader
 
-from .check import check as check  # a name that is also a file's must not wait
+from ._check import check as check  # a name that is also a file's must not wait
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

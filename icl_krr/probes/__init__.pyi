@@ -1,18 +1,18 @@
-from .changing.interventions import ablate, patch
-from .changing.sites import Site, sites
-from .changing.slots import round_slots, transplant
-from .check import check
-from .naming.candidate_fit import CandidateFit, align, fit_candidate
-from .naming.identification import Identification
-from .naming.identify import Agreement, agreement, identify, identify_arrays
-from .naming.stream_identify import identify_streams
-from .reading.arrays import array_answers, decoder_answers, prefixes, torch_arrays
-from .reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities
-from .reading.drift import drift, linear_maps
-from .reading.filters import Filter, Reading, along_eigenvector, read_filter, spectral_filter
-from .reading.hyperparameters import effective
-from .reading.influence import Influence, influence, weighted
-from .reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
+from ._changing.interventions import ablate, patch
+from ._changing.sites import Site, sites
+from ._changing.slots import round_slots, transplant
+from ._check import check
+from ._naming.candidate_fit import CandidateFit, align, fit_candidate
+from ._naming.identification import Identification
+from ._naming.identify import Agreement, agreement, identify, identify_arrays
+from ._naming.stream_identify import identify_streams
+from ._reading.arrays import array_answers, decoder_answers, prefixes, torch_arrays
+from ._reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities
+from ._reading.drift import drift, linear_maps
+from ._reading.filters import Filter, Reading, along_eigenvector, read_filter, spectral_filter
+from ._reading.hyperparameters import effective
+from ._reading.influence import Influence, influence, weighted
+from ._reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
 
 __all__ = [
     "Agreement",

@@ -6,12 +6,12 @@ labels for screen readers, and takes its colours from the theme of the page; Veg
 expressions needs no `eval`, so that the policy of the page forbids it.
 """
 
-from .explorer import explorer_section
-from .identification import identification_section
-from .page import Facts, Section, claims_section, facts_of, provenance, render
-from .scaling import scaling_section
-from .snapshots import snapshots_section
-from .sweep import sweep_section, training_section
+from ._explorer import explorer_section
+from ._identification import identification_section
+from ._page import Facts, Section, claims_section, facts_of, provenance, render
+from ._scaling import scaling_section
+from ._snapshots import snapshots_section
+from ._sweep import sweep_section, training_section
 
 __all__ = [
     "Facts",

@@ -7,9 +7,9 @@ In the format "interleaved", each support is two tokens: first x, then y. A mode
 `centred=True` sees x relative to the mean of the unmasked supports' x (see `embed`).
 """
 
-from .layout import ROLES, Layout, Slot
-from .reads import Fixed, Read, join
-from .tokens import TOKENS, Stream, embed, fields, num_tokens, visible
+from ._layout import ROLES, Layout, Slot
+from ._reads import Fixed, Read, join
+from ._tokens import TOKENS, Stream, embed, fields, num_tokens, visible
 
 __all__ = [
     "ROLES",

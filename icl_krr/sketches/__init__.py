@@ -1,9 +1,9 @@
 """Low-rank sketches: matrices that keep m directions, and feature maps with m features."""
 
 # a name imported as `name as name` is used by other packages here and is not public
-from .landmarks import Nystrom, NystromFeatures, featured as featured, nystrom, nystrom_features
-from .matrices import best, coordinates, gaussian, landmarks, orthonormal, sketched
-from .random_features import RandomFeatures, positive_features, trigonometric_features
+from ._landmarks import Nystrom, NystromFeatures, featured as featured, nystrom, nystrom_features
+from ._matrices import best, coordinates, gaussian, landmarks, orthonormal, sketched
+from ._random_features import RandomFeatures, positive_features, trigonometric_features
 
 __all__ = [
     "Nystrom",

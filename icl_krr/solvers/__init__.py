@@ -25,16 +25,16 @@ Args:
 
 from typing import TYPE_CHECKING
 
-from .bayesian_average import AverageTrajectory, bayesian_average
-from .conjugate_gradient import conjugate_gradient
-from .delta_rules import (
+from ._bayesian_average import AverageTrajectory, bayesian_average
+from ._conjugate_gradient import conjugate_gradient
+from ._delta_rules import (
     delta_rule,
     implicit_delta_rule,
     kalman_delta_rule,
     momentum_delta_rule,
     preconditioned_delta_rule,
 )
-from .derivatives import (
+from ._derivatives import (
     change_without,
     derivative_in_bandwidth,
     derivative_in_projection,
@@ -44,25 +44,25 @@ from .derivatives import (
     derivative_in_weights,
     derivative_in_y,
 )
-from .exact import exact, leave_one_out, posterior
-from .gradient_descent import gradient_descent, gradient_descent_in_alpha
-from .gradient_descent_plus_plus import gradient_descent_plus_plus
-from .language import per_step
-from .likelihood import log_marginal_likelihood
-from .momentum import chebyshev, heavy_ball
-from .nadaraya_watson import nadaraya_watson
-from .newton_schulz import newton_schulz
-from .normalised import preconditioned_chebyshev, richardson
-from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .prefix_iterations import (
+from ._exact import exact, leave_one_out, posterior
+from ._gradient_descent import gradient_descent, gradient_descent_in_alpha
+from ._gradient_descent_plus_plus import gradient_descent_plus_plus
+from ._language import per_step
+from ._likelihood import log_marginal_likelihood
+from ._momentum import chebyshev, heavy_ball
+from ._nadaraya_watson import nadaraya_watson
+from ._newton_schulz import newton_schulz
+from ._normalised import preconditioned_chebyshev, richardson
+from ._preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
+from ._prefix_iterations import (
     PosteriorTrajectory,
     prefix_chebyshev,
     prefix_conjugate_gradient,
     prefix_posterior,
 )
-from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
-from .run import Solver, run, solver
-from .smoother import smoother_leave_one_out
+from ._results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
+from ._run import Solver, run, solver
+from ._smoother import smoother_leave_one_out
 
 __all__ = [
     "AverageTrajectory",

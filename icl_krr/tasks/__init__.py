@@ -55,14 +55,14 @@ Args:
         "sphere" (uniform on the unit sphere).
 """
 
-from .batches import batch, map_tasks
-from .division import split
-from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
-from .gaussian_process import GaussianProcess, LinearRegression
-from .linear_system import System, system
-from .samplers import Sampler, battery, sample
-from .tables import Queries, Table, diabetes, read_queries, read_table
-from .task import Task
+from ._batches import batch, map_tasks
+from ._division import split
+from ._families import DecisionTree, ReLUNetwork, Rows, Sinusoids
+from ._gaussian_process import GaussianProcess, LinearRegression
+from ._linear_system import System, system
+from ._samplers import Sampler, battery, sample
+from ._tables import Queries, Table, diabetes, read_queries, read_table
+from ._task import Task
 
 __all__ = [
     "DecisionTree",

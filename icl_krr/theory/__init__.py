@@ -22,8 +22,8 @@ Args:
     logit_bound: bound $L$ on the absolute logits.
 """
 
-from .random_features import performer_width, positive_variance, trigonometric_variance
-from .rates import (
+from ._random_features import performer_width, positive_variance, trigonometric_variance
+from ._rates import (
     chebyshev_filter,
     chebyshev_rate,
     conjugate_gradient_rate,
@@ -36,7 +36,7 @@ from .rates import (
     prediction_bound,
     stationary_factor,
 )
-from .smoothing import (
+from ._smoothing import (
     best_bandwidth,
     gaussian_from_exponential,
     mean_limit_bound,
@@ -45,8 +45,8 @@ from .smoothing import (
     smoothing_bias,
     smoothing_variance,
 )
-from .softmax import best_epsilon, emulated_product, log_sink, recovery_error
-from .spectra import (
+from ._softmax import best_epsilon, emulated_product, log_sink, recovery_error
+from ._spectra import (
     effective_dimension,
     eigenvalues,
     lost_share_bound,
@@ -55,8 +55,8 @@ from .spectra import (
     prefix_bounds,
     spectral_bounds,
 )
-from .tables import Budget, budget, product_table_error, reciprocal_table_error
-from .width import (
+from ._tables import Budget, budget, product_table_error, reciprocal_table_error
+from ._width import (
     expected_gap,
     inverse_error_best,
     inverse_error_bound,

@@ -1,10 +1,10 @@
-from .adapt import Adapted, Moved, adapt
-from .checkpoint import Mismatch, load_weights, save_weights
-from .loop import Diverged, train
-from .objectives import held_out, marginal_likelihood, negative_log_likelihood
-from .reference import Reference, reference
-from .settings import Training
-from .step import State, advance, check, start
+from ._adapt import Adapted, Moved, adapt
+from ._checkpoint import Mismatch, load_weights, save_weights
+from ._loop import Diverged, train
+from ._objectives import held_out, marginal_likelihood, negative_log_likelihood
+from ._reference import Reference, reference
+from ._settings import Training
+from ._step import State, advance, check, start
 
 __all__ = [
     "Adapted",

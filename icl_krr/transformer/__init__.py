@@ -37,18 +37,18 @@ Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for nea
 2023.
 """
 
-from .cache import Cache
-from .dense import dense
-from .forward import forward
-from .hook_points import Where
-from .init import Architecture, init
-from .memory import Memory, memory
-from .read_outs import operand_bounds, predictive, read_outs
-from .resume import resume, tail
-from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
-from .stack import stack
-from .tying import untie
-from .weights import Block, Heads, Norm, Problem, Spec, Transformer, Unit, Weights, Write
+from ._cache import Cache
+from ._dense import dense
+from ._forward import forward
+from ._hook_points import Where
+from ._init import Architecture, init
+from ._memory import Memory, memory
+from ._read_outs import operand_bounds, predictive, read_outs
+from ._resume import resume, tail
+from ._run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
+from ._stack import stack
+from ._tying import untie
+from ._weights import Block, Heads, Norm, Problem, Spec, Transformer, Unit, Weights, Write
 
 __all__ = [
     "Architecture",

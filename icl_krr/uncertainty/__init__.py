@@ -8,9 +8,9 @@ of the distributions. `coverage` and `uniformity` test on the host whether obser
 with it. All of them refuse a variance that is not > 0 and weights without the sum 1.
 """
 
-from .calibration import Coverage, Uniformity, coverage, uniformity
-from .densities import Interval, bins, cdf, crps, interval, log_density, log_likelihood, quantile
-from .distribution import Predictive
+from ._calibration import Coverage, Uniformity, coverage, uniformity
+from ._densities import Interval, bins, cdf, crps, interval, log_density, log_likelihood, quantile
+from ._distribution import Predictive
 
 __all__ = [
     "Coverage",

@@ -10,8 +10,8 @@ from helpers import cg, draw, numpy, often, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
-from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.experiments.sweep.grid import run_cell
+from icl_krr.experiments._sweep.config import SweepConfig
+from icl_krr.experiments._sweep.grid import run_cell
 
 KINDS = (AxisType.Auto, AxisType.Explicit)
 FAMILY = ik.tasks.GaussianProcess(
@@ -108,7 +108,7 @@ def test_factorisations_on_all_devices_at_once():
 @pytest.mark.slow
 def test_training_has_the_same_losses(monkeypatch):
     """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks."""
-    monkeypatch.setattr("icl_krr.tasks.batches.TOKENS", 9)
+    monkeypatch.setattr("icl_krr.tasks._batches.TOKENS", 9)
     spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
     settings = ik.training.Training(steps=4, batch=21, log_every=1, validation=9, min_supports=3)
 

@@ -1,0 +1,144 @@
+"""The posterior of a Gaussian process, computed by a model that solves linear systems."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import solvers
+from ._core import checks
+from ._core.pytree import compiled
+from ._core.rounding import in_float64
+from ._core.status import Status, assess
+from .kernels import Kernel, check_kernel
+from .solvers import _accuracy
+from .solvers._results import Posterior
+from .tasks import Task, system
+from .tasks._task import check_axes
+from .transformer import Transformer, predict
+from .transformer._degrees import degrees
+from .transformer._tiled_attention import uses_tiles
+from .transformer._weights import check_model
+
+
+def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
+    r"""Compute the posterior mean and variance of a Gaussian process at the queries.
+
+    $$\mu(x) = k(x)^T A^{-1} y, \quad v(x) = k(x, x) - k(x)^T A^{-1} k(x), \quad
+    A = K + \lambda I$$
+
+    Here $K$ is the kernel matrix of the supports, and the vector $k(x)$ contains the kernel values
+    of $x$ with the supports. These vectors are q additional outputs of the task. At query $x$, the
+    model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the function subtracts this
+    prediction from $k(x, x)$. You can jit, vmap and differentiate this function like `predict`.
+
+    A model that has not converged gives a wrong variance. In exact arithmetic, the variance of
+    conjugate gradient and of Richardson iteration is never too small, and more steps never increase
+    it. Gradient descent, Chebyshev iteration and heavy ball multiply the error by polynomials that
+    change sign, so their variance can be too large, too small and negative. The variance is not
+    clipped. The status compares mean and variance with exact regression, which takes one
+    factorisation of an n x n matrix. It is not `ok` if the ridge of the model is not known (see
+    `Transformer`) or if softmax attention is computed in tiles because n is large.
+
+    Args:
+        model: transformer with one output that solves $A \alpha = y$ for `kernel`. Its ridge
+            $\lambda$ is the variance of the noise.
+
+    Raises:
+        ValueError: the model has more than one output, or `kernel` is not the kernel of the model.
+
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.25, 2.26.
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> result = posterior(model, ik.Linear(), task)
+    >>> mean, variance = result
+    >>> round(float(mean[0]), 4), round(float(variance[0]), 4), bool(result.status.ok)
+    (1.0, 0.6667, True)
+    """
+    check_model(model)
+    check_kernel(kernel)
+    check_axes(task)
+    if model.spec.num_outputs != 1:
+        raise ValueError(
+            f"model must have one output, got num_outputs = {model.spec.num_outputs}; "
+            "build it with num_outputs=1"
+        )
+    if model.problem is not None and differ(kernel, model.problem.kernel):
+        raise ValueError(
+            f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
+        )
+    mean, variance = moments(kernel, task, predict(model, with_kernel_values(kernel, task)))
+    tiles = model.spec.attention == "softmax" and uses_tiles(
+        task.num_supports, model.spec.streaming
+    )
+    if model.problem is None or tiles:
+        return Posterior(mean, variance, of_unknown(variance, model.steps))
+    about = {"steps": model.steps, "spectrum": model.takes("spectrum")}
+    measure = partial(status_of, any_size=degrees(model) is not None, **about)
+    status = in_float64(measure, *model.problem[:2], task, mean, variance)
+    return Posterior(mean, variance, status)
+
+
+@compiled
+def with_kernel_values(kernel: Kernel, task: Task) -> Task:
+    """The task whose further outputs are k(x) of each query."""
+    cross = kernel(task.x, task.x_query)
+    counts = jnp.isfinite(cross)  # the status says that the others overflow
+    if task.mask is not None:
+        counts = counts & task.mask[:, None]
+    y = task.y.reshape(task.num_supports, -1)
+    outputs = jnp.concatenate([y, jnp.where(counts, cross, 0)], axis=1)
+    return task.replace(y=outputs, y_query=None)
+
+
+@compiled
+def moments(kernel: Kernel, task: Task, every: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance, from the predictions of the outputs and of k(x)."""
+    r = task.num_outputs
+    variance = kernel.diagonal(task.x_query) - jnp.diagonal(every[:, r:])
+    return every[:, 0] if task.y.ndim == 1 else every[:, :r], variance
+
+
+def differ(kernel: Kernel, other: Kernel) -> bool:
+    """Whether two kernels differ in their classes or in numbers that are not traced."""
+    ours, theirs = (jax.tree.flatten(one) for one in (kernel, other))
+    if ours[1] != theirs[1]:
+        return True
+    known = [[checks.concrete(value) for value in leaves] for leaves, _ in (ours, theirs)]
+    return not all(
+        a is None or b is None or (a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=0))
+        for a, b in zip(*known, strict=True)
+    )
+
+
+@partial(jax.jit, static_argnums=1)
+def of_unknown(variance: jax.Array, steps: int) -> Status:
+    negative = jnp.any(variance < 0)
+    return assess(0.0, jnp.inf, 0.0, variance.dtype, steps=steps, negative=negative)
+
+
+@partial(jax.jit, static_argnames=("any_size", "steps", "spectrum"))
+def status_of(
+    kernel, ridge, given: Task, mean, variance, *, any_size: bool, **about: Any
+) -> Status:
+    wide = jnp.result_type(float)
+    task = given.astype(wide)
+    best = solvers.posterior(kernel, task, ridge=ridge)
+    parts = system(kernel, given)  # where the y of masked supports is 0
+    f, optimum = (part.reshape(len(part), given.num_outputs) for part in (mean, best.mean))
+    gaps = (
+        jnp.abs(f.astype(wide) - optimum) / _accuracy.scale_of(parts.y.astype(wide), optimum)[None],
+        jnp.abs(variance.astype(wide) - best.variance)
+        / _accuracy.size_of(kernel.diagonal(task.x_query)),
+    )
+    gap = jnp.maximum(*map(_accuracy.worst, gaps))
+    below = jnp.any(variance < 0)
+    return _accuracy.of_measured(
+        best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, **about
+    )

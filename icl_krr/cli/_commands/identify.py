@@ -1,0 +1,262 @@
+"""`icl-krr identify`: find the solver that a model runs; tables, heatmaps and filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from ..._core.files import to_markdown
+from ..._core.text_tables import Table
+from ...catalogue import candidate
+from ...experiments._identify.settings import IdentifyConfig, IdentifyOptions
+from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
+from .._output import Outcome, working
+from .._own_solver import register_file
+
+if TYPE_CHECKING:
+    from ...experiments._identify.trained_model import Positions
+
+
+@dataclass(frozen=True)
+class Source(Command):
+    """What is identified."""
+
+    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
+    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, or a
+    NumPy file MODEL.npz."""
+    tasks_of: str | None = None
+    """Do not identify, but write tasks to MODEL.npz, as arrays x, y and x_query. The tasks have the
+    family of a trained model, a run's folder or a recipe.json, which you name here. To identify
+    your model, add its predictions as the array answers [b, layers + 1, q] and their derivatives in
+    y as hats [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are
+    optional. Instead, you can add its hidden states at the queries as streams [b, layers + 1, q, d]
+    and their derivatives in y as stream_jacobians [b, layers + 1, q, d, n]. The streams and the
+    derivatives of an untrained model of the same shape, as control_streams and control_jacobians,
+    are optional."""
+
+    @property
+    def is_file(self) -> bool:
+        return self.model.endswith(".npz")
+
+
+@dataclass(frozen=True)
+class Identify(IdentifyOptions, Source):
+    """Identify the solver that MODEL runs. The command fits every candidate solver to the
+    predictions of the model after each layer, then compares model and candidates on new tasks of
+    the same family. A file MODEL.npz holds the answers or the hidden states of a model of any
+    library. First, --tasks-of writes to this file the tasks that the model must answer."""
+
+    protocol: Literal["distances", "error-profile"] = "distances"
+    """What is compared. "distances": the predictions of layers and steps, and their derivatives.
+    "error-profile", as in published work: only their errors, the mean over tasks, which name a
+    solver even if the model runs none (claim C48)."""
+    positions: tuple[int, ...] = ()
+    """Numbers of supports after which the model is identified, besides all supports of its tasks.
+    At a support, a decoder answers as it would answer a query after the earlier supports."""
+    seeds: int = 2
+    """Number of seeds, each with its own tasks and probes. The verdict holds for all of them. The
+    first seed is --seed."""
+    seed: int = 0
+    """Seed of every random choice."""
+    solver: Annotated[str | None, tyro.conf.arg(metavar="FILE.py:NAME")] = None
+    """A candidate of your own, such as my.py:nesterov: a function with the mark icl_krr.solver
+    whose keywords besides ridge, step_size and spectrum have defaults. These three are fitted.
+    If None, no candidate besides those of the catalogue."""
+    json: bool = False
+    """Print JSON instead of tables."""
+    out: Path | None = None
+    """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
+    If None, icl-krr-identify-MODEL."""
+    devices: OnDevices = ONE_DEVICE
+
+    float64 = True
+
+    @property
+    def folder(self) -> Path:
+        if self.tasks_of is not None:
+            return Path(self.model).parent
+        return self.out or Path(f"icl-krr-identify-{Path(self.model).stem}")
+
+    def refuse_options_without_effect(self) -> None:
+        of_arrays = ["kernels", "steps"]
+        of_tasks = ["tasks", "num_queries"]
+        of_run = ["probe_tasks", "battery", "positions"]
+        if self.tasks_of is not None:
+            if not self.is_file:
+                raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
+            unused = [*of_arrays, *of_run, "seeds", "protocol", "solver", "out", "json"]
+            refuse_unused(self, unused, "with --tasks-of")
+        elif self.is_file:
+            refuse_unused(self, [*of_tasks, *of_run, "seeds", "protocol"], "for a file")
+        if self.protocol == "error-profile":
+            refuse_unused(self, ["positions", "battery"], "with --protocol error-profile")
+
+
+def run(settings: Identify) -> Outcome:
+    from ..._core import checks
+
+    checks.count("seeds", settings.seeds)
+    if settings.solver is not None:
+        candidate(register_file(settings.solver))
+    if settings.tasks_of is not None:
+        return tasks_for(Path(settings.model), settings)
+    if settings.is_file:
+        return identify_file(settings)
+    seeds = range(settings.first_seed, settings.last_seed + 1)
+    configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
+    of_run = identify_profile if settings.protocol == "error-profile" else identify_trained
+    return of_run(settings, configs)
+
+
+def tasks_for(path: Path, settings: Identify) -> Outcome:
+    from .._identification import tasks_file
+
+    if path.exists():
+        raise ValueError(f"{path} must be a new file, but it exists; remove it or use another name")
+    sizes = {"num_queries": settings.num_queries, "count": 2 * settings.tasks}
+    with working(settings):
+        content = tasks_file(str(settings.tasks_of), **sizes, seed=settings.seed)
+    return Outcome({}, files={path.name: content})
+
+
+def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
+    from ...experiments._identify import error_profile, profile_tables as tables
+    from ...experiments._shared.runs import load
+    from ...plots import curves_figure
+
+    trained = load(settings.model)
+    with working(settings) as show:
+        every = [
+            error_profile.examine(
+                trained, one, lambda words, seed=one.seed: show(f"seed {seed}, {words}")
+            )
+            for one in configs
+        ]
+    first = every[0]
+    seeds = [
+        {
+            "seed": config.seed,
+            "model": tables.record(one.profile),
+            "untrained": one.untrained and tables.record(one.untrained),
+        }
+        for config, one in zip(configs, every, strict=True)
+    ]
+    figure = partial(
+        curves_figure,
+        tables.panels(first, "error"),
+        "mean squared error at the queries",
+        f"{settings.model}, seed {settings.seed}, float64",
+        log="y",
+        lines=first.known,
+        dots=("model",),
+    )
+    pages = [tables.verdict_table(first), *map(tables.reading_table, first.profile.readings)]
+    return Outcome(
+        {"seeds": seeds},
+        tables.printed(settings.model, every),
+        {
+            "identify.json": {"seeds": seeds},
+            "layers.csv": tables.layer_rows(first),
+            "identify.md": "\n".join(map(to_markdown, pages)),
+            "profile": figure,
+        },
+        {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known},
+    )
+
+
+def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
+    from ...experiments._identify import trained_model
+    from ...experiments._identify.probe_controls import examine_streams
+    from ...experiments._shared.runs import load
+    from ...plots import filter_figure
+    from ...probes import agreement
+    from .. import _identification as tables
+
+    trained = load(settings.model)
+    with working(settings) as show:
+
+        def examined(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
+            start = f"{settings.model}, seed {config.seed}: "
+            return trained_model.examine_positions(
+                trained, config, positions, lambda words: show(start + words)
+            )
+
+        positions = examined(configs[0], settings.positions)
+        *_, findings = positions.values()
+        others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
+        streams = examine_streams(
+            trained, configs[0], lambda words: show(f"{settings.model}, streams: {words}")
+        )
+    every = [findings.found, *others]
+    together = agreement(every)
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    record = tables.findings_record(findings)
+    record["together"] = together._asdict()
+    record["seeds"] = [
+        {"seed": config.seed, **tables.identification_record(found)}
+        for config, found in zip(configs, every, strict=True)
+    ]
+    shown = tables.printed_findings(settings.model, findings)
+    files: dict[str, Any] = {
+        "identify.json": record,
+        "layers.csv": findings.layers,
+        "filter.csv": trained_model.filter_rows(findings),
+        "identify.md": trained_model.markdown(findings),
+        **tables.distance_files(findings.found, title),
+        "filter": partial(filter_figure, findings, title),
+    }
+    if settings.positions:
+        record["positions"] = [
+            {"num_supports": count, "kernel": repr(one.kernel), "ridge": one.ridge}
+            | tables.findings_record(one)
+            for count, one in positions.items()
+        ]
+        table = trained_model.verdict_table(positions)
+        files["positions.md"] = to_markdown(table)
+        words = "error, verdict, nearest candidate and nearest baseline after some supports"
+        shown.append(Table.of(f"{settings.model}: {words}", table))
+    if others:
+        shown.append(f"with {len(configs)} seeds: {together.verdict}")
+    if streams is not None:
+        record["streams"] = tables.identification_record(streams)
+        files |= tables.distance_files(streams, title, "streams-")
+        files["streams.md"] = tables.distance_pages(streams)
+        shown += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
+    else:
+        needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
+        shown.append(f"The streams were not read: this needs {needs}.")
+    return Outcome(record, shown, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge})
+
+
+def identify_file(settings: Identify) -> Outcome:
+    import jax
+
+    from ...probes import identify_arrays
+    from .. import _identification as tables
+
+    options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
+    with jax.enable_x64(True):
+        tasks, given = tables.answered(Path(settings.model))
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    record: dict[str, Any] = {}
+    files: dict[str, Any] = {"identify.json": record}
+    shown, pages = [], []
+    with working(settings) as show:
+        for kind, arrays in given.items():
+            found = identify_arrays(
+                tasks,
+                **arrays,
+                **options,
+                progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
+            )
+            own = tables.identification_record(found)
+            record |= {kind: own} if pages else own  # the first result stands at the top
+            files |= tables.distance_files(found, title, f"{kind}-" if pages else "")
+            pages.append(tables.distance_pages(found))
+            verdict = f"{kind}: {found.verdict}" if len(given) > 1 else found.verdict
+            shown += [*tables.printed(found), verdict]
+    return Outcome(record, shown, files | {"identify.md": "\n".join(pages)})

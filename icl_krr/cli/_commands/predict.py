@@ -1,0 +1,239 @@
+"""`icl-krr predict`: predictions for the rows of one's own table."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from ..._core.text_tables import Table, number
+from ...catalogue._choices import Kernel
+from .._options import Construction
+from .._output import Outcome, working
+
+if TYPE_CHECKING:
+    from ...experiments._answer import Answer
+    from ...experiments._shared.rows import Rows
+    from ...tasks._division import Division
+
+SHOWN = 10
+"""The number of predictions that the command prints."""
+
+
+@dataclass(frozen=True)
+class Predict(Construction):
+    """Predict a column of TABLE.csv with a constructed transformer. The rows of --queries are
+    predicted from the rows of the table. Without --queries, random rows of the table are predicted
+    from its other rows. Every column except the target is a feature. The command prints
+    predictions with 95 % intervals, and the distance of the transformer to exact KRR at every
+    depth. It computes in float64 where float32 has too few digits."""
+
+    table: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="TABLE.csv")]] = tyro.MISSING
+    """Comma-separated file with a header line."""
+    target: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = tyro.MISSING
+    """Column to predict."""
+    queries: Annotated[Path | None, tyro.conf.arg(metavar="QUERIES.csv")] = None
+    """Comma-separated file with the rows to predict. It must have all feature columns of the
+    table, and can have the target column.
+    If None, the rows of the table that are not supports."""
+    encode: bool = False
+    """Encode columns of text: each different text becomes a column that is 0 or 1 (one-hot)."""
+    missing: Literal["drop", "median"] | None = None
+    """What to do about cells without a value: empty, NA, N/A, NaN, null or ?, in any case. "drop"
+    leaves out their rows, and predicts nothing for such rows of --queries. "median" gives a number
+    the median of its column in the table, and a text 0 in all of its columns (see --encode); rows
+    of the table without a target are left out. A typing error is never missing.
+    If None, such cells are refused."""
+    supports: int | None = None
+    """Number of rows of the table used as supports, drawn at random.
+    If None, three quarters of the rows, but at most 512; all rows if --queries is given, but at
+    most 1024."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the kernel with the least leave-one-out error on the supports, of linear, exponential
+    and gaussian."""
+    bandwidths: Literal["one", "each"] = "one"
+    """Bandwidths of the kernel. "one" is the same for all features. "each" chooses a bandwidth for
+    each feature, and the ridge, by gradient of the marginal likelihood of the supports, or of 1024
+    random supports if there are more. Then the command prints the bandwidth and the importance of
+    each feature."""
+    amplitude: float | None = None
+    """Amplitude s > 0 of the prior in squared units of the target: the covariance is s k(x, z), and
+    the variance of the noise is s times the ridge. It scales the intervals, not the predictions.
+    If None, the amplitude with the largest likelihood of the supports."""
+    steps: int | None = None
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
+    out: Path | None = None
+    """Folder for predictions.csv, results.csv, meta.json, depth.png, depth.svg and, with
+    --bandwidths each, features.csv.
+    If None, no files are written."""
+
+
+def run(settings: Predict) -> Outcome:
+    import jax
+
+    from ..._core import checks
+    from ...experiments._answer import answer, calibration_of, errors, predictions
+    from .._depth_tables import depth_config, outcome
+    from .._doubts import doubts_of_answer
+
+    config = depth_config(settings, centred=True)
+    if settings.amplitude is not None:
+        checks.positive_scalar("amplitude", settings.amplitude)
+    name = settings.table.name
+    with working(settings) as show:
+        with jax.enable_x64(True):
+            division, names, doubts = read_task(settings)
+        found = answer(division, config, settings.amplitude, lambda doing: show(f"{name}: {doing}"))
+    each = predictions(found.division, found.result, found.process)
+    rmse, calibration = errors(found.division, found.result), calibration_of(found.division, each)
+    features = features_of(found, names)
+    rows = [row._asdict() for row in each]
+    if division.task.y_query is None:
+        rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
+    cells = [{n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows]
+    depths = outcome({name: found.result}, settings.seed)
+    return Outcome(
+        {"predictions": rows, **depths.record},
+        [
+            *printed(settings, rows, rmse, found, calibration),
+            *printed_features(features, found),
+            *depths.shown,
+        ],
+        {
+            "predictions.csv": cells,
+            **depths.files,
+            **({"features.csv": features} if features else {}),
+        },
+        {
+            **depths.facts,
+            "target": settings.target,
+            "rmse": rmse,
+            "process": found.process.facts,
+            "float64_because": found.wider,
+            "calibration": calibration,
+            "features": features,
+        },
+        [*doubts, *doubts_of_answer(found)],
+    )
+
+
+def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
+    """The task, the names of its features, and what makes its predictions doubtful."""
+    from ..._core.fields import cut
+    from ...tasks import read_queries, read_table
+    from ...tasks._division import divide, usual_supports
+    from .._doubts import about_missing, doubts_of
+
+    table = read_table(settings.table, settings.target, settings.encode, settings.missing)
+    if len(table) < 2:
+        raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
+    queries = None
+    if settings.queries is not None:
+        queries = read_queries(settings.queries, table, settings.missing)
+    supports = settings.supports
+    if supports is None:
+        supports = usual_supports(table, queries)
+    if supports < 2:
+        raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
+    division = divide(table, supports, settings.seed, queries)
+    doubts = [*about_missing(settings.table, table), *about_missing(settings.queries, queries)]
+    doubts += doubts_of(division, table)
+    if queries and queries.unseen:
+        doubts.append(
+            f"{settings.queries} has text that the table does not have, whose features are all 0: "
+            f"{cut(', '.join(queries.unseen))}"
+        )
+    return division, table.features, doubts
+
+
+def printed(
+    settings: Predict,
+    found: Rows,
+    rmse: dict[str, float],
+    answer: Answer,
+    calibration: dict[str, float],
+) -> tuple[Table, str]:
+    count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
+    lines = [
+        [str(value) if name == "row" else number(value, 5) for name, value in row.items()]
+        for row in found[:SHOWN]
+    ]
+    title = f"predictions of {settings.target} ({count} queries)"
+    source, facts = settings.queries or settings.table, answer.result.facts
+    of = "; this is the interval of the regression, not of the transformer"
+    words = (
+        f"row: number of the row in {source.name}\n"
+        "exact: exact KRR. std: standard deviation of a new y under the Gaussian process of the "
+        f"same kernel and ridge, from {answer.process.source}. low, high: 95 % interval of a new "
+        f"y, exact -+ 1.96 std{of if facts['status'] is None else ''}\n"
+    )
+    if answer.process.ok:
+        how = "given" if settings.amplitude else "estimated from the supports by maximum likelihood"
+        amplitude = number(float(answer.process.amplitude), 4)
+        words += (
+            f"amplitude of the prior: {amplitude}, {how}: the covariance is {amplitude} k(x, z), "
+            f"and the variance of the noise {number(float(answer.process.noise), 4)}\n"
+        )
+    if rmse:
+        each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
+        words += judged(found, calibration)
+        words += f"RMSE in units of {settings.target}: {each}\n"
+    if settings.bandwidths == "one" and facts["p"] > 1 and answer.result.kernel.bandwidth:
+        words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"
+    if settings.out is None and len(found) > SHOWN:
+        words += "--out FOLDER writes all predictions to predictions.csv\n"
+    return Table(title, list(found[0]), [lines]), words
+
+
+def judged(found: Rows, calibration: dict[str, float]) -> str:
+    if not calibration:
+        return ""
+    inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
+    low, high = (number(100 * calibration[end], 3) for end in ("low", "high"))
+    narrow = calibration["fraction"] < calibration["level"]
+    verdict = (
+        "not distinguishable from 95 %"
+        if calibration["calibrated"]
+        else f"not 95 %: the intervals are too {'narrow' if narrow else 'wide'}"
+    )
+    return (
+        f"{inside} of {len(found)} intervals contain y: a coverage of {low} to {high} % (95 % "
+        f"confidence, independent rows), {verdict}\n"
+        f"log likelihood of a y: {number(calibration['log_likelihood'], 4)}; with the mean and the "
+        f"deviation of the supports: {number(calibration['constant'], 4)}\n"
+    )
+
+
+def features_of(found: Answer, names: tuple[str, ...]) -> Rows:
+    """Bandwidth and importance of each feature, the most important first; [] for one bandwidth."""
+    each = found.result.facts["each"]
+    if each is None:
+        return []
+    name = str(found.result.kernel.bandwidth)
+    columns = zip(names, each["bandwidths"], each["importance"], strict=True)
+    rows = [{"feature": n, name: width, "importance": share} for n, width, share in columns]
+    return sorted(rows, key=lambda row: -row["importance"])
+
+
+def printed_features(features: Rows, found: Answer) -> list[Table | str]:
+    if not features:
+        return []
+    header = _, name, importance = [*features[0]]
+    lines = [[row["feature"], number(row[name], 3), number(row[importance], 3)] for row in features]
+    facts = found.result.facts["each"]
+    errors = facts["leave_one_out"]
+    return [
+        Table("features", header, [lines]),
+        f"{name}: of this feature, in standard deviations of the feature. A feature with a large "
+        f"{name} has little influence; none above {facts['most']:g} is tried\n"
+        "importance: share of this feature in the squares of the slopes of exact KRR at the "
+        "supports\n"
+        f"leave-one-out RMSE with one {name}: {errors['one']:.3g}, with one for each feature: "
+        f"{errors['each']:.3g}\n",
+    ]

@@ -1,0 +1,177 @@
+"""`icl-krr verify`: test published claims; verdicts as a table and as files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from ..._core.text_tables import Table, number
+from .. import _output
+from .._options import Command
+from .._output import Outcome, working
+
+if TYPE_CHECKING:
+    from ...experiments._claims.claim import Claim
+    from ...experiments._claims.result import Record
+
+
+@dataclass(frozen=True)
+class Verify(Command):
+    """Test published claims about in-context kernel regression. For each claim, the command prints
+    a verdict, the measured value and the bound. The exit status is 1 if a verdict differs from the
+    verdict recorded in the package. With --out, or if claims are named, such as C16, the command
+    also draws figures."""
+
+    claims: tyro.conf.Positional[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CLAIM ...]")]
+    ] = ()
+    """Names of claims, such as C16. If empty, all claims."""
+    set: tuple[str, ...] = ()
+    """Other settings of the experiment, as NAME=VALUE, such as num_supports=64 widths=2,4. The
+    verdict is then for these settings, and is not compared with the recorded verdict. The option
+    --long prints all settings."""
+    quick: bool = False
+    """Use fewer draws and one seed. All claims then take three CPU minutes."""
+    seeds: int | None = None
+    """Number of seeds. The first seed is --seed. If None, 10, or 1 with --quick."""
+    seed: int = 0
+    """First seed."""
+    long: bool = False
+    """Print the whole text of each claim, what holds instead, each reading and its verdict, the
+    deciding check, the ratio of measured value and bound (tightness), the interval, the place of
+    a counterexample, and the file and the settings of the experiment."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    out: Path | None = None
+    """Folder for claims.json, claims.md, and a CSV file and a figure for each claim. A claim and
+    seed that an earlier run of the same code finished in this folder is not run again.
+    If None and claims are named, icl-krr-verify.
+    If None and no claims are named, no files are written."""
+
+    @property
+    def folder(self) -> Path | None:
+        return self.out or (Path("icl-krr-verify") if self.claims else None)
+
+
+def run(settings: Verify) -> Outcome:
+    """The exit status is 1 if a verdict differs from the recorded verdict."""
+    from ..._core import checks
+    from ...experiments._claims.settings import changed
+    from ...experiments._claims.tables import markdown, words
+    from ...experiments._claims.verify import choose, verify_all
+    from ...plots import claim_figure
+
+    chosen = choose(settings.claims)
+    if settings.set and not settings.claims:
+        raise ValueError("set needs the names of claims, such as C16 --set draws=4")
+    configs = {
+        name: changed(name, claim, settings.quick, settings.set)
+        for name, claim in chosen.items()
+        if settings.set
+    }
+    seeds = settings.seeds
+    if seeds is None:
+        seeds = 1 if settings.quick else 10
+    checks.count("seeds", seeds)
+    with working(settings) as show:
+        found = verify_all(
+            chosen,
+            seeds=range(settings.seed, settings.seed + seeds),
+            quick=settings.quick,
+            configs=configs,
+            folder=settings.folder,
+            progress=show,
+        )
+    results = [result for result, _ in found.values()]
+    record = {"claims": results}
+    files = {"claims.json": record, "claims.md": markdown(results)}
+    for name, (result, rows) in found.items():
+        given = {f"setting {name}": words(value) for name, value in result["settings"].items()}
+        files[f"{name}.csv"] = [row | given for row in rows]
+        files[name] = partial(claim_figure, name, chosen[name], rows)
+    shown = printed(results, chosen, settings.long)
+    return Outcome(record, shown, files, status=int(not all(one["agrees"] for one in results)))
+
+
+def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list[Table | str]:
+    from ...experiments._claims.tables import compute, references
+
+    known = [result for result in results if result["expected"]]
+    agree = (
+        f"{sum(result['agrees'] for result in known)} of {len(known)} verdicts agree with the "
+        "recorded verdicts"
+        if known
+        else "The verdicts are for the settings that were given, and there is no recorded verdict "
+        "for them"
+    )
+    more = (
+        ", with a 95 % bootstrap interval. tightness: measured / bound for an upper bound, "
+        "bound / measured for a lower bound."
+        if long
+        else ". --long prints the source of each claim, its words, what holds instead, the "
+        "deciding check, what the models are told besides the kernel, and the settings."
+    )
+    return [
+        long_table(results) if long else short_table(results, chosen, _output.wide().width >= 120),
+        f"{agree}; seeds per claim: {results[0]['seeds']}. "
+        f"{compute(results)}\n"
+        f"measured: value of the worst draw, averaged over seeds{more}",
+        *(["\n".join(references(results))] if long else []),
+    ]
+
+
+def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> Table:
+    """A line for each claim; with its source and what the models are told, if there is room."""
+    lines = [
+        [
+            f"{result['id']}: {chosen[result['id']].title}",
+            status(result),
+            number(result["measured"]),
+            number(result["bound"]),
+            *(["; ".join(chosen[result["id"]].authors), result["told"]] if wide else []),
+        ]
+        for result in results
+    ]
+    header = ["claim", "verdict", "measured", "bound", *(["source", "told"] if wide else [])]
+    return Table("Claims", header, [lines])
+
+
+def long_table(results: list[Record]) -> Table:
+    from ...experiments._claims.tables import words as in_words
+
+    header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
+    lines = []
+    for result in results:
+        readings = "; ".join(f"{words}: {found}" for words, found in result["readings"].items())
+        words = {
+            "source": result["source"],
+            "as printed": result["quote"],
+            "tested": result["statement"],
+            f"what holds ({result['corrected']})": result["truth"],
+            "readings": readings,
+            "deciding check": result["check"],
+            "settings": in_words(result["settings"]),
+            "experiment": result["file"],
+        }
+        numbers = [
+            f"{number(result['measured'])}, {number(result['bound'])}",
+            f"tightness {number(result['tightness'])}",
+        ]
+        if result["interval"] is not None:
+            numbers.append("{:.3g} to {:.3g}".format(*result["interval"]))
+        if place := result["counterexample"]:
+            draw = "" if place["draw"] is None else f", draw {place['draw']}"
+            numbers.append(f"seed {place['seed']}{draw}")
+        parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
+        found = [*numbers, f"told: {result['told']}", result["dtype"]]
+        lines.append([result["id"], status(result), parts, "\n".join(found)])
+    return Table("Claims: measured value and claimed bound", header, [[line] for line in lines])
+
+
+def status(result: Record) -> str:
+    expected = "" if result["agrees"] else f"; expected: {result['expected']}"
+    return result["status"] + expected

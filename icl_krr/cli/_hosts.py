@@ -1,0 +1,99 @@
+"""Run a command on the devices of a mesh, in one process or in several that JAX connects."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
+
+from ._options import ONE_DEVICE, Devices
+
+PATIENCE = 30
+"""Seconds after which a process that does not answer is lost; JAX then ends the others."""
+
+
+def prepare(devices: Devices) -> None:
+    """Check the options and set what must be set before JAX is imported."""
+    size, hosts = devices.mesh, arguments_of(devices.hosts)
+    if size is not None and not re.fullmatch("tasks=0*[1-9][0-9]*", size):
+        raise ValueError(f"mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got {size!r}")
+    if hosts and not hosts["process_id"] < hosts["num_processes"]:
+        raise ValueError(f"hosts must have an ID from 0 to NUMBER - 1, got {devices.hosts!r}")
+    if devices != ONE_DEVICE:  # on a CPU, threads of OpenBLAS may wait for those of JAX for ever
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def arguments_of(hosts: str | None) -> dict[str, Any]:
+    """The arguments of `jax.distributed.initialize`; none if JAX finds the processes itself."""
+    if hosts is None or hosts == "auto":
+        return {}
+    found = re.fullmatch(r"(.+:\d+),(\d+),(\d+)", hosts)
+    if found is None:
+        raise ValueError(
+            "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as 10.0.0.1:1234,2,0 for the first "
+            f"of two processes, got {hosts!r}"
+        )
+    address, count, own = found.groups()
+    return {"coordinator_address": address, "num_processes": int(count), "process_id": int(own)}
+
+
+@contextmanager
+def joined(devices: Devices) -> Iterator[None]:
+    """Connect the processes, divide computations over the mesh, and silence all but process 0."""
+    if devices == ONE_DEVICE:
+        yield
+        return
+    import jax
+
+    if devices.hosts is not None:
+        try:
+            jax.distributed.initialize(
+                **arguments_of(devices.hosts),
+                heartbeat_timeout_seconds=PATIENCE,
+                shutdown_timeout_seconds=PATIENCE,
+            )
+        except Exception as error:
+            first = str(error).partition("\n")[0].rstrip(".")
+            raise ValueError(
+                f"hosts must name processes that JAX can connect, got {devices.hosts!r} ({first}); "
+                "ADDRESS:PORT,NUMBER,ID names them where auto finds none"
+            ) from None
+        sys.stdout = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)  # where the library below JAX reports; standard output is for results
+    there = jax.device_count()
+    size = int(devices.mesh.partition("=")[2]) if devices.mesh else there
+    if size > there or (size < there and jax.process_count() > 1):
+        raise ValueError(
+            f"mesh must have a size <= {there}, the number of devices, and all of them in several "
+            f"processes, got {size}; on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count="
+            f"{size} makes more"
+        )
+    automatic = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((size,), ("tasks",), automatic, devices=jax.devices()[:size])
+    with jax.set_mesh(mesh), open(os.devnull, "w") as nowhere:
+        out, err = (nowhere, nowhere) if jax.process_index() else (sys.stdout, sys.stderr)
+        with redirect_stdout(out), redirect_stderr(err):
+            yield
+
+
+def require_the_same(settings: Any) -> None:
+    """Raise ValueError if the processes have different settings, but for the id in --hosts."""
+    import jax
+
+    if not jax.distributed.is_initialized():
+        return
+    import numpy as np
+    from jax.experimental.multihost_utils import process_allgather
+
+    own = repr(replace(settings, argv=(), devices=replace(settings.devices, hosts=None)))
+    each = process_allgather(np.asarray(crc32(own.encode()), np.uint32))
+    if different := [i for i, other in enumerate(each) if other != each[0]]:
+        raise ValueError(
+            "settings must be the same in all processes, got different ones in process "
+            f"{', '.join(map(str, different))} than in process 0; start the same command in each"
+        )

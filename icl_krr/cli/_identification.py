@@ -1,0 +1,168 @@
+"""What `icl-krr identify` reads, writes and prints: files of answers, records and tables."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._core.files import to_markdown
+from .._core.text_tables import Table
+from ..experiments._identify import trained_model
+from ..experiments._identify.trained_model import Findings
+from ..experiments._shared.arrays import read_arrays, require, task_of
+from ..experiments._shared.draws import draw_tasks
+from ..experiments._shared.recipe import Recipe
+from ..experiments._shared.runs import family
+from ..plots import identification_figure
+from ..probes import Identification
+from ..probes._naming.answers import with_other_outputs
+from ..probes._naming.distances import TITLES, Distance, Evidence
+from ..tasks import Task
+
+
+def identification_record(found: Identification) -> dict[str, Any]:
+    """An identification as a record for JSON."""
+    return {
+        "status": found.status,
+        "verdict": found.verdict,
+        "remain": found.remain,
+        "as near": found.as_near,
+        "strata of the condition number": found.strata,
+        "candidates": [
+            {
+                "candidate": suspect.fit.candidate,
+                "kernel": suspect.fit.kernel,
+                "values": suspect.fit.values,
+                "alignment": suspect.fit.alignment,
+                "regular": suspect.regular,
+                "limit of steps": suspect.limit,
+                "ruled out": suspect.because,
+                **distances(suspect.distances),
+                **evidence_record(suspect.evidence),
+            }
+            for suspect in found.suspects
+        ],
+        "baselines": {name: distances(spaces) for name, spaces in found.baselines.items()},
+        "ladder": [
+            {"name": one.name, "kernel": one.kernel, "values": one.values}
+            | distances(one.distances)
+            for one in found.ladder
+        ],
+        "tasks left out": found.left_out,
+    }
+
+
+def evidence_record(known: Evidence | None) -> dict[str, Any]:
+    """What is known of a candidate in streams besides its distances; nothing for answers."""
+    if known is None:
+        return {}
+    return {
+        "controls": {name: distances(spaces) for name, spaces in known.controls.items()},
+        "independent steps": known.ranks,
+        "supports": {name: distances(spaces) for name, spaces in known.supports.items()},
+        "effects": known.effects,
+    }
+
+
+def distances(spaces: dict[str, Distance]) -> dict[str, Any]:
+    return {
+        space: {name: value for name, value in d._asdict().items() if name != "matrix"}
+        for space, d in spaces.items()
+    }
+
+
+def distance_files(found: Identification, title: str, start: str = "") -> dict[str, Any]:
+    """The distances of a result as rows and as heatmaps, in files whose names have this start."""
+    return {
+        f"{start}heatmaps.csv": trained_model.distance_rows(found),
+        f"{start}heatmaps": partial(identification_figure, found, title),
+    }
+
+
+def distance_pages(found: Identification) -> str:
+    spaces = found.best.distances
+    return "\n".join(to_markdown(trained_model.distance_table(found, one)) for one in spaces)
+
+
+def findings_record(findings: Findings) -> dict[str, Any]:
+    return {"layers": findings.layers} | identification_record(findings.found)
+
+
+def printed(found: Identification) -> list[Table | str]:
+    distances = [
+        Table.of(
+            f"Relative distance at every layer, {TITLES[space]} (95 % interval)",
+            trained_model.distance_table(found, space),
+        )
+        for space in found.best.distances
+    ]
+    return [*found.tables, *distances]
+
+
+def printed_findings(name: str, findings: Findings) -> list[Table | str]:
+    return [
+        Table.of(
+            f"{name}: mean squared error after every layer, and the nearest hyperparameters",
+            trained_model.layer_table(findings),
+        ),
+        "error: mean squared error of the linear probe, and of the model after the last layer.\n"
+        "lens: error of the model's own read-out, without a probe. shuffled: error of a probe that "
+        "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "
+        "another family of tasks. untrained: error of a probe of an untrained model.\n"
+        f"exact: error of exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}. "
+        "zero: error of the prediction 0.\n"
+        "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
+        "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
+        "that of the layer. distance: relative distance of the two hat matrices.\n",
+        *printed(findings.found),
+        findings.found.verdict,
+    ]
+
+
+GIVEN = ("x", "y", "x_query", "mask")
+KINDS = {
+    ("answers", "hats"): ("other_hats",),
+    ("streams", "stream_jacobians"): ("control_streams", "control_jacobians"),
+}
+"""The arrays of one kind that a file must have, and those that it may have."""
+
+
+def answered(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
+    """The tasks of a file, and arguments of `identify_arrays` for the answers and the streams."""
+    if not path.exists():
+        raise ValueError(
+            f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
+        )
+    mend = (
+        "; add the predictions of every layer as answers [b, layers + 1, q], and their derivatives "
+        "in y as hats [b, layers + 1, q, n], or the hidden states of the queries as streams "
+        "[b, layers + 1, q, d], and their derivatives as stream_jacobians [b, layers + 1, q, d, n]"
+    )
+    kinds = {names: (*names, *more) for names, more in KINDS.items()}
+    held = read_arrays(path, (), (*GIVEN, *itertools.chain(*kinds.values())))
+    present = [names for names, every in kinds.items() if not held.keys().isdisjoint(every)]
+    for names in present or [*KINDS][:1]:
+        more = () if held.keys().isdisjoint(KINDS[names]) else KINDS[names]
+        require(path, held, (*GIVEN[:3], *names, *more), mend)
+    tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
+    return tasks, {
+        names[0]: {name: held[name] for name in kinds[names] if name in held} for names in present
+    }
+
+
+def tasks_file(recipe: str, *, num_queries: int, count: int, seed: int) -> bytes:
+    """A file with x, y, x_query and y_query of tasks of a recipe's family, and outputs y_other."""
+    drawn: Any = family(Recipe.read(recipe).task)
+    tasks = draw_tasks(jax.random.key(seed), count, replace(drawn, num_queries=num_queries))
+    fields = {name: getattr(tasks, name) for name in (*GIVEN, "y_query")}
+    arrays: Any = {name: np.asarray(x) for name, x in fields.items() if x is not None}
+    stream = io.BytesIO()
+    np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
+    return stream.getvalue()

@@ -1,0 +1,197 @@
+"""What the options of the commands share: their types, and the settings of several commands.
+
+Neither this file nor those of the commands import JAX when they are imported, so that `--help` is
+fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+
+import tyro
+
+from .._core.fields import folded, unknown
+from ..catalogue import SOLVERS, spelled
+from ..catalogue._choices import Kernel, Solver
+
+T = TypeVar("T")
+WORDS = tyro.constructors.ConstructorRegistry()
+"""What the command line adds to the types that tyro knows."""
+
+
+@WORDS.primitive_rule
+def words(info: Any) -> Any:
+    """Read Literal[...], also in a tuple or with None, in any spelling of its words.
+
+    tyro would compare letter by letter, and could not say which word was meant.
+    """
+    hints = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
+    (hint, *others) = [hint for hint in hints if hint is not NoneType] or [None]
+    many, optional = get_origin(hint) is tuple, NoneType in hints
+    if get_origin(literal := get_args(hint)[0] if many else hint) is not Literal or others:
+        return None
+    known = get_args(literal)
+    read = reader(known)
+
+    def instance(given: list[str]) -> Any:
+        if optional and given == ["None"]:
+            return None
+        return tuple(map(read, given)) if many else read(given[0])
+
+    one = f"{{{','.join([*['None'] * (optional and not many), *known])}}}"
+    several = f"{'{None}|' * optional}[{one} [{one} ...]]"
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*" if many else 1,
+        metavar=several if many else one,
+        instance_from_str=instance,
+        is_instance=lambda value: value is None or isinstance(value, (str, tuple)),
+        str_from_instance=lambda value: list(value) if isinstance(value, tuple) else [str(value)],
+    )
+
+
+def reader(known: tuple[str, ...]) -> Callable[[str], str]:
+    """A function that returns the word with dashes, underscores, capitals or a short name."""
+    by_spelling = {folded(word): word for word in known}
+
+    def read(given: str) -> str:
+        for word in (folded(given), spelled(given)):
+            if word in by_spelling:
+                return by_spelling[word]
+        raise ValueError(unknown("", given, known).strip())
+
+    return read
+
+
+ASKING: list[Any] = []
+"""The class of settings that the next rule asks tyro about."""
+
+
+@WORDS.struct_rule
+def settings(info: Any) -> Any:
+    """Make one paragraph of the help of each option; tyro breaks it at each line of the source."""
+    if ASKING or not is_dataclass(info.type):
+        return None
+    ASKING.append(info.type)
+    try:
+        found: Any = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
+    finally:
+        ASKING.pop()
+    joined = [replace(field, helptext=partial(paragraph, field.helptext)) for field in found.fields]
+    return replace(found, fields=tuple(joined))
+
+
+def paragraph(text: str | Callable[[], str | None] | None) -> str | None:
+    """The text, or what a function returns, without line breaks and with a capital."""
+    words = " ".join(((text() if callable(text) else text) or "").split())
+    return words[:1].upper() + words[1:] or None
+
+
+def checked(settings: Any, config: type[T], **changed: Any) -> T:
+    """The settings that the library takes, in its own class, which checks them."""
+    known = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    names = known & {field.name for field in fields(settings)}
+    return config(**{name: getattr(settings, name) for name in names}, **changed)
+
+
+def refuse_unused(settings: Any, names: Iterable[str], where: str, section: str = "") -> None:
+    """Raise ValueError if one of these options, which have no effect, is not at its default."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if field.name in names and value != default:
+            option = f"--{section}{field.name.replace('_', '-')}"
+            got = "" if value is True else f", got {value}"
+            raise ValueError(f"{option} must not be given {where}{got}; remove it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Settings of a command.
+
+    Each command declares `seed`, `json` and `out` itself. The help lists the options in the order
+    of the fields, so fields of this base class would come first.
+    """
+
+    float64: ClassVar[bool] = False  # whether all of the work needs float64
+    argv: tyro.conf.Suppress[tyro.conf.Fixed[tuple[str, ...]]] = ()
+
+    def __post_init__(self) -> None:
+        """Checks that need JAX come later, in `checked`."""
+
+    def refuse_options_without_effect(self) -> None:
+        """Raise ValueError if an option is given that has no effect beside the other options."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files go; None writes no files."""
+        return vars(self)["out"]
+
+    @property
+    def first_seed(self) -> int:
+        return vars(self)["seed"]
+
+    @property
+    def last_seed(self) -> int:
+        return self.first_seed + (vars(self).get("seeds") or 1) - 1
+
+
+@dataclass(frozen=True)
+class Construction(Command):
+    solver: Solver = "conjugate_gradient"
+    """Solver that the transformer's weights implement."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the first of linear, exponential and gaussian that the solver supports."""
+    ridge: float | None = None
+    """Ridge > 0 added to the diagonal of the kernel matrix.
+    If None, the ridge with the least leave-one-out error on the supports, or on 1024 random
+    supports if there are more."""
+    temperature: float | None = None
+    """Temperature > 0 of the exponential kernel.
+    If None, the temperature with the least leave-one-out error on the supports, or on 1024 random
+    supports if there are more."""
+    lengthscale: float | None = None
+    """Lengthscale > 0 of the Gaussian or a Matern kernel.
+    If None, the lengthscale with the least leave-one-out error on the supports, or on 1024 random
+    supports if there are more."""
+    steps: int | None = 16
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
+    seed: int = 0
+    """Seed of every random choice."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def refuse_options_without_effect(self) -> None:
+        if not SOLVERS[self.solver].iterates:
+            refuse_unused(self, ["steps"], f"for solver {self.solver!r}, which has no steps")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Devices and processes that share the work. The results are those of one device, to rounding.
+    If a process is lost, the others end within a minute."""
+
+    mesh: Annotated[str | None, tyro.conf.arg(metavar="AXIS=SIZE")] = None
+    """Devices that share the work. With tasks=8, each of 8 devices computes an eighth of every
+    batch of tasks.
+    If None, one device, or all devices of all processes if --hosts is given."""
+    hosts: Annotated[str | None, tyro.conf.arg(metavar="auto|ADDRESS:PORT,NUMBER,ID")] = None
+    """Run in several processes, usually one per machine or per GPU. Start the same command in each,
+    with a folder --out that all can reach. With auto, JAX finds the processes of a job of SLURM,
+    Kubernetes, Open MPI or Cloud TPU. Elsewhere, give address and port of process 0, the number of
+    processes, and the id of this process, from 0. Only process 0 prints and writes files.
+    If None, one process."""
+
+
+OnDevices = Annotated[Devices, tyro.conf.OmitArgPrefixes]
+"""The type of the field `devices` of the settings of a long command, and of no other."""
+
+ONE_DEVICE = Devices()
+"""The default of this field."""

@@ -1,0 +1,69 @@
+"""Solvers in files of the user's own: FILE.py:NAME where a command takes the name of a solver."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+
+from .._core.fields import shown
+from ..catalogue import Solver, find, register
+from ..catalogue._solvers import KEYWORDS
+
+
+def register_file(given: str) -> str:
+    """Register the solver of FILE.py:NAME and return NAME; other names are returned as they are.
+
+    An error, also one of the function itself, is one sentence with the line of the file.
+    """
+    if ".py:" not in given:
+        return given
+    import jax
+
+    from .. import Linear
+    from ..solvers._language import trace
+    from ..solvers._run import NORMALISED, Solver as Marked
+
+    file, _, name = given.rpartition(":")
+    source = Path(file).read_text()
+    module = sys.modules[f"file {file}"] = ModuleType(f"file {file}")
+    kinds: set[str] = set()
+
+    def read_kinds(low, high):
+        numbers = {key: (low, high) if key == "spectrum" else high for key in fitted}
+        program, _ = trace(found.function, Linear(), 1, numbers)
+        kinds.update(op.kind for op in program.ops)
+
+    try:
+        with redirect_stdout(sys.stderr):  # what the file prints is no result of the command
+            exec(compile(source, file, "exec"), vars(module))
+        found = vars(module).get(name, "no such name")
+        if not isinstance(found, Marked):
+            mark = "a function with the mark icl_krr.solver"
+            raise ValueError(f"{name} must be {mark}, got {shown(found)}")
+        needs = [key for key, one in found.parameters.items() if one.default is one.empty]
+        words = f"keyword without a default of {name}"
+        fitted = {key: find(words, KEYWORDS, key) for key in needs if key != "steps"}
+        jax.eval_shape(read_kinds, 0.5, 1.0)
+    except Exception as error:
+        frames = walk_tb(error.__traceback__)
+        lines = [line for frame, line in frames if frame.f_code.co_filename == file]
+        place = f", line {lines[-1]}: {type(error).__name__}" if lines else ""
+        first, _, _ = str(error).partition("\n")
+        raise ValueError(f"{file}{place}: {first}") from error
+    kernels = "featured" if kinds & {"features", "inner", "nystrom"} else "any"
+    spectral = "icl_krr.probes._naming.candidates:spectral_arguments"
+    row = Solver(
+        name,
+        name,
+        oracle=f"file {given}",
+        kernels="positive" if kinds & {*NORMALISED, "average"} else kernels,
+        told=tuple(fitted),
+        fitted={key: box for boxes in fitted.values() for key, box in boxes.items()},
+        arguments=spectral if "spectrum" in fitted else None,
+        source=source,
+    )
+    register(row)
+    return name

@@ -1,0 +1,317 @@
+"""The parts of the page of `icl-krr report`, read from folders of other commands or computed."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .. import report as pages
+from .._core.files import from_csv, from_markdown
+from ..experiments._claims.tables import compute, table as table_of_claims
+from ..experiments._claims.verify import claims, verify_all
+from ..experiments._curves import curves
+from ..experiments._explorer import (
+    GRID_AXES,
+    Explored,
+    ExplorerConfig,
+    build_cell,
+    draw_task,
+    explore,
+    sorted_task,
+)
+from ..experiments._identify.settings import IdentifyConfig
+from ..experiments._identify.trained_model import (
+    distance_rows,
+    distance_table,
+    examine,
+    filter_rows,
+    layer_table,
+)
+from ..experiments._scaling import family_of, most_common, read_models
+from ..experiments._shared.recipe import folder_of, holds_run, names
+from ..experiments._shared.rows import Rows, tidy
+from ..experiments._shared.runs import Run, load
+from ..experiments._snapshot import take_snapshot
+from ..experiments._sweep.config import SweepConfig, axis_of
+from ..probes._naming.distances import SPACES
+from ..report import Section, render
+from ..tasks import sample
+from . import _output
+from ._identification import identification_record
+
+TITLE = "In-context kernel ridge regression, as transformer weights"
+WORDS = (
+    "The forward pass of a transformer can run a solver of kernel ridge regression. The weights of "
+    "the constructed models on this page are written down explicitly. Constructed and trained "
+    "models use the same forward code."
+)
+
+
+class Part(NamedTuple):
+    """A part of the page that is computed: what it shows, its cost, and how it is made."""
+
+    title: str
+    cost: int  # CPU seconds, about, on two cores with nothing compiled before
+    make: Callable[[_output.Show], Section]
+
+
+def parts_of(
+    runs: tuple[str, ...], seed: int, meta: dict[str, Any], grid: list[Explored]
+) -> list[Part | Section]:
+    """The parts in the order of the page; the grid of the sliders is kept in `grid`."""
+    found = sort_by_kind(runs)
+    (where,) = found[TRAINED] or ["gp-encoder"]
+    run, name = load(where), Path(where).name
+    identified = [identification_section(folder_of(one)) for one in found[IDENTIFICATION]]
+    verified = [claims_section(folder_of(one)) for one in found[CLAIMS]]
+    identifying = partial(small_identification, run, name, seed, meta)
+    return [
+        Part("sliders over constructed transformers", 15, partial(sliders, seed, grid)),
+        Part(
+            f"residual streams and attention patterns of {name}",
+            10,
+            partial(streams_section, run, name, seed),
+        ),
+        *training_sections(run, name, folder_of(where)),
+        Part("scaling of trained models", 15, partial(scaling, seed, meta)),
+        *(identified or [Part(f"identification of {name}", 90, identifying)]),
+        *(sweep_section(i, folder_of(one)) for i, one in enumerate(found[SWEEP])),
+        *(verified or [Part("claims, quick run", 150, partial(quick_claims, seed, meta))]),
+        Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
+    ]
+
+
+def make_page(folder: Path, parts: list[Part | Section], show: _output.Show) -> dict[str, float]:
+    """Write the page with what is ready, then again after every part; return seconds by part."""
+    seconds: dict[str, float] = {}
+
+    def save() -> None:
+        ready = [part for part in parts if isinstance(part, Section)]
+        waiting = "; ".join(part.title for part in parts if isinstance(part, Part))
+        missing = (
+            f"In progress at {time.strftime('%Y-%m-%d %H:%M:%S %z')}: {waiting}. Load this page "
+            "again to see the parts that are ready by then. If icl-krr report does not run any "
+            "more, run the command again."
+        )
+        page = render(TITLE, WORDS, ready, missing if waiting else "")
+        _output.save(folder, {"report.html": page})
+
+    def tell(title: str, words: str, done: int = 0, total: int = 0) -> None:
+        count = f", {done} of {total} done" if total else ""
+        show(f"{title}: {words}{count}", len(seconds), len(missing))
+
+    missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
+    save()
+    print(
+        f"wrote {folder / 'report.html'} with what is ready; {len(missing)} parts follow, each "
+        f"as soon as it is ready, in about {sum(part.cost for _, part in missing)} CPU seconds",
+        file=sys.stderr,
+    )
+    for place, part in missing:
+        start = time.perf_counter()
+        tell(part.title, "begins")
+        parts[place] = part.make(partial(tell, part.title))
+        seconds[part.title] = time.perf_counter() - start
+        save()
+    return seconds
+
+
+def sliders(seed: int, grid: list[Explored], show: _output.Show) -> Section:
+    with jax.enable_x64(True):
+        grid.append(explore(ExplorerConfig(seed=seed), show))
+    return pages.explorer_section(grid[0])
+
+
+def streams_section(run: Run, name: str, seed: int, show: _output.Show) -> Section:
+    """A construction on the task of the explorer, and the trained model on a task of its family."""
+    small = ExplorerConfig(num_queries=12, seed=seed)
+    task = draw_task(small)
+    constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
+    first = len(constructed.weights.prologue) + constructed.blocks_per_step
+    drawn = sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
+    known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
+    return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
+
+
+def scaling(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
+    show("effective dimensions")
+    models = read_models()
+    show("solvers")
+    own, tasks = most_common(models), 64
+    family = family_of(own, queries=8)
+    found = curves(family, steps=32, tasks=tasks, points=128, seeds=(seed,))
+    made = f"Solvers: {tasks} tasks. {pages.provenance(meta, str(jnp.result_type(float)))}"
+    return pages.scaling_section(models, own, found, made)
+
+
+def small_identification(
+    run: Run, name: str, seed: int, meta: dict[str, Any], show: _output.Show
+) -> Section:
+    config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
+    with jax.enable_x64(True):
+        found = examine(run, config, show)
+    return pages.identification_section(
+        name,
+        identification_record(found.found),
+        [layer_table(found), *(distance_table(found.found, space) for space in SPACES)],
+        distance_rows(found.found),
+        filter_rows(found),
+        f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}",
+    )
+
+
+def quick_claims(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
+    found = verify_all(claims(), seeds=range(seed, seed + 1), quick=True, progress=show)
+    results = [result for result, _ in found.values()]
+    made = (
+        f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')} "
+        f"{compute(results)}"
+    )
+    return pages.claims_section(table_of_claims(results), made)
+
+
+def grid_rows(found: Explored) -> Rows:
+    """One row per cell of the grid, with all its numbers."""
+    config = found.config
+    values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
+    places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))
+    columns = {}
+    for name, over in found.over.items():
+        values = found.arrays[name]
+        if values.ndim == len(over):  # a number, not a curve
+            columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
+    return tidy(places, **columns)
+
+
+CLAIMS, IDENTIFICATION, TRAINED, SWEEP = "claims", "an identification", "a trained model", "a sweep"
+"""What a folder may hold."""
+
+
+def sort_by_kind(runs: tuple[str, ...]) -> dict[str, list[str]]:
+    """The folders of each kind; ValueError for an unknown folder, or two where one is shown."""
+    found: dict[str, list[str]] = {kind: [] for kind in (CLAIMS, IDENTIFICATION, TRAINED, SWEEP)}
+    for run in runs:
+        kind = kind_of(run)
+        if found[kind] and kind != SWEEP:
+            raise ValueError(
+                f"runs must include at most one folder with {kind}, got {found[kind][0]} and {run}"
+            )
+        found[kind].append(run)
+    return found
+
+
+def kind_of(run: str) -> str:
+    folder = folder_of(run)
+    if (folder / "claims.json").exists():
+        return CLAIMS
+    if (folder / "identify.json").exists():
+        return IDENTIFICATION
+    if holds_run(folder):
+        return TRAINED
+    if (folder / "results.csv").exists() and "config" in read_json(folder / "meta.json"):
+        return SWEEP
+    raise ValueError(
+        "runs must be folders written by verify, identify, sweep or train, or one of "
+        f"{', '.join(names())}; got {run!r}"
+    )
+
+
+DAMAGED = (OSError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+        return dict(record.items())
+    except (OSError, AttributeError, ValueError):
+        raise ValueError(f"{path} must be a JSON file written by an icl-krr command") from None
+
+
+@contextmanager
+def whole_folder(folder: Path, command: str) -> Iterator[None]:
+    """Raise ValueError in one sentence if a file of the folder is missing or damaged."""
+    try:
+        yield
+    except DAMAGED:
+        raise ValueError(
+            f"{folder} must hold all files that icl-krr {command} writes, but a file is missing or "
+            "damaged; run the command again"
+        ) from None
+
+
+def identification_section(folder: Path) -> Section:
+    record = read_json(folder / "identify.json")
+    with whole_folder(folder, "identify"):
+        tables = from_markdown((folder / "identify.md").read_text())[:3]  # states are last
+        rivals = len(record["candidates"]) + len(record["baselines"])
+        require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
+        distances = from_csv(folder / "heatmaps.csv")
+        filters = from_csv(folder / "filter.csv")
+        for one in record["candidates"]:
+            keys = ("candidate", "kernel")
+            own = [row for row in distances if all(row[key] == one[key] for key in keys)]
+            require_equal(size_of_grid(own, "layer", "step"), len(own))
+            require_equal(len({row["layer"] for row in own}), len(one["alignment"]))
+        require_equal(size_of_grid(filters, "layer", "sigma"), len(filters))
+        name = Path(record["meta"]["settings"]["model"]).name
+        made = pages.provenance(record["meta"], record["meta"]["dtype"])
+        return pages.identification_section(name, record, tables, distances, filters, made)
+
+
+def sweep_section(place: int, folder: Path) -> Section:
+    meta = read_json(folder / "meta.json")
+    with whole_folder(folder, "sweep"):
+        given, own = meta["config"], meta.get("own_solvers", {})
+        known = [line for line in given["lines"] if line not in own]
+        config = SweepConfig(**given | {"lines": known})
+        rows = from_csv(folder / "results.csv")
+        found = Counter((row["line"], row["seed"]) for row in rows)
+        require_equal(found, {(one["line"], one["seed"]): one["rows"] for one in meta["cells"]})
+        seeds = range(config.seed, config.seed + config.seeds)
+        require_equal({*product(given["lines"], seeds)} - {*found}, set())
+        made = pages.provenance(meta, meta["dtype"])
+        plot = axis_of(config.axis).plot
+        return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
+
+
+def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
+    """The training curves; no section if the run has no metrics file."""
+    metrics = folder / "metrics.csv"
+    if not metrics.exists():
+        return []
+    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
+    try:
+        return [pages.training_section(name, from_csv(metrics), made)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
+
+
+def claims_section(folder: Path) -> Section:
+    record = read_json(folder / "claims.json")
+    with whole_folder(folder, "verify"):
+        table, *_, settings = from_markdown((folder / "claims.md").read_text())
+        for lines in table[1], settings[1]:
+            require_equal(len(lines), len(record["claims"]))
+        made = pages.provenance(record["meta"], "dtype of each claim")
+        return pages.claims_section(table, f"{made} {compute(record['claims'])}")
+
+
+def size_of_grid(rows: Rows, *names: str) -> int:
+    return math.prod(len({row[name] for row in rows}) for name in names)
+
+
+def require_equal(found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise ValueError

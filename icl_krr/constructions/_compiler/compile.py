@@ -1,0 +1,220 @@
+"""The compiler: traces a solver and emits its program on the machine of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ... import Read
+from ..._core import checks
+from ..._core.constants import xp
+from ...kernels import Kernel, check_kernel, check_positive
+from ...solvers._language import (
+    ENTRIES,
+    FEATURES,
+    QUERIES,
+    READOUT,
+    SCALAR,
+    SUPPORTS,
+    Program,
+    roles,
+    trace,
+)
+from ...solvers._run import NORMALISED, OF_KERNEL, Solver, check_numbers
+from ...transformer._weights import Transformer
+from .._assembly.choice import (
+    average_machine,
+    construction_like,
+    linear_machine,
+    machine,
+    softmax_machine,
+)
+from .._assembly.linear_attention import LinearAttention
+from .._assembly.machine import Machine
+from .._assembly.normalised_attention import NormalisedAttention
+from .._assembly.options import Options, Softmax
+from .._assembly.slots import (
+    QUERIES as AT_QUERIES,
+    SUPPORTS as AT_SUPPORTS,
+    SUPPORTS_AND_QUERIES,
+    label,
+)
+from .emit import Emitter
+from .instructions import Lowering
+from .order import order
+
+
+def compile(solver: Solver, kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
+    """Compile a solver to the weights of a transformer that runs it.
+
+    A step takes as few blocks as its operations allow. The states are slots of the same names, and
+    `icl_krr.run_with_cache` returns them after every step.
+
+    Args:
+        solver: function with the mark `icl_krr.solver`, such as one of `icl_krr.solvers`.
+        keywords: those of the solver, `steps`, and `icl_krr.constructions.Options`.
+
+    >>> import icl_krr as ik
+    >>> cg = ik.solvers.conjugate_gradient
+    >>> numbers = {"num_features": 3, "ridge": 0.1, "steps": 16}
+    >>> ik.compile(cg, ik.Linear(), **numbers).blocks_per_step
+    5
+    >>> ik.compile(cg, ik.Gaussian(), form="fused", **numbers).blocks_per_step
+    5
+    """
+    return construction_of(solver)(kernel, num_features=num_features, **keywords)
+
+
+def construction_of(solver: Solver) -> Callable[..., Transformer]:
+    """Return the function (kernel, num_features, keywords) -> transformer of a solver."""
+    checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
+    if taken := {*solver.parameters} & {*Options.__annotations__}:
+        raise TypeError(f"keyword {min(taken)!r} must have another name: all constructions have it")
+
+    def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
+        options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
+        check_kernel(kernel)
+        keywords = solver.defaults | keywords
+        steps = keywords.pop("steps", 1)
+        checks.count("steps", steps)
+        if "ridge" in keywords:
+            checks.positive_scalar("ridge", keywords["ridge"])
+        sketched = options.get("sketch") is not None
+        program, constants = trace(solver.function, kernel, steps, keywords, sketched)
+        check_numbers(constants)
+        m = machine_of(program, constants, kernel, num_features, options)
+        if "ridge" in keywords:
+            m.solves(keywords["ridge"])
+        return emit(m, program, constants, steps)
+
+    return construction_like(solver, solver.parameters, Options, build)
+
+
+def machine_of(
+    program: Program,
+    constants: Sequence[Any],
+    kernel: Kernel,
+    num_features: int,
+    options: Mapping[str, Any],
+) -> Machine:
+    """Make the machine of a kernel that has all that a program asks for."""
+    kinds = {op.kind for op in program.ops}
+    sinks = {op.constants[0] for op in program.ops if op.kind in NORMALISED}
+    if len(sinks) > 1 or (sinks and "diagonal" in kinds):
+        raise ValueError(
+            "a solver must have one weight of the sink: K.normalised(c) with one c, and without "
+            "K.diagonal"
+        )
+    if "average" in kinds and kinds & OF_KERNEL:
+        raise ValueError("a solver with K.average must read nothing else of K")
+    if sinks:
+        return normalised_machine(kernel, num_features, constants[sinks.pop()], **options)
+    if "average" in kinds:
+        return average_machine(kernel, num_features, **options)
+    if "features" in kinds:
+        return linear_machine(kernel, num_features, **options)
+    return machine(kernel, num_features, **options)
+
+
+def normalised_machine(
+    kernel: Kernel, num_features: int, sink: Any, **options: Any
+) -> NormalisedAttention:
+    """Make a softmax machine whose sink has this weight at the supports."""
+    check_positive(kernel, "to have a softmax normaliser")
+    attention = options.get("attention")
+    c = xp.asarray(sink, checks.dtype(options.get("dtype")))
+    shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
+    sinks = {AT_SUPPORTS: xp.log(c), AT_QUERIES: shift}
+    m = softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
+    m.sink_weight = c
+    return m
+
+
+def run_on(m: Machine, function: Callable, steps: int, **numbers: Any) -> Transformer:
+    """Return the transformer that runs a function of the language on a machine."""
+    checks.count("steps", steps)
+    return emit(m, *trace(function, m.kernel, steps, numbers), steps)
+
+
+def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> Transformer:
+    """Return the transformer that runs a program on a machine."""
+    needed, ops = list(roles(program)), program.ops
+    states = list(zip(program.states, program.start, program.old, program.new, strict=True))
+    emitter = Emitter(m, program, constants, tuple(needed))
+    for _, start, *others in states:
+        if start is not None and has_product(program, start):  # this is not zero at the queries
+            for i in (start, *others):
+                needed[i] |= {QUERIES}
+    starts, slots, kept = {}, emitter.slots, {}
+    for state, start, i, later in states:
+        read = None if start is None or state == READOUT else emitter.embedded(start)
+        if start is not None and read is None:
+            starts[state] = start
+        slots[state] = declare(m, state, ops[i].shape, needed[later], read)
+    for i in program.held:
+        name = program.names[i] or f"held_{i}"
+        kept[i] = name = f"{name}_" if name in slots else name
+        starts[name], slots[name] = i, declare(m, name, ops[i].shape, needed[i], None)
+    new = {state: i for state, _, old, i in states if i != old}
+    preconditioners = {op.constants[0] for op in ops if op.kind == "nystrom"}
+    emitter.nystrom = {k: nystrom_features(m, constants[k]) for k in preconditioners}
+
+    def instructions(values: Mapping[str, int], kept: Mapping[int, str]) -> Any:
+        lowering = Lowering(program, needed, values, kept, m.scales_by_head, m.splits)
+        return order(lowering.instructions(), m.scales_by_head)
+
+    def before() -> None:
+        emitter.start(instructions(starts, {}))
+
+    def step() -> None:
+        emitter.step(instructions(new, kept))
+
+    return m.transformer(step, steps=steps, readout=slots[READOUT], prologue=before)
+
+
+def has_product(program: Program, i: int) -> bool:
+    """Whether a value is a sum with a product with the kernel matrix."""
+    op = program.ops[i]
+    if op.kind == "sum":
+        return any(has_product(program, arg) for arg in op.args)
+    return op.kind == "kernel"
+
+
+def declare(m: Any, state: str, shape: str, needed: frozenset[str], starts_as: Read | None) -> Read:
+    """Declare the slot of a state at the tokens where it is needed."""
+    if state == READOUT:
+        if SUPPORTS in needed and "support" not in m.fit_at:
+            m.fit_at = SUPPORTS_AND_QUERIES
+        return m.state_of_fit()
+    if shape == SCALAR:
+        return m.scalar(state, "sum over the supports")
+    if shape == FEATURES:
+        if state == "features" and not m.layer.is_read:  # the machine has their slot
+            return m.features
+        return m.state(state, SUPPORTS_AND_QUERIES, "of each token", starts_as, m.features.width)
+    at = SUPPORTS_AND_QUERIES if QUERIES in needed else m.unknowns_at
+    name, about = {
+        "alpha": (m.solution, m.about_solution),
+        "r": ("r", f"residual {label(m.right)} - A {m.solution}"),
+        "p": (m.direction, "search direction"),
+        "ahead": ("ahead", f"{m.solution} one step later"),
+    }.get(state, (state, "of each token" if shape == ENTRIES else "vector"))
+    width = m.diagonal_width if shape == ENTRIES else m.right.width
+    return m.state(name, at, about, starts_as, width)
+
+
+def nystrom_features(m: Machine, preconditioner: Any) -> tuple[Read, Any]:
+    """Return the slot of the features F, which the first blocks compute, and the matrix C."""
+    if not isinstance(m, LinearAttention):
+        raise ValueError(
+            "attention must be 'linear' for a Nystrom preconditioner, "
+            f"got {m.spec.attention!r}; use preconditioner='jacobi'"
+        )
+    landmarks, mix, core = (
+        xp.asarray(a, m.dtype)
+        for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
+    )
+    directions = xp.matmul(m.features_at(landmarks).T, mix)
+    F = m.state("nystrom", AT_SUPPORTS, "Nystrom features", width=preconditioner.rank)
+    m.late.append((F, m.features @ directions, None))
+    return F, core

@@ -1,0 +1,184 @@
+"""The second pass: an order in which no value is read after its slot was overwritten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .instructions import Instruction, Leaf, Term
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of the instructions.
+
+    Attributes:
+        before: instructions that need no new value, in order.
+        copied: states whose old values are copied next, because later ones read them.
+        after: all other instructions, in order; those of a group read old values, in one sublayer.
+        early: updates of one state for which this holds, too.
+    """
+
+    before: tuple[Instruction, ...]
+    copied: tuple[str, ...]
+    after: tuple[tuple[Instruction, ...], ...]
+    early: tuple[Instruction, ...]
+
+
+def is_own(term: Term, state: str) -> bool:
+    return term.kind == "read" and term.operands[0][0][1] == Leaf("old", state)
+
+
+def is_local(instruction: Instruction, by_head: bool) -> bool:
+    """Whether units of one sublayer compute all terms."""
+    kinds = ("read", "kernel", "smooth", "product", *(() if by_head else ("scale",)))
+    return all(term.kind in kinds for term in instruction.terms)
+
+
+def order(instructions: list[Instruction], by_head: bool) -> Order:
+    """Order instructions.
+
+    An update comes after all that read the old value of its state, or the old value is copied: if
+    one of them waits for the new value, if the update reads it as a factor, or if they wait for one
+    another in a circle. Updates that are local and wait for heads at most are one sublayer, which
+    reads the old values, so they need no copy.
+
+    >>> import icl_krr as ik
+    >>> from icl_krr.constructions._compiler.instructions import Lowering
+    >>> from icl_krr.solvers._language import roles, trace
+    >>> function = ik.solvers.conjugate_gradient.function
+    >>> program, _ = trace(function, ik.Linear(), 4, {"ridge": 0.1})
+    >>> new = dict(zip(program.states, program.new))
+    >>> lowering = Lowering(program, roles(program), new, {}, by_head=True, splits=False)
+    >>> order(lowering.instructions(), by_head=True).copied
+    ('p',)
+    """
+    graph = Graph(instructions, by_head)
+    copied = [state for state in graph.updates if graph.overwrites_too_early(state)]
+    while circles := graph.circles(copied):
+        copied.append(graph.to_copy(min(circles, key=min), copied))
+    copied += [state for state in graph.updates if graph.is_held_up(state, copied)]
+    groups = graph.sorted_groups(copied)
+    return Order(
+        tuple(instructions[k] for group in groups for k in group if k not in graph.late),
+        tuple(copied),
+        tuple(tuple(instructions[k] for k in group) for group in groups if group[0] in graph.late),
+        tuple(
+            instructions[k]
+            for state, k in graph.updates.items()
+            if k in graph.single
+            and state not in copied
+            and (state in graph.reads[k] or not keeps(instructions[k]))
+        ),
+    )
+
+
+class Graph:
+    """What each instruction, by its number, waits for.
+
+    Attributes:
+        updates: the updates of the states, {state: number}.
+        waits: the instructions whose results each reads, and in `behind` all that these wait for.
+        reads: the states whose old values each reads; an update may add to its own.
+        late: the updates and all that wait for one.
+        single: the updates that are one sublayer, which waits for heads at most.
+    """
+
+    def __init__(self, instructions: list[Instruction], by_head: bool):
+        self.instructions = instructions
+        place = {one.target: k for k, one in enumerate(instructions)}
+        self.updates = {leaf.what: k for leaf, k in place.items() if leaf.kind == "new"}
+        self.waits = [{place[leaf] for leaf in one.leaves if leaf in place} for one in instructions]
+        self.reads = [
+            {
+                leaf.what
+                for term in one.terms
+                for leaf in term.leaves
+                if leaf.kind == "old" and not is_own(term, one.target.what)
+            }
+            for one in instructions
+        ]
+        self.behind, numbers = closure(self.waits), {*self.updates.values()}
+        self.late = {k for k, others in enumerate(self.behind) if numbers & {k, *others}}
+        self.local = {k for k in numbers if is_local(instructions[k], by_head)}
+        heads = {k for leaf, k in place.items() if leaf.kind == "heads" and not self.waits[k]}
+        self.single = {k for k in self.local if self.waits[k] <= heads}
+
+    def readers(self, state: str) -> set[int]:
+        return {k for k, read in enumerate(self.reads) if state in read}
+
+    def overwrites_too_early(self, state: str) -> bool:
+        """Whether a reader of the old value waits for the new one, or is its update."""
+        k, readers = self.updates[state], self.readers(state)
+        waits = any(k in self.behind[j] for j in readers)
+        return waits or (k in readers and k not in self.single)
+
+    def edges(self, copied: list[str]) -> list[set[int]]:
+        """What comes before each: what it waits for, and readers of the value it overwrites."""
+        edges = [set(waits) for waits in self.waits]
+        for state, k in self.updates.items():
+            if state not in copied:
+                edges[k] |= self.readers(state) - {k}
+        return edges
+
+    def groups(self, copied: list[str]) -> list[frozenset[int]]:
+        """For each, all that are in a circle with it, and itself."""
+        reached = closure(self.edges(copied))
+        return [
+            frozenset({k, *(j for j in others if k in reached[j])})
+            for k, others in enumerate(reached)
+        ]
+
+    def circles(self, copied: list[str]) -> set[frozenset[int]]:
+        """The circles that are no updates which one sublayer can compute."""
+        groups = {group for group in self.groups(copied) if len(group) > 1}
+        return {
+            group
+            for group in groups
+            if not group <= self.local or any(self.behind[k] & group for k in group)
+        }
+
+    def to_copy(self, circle: frozenset[int], copied: list[str]) -> str:
+        """The state whose copy breaks a circle; one that is replaced needs no sublayer more."""
+        found = [
+            state
+            for state, k in self.updates.items()
+            if k in circle and state not in copied and (self.readers(state) - {k}) & circle
+        ]
+        return min(found, key=lambda state: keeps(self.instructions[self.updates[state]]))
+
+    def is_held_up(self, state: str, copied: list[str]) -> bool:
+        """Whether an update with operations would wait for late readers of the old value."""
+        k = self.updates[state]
+        one = self.instructions[k]
+        if state in copied or keeps(one) or all(term.kind == "read" for term in one.terms):
+            return False
+        late = (self.readers(state) & self.late) - {k}
+        return bool(late - self.groups(copied)[k])
+
+    def sorted_groups(self, copied: list[str]) -> list[tuple[int, ...]]:
+        """The groups, each after all that comes before it."""
+        edges, groups = self.edges(copied), self.groups(copied)
+        done: set[int] = set()
+        found = []
+        while len(done) < len(groups):
+            ready = next(
+                group
+                for k, group in enumerate(groups)
+                if k not in done and set().union(*(edges[j] for j in group)) <= done | group
+            )
+            found.append(tuple(sorted(ready)))
+            done |= ready
+        return found
+
+
+def keeps(instruction: Instruction) -> bool:
+    """Whether the new value of a state is its old value and more."""
+    return any(is_own(term, instruction.target.what) for term in instruction.terms)
+
+
+def closure(edges: list[set[int]]) -> list[set[int]]:
+    """All that can be reached from each node along the edges."""
+    reached = [set(next_) for next_ in edges]
+    for _ in edges:
+        reached = [one.union(*(reached[j] for j in one)) for one in reached]
+    return reached

@@ -1,0 +1,173 @@
+"""Predictions and intervals for a table, computed in as many digits as they need."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .. import Kernel, Task
+from ..tasks._division import Division
+from ..uncertainty import coverage, log_likelihood
+from . import _depth
+from ._depth import DepthResult
+from ._depth_config import Chosen, DepthConfig, choose
+from ._process import TOLERANCE, Process, gaussian, largest, process
+from ._shared.model_selection import Progress, computable, silent
+
+SHOWN = ("transformer", "exact", "nadaraya_watson", "mean")
+"""Predictors whose error is shown. The zero prediction of a centred y is the mean."""
+
+WIDTH = 1.959964
+"""Half the width of a 95 % interval of a normal distribution, in standard deviations."""
+
+
+class Prediction(NamedTuple):
+    """The prediction for one query, in the units of y; NaN where it is not known."""
+
+    row: int  # number of the row in its file; 1 is the first row below the header
+    y: float
+    transformer: float
+    exact: float
+    std: float  # standard deviation of a new y, under the Gaussian process of `process`
+    low: float  # end of the 95 % interval exact - 1.96 std to exact + 1.96 std
+    high: float
+
+
+class Answer(NamedTuple):
+    """The answer to the queries of a table."""
+
+    division: Division  # the table as a task, in the dtype that was used
+    result: _depth.DepthResult  # transformer and baselines; what cannot be trusted is NaN
+    process: Process  # the Gaussian process at the queries, in the units of y
+    wider: str = ""  # why float64 was used instead of the default dtype; "" if it was not
+
+
+def answer(
+    wide: Division, config: DepthConfig, amplitude: float | None = None, progress: Progress = silent
+) -> Answer:
+    """Answer in JAX's default dtype, or in float64 if that is float32 and has too few digits.
+
+    The division is in float64. Hyperparameters are chosen once, for both dtypes.
+    """
+    division = narrow(wide)
+    _depth.check_size(division.task)
+    with jax.enable_x64(True):
+        chosen = choose(wide.task, config, progress)
+        fits = computable(chosen.kernels.regression, wide.task)
+    wider = ""
+    if division.task.x.dtype == np.float32:
+        if fits:
+            found = solve(division, config, amplitude, progress, chosen)
+            wider = lacking(found, config)
+            if not wider:
+                return found
+        else:
+            wider = "values of the kernel are too large for float32"
+    with jax.enable_x64(True):
+        found = solve(wide, config, amplitude, progress, chosen)
+    return without_doubtful(found, config)._replace(wider=wider)
+
+
+def without_doubtful(found: Answer, config: DepthConfig) -> Answer:
+    """The answer with NaN for numbers that are not of the regression that was asked for."""
+    facts, known = found.result.facts, found.result.predictions
+    exact, status = facts["exact_ok"], facts["status"]
+    near = status is None or (exact and (config.steps is not None or status["ok"]))
+    names = ("exact",) * (not exact) + ("transformer",) * (not near)
+    lost = {name: np.full_like(known[name], np.nan) for name in names}
+    return found._replace(result=found.result._replace(predictions=known | lost))
+
+
+def narrow(wide: Division) -> Division:
+    """The division in JAX's default dtype."""
+    task = wide.task
+    parts = (None if part is None else np.asarray(part) for part in (task.mask, task.y_query))
+    x, y, x_query = map(np.asarray, (task.x, task.y, task.x_query))
+    return wide._replace(task=Task(x, y, x_query, *parts))
+
+
+def solve(
+    division: Division,
+    config: DepthConfig,
+    amplitude: float | None,
+    progress: Progress,
+    chosen: Chosen,
+) -> Answer:
+    result = _depth.run(division.task, config, progress, chosen)
+    progress("the standard deviations")
+    found = process_of(division, result.kernel, chosen.ridge, amplitude)
+    return Answer(division, result, found)
+
+
+def lacking(found: Answer, config: DepthConfig) -> str:
+    """Why float32 has too few digits for an answer, or "" if it has enough."""
+    facts, process = found.result.facts, found.process
+    status, exact = facts["status"], found.division.scaling.undo(found.result.predictions["exact"])
+    away = largest((exact - process.mean, process.std))
+    if not process.ok or not facts["exact_ok"]:
+        return "exact KRR in float32 may be wrong"
+    if away > TOLERANCE:
+        return (
+            f"exact KRR in float32 is up to {100 * away:.2g} % of a standard deviation away from "
+            "that in float64"
+        )
+    if config.steps is None and status and not status["ok"]:
+        return f"the transformer in float32 does not come near exact KRR (gap {status['gap']:.2g})"
+    return ""
+
+
+def process_of(
+    division: Division, kernel: Kernel, ridge: float, amplitude: float | None = None
+) -> Process:
+    """The Gaussian process at the queries, with mean, std, amplitude and noise in units of y."""
+    unit = float(division.scaling.undo_width(np.ones(())))
+    if amplitude is not None:
+        amplitude = amplitude / unit / unit
+    found = process(kernel, division.task, ridge, amplitude)
+    return found.times(unit)._replace(mean=division.scaling.undo(found.mean))
+
+
+def predictions(division: Division, result: DepthResult, process: Process) -> list[Prediction]:
+    """The predictions of transformer and exact regression for every query, with intervals."""
+    task, rows, scaling = division
+    y = np.full(len(rows), np.nan) if task.y_query is None else np.asarray(task.y_query)
+    exact, std = scaling.undo(result.predictions["exact"]), process.std
+    known = scaling.undo(y), scaling.undo(result.predictions["transformer"]), exact, std
+    columns = (*known, exact - WIDTH * std, exact + WIDTH * std)
+    return [
+        Prediction(int(row), *map(float, values))
+        for row, *values in zip(rows, *columns, strict=True)
+    ]
+
+
+def errors(division: Division, result: DepthResult) -> dict[str, float]:
+    """Root mean squared errors at the queries by predictor, in units of y; {} if y is unknown."""
+    if division.task.y_query is None:
+        return {}
+    y = np.asarray(division.task.y_query)  # a float64 array of JAX may come from another scope
+    roots = {name: np.sqrt(np.mean((result.predictions[name] - y) ** 2)) for name in SHOWN}
+    return {name: float(division.scaling.undo_width(root)) for name, root in roots.items()}
+
+
+def calibration_of(division: Division, found: list[Prediction]) -> dict[str, float]:
+    """Coverage and log likelihood of known targets, in units of y; {} if there is nothing to judge.
+
+    Either y is unknown, or the deviations are unknown or 0, because the supports' y is constant.
+    The log likelihood `constant` is that of the mean and the standard deviation of the supports.
+    """
+    columns: Any = np.array([(row.y, row.exact, row.std) for row in found]).T
+    y, exact, std = columns
+    if division.task.y_query is None or not np.all(std > 0):
+        return {}
+    given, supports = gaussian(exact, std), np.asarray(division.task.y, np.float64)
+    constant = gaussian(
+        np.full_like(y, division.scaling.undo(supports.mean())),
+        np.full_like(y, division.scaling.undo_width(supports.std())),
+    )
+    with jax.enable_x64(True):
+        judged = coverage(given, y)
+        scores = [float(log_likelihood(each, y)) for each in (given, constant)]
+    counted = {**judged._asdict(), "calibrated": judged.calibrated}
+    return {**counted, "log_likelihood": scores[0], "constant": scores[1]}

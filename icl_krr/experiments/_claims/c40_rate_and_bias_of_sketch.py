@@ -1,0 +1,86 @@
+"""C40: a sketch adds a bias to the error of conjugate gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...kernels import Exponential, Linear
+from .._shared.spectra import METRIC, metric, sketch, spectral_task
+from .c18_query_error_of_width import width_errors
+from .claim import HOLDS, TASK, Checks, Claim, Config, at_most
+from .measuring import Plot, Rows, every, sizes, tidy
+
+KERNELS = {"linear": Linear(), "exponential": Exponential()}
+SKETCHES = ("none", "best", METRIC, "gaussian")
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    found = measure(key, config)  # [draw, kernel, sketch]
+    sketched = found.model_gap[:, 0, 1:, config.width + 1]
+    rate, condition, steps = found.rate, found.condition, range(config.steps + 1)
+    bound = (found.dual + found.second)[..., None, :] + rate[..., None] * found.factor[..., None, :]
+    axes = {"draw": range(config.draws), "kernel": KERNELS, "sketch": SKETCHES, "step": steps}
+    rows = tidy(axes, error=found.path[..., 0], bound=bound[..., 0], condition=condition[..., None])
+    return rows, {
+        "no sketch: |alpha_t - alpha*|_A / |alpha*|_A <= rate of CG for A": at_most(
+            found.alpha[:, :, 0], rate[:, :, 0], stated=True
+        ),
+        "every sketch: |f_t - f*| <= rate of CG for A^ times sqrt(k^^T inv(A^) k^) |alpha^|_A^, "
+        "plus the bias": at_most(found.path, bound, stated=True, slack=1e-6),
+        "every sketch: largest |f_t - f*| of the last step over draws, queries and kernels >= "
+        "0.02": np.max(found.error[:, :, 1:], axis=(0, 1, 3)),
+        "linear kernel, every sketch: |f_t - f^| / |f^| <= 1e-6 after m + 1 steps": sketched,
+        "linear kernel, best sketch and best metric: condition number of A^ <= that of A": at_most(
+            condition[:, 0, 1:3], condition[:, 0, :1], slack=1e-6
+        ),
+        "Gaussian sketch: largest quotient of the condition numbers of A^ and A over draws >= "
+        "1.2": np.max(condition[..., 3] / condition[..., 0], axis=0),
+    }
+
+
+@every()
+def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
+    """Return `width_errors` [draw, kernel, sketch, ...]; the Gaussian P has R = I."""
+    at, turn = jax.random.split(key)
+    task = spectral_task(at, config.spectrum, **sizes(config))
+    x, p, m = task.x, config.num_features, config.width
+    P = jnp.stack([sketch(name, turn, x, m) for name in ("best", "orthonormal", "gaussian")])
+    R = jnp.stack([*(metric(own, x) for own in P[:2]), jnp.eye(p, m)])
+    parts = []
+    for kernel in KERNELS.values():
+        errors = lambda P, R, of=kernel: width_errors(of, task, P, R, config.ridge, config.steps)  # noqa: E731
+        others = jax.lax.map(lambda pair: errors(*pair), (P, R))  # noqa: B023
+        alone = errors(jnp.eye(p), jnp.eye(p))
+        parts.append(jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), alone, others))
+    return jax.tree.map(lambda *kernels: jnp.stack(kernels), *parts)
+
+
+CLAIM = Claim(
+    statement="After t steps of conjugate gradient (CG), a transformer that multiplies by the "
+    "linear or the exponential kernel matrix K has at most the error of the rate of CG for A = K + "
+    "ridge I. If it multiplies by the kernel matrix K^ of a sketch, its prediction error |f_t - "
+    "f*| is at most that of the rate for A^ = K^ + ridge I, plus a bias that does not depend on t.",
+    truth="The source gives no formula; the bias here is the bound |k| |y| |inv(A) - inv(A^)| + "
+    "|k - k^| |y| / ridge of C18. More depth does not remove the bias. For the linear kernel the "
+    "best sketch, or the best metric for a random one, does not increase the condition number, and "
+    "every sketch to m features needs only m + 1 steps. A Gaussian sketch, whose queries and keys "
+    "are the channels, can increase the condition number of both kernels.",
+    source="Cawley 2025, docs/theory/width_rank.md, implications",
+    quote="Depth-accuracy: unchanged from CG rate provided the mat-vec uses K (or K~); with sketch "
+    "K^, an additional bias arises from K -> K^ perturbation.",
+    expected=HOLDS,
+    told=TASK,
+    run=run,
+    config=Config(
+        draws=40,
+        num_supports=40,
+        num_features=16,
+        num_queries=4,
+        width=5,
+        ridge=1.0,
+        steps=30,
+        spectrum="1/i",
+    ),
+    quick=Config(draws=15, steps=10),
+    plot=Plot(x="step", y="error", by=("kernel", "sketch"), bound="bound"),
+)

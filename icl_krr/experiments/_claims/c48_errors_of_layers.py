@@ -1,0 +1,174 @@
+"""C48: errors after the layers identify the solver."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import Gaussian, Transformer, solvers
+from ...catalogue import compared
+from ...probes import Probe, fit_probe, layerwise
+from ...probes._naming.answers import halves_of
+from ...tasks import GaussianProcess, Task, map_tasks
+from .._identify.error_profile import Profile, Protocol, Search, known_of, targets_of
+from .._identify.profile_paths import NULLS
+from .._solverbench import foreign
+from .._solverbench.settings import PROCESS, BenchConfig, Setting
+from .claim import CORRECTED, FAMILY, Checks, Claim, Config, Exactly, check, stated
+from .measuring import Plot, Rows, draw_tasks
+
+KERNEL, NOISE = Gaussian(0.8), 0.05
+OWN, PROBE = "its own predictions", "a linear probe"
+SHARE, SMOOTHERS = "a share of exact KRR", "kernel smoothers, a falling lengthscale"
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    """Read constructions of known solvers in two ways, and predictors that run no solver."""
+    one = setting(config, key)
+    both = [targets_of(tasks, KERNEL, one.ridge(KERNEL)) for tasks in halves_of(one.tasks)]
+    known = known_of(KERNEL, one.ridge(KERNEL))
+    options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
+    protocol = Protocol(both, ("gaussian",), 2 * config.layers, known, **options)
+    rows = []
+    for name in config.known:
+        model = one.build(name, KERNEL)
+        probe = fit_probe(model, one.probing)
+        answers = [read(model, probe, targets.tasks) for targets in both]
+        for by, each in zip((OWN, PROBE), zip(*answers, strict=True), strict=True):
+            rows += rows_of(protocol.read(each), name, by)
+    for name in config.strangers:
+        answers = [of_stranger(name, known["ridge"], config.layers, t.tasks) for t in both]
+        rows += rows_of(protocol.read(answers), f"no solver: {name}", OWN)
+    return rows, checks(rows, config)
+
+
+def checks(rows: Rows, config: Config) -> dict[str, Any]:
+    def of(by: str, column: str, known: bool = True) -> np.ndarray:
+        chosen = [row for row in rows if "named" in row and row["read by"] == by]
+        return np.array([row[column] for row in chosen if (row["model"] in config.known) == known])
+
+    own = "its own predictions, and predictors beside it that run no solver"
+    return {
+        "a linear probe of every layer: share of wrong names <= 0.1": stated(
+            np.mean(of(PROBE, "wrong"))
+        ),
+        "own predictions: share of wrong names <= 0": check(np.mean(of(OWN, "wrong")), reading=own),
+        "own predictions: share of readings in which a predictor without a solver is as near "
+        "<= 0": check(np.mean(of(OWN, "null is as near")), reading=own),
+        "models that run no solver: this share >= 1": check(
+            np.mean(of(OWN, "null is as near", known=False)), reading=own
+        ),
+        "a linear probe of every layer: this share >= 0.5": np.mean(of(PROBE, "null is as near")),
+    }
+
+
+def setting(config: Config, key: jax.Array) -> Setting:
+    """Tasks, and constructions that suit them."""
+    sizes = {"num_supports": config.num_supports, "num_queries": config.num_queries}
+    family = GaussianProcess(KERNEL, NOISE, num_features=2, inputs="uniform", **sizes)
+    counts = 2 * config.tasks, config.probe_tasks
+    tasks, probing = (
+        draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
+    )
+    return Setting(PROCESS, family, tasks, probing, BenchConfig(steps=config.layers))
+
+
+@jax.jit
+def read(model: Transformer, probe: Probe, tasks: Task) -> tuple[jax.Array, jax.Array]:
+    """Predictions of a model after every layer [tasks, layer, query], its own and the probe's."""
+
+    def both(task: Task) -> tuple[jax.Array, jax.Array]:
+        return layerwise(model, task), layerwise(model, task, probe)
+
+    return map_tasks(both, tasks)
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def of_stranger(name: str, ridge: jax.Array, layers: int, tasks: Task) -> jax.Array:
+    """Predictions that no solver makes, from 0 on [tasks, layer, query]."""
+    shares = jnp.linspace(0, 1, layers + 1)
+    widths = np.geomspace(2.0, 0.2, layers)
+
+    def share(task: Task) -> jax.Array:
+        return foreign.exact(KERNEL, task, ridge + 0 * shares, shares)
+
+    def smoothers(task: Task) -> jax.Array:
+        found = [solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths]
+        return jnp.stack([jnp.zeros_like(found[0]), *found])
+
+    return map_tasks({SHARE: share, SMOOTHERS: smoothers}[name], tasks)
+
+
+def rows_of(profile: Profile, model: str, by: str) -> Rows:
+    """What the profile says of a model in every reading, and its errors layer by layer."""
+    about, rows = {"model": model, "read by": by}, []
+    for reading in profile.readings:
+        best = reading.nearest
+        nulls = [one for one in reading.rivals if one.name in NULLS]
+        rows.append(
+            about
+            | {
+                "measure": reading.measure,
+                "alignment": reading.alignment,
+                "named": best.name,
+                "wrong": best.name != model,
+                "null is as near": any(one.name in reading.as_near for one in nulls),
+                "distance": best.far,
+                "distance of the nearest null": min(one.far for one in nulls),
+            }
+        )
+    errors = 10 ** profile.curves["error"]
+    return rows + [about | {"layer": i, "error": float(each)} for i, each in enumerate(errors)]
+
+
+CLAIM = Claim(
+    statement="The solver that a model runs is the one whose errors, step by step, are nearest to "
+    "those of the model, layer by layer, read by a linear probe. (The source uses this as evidence "
+    "for one kind of trained model. We know its abstract only, so tasks, candidates, tuning and "
+    "distance are ours.)",
+    truth="If the predictions after each layer are the model's own: constructions of Richardson's, "
+    "preconditioned Chebyshev and conjugate gradient iteration with 4 layers (n = 16, two "
+    "features, Gaussian kernel, six candidates) have their own names in 120 of 120 readings with "
+    "ten seeds. Errors or distances to exact regression are read, with two alignments. The "
+    "distance of the solver that runs is at most 2e-9, in log10, and no predictor without a solver "
+    "is as near. Through a linear probe of all channels, 88 of 120 names are wrong: 33 of 40 for "
+    "Richardson, 35 for preconditioned Chebyshev and 20 for conjugate gradient. In 113, a "
+    "predictor that runs no solver is not farther than the nearest solver beyond chance. The probe "
+    "fits each layer to the targets, so its errors are not those of the model's steps. Predictors "
+    "that run no solver, a share of exact regression and kernel smoothers, get a name in all of 80 "
+    "readings. Only the comparison with such predictors warns of it, in all 80.",
+    source="Yan et al. 2026, abstract",
+    quote="Through linear probing, we compare the transformer's layer-wise predictions with the "
+    "step-wise outputs of classical KRR solvers and find that its error profiles align most "
+    "consistently with preconditioned Richardson iteration.",
+    expected=CORRECTED,
+    told=FAMILY,
+    run=run,
+    # `search` has the points of a search, and the points that are refined.
+    config=Config(
+        tasks=12,
+        probe_tasks=256,
+        num_supports=16,
+        num_queries=6,
+        layers=4,
+        search=Exactly((192, 2)),
+    ),
+    axes=Config(
+        known=("richardson", "preconditioned_chebyshev", "conjugate_gradient"),
+        strangers=(SHARE, SMOOTHERS),
+        candidates=compared("gaussian"),
+    ),
+    quick=Config(
+        tasks=8,
+        probe_tasks=64,
+        num_queries=4,
+        layers=3,
+        known=("gradient_descent", "conjugate_gradient"),
+        strangers=(SHARE,),
+        candidates=("gradient_descent", "conjugate_gradient"),
+        search=(32, 1),
+    ),
+    plot=Plot(x="layer", y="error", by=("model", "read by")),
+)

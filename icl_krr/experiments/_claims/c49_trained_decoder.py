@@ -1,0 +1,176 @@
+"""C49: trained decoders have the errors of preconditioned Richardson iteration."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...catalogue import compared, name_of
+from ...probes import fit_probe, has_slot, layerwise
+from ...tasks import Task, map_tasks
+from .._identify.error_profile import Protocol, Reading, Rival, Search, known_of, targets_of
+from .._identify.probe_controls import in_dtype_of_tasks, read_by_probe, untrained
+from .._identify.profile_paths import NULLS, path, steps_of
+from .._shared.runs import load
+from .claim import FALSE, FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
+from .measuring import Plot, Rows, draw_tasks
+
+TRAINED, RANDOM = "trained", "untrained"
+RICHARDSON = "richardson"
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
+    """Read decoders and untrained models of their shapes by a linear probe, on the same tasks."""
+    loaded = {name: load(name) for name in config.runs}
+    family: Any = loaded[config.runs[0]].family
+    family = dataclasses.replace(family, num_queries=config.num_queries)
+    counts = config.probe_tasks, config.tasks, config.tasks
+    probing, *both = (
+        draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
+    )
+    kernel, ridge = family.optimal()
+    both = [targets_of(tasks, kernel, ridge) for tasks in both]
+    known = known_of(kernel, float(ridge))
+    options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
+    protocol, rows = Protocol(both, (name_of(kernel),), config.steps, known, **options), []
+    for i, (name, one) in enumerate(loaded.items()):
+        model = in_dtype_of_tasks(one.model, probing)
+        probe = None if has_slot(model) else fit_probe(model, probing)
+        readers: dict[str, Any] = {TRAINED: partial(layerwise, model, probe=probe)}
+        other = untrained(model, probing, jax.random.fold_in(key, len(counts) + i))
+        if other is not None:
+            readers[RANDOM] = read_by_probe(other, probing)
+        for words, reader in readers.items():
+            answer = jax.jit(partial(map_tasks, reader))
+            answers = [answer(targets.tasks) for targets in both]
+            found, about = protocol.read(answers), {"run": name, "model": words}
+            tuned = partial(predicted, protocol, answers[1])
+            rows += [about | of_reading(reading, tuned) for reading in found.readings]
+            errors = 10 ** found.curves["error"]
+            rows += [about | {"layer": at, "error": float(e)} for at, e in enumerate(errors)]
+    return rows, checks(rows, config.candidates)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 4))
+def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) -> jax.Array:
+    """Predictions of a solver or a null after every step [tasks, step, query]."""
+    return map_tasks(lambda task: path(name, kernel, logs, task, steps), tasks)
+
+
+def predicted(protocol: Protocol, answers: jax.Array, rival: Rival) -> float:
+    """The relative distance of predictions after layers and at the steps of the nearest errors."""
+    fit, count = rival.fit, steps_of(rival.name, protocol.steps)
+    made = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
+    theirs, ours = np.asarray(made)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
+    return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
+
+
+def of_reading(reading: Reading, tuned: Any) -> dict[str, Any]:
+    """What a reading says, with distances of errors and of predictions."""
+    null = next(one for one in reading.rivals if one.name in NULLS)
+    ours = next(one for one in reading.rivals if one.name == RICHARDSON)
+    return {
+        "measure": reading.measure,
+        "alignment": reading.alignment,
+        "named": reading.nearest.name,
+        "null is as near": any(name in NULLS for name in reading.as_near),
+        "Richardson is as near": RICHARDSON in (reading.nearest.name, *reading.as_near),
+        **{f"distance, {one.name}": one.far for one in reading.rivals},
+        "distance, nearest null": null.far,
+        "predictions, nearest": tuned(reading.nearest),
+        "predictions, richardson": tuned(ours),
+        "predictions, nearest null": tuned(null),
+    }
+
+
+def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
+    """The checks; `solvers` are the candidates."""
+
+    def of(column: str, how: str = "") -> np.ndarray:
+        chosen = [row for row in rows if row["model"] == TRAINED and "named" in row]
+        return np.array([row[column] for row in chosen if how in row["alignment"]])
+
+    others = [name for name in solvers if name != RICHARDSON]
+    names = {name: int(np.sum(of("named") == name)) for name in solvers}
+    means = {name: float(np.mean(of(f"distance, {name}"))) for name in solvers}
+    alone = (of("named", "monotone") == RICHARDSON) & ~of("null is as near", "monotone")
+    nulls, ours = (of(f"distance, {one}", "1:1") for one in ("nearest null", RICHARDSON))
+    apart = of("predictions, richardson")
+    return {
+        "mean distance of Richardson's errors over the readings / least mean distance of another "
+        "solver <= 1": stated(means[RICHARDSON] / min(means[name] for name in others)),
+        "readings that name Richardson >= 1 + those that name any other solver": at_least(
+            names[RICHARDSON],
+            1 + max(names[name] for name in others),
+            reading="nearest in more readings than any other solver",
+        ),
+        "later layers, no earlier step: share of the readings that name Richardson, with no "
+        "predictor without a solver as near, >= 0.5": check(
+            np.mean(alone),
+            reading="later layers, no earlier step; beside predictors that run no solver",
+        ),
+        "layer l and step l: distance of the nearest predictor without a solver / of Richardson, "
+        "geometric mean, <= 0.7": np.exp(np.mean(np.log(nulls / ours))),
+        "share of the readings with a predictor without a solver as near as the nearest solver >= "
+        "0.8": np.mean(of("null is as near")),
+        "relative distance of predictions to those of Richardson with the nearest errors, mean, >= "
+        "0.25": np.mean(apart),
+    }
+
+
+CLAIM = Claim(
+    statement="Of the errors of classical solvers, step by step, those of preconditioned "
+    "Richardson iteration align most consistently with the errors of a GPT-2-style decoder that is "
+    "trained on Gaussian processes, layer by layer, read by a linear probe. (We know the abstract "
+    "of the source only. Models, tasks, candidates, tuning and distance are ours: decoders of 4, 8 "
+    "and 12 layers and width 32, each read by its errors and by its distances to exact kernel "
+    "ridge regression, with two alignments of layers and steps. So there are four readings of a "
+    "decoder.)",
+    truth="Not for our decoders. Of 120 readings with ten seeds (other tasks for probes, tuning "
+    "and scoring), 40 name preconditioned Chebyshev iteration, 28 heavy ball, 20 Chebyshev, 15 "
+    "conjugate gradient, 11 Richardson and 6 gradient descent. Another solver is named more "
+    "often than Richardson with nine seeds, and as often with one. The mean distance of "
+    "Richardson's errors is 1.1 to 1.5 times the least one, with every seed. Richardson is named "
+    "in 0 of 60 readings that compare layer l with step l, and in 11 of 60 in which later layers "
+    "have no earlier step. In 59 of the latter, Richardson is not farther than the nearest solver "
+    "beyond chance, so names are not distinguishable. In all 120, the same holds of a predictor "
+    "that runs no solver, such as gradient flow with a time of its own at every layer. Such a "
+    "predictor is nearer than Richardson in 108, and nearer than every solver in 86. So these "
+    "errors do not show that a decoder runs any of the solvers. With the parameters of the "
+    "nearest errors, Richardson's predictions differ from those of the layers by 0.28 or more, "
+    "relative to their size, and by 0.49 on average. Untrained models of the same shapes, "
+    "with a probe of every layer, get names, too: 22 of 120 are Richardson. Counted with "
+    "preconditioned Chebyshev, its accelerated form, Richardson is named in 51 of 120 readings of "
+    "the decoders and 35 of the untrained models. With layer l beside step l it is 32 of 60 and 12 "
+    "of 60, and at least half with seven of the seeds. So training makes these two names more "
+    "frequent. Whether a decoder runs one of the two is open: read by a probe, constructions of "
+    "Richardson get wrong names as well (C48).",
+    source="Yan et al. 2026, abstract",
+    quote="Empirically, we train GPT-2-style transformers on Gaussian-process regression tasks to "
+    "further test the preconditioned Richardson interpretation. Through linear probing, we compare "
+    "the transformer's layer-wise predictions with the step-wise outputs of classical KRR solvers "
+    "and find that its error profiles align most consistently with preconditioned Richardson "
+    "iteration.",
+    expected=FALSE,
+    told=FAMILY,
+    run=run,
+    # `search` has the points of a search, and the points that are refined.
+    config=Config(tasks=16, probe_tasks=256, num_queries=8, steps=24, search=Exactly((192, 2))),
+    axes=Config(
+        runs=("gp-decoder-4", "gp-decoder-8", "gp-decoder-12"), candidates=compared("gaussian")
+    ),
+    quick=Config(
+        runs=("gp-decoder-8",),
+        steps=16,
+        candidates=("richardson", "heavy_ball", "preconditioned_chebyshev"),
+        search=(96, 2),
+    ),
+    untested=(
+        "models of the sizes and the training of the source",
+        "Richardson and its accelerated form as one solver",
+    ),
+    plot=Plot(x="layer", y="error", by=("run", "model")),
+)

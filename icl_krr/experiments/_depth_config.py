@@ -1,0 +1,215 @@
+"""A solver, a kernel and hyperparameters, and how leave-one-out chooses those that are not set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .. import Exponential, Kernel, Task
+from .._core import checks
+from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
+from ._shared import model_selection, relevance
+from ._shared.held_out import Learned
+from ._shared.model_selection import Progress, silent
+
+BANDWIDTHS = ("temperature", "lengthscale")
+"""Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
+
+
+@dataclass(frozen=True)
+class DepthConfig:
+    """A solver, a kernel, its hyperparameters and a number of steps.
+
+    Leave-one-out on the supports chooses what is None: the kernel among those that the solver takes
+    and that have the given bandwidth, ridge and bandwidth. The Nadaraya-Watson baseline always has
+    a bandwidth of its own, chosen in the same way.
+    """
+
+    solver: str = "conjugate_gradient"
+    kernel: str | None = None
+    ridge: float | None = None  # > 0
+    temperature: float | None = None  # > 0, of the exponential kernel
+    lengthscale: float | None = None  # > 0, of the Gaussian and the Matern kernels
+    # "one" for all features, or "each" for one per feature, of the greatest marginal likelihood
+    bandwidths: str = "one"
+    # >= 1, or None for as many as the predictions need to converge, at most `MOST_STEPS`
+    steps: int | None = 16
+    # whether the means of x and y over the supports were subtracted, as `split` does, so that
+    # leave-one-out must not use the mean of the support that is left out
+    centred: bool = False
+
+    def __post_init__(self):
+        row = find("solver", SOLVERS, self.solver)
+        object.__setattr__(self, "solver", row.name)
+        takes = taken(row.name, usual=self.kernel is None)
+        checks.flag("centred", self.centred)
+        checks.choice("bandwidths", self.bandwidths, ("one", "each"))
+        if self.bandwidths == "each":
+            self.check_each()
+        if self.steps is not None:
+            checks.count("steps", self.steps)
+        for name in ("ridge", *self.given):
+            if getattr(self, name) is not None:
+                checks.positive_scalar(name, getattr(self, name))
+        if self.kernel is not None:
+            kernel = find("kernel", KERNELS, self.kernel).name
+            if kernel not in takes:
+                *others, last = map(repr, takes)
+                known = " or ".join([", ".join(others), last] if others else [last])
+                raise ValueError(
+                    f"kernel must be {known} for solver {self.solver!r}, got {kernel!r}"
+                )
+            takes = (kernel,)
+        if not (fits := self.having_bandwidths(takes)):
+            name = next(name for name in self.given if kernel_class(takes[0]).bandwidth != name)
+            raise ValueError(
+                f"{name} must be None for kernel {takes[0]!r}, which has no {name}, "
+                f"got {getattr(self, name)}"
+            )
+        object.__setattr__(self, "kernel", fits[0] if len(fits) == 1 else None)
+
+    def check_each(self) -> None:
+        """Raise ValueError unless each feature can have a bandwidth."""
+        for name in self.given:
+            raise ValueError(
+                f"{name} must be None if bandwidths is 'each', which chooses a {name} for each "
+                f"feature, got {getattr(self, name)}"
+            )
+        takes = taken(self.solver) if self.kernel is None else (self.kernel,)
+        if SOLVERS[self.solver].iterates and any(kernel_class(name).bandwidth for name in takes):
+            return
+        what = f"solver {self.solver!r}, which chooses no bandwidths by marginal likelihood"
+        if self.kernel is not None and SOLVERS[self.solver].iterates:
+            what = f"kernel {self.kernel!r}, which has no bandwidth"
+        raise ValueError(f"bandwidths must be 'one' for {what}, got 'each'")
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the bandwidths that are set."""
+        return [name for name in BANDWIDTHS if getattr(self, name) is not None]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels among which leave-one-out chooses; one name if it is set."""
+        tried = taken(self.solver, usual=True) if self.kernel is None else (self.kernel,)
+        return self.having_bandwidths(tried)
+
+    def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
+        """The kernels that have every bandwidth that is set, or one if each feature needs one."""
+        own = {name: kernel_class(name).bandwidth for name in kernels}
+        fits = {name for name, bandwidth in own.items() if set(self.given) <= {bandwidth}}
+        return tuple(
+            name for name in kernels if name in fits and (own[name] or self.bandwidths == "one")
+        )
+
+
+def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
+    """The class of the kernel, and of the Nadaraya-Watson baseline's, which must be positive."""
+    row = find("kernel", KERNELS, kernel)
+    family = load(row.made_by)
+    return family, family if row.kind == "positive" else Exponential
+
+
+class Kernels(NamedTuple):
+    """Kernels of the regression and of the Nadaraya-Watson baseline."""
+
+    regression: Kernel
+    smoother: Kernel
+    errors: dict[str, float]  # root mean squared leave-one-out errors of all that were compared
+
+
+class Chosen(NamedTuple):
+    """What leave-one-out chose for one task."""
+
+    kernels: Kernels
+    ridge: float
+    names: list[str]  # hyperparameters of the regression that were not given
+    edges: dict[str, str]  # those of them that are the "smallest" or the "largest" that was tried
+    learned: Learned | None  # None if all of them were given
+    each: relevance.Each | None = None  # None if all features have the same bandwidth
+
+
+def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:
+    """The hyperparameters with the least leave-one-out errors, where the config sets none."""
+    kernels = choose_kernels(task, config, progress)
+    kernel = kernels.regression
+    names = [name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None]
+    if not names and config.ridge:
+        return Chosen(kernels, config.ridge, names, {}, None)
+    progress("regression, leave-one-out: ridge")
+    found = model_selection.regress(kernel, task, config.ridge, config.centred)
+    edges = model_selection.edges(kernel, found.ridge, task)
+    edges = {name: edge for name, edge in edges.items() if name in names}
+    one = Chosen(kernels, found.ridge, names, edges, found.learned)
+    return one if config.bandwidths == "one" else choose_each(one, task, config, progress)
+
+
+def choose_each(one: Chosen, task: Task, config: DepthConfig, progress: Progress) -> Chosen:
+    """A bandwidth for each feature, from one bandwidth for all of them."""
+    given, p = config.ridge is not None, task.num_features
+    kernel, ridge, evidence = relevance.likeliest(
+        one.kernels.regression, task, one.ridge, given=given, progress=progress
+    )
+    found = model_selection.regress(kernel, task, ridge, config.centred)
+    assert one.learned is not None
+    errors = {"one": one.learned.regression, "each": found.learned.regression}
+    importance = relevance.importance(kernel, task, ridge)
+    edges = model_selection.edges(kernel, ridge, task)
+    most = float(relevance.REACH ** (1 if kernel.stationary else 2))
+    return Chosen(
+        one.kernels._replace(regression=kernel),
+        ridge,
+        [] if given else ["ridge"],
+        {} if given else {name: edge for name, edge in edges.items() if name == "ridge"},
+        found.learned,
+        relevance.Each(relevance.bandwidths_of(kernel, p), most, evidence, importance, errors),
+    )
+
+
+def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent) -> Kernels:
+    """The kernels with the least leave-one-out errors among those that the config allows."""
+    kernel, errors = choose_kernel(task, config, progress)
+    family, smooths = families(name_of(kernel))
+    if SOLVERS[config.solver].iterates:
+        smoother = model_selection.choose_smoother(smooths, task, progress=progress).kernel
+        return Kernels(kernel, smoother, errors)
+    if config.given:
+        return Kernels(kernel, kernel, errors)
+    best = model_selection.choose_kernel(
+        family, task, config.ridge, progress=progress, centred=config.centred
+    )
+    return Kernels(best.kernel, kernel, errors)
+
+
+def choose_kernel(
+    task: Task,
+    config: DepthConfig,
+    progress: Progress = silent,
+    made: Callable[[type[Kernel]], Any] = lambda family: family,
+) -> tuple[Kernel, dict[str, float]]:
+    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
+    # a float, because JAX compiles another program for an integer
+    given = float(getattr(config, config.given[0])) if config.given else None
+    if given is not None and len(config.kernels) == 1:
+        return made(kernel_class(config.kernels[0])).of_bandwidth(given), {}
+    choices = {}
+    for name in config.kernels:
+        family, smooths = map(made, families(name))
+        if SOLVERS[config.solver].iterates:
+            choices[name] = model_selection.choose_kernel(
+                family, task, config.ridge, given, progress, config.centred
+            )
+        else:
+            choices[name] = model_selection.choose_smoother(smooths, task, given, progress)
+    name = min(choices, key=lambda name: choices[name].error)
+    kernel, error = choices[name]
+    if kernel.bandwidth and not math.isfinite(error):
+        raise ValueError(model_selection.unknown(kernel.bandwidth))
+    return kernel, {name: choice.error for name, choice in choices.items()}
+
+
+def bandwidth(kernel: Kernel) -> dict[str, float]:
+    name = kernel.bandwidth
+    return {} if name is None else {name: float(getattr(kernel, name))}

@@ -1,0 +1,187 @@
+"""Run `identify` on a trained model, with probes, controls, filters and effective parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ... import Kernel
+from ..._core import checks
+from ..._core.files import Lines, to_markdown
+from ...catalogue import name_of
+from ...probes import Filter, Identification, effective, spectral_filter
+from ...probes._naming.answers import flat_answers, run_model
+from ...probes._naming.comparison import Options, compare
+from ...probes._naming.identification import distance_cell
+from .._shared.rows import Rows
+from .._shared.runs import Run
+from .probe_controls import controls, family_of, subject_of
+from .settings import IdentifyConfig
+
+Show = Callable[[str], None]
+
+
+class Findings(NamedTuple):
+    """What `examine` found."""
+
+    found: Identification
+    layers: Rows  # a row for every layer
+    filter: Filter  # spectral filters of the layers
+    kernel: Kernel  # that of the exact predictor of the tasks
+    ridge: float  # likewise
+
+
+def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
+    """Probe every layer of a model on tasks of its training family, and identify its solver."""
+    of = subject_of(run, config, progress)
+    known, beside = of.best.losses(of.scored), []
+    if of.probe is not None:
+        family = family_of(run, config)
+        beside = controls(of.model, of.probing, of.scored, family, of.control_key)
+    progress("computing hat matrices and filters")
+    arrays = run_model(of.layers, of.fitted, of.scored)
+    errors = jnp.mean((arrays.predictions - of.scored.y_query[:, None]) ** 2, axis=(0, 2))
+    rows: Rows = [
+        {"layer": layer, "error": error, "exact": known["exact"], "zero": known["zero"]}
+        | (beside[layer] if beside else {})
+        for layer, error in enumerate(errors.tolist())
+    ]
+    name, hats = name_of(of.best.kernel), arrays.hats
+    for layer, row in enumerate(rows):
+        if layer and np.any(hats[:, layer]):
+            row |= effective("regression", name, of.scored, hats[:, layer])
+            if of.best.kernel.bandwidth is not None:
+                smooth = effective("smoother", name, of.scored, hats[:, layer])
+                row |= {f"smoother's {key}": value for key, value in smooth.items()}
+    ridge = float(of.best.ridge)
+    options = Options(
+        kernels=config.kernels,
+        steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
+        system=(of.best.kernel, ridge),
+        seed=config.seed,
+        progress=progress,
+    )
+    found = compare(flat_answers(of.fitted, of.scored, arrays), options)
+    filtered = spectral_filter(of.best.kernel, of.scored, hats, seed=config.seed)
+    return Findings(found, rows, filtered, of.best.kernel, ridge)
+
+
+def layer_table(findings: Findings) -> Lines:
+    """A table with the error of every layer and the parameters of its nearest predictors."""
+    header = list(findings.layers[-1])
+    lines = [
+        [f"{row[key]:.3g}" if key in row else "-" for key in header] for row in findings.layers
+    ]
+    return header, lines
+
+
+def distance_table(found: Identification, space: str) -> Lines:
+    """A table of relative distances of layers to candidates in a space, such as "hat"."""
+    named = {
+        f"{s.fit.candidate}, {s.fit.kernel}": (s.distances[space], s.fit.alignment)
+        for s in found.suspects
+    }
+    own = found.best.fit.alignment
+    named |= {name: (spaces[space], own) for name, spaces in found.baselines.items()}
+    layers = len(own)
+    header = [space, *(f"layer {i + 1}" for i in range(layers)), "mean"]
+    lines = []
+    for name, (near, steps) in named.items():
+        values = (*near.by_layer, near.mean), (*near.layer_intervals, near.interval)
+        each = zip(*values, strict=True)
+        cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in each]
+        none = layers + 1 - len(cells)  # layers before the first step, or after the last
+        late = [""] * min(none, steps.count(0))
+        lines.append([name, *late, *cells[:-1], *[""] * (none - len(late)), cells[-1]])
+    return header, lines
+
+
+def distance_rows(found: Identification) -> Rows:
+    """One row per candidate, layer and step, with the distances in all spaces that have them."""
+    return [
+        {"candidate": s.fit.candidate, "kernel": s.fit.kernel}
+        | {"layer": layer + (s.evidence is None), "step": step + (s.evidence is not None)}
+        | {k: float(d.matrix[layer, step]) for k, d in s.distances.items() if d.matrix.size}
+        for s in found.suspects
+        for layer, step in np.ndindex(next(iter(s.distances.values())).matrix.shape)
+    ]
+
+
+def filter_rows(findings: Findings) -> Rows:
+    """One row per layer and bin of eigenvalues, with the filter, its interval and exact KRR."""
+    found = findings.filter
+    return [
+        {
+            "layer": layer,
+            "sigma": float(sigma),
+            **{name: float(getattr(found, name)[layer, i]) for name in ("q", "low", "high")},
+            "exact": float(1 / (sigma + findings.ridge)),
+        }
+        for layer in range(1, len(found.q))
+        for i, sigma in enumerate(found.sigma)
+    ]
+
+
+def markdown(findings: Findings) -> str:
+    """The table of layers and the tables of distances, in Markdown."""
+    found = findings.found
+    tables = [layer_table(findings), *(distance_table(found, one) for one in found.best.distances)]
+    return "\n".join(map(to_markdown, tables))
+
+
+Positions = Mapping[int, Findings]
+"""What `examine` found, by the number of supports before the query."""
+
+
+def examine_positions(
+    run: Run,
+    config: IdentifyConfig,
+    positions: tuple[int, ...] = (),
+    progress: Show = lambda words: None,
+) -> Positions:
+    """Examine a model after each number of supports in `positions`, and after all n of its tasks.
+
+    A causal model of interleaved tokens answers at the x token of a support as it would answer a
+    query after the earlier supports. So its answers at position i are answers to tasks of i
+    supports. Probes and candidates are fitted anew at every position.
+    """
+    family: Any = run.family
+    longest = family.num_supports
+    for position in positions:
+        checks.count("positions", position)
+        if position > longest:
+            raise ValueError(
+                f"positions must be <= {longest}, the number of supports of the tasks, "
+                f"got {position}"
+            )
+    found = {}
+    for count in sorted({*positions, longest}):
+        there = run._replace(family=dataclasses.replace(family, num_supports=count))
+        words = f"{count} of {longest} supports: " if positions else ""
+        found[count] = examine(there, config, lambda what, words=words: progress(words + what))
+    return found
+
+
+def verdict_table(found: Positions) -> Lines:
+    """A line for every position: errors, the verdict, the nearest candidate and the baselines."""
+    header = ["supports", "error", "exact", "zero", "status", "remain", "nearest"]
+    spaces = [*next(iter(found.values())).found.best.distances]
+    header += [*spaces, "step at each layer", *(f"baseline, {space}" for space in spaces)]
+    lines = []
+    for count, findings in found.items():
+        last, best = findings.layers[-1], findings.found.best
+        cells = [f"{last[name]:.3g}" for name in ("error", "exact", "zero")]
+        cells += [findings.found.status, ", ".join(findings.found.remain) or "-"]
+        cells += [f"{best.fit.candidate}, {best.fit.kernel}"]
+        cells += [distance_cell(best.distances[space]) for space in spaces]
+        cells += [" ".join(map(str, best.fit.alignment))]
+        for space in spaces:
+            known = findings.found.baselines
+            name = min(known, key=lambda name: known[name][space].mean)
+            cells.append(f"{name}, {distance_cell(known[name][space])}")
+        lines.append([str(count), *cells])
+    return header, lines

@@ -1,0 +1,111 @@
+"""Build a solver by name: its construction for a task, its oracle, and the keywords of both."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import Kernel, Nystrom, Softmax, Task, Transformer, nystrom, theory
+from ..._core import capacity
+from ...catalogue import SOLVERS, Solver, find, load
+
+
+def build(
+    solver: str, kernel: Kernel, task: Task, ridge: float, steps: int
+) -> tuple[Transformer, np.ndarray]:
+    """The construction, and the oracle's predictions after every step."""
+    row = find("solver", SOLVERS, solver)
+    needs = keywords(row, kernel, task, ridge, steps)
+    model = with_keywords(row, kernel, task, needs)
+    words = {name: value for name, value in needs.items() if isinstance(value, (int, str))}
+    numbers = {name: value for name, value in needs.items() if name not in words}
+    path = np.asarray(predictions(row.oracle, kernel, task, numbers, tuple(words.items())))
+    return model, path if row.iterates else np.stack([0 * path, path])
+
+
+@partial(jax.jit, static_argnames=("oracle", "words"))
+def predictions(oracle: str, kernel: Kernel, task: Task, numbers: dict, words: Any) -> jax.Array:
+    """The predictions of a solver alone: a program without its status compiles in half the time."""
+    return load(oracle)(kernel, task, **numbers, **dict(words)).prediction
+
+
+def build_model(
+    solver: str, kernel: Kernel, task: Task, ridge: float | None, steps: int | None
+) -> Transformer:
+    """The construction alone."""
+    row = find("solver", SOLVERS, solver)
+    return with_keywords(row, kernel, task, keywords(row, kernel, task, ridge, steps))
+
+
+def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict[str, Any]:
+    """What one must tell the construction and the oracle; {} for a solver without steps."""
+    if not row.iterates:
+        return {}
+    numbers = 3 * (steps or 0) * task.num_supports * task.num_outputs  # states of all steps
+    capacity.check(f"a run of {steps} steps", numbers, task.x, "use fewer steps")
+    return {"steps": steps, **solver_keywords(row, kernel, task, ridge)}
+
+
+def with_keywords(row: Solver, kernel: Kernel, task: Task, needs: dict[str, Any]) -> Transformer:
+    return construct(row.name, kernel, task, **needs, **(attention(kernel, task) if needs else {}))
+
+
+def construct(solver: str, kernel: Kernel, task: Task, **needs: Any) -> Transformer:
+    """The construction for tasks with as many features and outputs as this task."""
+    sizes = {"num_features": task.num_features, "num_outputs": task.num_outputs}
+    return load(find("solver", SOLVERS, solver).construction)(kernel, **sizes, **needs)
+
+
+def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
+    """Softmax attention with a sink chosen from the task; {} if the kernel has a feature map."""
+    if kernel.featured:
+        return {}
+    return {"attention": Softmax(log_sink=theory.log_sink(kernel, task))}
+
+
+def solver_keywords(
+    solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The keywords that a solver's `told` names, without `but`, each by its function."""
+    found = dict(solver.options)
+    for name in solver.told:
+        if name in but:
+            continue
+        path = name if ":" in name else f"{__name__}:{name}"
+        found[path.partition(":")[2]] = load(path)(kernel, task, ridge)
+    return found
+
+
+def ridge(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    return ridge
+
+
+def ridges(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    """The ridges of a family whose noise may be a quarter of the expected one, or four times it."""
+    return jnp.asarray(ridge) * jnp.array([0.25, 1.0, 4.0])
+
+
+def spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:
+    return theory.spectral_bounds(kernel, task, ridge=ridge)
+
+
+def preconditioner(kernel: Kernel, task: Task, ridge: Any) -> Nystrom:
+    rank = max(1, min(task.num_supports, task.num_features) // 2)
+    return nystrom(kernel, task.x, ridge=ridge, rank=rank)
+
+
+def num_supports(kernel: Kernel, task: Task, ridge: Any) -> int:
+    return task.num_supports
+
+
+def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    return 1 / spectrum(kernel, task, ridge)[1]
+
+
+def curvature(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    """A curvature with which GD++ flattens the spectrum step by step."""
+    return 0.3 / spectrum(kernel, task, ridge)[1]

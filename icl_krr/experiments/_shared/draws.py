@@ -1,0 +1,29 @@
+"""Batches of tasks for experiments."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ...tasks import Sampler, Task, sample
+from ...tasks._batches import check_batch, outline
+
+
+def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
+    """Draw a batch of tasks with one compiled program."""
+    check_batch(count, outline(sampler))
+    return sample_each(jax.random.split(key, count), sampler)
+
+
+@jax.jit
+def sample_each(keys: jax.Array, sampler: Sampler) -> Task:
+    return jax.lax.map(lambda key: sample(key, sampler), keys)
+
+
+def project(task: Task, sphere: jax.Array) -> Task:
+    """The task, with inputs projected to the unit sphere if `sphere` is true."""
+    x, x_query = (
+        points / jnp.where(sphere, jnp.linalg.norm(points, axis=1, keepdims=True), 1)
+        for points in (task.x, task.x_query)
+    )
+    return task.replace(x=x, x_query=x_query)

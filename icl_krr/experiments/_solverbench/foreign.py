@@ -1,0 +1,131 @@
+"""Functions of a task that answer layer by layer and run no candidate of `identify`.
+
+They have no weights here: these algorithms read supports one after the other or need a solution
+that no step of a construction holds. SolverBench gives their answers and hat matrices alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..._core.linalg import eigh
+from ..._core.numerics import matmul
+from ...tasks import Task
+
+Gram = Callable[[jax.Array, jax.Array], jax.Array]
+"""A kernel of this library, or any function of points [n, p] and [m, p] to values [n, m]."""
+
+
+def system_of(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
+    """A = K + ridge I [n, n], and k(x) at the queries [q, n]."""
+    gram = kernel(task.x, task.x)
+    return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype), kernel(task.x_query, task.x)
+
+
+def of_alphas(
+    kernel: Gram,
+    task: Task,
+    ridge: float,
+    update: Callable[[jax.Array, jax.Array], jax.Array],
+    steps: int,
+) -> jax.Array:
+    """Predictions [steps + 1, q] of the iterates alpha, alpha <- update(A, alpha)."""
+    A, at = system_of(kernel, task, ridge)
+    first = jnp.zeros_like(task.y)
+
+    def step(alpha: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        new = update(A, alpha)
+        return new, new
+
+    _, alphas = jax.lax.scan(step, first, length=steps)
+    return matmul(jnp.concatenate([first[None], alphas]), at.T)
+
+
+def over_relaxation(
+    kernel: Gram, task: Task, ridge: float, steps: int, omega: float = 1.4
+) -> Float[Array, "steps q"]:
+    """Successive over-relaxation (SOR) over the supports in their order."""
+
+    def sweep(A: jax.Array, alpha: jax.Array) -> jax.Array:
+        def coordinate(i: jax.Array, alpha: jax.Array) -> jax.Array:
+            gap = task.y[i] - jnp.sum(A[i] * alpha)
+            return alpha.at[i].add(omega * gap / A[i, i])
+
+        return jax.lax.fori_loop(0, len(A), coordinate, alpha)
+
+    return of_alphas(kernel, task, ridge, sweep, steps)
+
+
+def anderson(
+    kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
+) -> Float[Array, "steps q"]:
+    """Anderson acceleration with memory 1 of gradient descent."""
+    A, at = system_of(kernel, task, ridge)
+    residual = lambda alpha: step_size * (task.y - matmul(A, alpha[:, None])[:, 0])  # noqa: E731
+
+    def step(state: tuple, _: None) -> tuple[tuple, jax.Array]:
+        before, now = state
+        f, change = residual(now), residual(now) - residual(before)
+        size = jnp.sum(change**2)
+        weight = jnp.where(size > 0, jnp.sum(f * change) / jnp.where(size > 0, size, 1), 0)
+        new = now + f - weight * (now - before + change)
+        return (now, new), new
+
+    first = jnp.zeros_like(task.y)
+    second = residual(first)
+    _, alphas = jax.lax.scan(step, (first, second), length=steps - 1)
+    return matmul(jnp.concatenate([first[None], second[None], alphas]), at.T)
+
+
+def spectral(
+    kernel: Gram, task: Task, filters: Callable[[jax.Array], jax.Array]
+) -> Float[Array, "layers q"]:
+    """Predictions k(x)^T g_l(K) y; `filters` maps eigenvalues [n] to g_l [layers, n]."""
+    gram = kernel(task.x, task.x)
+    sigma, vectors = eigh(gram)
+    turned = matmul(vectors.T, task.y[:, None])[:, 0]
+    alphas = matmul(filters(jnp.maximum(sigma, 0)) * turned[None], vectors.T)
+    return matmul(alphas, kernel(task.x_query, task.x).T)
+
+
+def exact(kernel: Gram, task: Task, ridges: Any, shares: Any) -> Float[Array, "steps q"]:
+    """A share of exact KRR after every layer [steps], with one ridge for each layer [steps]."""
+    return spectral(kernel, task, lambda sigma: shares[:, None] / (sigma[None] + ridges[:, None]))
+
+
+def gradient_flow(
+    kernel: Gram, task: Task, ridge: float, times: Float[Array, " steps"]
+) -> Float[Array, "steps q"]:
+    """Gradient descent in continuous time, at one time for each layer."""
+
+    def filters(sigma: jax.Array) -> jax.Array:
+        a = (sigma + ridge)[None]
+        return -jnp.expm1(-times[:, None] * a) / a
+
+    return spectral(kernel, task, filters)
+
+
+def descent(
+    kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
+) -> Float[Array, "steps q"]:
+    """Gradient descent on any kernel, for kernels without a construction."""
+
+    def update(A: jax.Array, alpha: jax.Array) -> jax.Array:
+        return alpha + step_size * (task.y - matmul(A, alpha[:, None])[:, 0])
+
+    return of_alphas(kernel, task, ridge, update, steps)
+
+
+def laplace(lengthscale: float) -> Gram:
+    """The Laplace kernel exp(-|x - z| / lengthscale), which is no kernel of the catalogue."""
+
+    def kernel(x: jax.Array, z: jax.Array) -> jax.Array:
+        square = jnp.sum((x[:, None] - z[None]) ** 2, axis=-1)
+        return jnp.exp(-jnp.sqrt(square) / lengthscale)
+
+    return kernel

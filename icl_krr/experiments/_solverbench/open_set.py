@@ -1,0 +1,129 @@
+"""The open set: models that run no candidate, as weights of the forward pass or as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import Architecture, Read, Task, Transformer, init, per_step
+from ..._core.pytree import checked
+from ...catalogue import SOLVERS
+from ...constructions import compile
+from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
+from ...probes import layerwise
+from . import foreign, rivals
+from .models import OPEN, Model, Truth
+from .settings import LINEAR, BenchConfig, Setting
+
+
+@checked
+class Tilted(LogBilinear):
+    """exp(c <x, z> - d (|x|^2 + |z|^2) / 2) with d = c / 4, between exponential and Gaussian."""
+
+    inner: Any = 1.0
+    projection: Any = None
+
+    def coefficients(self, dtype):
+        inner = jnp.asarray(self.inner, dtype)
+        return inner, inner / 4
+
+
+def open_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[Model]:
+    """All models that run no candidate; if `config.quick`, one with weights and one without."""
+    key = jax.random.fold_in(jax.random.key(config.seed), 9)
+    for i, one in enumerate(settings.values()):
+        own = jax.random.fold_in(key, i)
+        weights, functions = weights_of(one, own), functions_of(one)
+        for name, build in weights.items():
+            if not config.quick or (name == "steepest descent" and one.name == LINEAR):
+                probed = name == "a random transformer"
+                yield Model(Truth(OPEN, name), one, weights=build(), probed=probed)
+        for name, function in functions.items():
+            if not config.quick or (name.startswith("a share") and one.name == LINEAR):
+                yield Model(Truth(OPEN, name), one, function=function)
+
+
+def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transformer]]:
+    """Transformers that run no candidate, by what they run."""
+    kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
+    steps, p = one.config.steps, one.tasks.num_features
+    eta = 1 / one.high(kernel)
+    built = partial(compile, kernel=kernel, steps=steps, **one.shared(kernel))
+    descent = partial(built, rivals.descent)
+    z = jax.random.normal(key, (steps,))
+    drawn, rising = eta * jnp.exp(0.7 * z), eta * jnp.linspace(0.2, 1.8, steps)
+    size: Any = vars(one.kernel("gaussian"))["lengthscale"]
+    stretched = Gaussian(size, projection=jnp.diag(2.0 ** jnp.linspace(-1.5, 1.5, max(p, 2))[:p]))
+    tilted = Tilted(1 / size**2)
+    mixed = Mixture((Gaussian(0.4 * size), Gaussian(2.5 * size)), jnp.ones(2) / 2)
+
+    def on(other: Kernel) -> Transformer:
+        step = 1 / one.high(other)
+        return compile(rivals.descent, other, steps=steps, step_size=step, **one.shared(other))
+
+    def answering(readout: Read) -> Transformer:
+        model = descent(step_size=eta)
+        return model.replace(weights=model.weights.replace(readout=readout))  # pyright: ignore
+
+    found = {
+        "gradient descent, one drawn step size per layer": partial(
+            descent, step_size=per_step(drawn)
+        ),
+        "gradient descent, rising step sizes": partial(descent, step_size=per_step(rising)),
+        "Nesterov's method": partial(built, rivals.nesterov, step_size=eta),
+        "averaged descent": partial(built, rivals.averaged_descent, step_size=eta),
+        "steepest descent": partial(built, rivals.steepest_descent),
+        "gradient descent, a kernel between exponential and Gaussian": lambda: on(tilted),
+        "gradient descent, a mixture of Gaussian kernels": lambda: on(mixed),
+        "the answer 0": lambda: answering(Read({"prediction": jnp.zeros((1, 1))}, 1)),
+        "a linear function of the query, without supports": lambda: answering(
+            Read({"x": jax.random.normal(key, (p, 1))}, 1)
+        ),
+        "a random transformer": lambda: init(
+            key, Architecture(num_features=p, width=16, depth=steps, heads=2)
+        ),
+    }
+    if p > 1:
+        found["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
+    functions = {name: getattr(build, "func", build) for name, build in found.items()}
+    return {name: found[name] for name, of in functions.items() if of.__name__ not in SOLVERS}
+
+
+def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
+    """Functions of a task that run no candidate and have no weights, by what they run."""
+    kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
+    ridge, steps = one.ridge(kernel), one.config.steps
+    eta = 1 / one.high(kernel)
+    times = jnp.arange(0.0, steps + 1)
+    same, falling = ridge + 0 * times, ridge * 10 ** (2 * (steps - times) / (steps - 1))
+    rough = foreign.laplace(vars(one.kernel("gaussian"))["lengthscale"])
+    small = 1 / (one.tasks.num_supports + ridge)
+    one_of_each = [one.build(name, kernel) for name in ("gradient_descent", "conjugate_gradient")]
+
+    def mixture(task: Task) -> jax.Array:
+        answers = [layerwise(model, task) for model in one_of_each]
+        return (answers[0] + answers[1]) / 2
+
+    def forgetful(task: Task) -> jax.Array:
+        rest = slice(task.num_supports // 3, None)
+        return layerwise(one_of_each[1], task.replace(x=task.x[rest], y=task.y[rest]))
+
+    return {
+        "successive over-relaxation": lambda t: foreign.over_relaxation(kernel, t, ridge, steps),
+        "Anderson acceleration": lambda t: foreign.anderson(kernel, t, ridge, steps, eta),
+        "exact KRR after every layer": lambda t: foreign.exact(kernel, t, same, jnp.sign(times)),
+        "exact KRR, a falling ridge": lambda t: foreign.exact(kernel, t, falling, jnp.sign(times)),
+        "a share of exact KRR": lambda t: foreign.exact(kernel, t, same, times / steps),
+        "gradient flow, times 1, 2, 4, ...": lambda t: foreign.gradient_flow(
+            kernel, t, ridge, eta * (2.0**times - 1)
+        ),
+        "gradient descent, Laplace kernel": lambda t: foreign.descent(
+            rough, t, ridge, steps, small
+        ),
+        "mean of gradient descent and conjugate gradient": mixture,
+        "conjugate gradient without the first third of the supports": forgetful,
+    }

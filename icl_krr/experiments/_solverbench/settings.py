@@ -1,0 +1,145 @@
+"""The families of tasks of SolverBench, and constructions of known solvers that suit them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import Kernel, Softmax, Transformer
+from ..._core import checks
+from ...catalogue import Solver, candidate, load, make_kernel, name_of
+from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, system
+from ...tasks._batches import each_task
+from ...theory import log_sink
+from .._shared.draws import draw_tasks
+from .._shared.recipe import Recipe
+from .._shared.runs import family
+
+LINEAR, PROCESS = "linear", "process"
+"""Names of the families: linear regression, and the tasks of the trained run gp-encoder."""
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """Sizes of SolverBench."""
+
+    seed: int = 0  # seed of every random choice, >= 0
+    tasks: int = 16  # number of tasks to fit, >= 2. As many other tasks are to be scored.
+    probe_tasks: int = 256  # number of tasks that the linear probes are fitted to, >= 2
+    steps: int = 6  # number of layers of every model, >= 2
+    num_queries: int = 6  # number of queries of a task, >= 1
+    condition: float = 100.0  # condition number of K + ridge I, averaged over tasks, > 1
+    quick: bool = False  # whether to make one model of each variant, in smaller sizes
+
+    def __post_init__(self):
+        checks.count("seed", self.seed, minimum=0)
+        for name, least in (("tasks", 2), ("probe_tasks", 2), ("steps", 2), ("num_queries", 1)):
+            checks.count(name, getattr(self, name), least)
+        checks.at_least("condition", self.condition, 1)
+
+
+QUICK = {"tasks": 12, "probe_tasks": 32, "steps": 3, "num_queries": 4}
+"""Sizes of `--quick`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A family of tasks, with kernels and parameters of solvers that suit its drawn tasks."""
+
+    name: str
+    family: Sampler
+    tasks: Task  # half to fit and half to score
+    probing: Task  # tasks that the linear probes are fitted to, a batch with y_query
+    config: BenchConfig
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of the family, or one with a typical bandwidth of the tasks."""
+        own = getattr(self.family, "kernel", None)
+        if own is not None and name_of(own) == name:
+            return own
+        size = float(jnp.mean(jnp.sum(self.tasks.x**2, axis=-1)))
+        return make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
+
+    def ridge(self, kernel: Kernel) -> float:
+        """The largest eigenvalue of K, averaged over tasks, over the condition number."""
+        return float(jnp.mean(largest(kernel, self.tasks))) / self.config.condition
+
+    def high(self, kernel: Kernel) -> float:
+        """The largest eigenvalue of K + ridge I over all tasks."""
+        return float(jnp.max(largest(kernel, self.tasks))) + self.ridge(kernel)
+
+    def diagonal(self, kernel: Kernel) -> jax.Array:
+        """All values k(x, x) at the supports [tasks, n]."""
+        return map_tasks(lambda task: kernel.diagonal(task.x), self.tasks)
+
+    def attention(self, kernel: Kernel) -> dict[str, Any]:
+        """The keyword of a construction for the weight of its sink, if it has one."""
+        if kernel.featured:
+            return {}
+        sinks = (int(log_sink(kernel, task)) for task in each_task(self.tasks))
+        return {"attention": Softmax(log_sink=max(sinks))}
+
+    def needs(self, row: Solver, kernel: Kernel) -> dict[str, Any]:
+        """The keywords that construction and oracle of a candidate take."""
+        if not row.iterates:
+            return {}
+        ridge, supports = self.ridge(kernel), self.tasks.num_supports
+        known = {
+            "ridge": ridge,
+            "spectrum": (ridge, self.high(kernel)),
+            "num_supports": supports,
+            "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
+            "momentum": 0.5,
+        }
+        own = {name: known[name] for name in row.keywords}
+        return own | {"steps": supports if row.sequential else self.config.steps}
+
+    def build(self, solver: str, kernel: Kernel) -> Transformer:
+        """The construction of a candidate."""
+        row = candidate(solver)
+        return load(row.construction)(
+            kernel,
+            num_features=self.tasks.num_features,
+            **self.needs(row, kernel),
+            **(self.attention(kernel) if row.iterates else {}),
+        )
+
+    def shared(self, kernel: Kernel) -> dict[str, Any]:
+        """Keywords of a solver that is no candidate, without its step sizes."""
+        return {
+            "num_features": self.tasks.num_features,
+            "ridge": self.ridge(kernel),
+            **self.attention(kernel),
+        }
+
+
+@jax.jit
+def largest(kernel: Kernel, tasks: Task) -> jax.Array:
+    """The largest eigenvalue of K of every task."""
+    return map_tasks(
+        lambda task: jnp.linalg.eigvalsh(system(kernel, task).gram)[-1], tasks, chunk=1
+    )
+
+
+def sampler(name: str, config: BenchConfig) -> Sampler:
+    """The sampler of a family of tasks."""
+    if name == LINEAR:
+        p, n = (4, 8) if config.quick else (8, 16)
+        sizes: Any = {"num_features": p, "num_supports": n, "num_queries": config.num_queries}
+        return LinearRegression(condition=30.0, noise=0.05, **sizes)
+    made: Any = family(Recipe.read("gp-encoder").task)
+    assert isinstance(made, GaussianProcess)
+    return dataclasses.replace(made, num_queries=config.num_queries)
+
+
+def setting(name: str, config: BenchConfig) -> Setting:
+    """Draw the tasks of the family "linear" or "process"."""
+    made = sampler(name, config)
+    key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
+    counts = (2 * config.tasks, config.probe_tasks)
+    drawn = [draw_tasks(jax.random.fold_in(key, i), count, made) for i, count in enumerate(counts)]
+    return Setting(name, made, drawn[0], drawn[1], config)

@@ -1,0 +1,228 @@
+"""The axes of a sweep: what each varies, and the model and the task of one value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import ReLU, constructions, operand_bounds, predict, solvers, theory
+from ..._core.numerics import matmul
+from ...catalogue import SOLVERS, load
+from ...probes import round_slots
+from ...sketches import nystrom_features, positive_features, trigonometric_features
+from ...tasks import Task, system
+from .._shared.build import construct
+from .._shared.rows import Plot
+from .._shared.spectra import METRIC, sketch, with_metric
+from .axis import (
+    along,
+    condition,
+    feature,
+    feature_count,
+    floating,
+    positive,
+    relu_width,
+    step,
+    support,
+)
+from .config import NOISE, SweepConfig, check_temperature
+from .setting import Setting, against_exact, kernel_of, solve
+
+
+@along(step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
+def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The error of alpha after every step, with the bound of theory."""
+    kernel, rate = kernel_of(config), SOLVERS[line].rate
+    solution = solvers.exact(kernel, task, ridge=config.ridge)
+    gram = system(kernel, task).gram
+    A = gram + jnp.asarray(config.ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
+    model, bound = solve(line, kernel, task, config.ridge, config), None
+    if rate is not None:
+        low, high = theory.spectral_bounds(kernel, task, ridge=config.ridge)
+        bound = load(rate)(low, high, jnp.arange(config.steps + 1.0))
+    return Setting(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
+
+
+@along(
+    feature,
+    values=(1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
+    lines=("best", "orthonormal", METRIC, "gaussian", "coordinates", "landmarks"),
+    kernel="linear",
+    kernels=("exponential",),
+    num_features=32,
+    unused=("temperature",),
+    plot=Plot("value", "gap", ("line",), "expected"),
+)
+def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Conjugate gradient on m features: a sketch of the kernel's own or its Nystrom features."""
+    kernel, linear = kernel_of(config), config.kernel == "linear"
+    phi = None if linear else nystrom_features(kernel, task.x)
+    x = task.x if phi is None else phi(task.x)
+    p = x.shape[1]
+    seen = jnp.where(jnp.arange(len(x))[:, None] < value, x, 0) if line == "landmarks" else x
+    P = sketch("orthonormal" if line == METRIC else line, key, seen, p)
+    if line == "gaussian":
+        # makes the mean of P P^T the identity, as only `value` columns of p remain
+        P = P * jnp.sqrt(p / value)
+    # the other columns are 0 and not removed, so that one compiled program runs all widths
+    P = jnp.where(jnp.arange(p)[None] < value, P, 0)
+    P = with_metric(P, x) if line == METRIC else P
+    model = constructions.conjugate_gradient(
+        kernel,
+        num_features=task.num_features,
+        ridge=config.ridge,
+        steps=config.steps,
+        sketch=P if phi is None else replace(phi, mix=matmul(phi.mix, P)),
+    )
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    sigma, ridge = theory.eigenvalues(kernel, task), config.ridge
+    expected = theory.expected_gap(sigma, value, ridge, 1 / p if linear else 1.0, NOISE)
+    return Setting(
+        model,
+        task,
+        exact,
+        expected=expected if line == "best" else None,
+        d_eff=theory.effective_dimension(sigma, ridge),
+        tail=theory.sketch_error_tail(sigma, value) / jnp.sum(sigma),
+        smoother=None if kernel.featured else kernel,
+    )
+
+
+@along(
+    positive,
+    values=tuple(10.0**k for k in range(-3, 4)),
+    solvers=True,
+    smooths=True,
+    unused=("ridge",),
+)
+def ridge(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Every solver is compared with exact KRR of the same ridge."""
+    return against_exact(line, kernel_of(config), task, value, config)
+
+
+@along(
+    partial(check_temperature, "values"),
+    values=(0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0),
+    solvers=True,
+    smooths=True,
+)
+def temperature(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Every solver is compared with exact KRR on the same kernel."""
+    return against_exact(line, kernel_of(config, value), task, config.ridge, config)
+
+
+@along(support, values=(4, 8, 16, 32, 48, 64), solvers=True, smooths=True)
+def context(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The number of supports that are not masked."""
+    seen = task.replace(mask=jnp.arange(config.num_supports) < value)
+    return against_exact(line, kernel_of(config), seen, config.ridge, config)
+
+
+RANDOM = {
+    "positive": partial(positive_features, orthogonal=False),
+    "positive, orthogonal": positive_features,
+    "trigonometric": trigonometric_features,
+}
+
+
+@along(feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
+def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Conjugate gradient by linear attention on m features of the kernel."""
+    kernel, p = kernel_of(config), task.num_features
+    if line == "landmarks":
+        phi = nystrom_features(kernel, task.x[:value])
+    else:
+        phi = RANDOM[line](key, kernel, num_features=p, width=value)
+    model = constructions.conjugate_gradient(
+        kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=phi
+    )
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return Setting(model, task, exact, smoother=kernel)
+
+
+@along(
+    support,
+    values=(1, 2, 4, 8, 16, 32, 64),
+    lines=("prefix_conjugate_gradient", "prefix_chebyshev", "delta_rule"),
+    solvers=True,
+    kernel="linear",
+    num_features=8,
+    unused=("temperature",),
+)
+def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """A causal model at the support with so many before it, which is told of the whole context."""
+    kernel = kernel_of(config)
+    model = solve(line, kernel, task, config.ridge, config)
+    prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
+    exact = solvers.exact(kernel, prefix, ridge=config.ridge).prediction
+    return Setting(model, prefix, exact)
+
+
+HALF = ("float16", "bfloat16")
+PREFIX = {"mesa": "prefix_conjugate_gradient", "chebyshev": "prefix_chebyshev"}
+SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp")}
+"""The slots of a part: the state of the layer, the vectors of the solver, its inner products."""
+
+
+@along(
+    condition,
+    values=(10.0, 100.0, 1000.0, 10000.0),
+    lines=(
+        *(f"{solver} {part} {d}" for solver in PREFIX for part in ("C", "vectors") for d in HALF),
+        *(f"mesa sums {d}" for d in HALF),
+    ),
+    kernel="linear",
+    num_features=8,
+    unused=("temperature", "ridge"),
+    against="the same model without rounding",
+)
+def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Prefix solvers with some slots in half precision, compared with the same model unrounded."""
+    solver, part, dtype = line.split()
+    kernel = kernel_of(config)
+    top = theory.eigenvalues(kernel, task)[-1]
+    ridge = top / (value - 1)
+    spectrum = {"spectrum": (ridge, top + ridge)} if solver == "chebyshev" else {}
+    model = construct(
+        PREFIX[solver], kernel, task, ridge=ridge, steps=config.steps, stores_sums=True, **spectrum
+    )
+    hooks = round_slots(model, dict.fromkeys(SLOTS[part], dtype))
+    return Setting(model, task, predict(model, task), hooks=hooks)
+
+
+@along(
+    floating,
+    values=("bfloat16", "float32", "float64"),
+    solvers=True,
+    plot=Plot("step", "gap", ("line", "value")),
+    traced=False,
+)
+def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The dtype of the task; all models have the same weights."""
+    kernel = kernel_of(config)
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    model = solve(line, kernel, task, config.ridge, config)
+    cast = jax.tree.map(lambda field: field.astype(value), task.replace(y_query=None))
+    return Setting(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
+
+
+@along(
+    relu_width,
+    values=(16, 32, 64, 128, 256),
+    lines=("chebyshev", "richardson"),
+    solvers=True,
+    kernel="gaussian",
+    traced=False,
+)
+def arithmetic(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The number of segments of the ReLU tables."""
+    kernel = kernel_of(config)
+    exact_twin = solve(line, kernel, task, config.ridge, config)
+    bounds = operand_bounds(exact_twin, task, margin=2.0)
+    model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return Setting(model, task, exact, smoother=kernel)

@@ -1,0 +1,316 @@
+"""Fit a candidate's parameters, and a step to every layer, to a model in any space that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Array, Float
+from scipy.stats import qmc
+
+from ... import Task, map_tasks
+from ..._core import checks
+from ..._core.readable import readable
+from ...catalogue import candidate as find_candidate, spelled, taken
+from ...tasks._task import check_axes, outputs_of
+from .._reading.hyperparameters import minimise
+from .candidates import Ranged, absolute, limits, parameters, solve
+
+
+@readable
+class CandidateFit(NamedTuple):
+    """A candidate with its kernel, its fitted parameters and the alignment of layers with steps.
+
+    Attributes:
+        candidate: name of the solver.
+        values: fitted parameters by name, shared by all layers.
+        alignment: step with which each layer is aligned [L].
+        error: root mean square over layers of the relative distances.
+    """
+
+    candidate: str
+    kernel: str
+    values: dict[str, float]
+    alignment: tuple[int, ...]
+    error: float
+
+    @property
+    def logs(self) -> np.ndarray:
+        """The logarithms of `values`, in the same order."""
+        return np.log([*self.values.values()])
+
+
+def align(cost: npt.ArrayLike) -> np.ndarray:
+    r"""Align L layers with solver steps in order, at the least total cost.
+
+    The steps $t_1 \leq t_2 \leq ...$ minimise $\sum_l c_{l, t_l}$. Several layers may share a step.
+    If several alignments have the same cost, the earliest steps are chosen.
+
+    Args:
+        cost: cost $c$ of every layer at every step [L, T + 1], finite.
+
+    >>> align(np.array([[1.0, 0.0, 2.0], [3.0, 3.0, 1.0]])).tolist()
+    [1, 2]
+    """
+    cost = np.asarray(cost)
+    checks.numeric("cost", cost)
+    checks.finite("cost", cost)
+    if cost.ndim != 2 or 0 in cost.shape:
+        raise ValueError(
+            f"cost must be [L, T + 1] for L layers and T steps, got shape {list(cost.shape)}"
+        )
+    layers, steps = cost.shape
+    total = np.zeros((layers, steps))
+    total[0] = cost[0]
+    for layer in range(1, layers):
+        total[layer] = cost[layer] + np.minimum.accumulate(total[layer - 1])
+    path = np.zeros(layers, int)
+    end = steps
+    for layer in reversed(range(layers)):
+        path[layer] = np.argmin(total[layer, :end])
+        end = path[layer] + 1
+    return path
+
+
+class Space(NamedTuple):
+    """What is read of a model, as JAX functions of its data, which have the tasks as `tasks`.
+
+    Attributes:
+        path: function of a candidate's name, kernel, log parameters, the data and a number of steps
+            that returns what is compared of the steps 0 to T.
+        cost: function of a path and the data to what an alignment is chosen by, such as [L, T + 1].
+        residuals: function of a path, the data and aligned steps [L] to what is left of the layers.
+        rounds: number of fits of the parameters; the steps are aligned again after each, unless 1.
+        enough: with an error below this, no other start is tried.
+        row: function from a name to what has the ranges of its parameters.
+    """
+
+    path: Callable[..., Any]
+    cost: Callable[..., jax.Array]
+    residuals: Callable[..., jax.Array]
+    rounds: int = 4
+    enough: float = 0.0
+    row: Callable[[str], Ranged] = find_candidate
+
+
+@partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
+def search(space, name, kernel, steps, points, known, data):
+    """Log parameters at s points of the unit cube, or `known` ones, and the costs of the steps."""
+
+    def at(part: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
+        point, known = part
+        logs = absolute(space.row(name), kernel, point, data.tasks)
+        logs = logs if known is None else jnp.where(jnp.isnan(known), logs, known)
+        return logs, space.cost(space.path(name, kernel, logs, data, steps), data)
+
+    return jax.lax.map(at, (points, known))
+
+
+@partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
+def residuals_and_slopes(space, name, kernel, steps, logs, data, at):
+    """Residuals at aligned steps, their derivatives in the logarithms, and costs of all steps."""
+
+    def of(logs: jax.Array) -> tuple[jax.Array, Any]:
+        path = space.path(name, kernel, logs, data, steps)
+        found = space.residuals(path, data, at).reshape(-1)
+        return found, (found, space.cost(path, data) if space.rounds > 1 else None)
+
+    slopes, (found, costs) = jax.jacfwd(of, has_aux=True)(logs)
+    return found, slopes, costs
+
+
+class Problem(NamedTuple):
+    """A candidate with a kernel and at most so many steps, to be fitted to the layers of a model.
+
+    Attributes:
+        data: pytree of arrays for the functions of the space.
+        align: function from the costs of all steps to the step of every layer [L].
+        weight: function from an alignment to the number of relative distances in the residuals.
+    """
+
+    space: Space
+    name: str
+    kernel: str
+    steps: int
+    data: Any
+    align: Callable[[np.ndarray], np.ndarray]
+    weight: Callable[[np.ndarray], int] = len
+
+    @property
+    def parameters(self) -> list[str]:
+        return [*parameters(self.space.row(self.name), self.kernel)]
+
+    def halton(self, count: int) -> np.ndarray:
+        """The first points of a Halton sequence in the unit cube of the parameters."""
+        return qmc.Halton(len(self.parameters), scramble=False).random(count)
+
+    def search(
+        self, points: np.ndarray, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log parameters at points of the unit cube, and the costs of the steps there."""
+        logs, costs = search(*self[:4], points, known, self.data)
+        return np.asarray(logs, float), np.asarray(costs, float)
+
+    def look(self, logs: Any, at: np.ndarray) -> Any:
+        return residuals_and_slopes(*self[:4], logs, self.data, at)
+
+    def aligned(self, logs: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """The step of every layer for these parameters."""
+        return self.align(np.asarray(self.look(logs, at)[2], float))
+
+    def refine(self, logs: np.ndarray, at: np.ndarray) -> CandidateFit:
+        """Fit parameters by least squares and align layers, in turn."""
+        far, most = np.inf, limits(self.space.row(self.name), self.kernel)
+        for _ in range(self.space.rounds):
+            far, logs = minimise(lambda x, at=at: self.look(x, at)[:2], logs, most)
+            far /= self.weight(at) ** 0.5
+            moved = at if self.space.rounds == 1 else self.aligned(logs, at)
+            if np.array_equal(moved, at):
+                break
+            at = moved
+        values = dict(zip(self.parameters, np.exp(logs).tolist(), strict=True))
+        return CandidateFit(self.name, self.kernel, values, tuple(map(int, at)), float(far))
+
+
+Start = tuple[Problem, np.ndarray, np.ndarray]
+"""A problem, with the log parameters and the step of every layer where a fit begins."""
+
+
+def nearest(starts: Sequence[Start]) -> CandidateFit:
+    """The best of the fits from some starts with finite parameters."""
+    found = []
+    for problem, logs, at in starts:
+        if np.all(np.isfinite(logs)):
+            found.append(problem.refine(logs, at))
+            if found[-1].error < problem.space.enough:
+                break
+    if not found:
+        raise ValueError(
+            f"x of tasks must give the kernel {starts[0][0].kernel!r} a bandwidth and a matrix "
+            "that are neither 0 nor infinite, got none; rescale x, use supports that differ, or "
+            "other kernels"
+        )
+    return min(found, key=lambda one: one.error)
+
+
+class Answers(NamedTuple):
+    """Tasks, and the predictions of a model after layers 1 to L [b, L, m]."""
+
+    tasks: Task
+    layers: Any
+
+
+def answer_steps(name: str, kernel: str, logs: Any, data: Answers, steps: int) -> jax.Array:
+    """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
+    row = find_candidate(name)
+    return map_tasks(lambda task: solve(row, kernel, logs, task, steps), data.tasks)
+
+
+def squares(path: Float[Array, "b T m"], data: Answers) -> Float[Array, "L T"]:
+    """Squared distances of layers to steps over all tasks, relative to the layer's squared norm."""
+    distances = jnp.sum((data.layers[:, :, None] - path[:, None]) ** 2, axis=(0, 3))
+    return distances / sizes(data.layers)[:, None]
+
+
+def differences(path: Float[Array, "b T m"], data: Answers, at: Any) -> jax.Array:
+    return (path[:, at] - data.layers) / jnp.sqrt(sizes(data.layers))[None, :, None]
+
+
+def sizes(answers: Float[Array, "b L m"]) -> Float[Array, " L"]:
+    size = jnp.sum(answers**2, axis=(0, 2))
+    return jnp.where(size > 0, size, 1)
+
+
+ANSWERS = Space(answer_steps, squares, differences)
+
+
+def bounded(distances: npt.ArrayLike) -> np.ndarray:
+    """Distances below 1e6; values that diverged, NaN included, become 1e6."""
+    return np.minimum(np.nan_to_num(np.asarray(distances, float), nan=1e6), 1e6)
+
+
+def regular(distances: np.ndarray) -> list[list[np.ndarray]]:
+    """Initial alignments for every point: the best one, one step per layer, two steps per layer.
+
+    The best alignment of a point far from the optimum often leads to a poor local minimum.
+    """
+    _, layers, count = distances.shape
+    each = np.arange(1, layers + 1)
+    kinds = [[align(d) for d in distances]]
+    kinds += [[k * each] * len(distances) for k in (1, 2) if k * layers < count]
+    return kinds
+
+
+def totals(costs: np.ndarray, alignments: list[np.ndarray]) -> np.ndarray:
+    """The costs [s] of points with costs [s, L, T + 1], each with its alignment."""
+    each = zip(costs, alignments, strict=True)
+    return np.array([cost[range(len(cost)), at].sum() for cost, at in each])
+
+
+def fit_candidate(
+    candidate: str,
+    kernel: str,
+    tasks: Task,
+    answers: Float[Array, "b L m"] | np.ndarray,
+    steps: int,
+    *,
+    points: int = 128,
+    starts: int = 2,
+    near: CandidateFit | None = None,
+) -> CandidateFit:
+    """Fit the parameters and the alignment of a candidate to the layers of a model.
+
+    The fit minimises the squared relative distance. From the best points of a Halton sequence in
+    the search ranges, with several alignments, SciPy's `least_squares` refines the logarithms of
+    the parameters with a fixed alignment. The layers are then aligned again.
+
+    Args:
+        candidate: name of a candidate solver in the catalogue.
+        answers: predictions of the model after layers 1 to L, with m = q r.
+        points: number of points of the Halton sequence.
+        starts: number of points to refine for each initial alignment.
+        near: fit with fewer steps, whose parameters are the only point to refine. Default: the
+            points of the sequence.
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), 4)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> head = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
+    >>> answers = ik.predict_batch(head, tasks)[:, None]
+    >>> found = fit_candidate("nadaraya_watson", "exponential", tasks, answers, steps=1)
+    >>> round(found.values["temperature"], 3), found.alignment
+    (0.7, (1,))
+    """
+    candidate = find_candidate(candidate).name
+    checks.instance("kernel", kernel, str, "the name of a kernel")
+    kernel = spelled(kernel)
+    checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
+    check_axes(tasks, 1)
+    checks.shapes(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
+    wanted = tasks.num_queries * outputs_of(tasks)
+    if answers.shape[2] != wanted:
+        raise ValueError(
+            f"answers must be [b, L, m] with m = {wanted}, the number of predictions of a task, "
+            f"got shape {list(answers.shape)}"
+        )
+    for name, number in (("steps", steps), ("points", points), ("starts", starts)):
+        checks.count(name, number)
+    data = Answers(tasks, answers)
+    problem = Problem(ANSWERS, candidate, kernel, steps, data, lambda each: align(bounded(each)))
+    if near is None:
+        logs, costs = problem.search(problem.halton(points))
+    else:
+        logs, costs = near.logs[None], problem.look(near.logs, np.array(near.alignment))[2][None]
+    costs = bounded(costs)
+    begin = [
+        (problem, logs[i], alignments[i])
+        for alignments in regular(costs)
+        for i in np.argsort(totals(costs, alignments))[:starts]
+    ]
+    return nearest(begin)

@@ -1,0 +1,93 @@
+"""The solvers that a model may run, with the parameters that have to be fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...catalogue import Box, Solver, kernel_class, load, make_kernel
+from ...catalogue._solvers import SPECTRUM
+from ...tasks import Task, map_tasks, system
+from .._reading.hyperparameters import typical_bandwidth
+
+Values = dict[str, Any]
+BANDWIDTH = Box(-1.2, 1.2)
+"""Initial search range of the bandwidth over the typical bandwidth, as exponents of 10."""
+
+
+class Ranged(Protocol):
+    """What has search ranges of fitted parameters: a solver, or a predictor that takes no steps."""
+
+    @property
+    def fitted(self) -> Mapping[str, Box] | None: ...
+
+
+def spectral_arguments(values: Values) -> Values:
+    others = {name: value for name, value in values.items() if name not in SPECTRUM}
+    return {**others, "spectrum": (values["low_over_high"] * values["high"], values["high"])}
+
+
+def newton_schulz_arguments(values: Values) -> Values:
+    spectrum = (1 / values["scale"], 1 / values["scale"])
+    return {"ridge": values["ridge"], "spectrum": spectrum}
+
+
+def parameters(solver: Ranged, kernel: str) -> dict[str, Box]:
+    """The search ranges of all fitted parameters, the bandwidth first."""
+    bandwidth = kernel_class(kernel).bandwidth
+    return ({} if bandwidth is None else {bandwidth: BANDWIDTH}) | dict(solver.fitted or {})
+
+
+def limits(solver: Ranged, kernel: str) -> np.ndarray:
+    """Upper bounds on the log parameters; infinite if a parameter may exceed its search range."""
+    boxes = parameters(solver, kernel).values()
+    return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
+
+
+def absolute(
+    solver: Ranged, kernel: str, relative: Float[Array, " k"], tasks: Task
+) -> Float[Array, " k"]:
+    """Log parameters at a point of the unit cube, scaled to the kernel matrices of the tasks."""
+    boxes = parameters(solver, kernel)
+    logs = {
+        name: jnp.log(10.0) * (box.low + (box.high - box.low) * at)
+        for (name, box), at in zip(boxes.items(), relative, strict=True)
+    }
+    bandwidth = kernel_class(kernel).bandwidth
+    if bandwidth is not None:
+        logs[bandwidth] += jnp.log(typical_bandwidth(kernel, tasks))
+    of_kernel = make_kernel(kernel, {name: jnp.exp(value) for name, value in logs.items()})
+    norms = map_tasks(lambda t: jnp.sqrt(jnp.mean(system(of_kernel, t).gram ** 2)), tasks)
+    size = jnp.log(jnp.mean(norms) * tasks.num_supports)
+    return jnp.array([logs[name] + box.power * size for name, box in boxes.items()])
+
+
+def solve(
+    solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
+) -> Float[Array, "steps m"]:
+    """The candidate's predictions [T + 1, q r] for one task and the log parameters `logs`."""
+    answer = run(solver, kernel, logs, task, steps).prediction
+    if not solver.iterates or solver.sequential:
+        last = answer[-1] if solver.sequential else answer
+        answer = jnp.stack([0 * last, *[last] * steps])
+    return answer.reshape(steps + 1, -1)
+
+
+def run(solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
+    """The result of the candidate's oracle for one task, with its states if it has any."""
+    values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
+    made, oracle = make_kernel(kernel, values), load(solver.oracle)
+    if not solver.iterates:
+        return oracle(made, task)
+    count = {} if solver.sequential else {"steps": steps}
+    return oracle(made, task, **keywords(solver, values), **count)
+
+
+def keywords(solver: Solver, values: Values) -> dict[str, Any]:
+    """The keywords of oracle and construction for fitted parameters, without the steps."""
+    fitted = {name: values[name] for name in solver.fitted or {}}
+    return (load(solver.arguments)(fitted) if solver.arguments else fitted) | dict(solver.options)

@@ -1,0 +1,190 @@
+"""The way from a model's answers to a verdict: fit, fit again, measure, rule out, assemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._core import checks
+from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, make_kernel, taken
+from ...kernels import Kernel, check_kernel
+from .._resampling import RESAMPLES, resamples
+from .answers import ModelAnswers
+from .candidate_fit import CandidateFit, fit_candidate
+from .distances import (
+    BASELINES,
+    Distance,
+    Gaps,
+    Statement,
+    Suspect,
+    baseline_gaps,
+    candidate_gaps,
+    distance,
+    stratify,
+)
+from .identification import EXACT, Identification, identification
+from .ladder import NULLS, ladder
+from .ruling import CLOSE, RESOLUTION, diverges, eliminate, far, is_regular, measured
+
+RAISED = 4
+"""If a layer is aligned with the last step of a candidate, the candidate is fitted again with so
+many times as many steps."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword arguments of `identify`, checked before anything is compiled."""
+
+    candidates: tuple[str, ...] | None = None
+    kernels: tuple[str, ...] | None = None
+    steps: int | None = None
+    strata: int = 2
+    system: tuple[Kernel, float] | None = None
+    seed: int = 0
+    progress: Callable[[str], None] = lambda name: None
+
+    def __post_init__(self):
+        for name in ("candidates", "kernels"):
+            if getattr(self, name) is not None:
+                checks.names(name, getattr(self, name))
+        for name, least in (("strata", 1), ("seed", 0)):
+            checks.count(name, getattr(self, name), least)
+        if self.steps is not None:
+            checks.count("steps", self.steps)
+        checks.function("progress", self.progress)
+        if (system := self.system) is not None:
+            if not isinstance(system, tuple) or len(system) != 2:
+                raise TypeError(
+                    f"system must be a pair (kernel, ridge), got {checks.shown(system)}"
+                )
+            check_kernel(system[0])
+            checks.positive_scalar("ridge of system", system[1])
+        if not any(self.offered.values()):
+            raise ValueError(
+                "kernels must contain a kernel that a candidate accepts, got "
+                f"{', '.join(self.tried)} for candidates {', '.join(self.offered)}"
+            )
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        if self.kernels is None:
+            return tuple(name for name, row in KERNELS.items() if row.usual)
+        return tuple(find("kernel", KERNELS, name).name for name in self.kernels)
+
+    @property
+    def offered(self) -> dict[str, list[str]]:
+        """The kernels to try with every candidate."""
+        names = all_candidates() if self.candidates is None else self.candidates
+        every = [candidate(name).name for name in names]
+        return {name: [one for one in taken(name) if one in self.tried] for name in every}
+
+    def fits(self, fit: Callable[[str, list[str]], CandidateFit]) -> list[CandidateFit]:
+        """Every candidate that accepts a kernel, fitted by a function of its name and kernels."""
+        found = []
+        for name, kernels in self.offered.items():
+            if kernels:
+                self.progress(name)
+                found.append(fit(name, kernels))
+        return found
+
+
+class Fitted(NamedTuple):
+    """A fitted candidate, and the largest number of steps that it was tried with."""
+
+    fit: CandidateFit
+    steps: int
+
+    @property
+    def limit(self) -> int | None:
+        """The number of steps, if the solver takes steps and a layer is aligned with the last."""
+        row = candidate(self.fit.candidate)
+        reached = row.iterates and not row.sequential and max(self.fit.alignment) == self.steps
+        return self.steps if reached else None
+
+
+def compare(model: ModelAnswers, options: Options) -> Identification:
+    """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
+    steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
+
+    def fit(name: str, kernels: list[str]) -> CandidateFit:
+        each = [
+            fit_candidate(name, kernel, model.fitted, model.answers, steps) for kernel in kernels
+        ]
+        return min(each, key=lambda fit: fit.error)
+
+    fitted = fit_again([Fitted(one, steps) for one in options.fits(fit)], model, options)
+    fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
+    options.progress("the ladder")
+    rungs = ladder(model, options.tried)
+    known = {name: baseline_gaps(name, model) for name in BASELINES}
+    known |= {rung.name: rung.gaps for rung in rungs if rung.name in NULLS}
+    # Distances on the scored tasks, which are put into groups and drawn again and again
+    best = min(fits, key=lambda fit: fit.error)
+    by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
+    system = by if options.system is None else options.system
+    edges, stratum = stratify(*system, model.scored, options.strata)
+    resample = resamples(len(stratum), RESAMPLES, options.seed)
+    because, as_near = rule(fits, gaps, known, resample)
+
+    def distances(gaps: Gaps) -> dict[str, Distance]:
+        return {space: distance(one, stratum, resample) for space, one in gaps.items()}
+
+    suspects = [
+        Suspect(one.fit, distances(own), reason, is_regular(one.fit.alignment, own), one.limit)
+        for one, own, reason in zip(fitted, gaps, because, strict=True)
+    ]
+    return identification(
+        suspects,
+        {name: distances(own) for name, own in known.items()},
+        as_near,
+        edges,
+        tuple(Statement(*rung[:3], distances(rung.gaps)) for rung in rungs),
+        model.left_out,
+    )
+
+
+def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
+    """The candidates, fitted again with more steps if a layer is aligned with the last step."""
+    none_fits = min(one.fit.error for one in fitted) > EXACT
+    found = []
+    for one in fitted:
+        fit, may_fit = one.fit, one.fit.error <= CLOSE  # then it is worth a search of its own
+        if one.limit and (none_fits or may_fit):
+            options.progress(f"{fit.candidate}, more steps")
+            rest = model.fitted, model.answers, RAISED * one.steps
+            more = fit_candidate(fit.candidate, fit.kernel, *rest, near=None if may_fit else fit)
+            if more.error < fit.error:
+                one = Fitted(more, RAISED * one.steps)
+        found.append(one)
+    return found
+
+
+def rule(
+    fits: list[CandidateFit], gaps: list[Gaps], known: dict[str, Gaps], resample: np.ndarray
+) -> tuple[list[str], tuple[str, ...]]:
+    """Why each candidate is ruled out, or "", and what is as near as the nearest candidate.
+
+    If no candidate is close, nulls do not count. None remains if a baseline or null is as near.
+    """
+    wild = [diverges(one["prediction"]) for one in gaps]
+    if all(wild):  # then the nearest of them is told
+        wild = [False] * len(wild)
+    refused = ["diverges on a scored task" if one else "" for one in wild]
+    because, near = eliminate(fits, measured([*gaps, *known.values()], resample), refused)
+    close = any(
+        not reason and all(part.mean <= CLOSE for part in own.values())
+        for own, reason in zip(gaps, because, strict=True)
+    )
+    names = [
+        name
+        for name, is_near in zip(known, near[len(fits) :], strict=True)
+        if is_near and (close or name in BASELINES)
+    ]
+    names.sort(key=lambda name: round(far(known[name]) / RESOLUTION))
+    if names:
+        trivial = f"no nearer than {(BASELINES | NULLS)[names[0]]}"
+        because = [reason or trivial for reason in because]
+    return because, tuple(names)

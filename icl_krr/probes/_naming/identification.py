@@ -1,0 +1,299 @@
+"""The result of `identify`: its verdict, and a table of every candidate and baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._core.readable import readable
+from ..._core.text_tables import Table, as_text, number
+from .distances import BASELINES, SPACES, TITLES, Distance, Statement, Suspect
+from .ladder import NULLS, WORDS
+from .ruling import CLOSE
+from .stream_rules import EARLIER, MIXED, UNTRAINED
+
+CONTROLS = {
+    EARLIER: "the steps, decoded one layer earlier",
+    MIXED: "other steps with the same span",
+    UNTRAINED: "the steps, decoded from an untrained model",
+}
+"""Controls of streams, each at the candidate's own parameters, by the name in tables."""
+LAST_ROWS = "Baselines and nulls: " + "; ".join(
+    f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
+)
+LAST_ROWS += ". cond: condition number of K + ridge I, which puts the tasks into groups"
+LAST_COLUMNS = (
+    f"Controls: {'; '.join(f'{name}: {words}' for name, words in (NULLS | CONTROLS).items())}. "
+    "Independent steps: how many independent combinations of the steps so far each layer decodes. "
+    "Effect: distance of the change of the answer from that of the candidate's construction, if "
+    "its decoded states are removed, and if they are swapped for those of another task."
+)
+STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
+
+
+def candidate_table(
+    suspects: Sequence[Suspect],
+    baselines: dict[str, dict[str, Distance]],
+    strata: tuple[float, ...],
+) -> Table:
+    """A line for every candidate and for every baseline, with the distances in both spaces.
+
+    The last column has the distances of predictions in the groups of tasks, by condition number. Of
+    streams, there is the evidence instead, and baselines are controls of the first candidate.
+    """
+    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, strata)))
+    last = [f"prediction, cond {edges}"]
+    if suspects[0].evidence:
+        last = ["nearest control", "independent steps", "effect if removed, swapped"]
+    header = ["candidate", "kernel", *suspects[0].distances, "ruled out by"]
+    header += ["solver step at each layer", "parameters", *last]
+    candidates, last_rows = [], []
+    for one in suspects:
+        cells = [one.because, steps_cell(one), ", ".join(parameters_of(one.fit.values))]
+        cells = [*map(distance_cell, one.distances.values()), *cells, *last_cells(one)]
+        candidates.append([one.fit.candidate, one.fit.kernel, *cells])
+    for name, of in baselines.items():
+        cells = [""] * len(last) if suspects[0].evidence else [strata_cell(of["prediction"])]
+        last_rows.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
+    title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
+    return Table(title, header, [candidates, last_rows])
+
+
+def last_cells(suspect: Suspect) -> list[str]:
+    if (known := suspect.evidence) is None:
+        return [strata_cell(suspect.distances["prediction"])]
+    nearest = min(known.controls, key=lambda name: total(known.controls[name]))
+    cells = ", ".join(number(d.mean) for d in known.controls[nearest].values())
+    effects = ", ".join(map(number, known.effects.values()))
+    return [f"{nearest} ({cells})", " ".join(map(str, known.ranks)), effects]
+
+
+def total(distances: dict[str, Distance]) -> float:
+    return sum(d.mean for d in distances.values())
+
+
+def steps_cell(suspect: Suspect) -> str:
+    steps, words = " ".join(map(str, suspect.fit.alignment)), []
+    if not suspect.regular:
+        words.append("irregular")
+    if suspect.limit:
+        words.append("limit")
+    return f"{steps} ({', '.join(words)})" if words else steps
+
+
+def ladder_table(best: Suspect, ladder: Sequence[Statement]) -> Table:
+    """A line for every statement about the model, from weak to strong, and the nearest solver."""
+    lines = [
+        [one.name, one.kernel, *cells_of(one.distances), ", ".join(parameters_of(one.values))]
+        for one in ladder
+    ]
+    solver = f"solver: {best.fit.candidate}"
+    lines.append([solver, best.fit.kernel, *cells_of(best.distances), ""])
+    title = "Ladder: relative distance to what fulfils a statement, mean over layers"
+    return Table(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
+
+
+def parameters_of(values: dict[str, float]) -> list[str]:
+    return [f"{key} {value:.3g}" for key, value in values.items()]
+
+
+def cells_of(distances: dict[str, Distance]) -> list[str]:
+    return [distance_cell(distances[space]) if space in distances else "" for space in SPACES]
+
+
+def distance_cell(d: Distance) -> str:
+    return f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
+
+
+def strata_cell(d: Distance) -> str:
+    return ", ".join(map(number, d.by_stratum))
+
+
+EXACT = 0.01
+"""Largest relative distance of a candidate that is identified."""
+IDENTIFIED, NEAR, TIED, NONE = "identified", "close to", "not distinguishable", "none is close"
+NOTHING = "not identified"
+STATUSES = (IDENTIFIED, NEAR, TIED, NONE, NOTHING)
+"""What `identify` says, from the strongest statement to the weakest."""
+REASONS = {
+    IDENTIFIED: "every other candidate is farther on the same tasks, diverges, takes no step, or "
+    "is a more general form of this solver that is no nearer",
+    TIED: "on the same tasks, no difference between their distances is beyond chance",
+}
+
+
+@readable
+class Identification(NamedTuple):
+    """Result of `identify`: the verdict, all candidates and the baselines.
+
+    Attributes:
+        status: "identified" (one candidate remains, at most `EXACT` = 0.01 away in both spaces, at
+            regular steps), "close to" (one remains, farther or at irregular steps), "not
+            distinguishable" (several remain), "none is close" (the best candidate is farther than
+            `CLOSE` = 0.1 in one space) or "not identified" (none remains).
+        remain: names of the candidates that were not ruled out.
+        suspects: all candidates: first those that remain, each group the nearest first.
+        baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" the mean
+            of the supports' y, and "start" is the prediction before the first layer. The nulls take
+            no steps: "interpolation" is between 0 and exact kernel ridge regression, "ridge path"
+            is that regression with a ridge per layer, "gradient flow" has a time per layer.
+        strata: condition numbers at the edges of the groups of tasks [strata + 1].
+        as_near: names of the baselines and nulls that are at least as near to the model as the
+            nearest candidate; the nearest first.
+        ladder: statements from weak to strong.
+        left_out: number of tasks left out, with values 100 times those of most tasks.
+    """
+
+    status: str
+    remain: tuple[str, ...]
+    suspects: tuple[Suspect, ...]
+    baselines: dict[str, dict[str, Distance]]
+    strata: tuple[float, ...]
+    as_near: tuple[str, ...]
+    ladder: tuple[Statement, ...] = ()
+    left_out: int = 0
+
+    @property
+    def best(self) -> Suspect:
+        """The nearest candidate that was not ruled out, or the nearest of all if none remains."""
+        return self.suspects[0]
+
+    @property
+    def verdict(self) -> str:
+        """The status, the candidates that remain and the reason, in a sentence, and warnings."""
+        return "; ".join([self.statement, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What should be known of the arrays that the statement rests on."""
+        found = {one.name: one.distances for one in self.ladder}
+        fits = next(iter(self.best.distances.values())).mean <= EXACT
+        words = []
+        if self.left_out:
+            words.append(f"{self.left_out} tasks were left out, as their values explode")
+        far = found["homogeneous"]["prediction"].mean if "homogeneous" in found else 0.0
+        if fits and self.status != IDENTIFIED and far > CLOSE:
+            words.append(
+                f"the hat matrices do not explain the predictions (homogeneous: {far:.2g}); "
+                "were they computed without gradients?"
+            )
+        return words
+
+    @property
+    def statement(self) -> str:
+        """The verdict without warnings."""
+        known = self.best.evidence
+        if self.as_near:
+            words = {**BASELINES, **NULLS, **CONTROLS}[self.as_near[0]]
+            first, last = (TITLES[space] for space in self.best.distances)
+            where = (
+                f"in {first} and in {last} alike" if known else f"neither in {first} nor in {last}"
+            )
+            return f"{self.status}: no candidate is nearer than {words}, {where}"
+        if self.status == NOTHING:
+            held = "is decodable, but " if known and known.effects else "is ruled out: "
+            return f"{self.status}: {self.best.fit.candidate} {held}{self.best.because}"
+        if self.status == NONE:
+            near = self.best.distances.items()
+            away = " and ".join(f"{d.mean:.2g} away in {TITLES[space]}" for space, d in near)
+            others = f"; as near: {', '.join(self.remain[1:])}" if self.remain[1:] else ""
+            nearest = f"nearest: {self.best.fit.candidate}, {away}{others}"
+            return f"{self.status} ({nearest}); close is at most {CLOSE} in each"
+        named = f"{self.status}: {', '.join(self.remain)}"
+        far = [
+            f"{found.mean:.2g} in {TITLES[space]}"
+            for space, found in self.best.distances.items()
+            if found.mean > EXACT
+        ]
+        if self.status == TIED and far:
+            named += f", and the nearest is only close ({' and '.join(far)})"
+        if self.status != NEAR:
+            and_controls = "every control and " if self.depth and self.status == IDENTIFIED else ""
+            return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}"
+        reasons = {
+            f"its distance is {' and '.join(far)} (identified: at most {EXACT})": far,
+            "its steps at the layers are not regular": not self.best.regular,
+            f"a layer is at the limit of {self.best.limit} steps": self.best.limit,
+        }
+        why = [words for words, holds in reasons.items() if holds]
+        why = why or ["its use is not tested, and it has as many parameters as layers with steps"]
+        return f"{named}{self.depth}; {', and '.join(why)}"
+
+    @property
+    def depth(self) -> str:
+        """What is known of the nearest candidate's steps in a stream, in words, or ""."""
+        known = self.best.evidence
+        if known is None or self.status in (NONE, NOTHING):
+            return ""
+        return f" (decodable, arrives in order, {'used' if known.effects else 'use not tested'})"
+
+    def __str__(self) -> str:
+        """The table of candidates and the verdict, as `icl-krr identify` prints them."""
+        return as_text(*self.tables, self.verdict)
+
+    @property
+    def tables(self) -> list[Table | str]:
+        """The tables of the candidates and of the ladder, each with what its names mean."""
+        first = candidate_table(self.suspects, self.baselines, self.strata)
+        if known := self.best.evidence:
+            found = [f"{name}: {distance_cell(of['state'])}" for name, of in known.supports.items()]
+            held = f"States at the supports: {'; '.join(found) or 'not read'}"
+            return [first, LAST_COLUMNS, held]
+        return [first, LAST_ROWS, ladder_table(self.best, self.ladder), STEPS_OF_LADDER]
+
+
+def identification(
+    suspects: Sequence[Suspect],
+    baselines: dict[str, dict[str, Distance]],
+    as_near: tuple[str, ...],
+    strata: tuple[float, ...] = (),
+    ladder: tuple[Statement, ...] = (),
+    left_out: int = 0,
+    last: Collection[str] = (),
+) -> Identification:
+    """The result: candidates that remain come first, each group in the order of its distances.
+
+    Before those that a comparison rules out are those that only the test of use rules out; `last`
+    are the names of those whose distances say nothing.
+    """
+
+    def place(one: Suspect) -> tuple[bool, bool, bool, float]:
+        tested = one.evidence is not None and bool(one.evidence.effects)
+        return one.fit.candidate in last, bool(one.because), not tested, total(one.distances)
+
+    suspects = sorted(suspects, key=place)
+    remain = [one for one in suspects if not one.because]
+    largest = [max(found.mean for found in one.distances.values()) for one in remain]
+    best, status = suspects[0], status_of(largest, says_enough(suspects[0]))
+    if status == TIED and best.evidence and largest[0] > EXACT:
+        status = NEAR  # several are close, and none is what the model runs
+    names = tuple(one.fit.candidate for one in remain)
+    baselines = best.evidence.controls if best.evidence else baselines
+    return Identification(
+        status, names, tuple(suspects), baselines, strata, as_near, ladder, left_out
+    )
+
+
+def says_enough(one: Suspect) -> bool:
+    """Whether the steps are regular, and use was tested or more layers have steps than parameters.
+
+    Of answers, whose use needs no test, no layer may be aligned with the last step.
+    """
+    if one.evidence is None:
+        return one.regular and not one.limit
+    used = bool(one.evidence.effects)
+    return used or int(np.count_nonzero(one.fit.alignment)) > len(one.fit.values)
+
+
+def status_of(distances: Sequence[float], regular: bool = True) -> str:
+    """What can be said of candidates that remain, by their distances, the nearest first."""
+    if not distances:
+        return NOTHING
+    if distances[0] > CLOSE:
+        return NONE
+    if len(distances) > 1:
+        return TIED
+    return IDENTIFIED if distances[0] <= EXACT and regular else NEAR

@@ -1,0 +1,282 @@
+"""The section with sliders over constructed transformers: predictions, gaps, bounds and slots."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from ..experiments._explorer import SLOTS, Explored
+from ._chart import (
+    ACCENT,
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    RED,
+    Axis,
+    Board,
+    Cell,
+    Chart,
+    Line,
+    Lines,
+    Table,
+    numbers,
+    shares,
+    thousandths,
+)
+from ._marks import STEPS, curves, heatmap, log_axis, said
+from ._page import Fold, Section
+
+HERE = ("temperature", "ridge", "channels", "depth")
+"""The sliders; in a chart `width` is the width of the chart."""
+PREDICTORS = {
+    "transformer, at this depth and width": ("gap", "rmse"),
+    "exact KRR, same temperature and ridge": ("", "exact_rmse"),
+    "Nadaraya-Watson, same temperature": ("smoother_gap", "smoother_rmse"),
+    "Nadaraya-Watson, temperature by leave-one-out": ("tuned_smoother_gap", "tuned_smoother_rmse"),
+    "mean of the supports": ("mean_gap", "mean_rmse"),
+    "zero prediction": ("zero_gap", "zero_rmse"),
+}
+
+
+NUMBERS = (
+    "Gap to exact KRR {gap} (bound {bound}); RMSE {rmse} (exact KRR {exact_rmse}, one head "
+    "{smoother_rmse}); condition number of K + ridge I {condition}; effective dimension of K "
+    "{dimension}."
+)
+
+
+def explorer_section(found: Explored) -> Section:
+    config = found.config
+    axes = {
+        "temperature": nearest("temperature", config.temperatures, 0.5),
+        "ridge": nearest("ridge / k(x, x)", config.ridges, config.noise),
+        "channels": Axis(
+            "width (channels)",
+            tuple(str(width or "all") for width in config.widths),
+            len(config.widths) - 1,
+        ),
+        "depth": Axis(
+            "depth (solver steps)", tuple(map(str, range(config.steps + 1))), config.steps // 2
+        ),
+    }
+    board = Board(
+        charts=(
+            predictions(found),
+            gaps("depth", [{"depth": depth} for depth in range(config.steps + 1)]),
+            gaps(
+                "channels",
+                [{"channels": w, "m": str(m or "all")} for w, m in enumerate(config.widths)],
+            ),
+            *(slot_chart(slot, found) for slot in SLOTS),
+        ),
+        axes=axes,
+        data=data_of(found),
+        words=tuple(
+            cell_of(found, part) if i % 2 else part
+            for i, part in enumerate(re.split(r"\{(\w+)\}", NUMBERS))
+        ),
+        caption=(
+            f"Conjugate gradient as a transformer on one task: n = {config.num_supports} supports "
+            f"on the unit circle, {config.num_queries} queries, y from a Gaussian process with "
+            f"k(x, x) = 1 at temperature 0.5 and noise variance {config.noise:g}. Slots: blue is "
+            "positive and orange is negative; full colour is the largest entry of the slot. "
+            f"Seed {config.seed}, {found.dtype}. Point at a chart for values. Shift and the wheel "
+            "zoom the predictions, and a double click resets them."
+        ),
+        tables=tables(found),
+    )
+    words = (
+        "One softmax head is a Nadaraya-Watson smoother: it predicts a weighted mean of the "
+        "outputs. A deep stack of softmax heads runs conjugate gradient on (K + ridge I) alpha = "
+        "y. After enough steps, its predictions are those of kernel ridge regression (KRR). Width "
+        '"all" is softmax attention on the exponential kernel e^(<x, z> / temperature). Width m '
+        "is linear attention on the m Nystrom features with the smallest error in K. Every curve "
+        "of the transformer is a forward pass with explicitly constructed weights.",
+        "The gap of predictions f to exact KRR f* is |f - f*| / |f*|. The bound on the gap of the "
+        "transformer is the sum of two bounds: the convergence rate of conjugate gradient (claim "
+        "C4) and the error of m channels (claim C18). It holds on every draw. A bound above 1 is "
+        "uninformative, because the zero prediction has gap 1.",
+    )
+    parts = (board, Fold("What the charts show", words))
+    return Section("explorer", "Temperature, ridge, depth and width", (), parts)
+
+
+def nearest(label: str, values: tuple[float, ...], wanted: float) -> Axis:
+    start = int(np.argmin(np.abs(np.asarray(values) - wanted)))
+    return Axis(label, tuple(map(str, values)), start)
+
+
+def data_of(found: Explored) -> dict[str, Any]:
+    """Nested lists by name: numbers as text, and curves in thousandths."""
+    data: dict[str, Any] = {}
+    for name, values in found.arrays.items():
+        key = name.replace(" ", "_")
+        if name in SLOTS:  # alpha is e^(1 / temperature) times smaller than y
+            data[key], data[f"{key}_most"] = shares(values, (-2, -1))
+        elif values.ndim > len(found.over[name]):
+            data[key] = thousandths(values)
+        else:
+            data[key] = numbers(values)
+    return data
+
+
+def cell_of(found: Explored, name: str) -> str | Cell:
+    """The number of an array where the sliders are."""
+    over = {one.replace(" ", "_"): len(axes) for one, axes in found.over.items()}
+    return Cell((name, *HERE[: over[name]])) if name else "0"
+
+
+def tables(found: Explored) -> tuple[Table, ...]:
+    config = found.config
+    widths = range(len(config.widths))
+    depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
+    return (
+        Table(
+            "At these settings: gap |f - f*| / |f*| to exact KRR, and RMSE at the queries "
+            "against the true function (units of y)",
+            ["predictor", "gap to exact KRR", "RMSE"],
+            [[name, *(cell_of(found, one) for one in both)] for name, both in PREDICTORS.items()],
+        ),
+        Table(
+            "Gap to exact KRR by depth and width, at this temperature and ridge",
+            ["solver steps", *(f"width {width or 'all'}" for width in config.widths)],
+            [
+                [str(depth), *(Cell(("gap", *HERE[:2], width, depth)) for width in widths)]
+                for depth in depths
+            ],
+        ),
+    )
+
+
+GAPS = {
+    "transformer": Line(BLUE),
+    "bound": Line(BLUE, "2 3"),
+    "one head": Line(RED, "6 3"),
+    "mean": Line(ORANGE),
+    "zero": Line(INK, "2 3"),
+}
+
+
+def predictions(found: Explored) -> Chart:
+    task = found.task
+    angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
+    y, truth = np.asarray(task.y, float), np.asarray(task.y_query, float)
+    lines = {
+        "exact KRR": Line(GREEN, width=5),
+        "true function": Line(INK, "2 3"),
+        "one head (Nadaraya-Watson)": Line(RED, "6 3"),
+        "transformer": Line(BLUE),
+    }
+    paths = {
+        "exact KRR": "exact[temperature][ridge]",
+        "one head (Nadaraya-Watson)": "smoother[temperature]",
+        "transformer": "prediction[temperature][ridge][channels][depth]",
+    }
+    reach = round(1.15 * float(np.max(np.abs([*y, *truth]))), 2)
+    points = [
+        {"query": i, "angle": round(float(a), 4), "true function": round(float(f), 4)}
+        for i, (a, f) in enumerate(zip(asked, truth, strict=True))
+    ]
+    seen = [
+        {"angle": round(float(a), 4), "y of the support": round(float(f), 4)}
+        for a, f in zip(angle, y, strict=True)
+    ]
+    supports = (
+        alt.Chart(alt.Data(values=seen))
+        .mark_circle(color=INK, size=45, opacity=0.75, clip=True)
+        .encode(y="y of the support:Q", tooltip=[said(f"{name}:Q") for name in seen[0]])
+    )
+    return curves(
+        "Predictions",
+        "Lines of exact KRR, the true function, one softmax head and the transformer at the "
+        "queries, against the angle of x. Dots are the supports.",
+        points,
+        alt.X("angle:Q", title="angle of x on the circle (radians)").scale(
+            domain=[-3.15, 3.15], nice=False
+        ),
+        {
+            "scale": {"domain": [-reach, reach], "nice": False},
+            "title": "y (prior standard deviations)",
+        },
+        lines,
+        shown=[*lines],
+        base=folded({name: f"{path}[datum.query] / 1000" for name, path in paths.items()}, lines),
+        below=[supports],
+        zoom=True,
+        reads=("exact", "smoother", "prediction"),
+    )
+
+
+def folded(calculated: dict[str, str], lines: Lines) -> alt.Chart:
+    """The base of curves whose lines are columns, some of them calculated."""
+    return alt.Chart().transform_calculate(**calculated).transform_fold([*lines], ["line", "value"])
+
+
+def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
+    """The gaps to exact KRR and the bound along an axis, with the place of its slider."""
+    here = "[temperature][ridge]"
+    along = {"depth": "[channels][datum.depth]", "channels": "[datum.channels][depth]"}[axis]
+    paths = {
+        "transformer": f"gap{here}{along}",
+        "bound": f"bound{here}{along}",
+        "one head": f"smoother_gap{here}",
+        "mean": f"mean_gap{here}",
+        "zero": "1",
+    }
+    x = alt.X("depth:Q", title="solver steps", **STEPS)
+    if axis == "channels":
+        x = alt.X("m:O", title="width (channels)", sort=[point["m"] for point in points])
+    marker = (
+        alt.Chart()
+        .mark_rule(color=ACCENT, strokeWidth=8, opacity=0.25)
+        .transform_filter(f"datum.{axis} == {axis}")
+    )
+    word = "depth" if axis == "depth" else "width"
+    return curves(
+        f"Gap to exact KRR against {word}",
+        f"Lines of the gaps of the transformer, one softmax head, the mean of the supports and the "
+        f"zero prediction, and the bound on the gap of the transformer, against {word}. Log scale.",
+        points,
+        x,
+        log_axis((), 1e-8, 1e3),
+        GAPS,
+        shown=[*GAPS],
+        base=folded({name: f"toNumber({path})" for name, path in paths.items()}, GAPS),
+        below=[marker],
+        reads=("gap", "bound", "smoother_gap", "mean_gap"),
+        span=3,
+    )
+
+
+def slot_chart(slot: str, found: Explored) -> Chart:
+    """A slot at every support after every step; a frame marks the depth of the slider."""
+    supports, depths = range(found.config.num_supports), range(found.config.steps + 1)
+    frame = (
+        alt.Chart()
+        .mark_rect(fillOpacity=0, stroke=INK, strokeWidth=1)
+        .encode(y=alt.value(0), y2=alt.value("height"))
+        .transform_filter("datum.step == depth && datum.support == 1")
+    )
+    return heatmap(
+        f"Slot {slot}",
+        "Heatmap of the slot at every support token after every solver step. Blue is positive, "
+        "orange is negative.",
+        [{"step": step, "support": i + 1} for step, i in product(depths, supports)],
+        alt.X("step:O", title="solver steps"),
+        alt.Y("support:O", title="support, by angle"),
+        scale={"domain": [0, 1]},
+        calculated={
+            "sign": f"{slot}[temperature][ridge][channels][datum.step][datum.support - 1] / 1000",
+            "size": "abs(datum.sign)",
+            slot: f"datum.sign * toNumber({slot}_most[temperature][ridge][channels])",
+        },
+        shown=["step:O", "support:O", f"{slot}:Q"],
+        layer=[frame],
+        reads=(slot, f"{slot}_most"),
+        span=4,
+    )

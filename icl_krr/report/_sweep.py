@@ -1,0 +1,203 @@
+"""The sections on curves that finished runs hold: a sweep, and the training of a model."""
+
+from __future__ import annotations
+
+from itertools import cycle, product
+from statistics import median
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+
+from ..experiments._shared.rows import Plot, Rows
+from ._chart import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PALETTE,
+    RED,
+    SKY,
+    Axis,
+    Board,
+    Cell,
+    Chart,
+    Line,
+    Table,
+    numbers,
+)
+from ._marks import STEPS, curves, log_axis
+from ._page import Section
+
+WORDS = {
+    "gap": "Gap to exact KRR, |f - f*| / |f*|",
+    "error": "Error of alpha, |alpha - alpha*|_A / |alpha*|_A",
+    "rmse": "RMSE at the queries (units of y)",
+}
+
+
+class Curve(NamedTuple):
+    """A line with its medians [place on the x axis, place of the slider]."""
+
+    line: Line
+    values: np.ndarray
+
+
+def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: str) -> Section:
+    """A sweep: medians over seeds of every line, against the axis or against the step."""
+    along, steps = (list(dict.fromkeys(row[key] for row in rows)) for key in (plot.x, "step"))
+    moves = plot.x == "value" and axis != "depth"
+    frames = steps if moves else [0]
+    x = alt.X("x:Q", title=axis, scale={"nice": False, "zero": False})
+    if not moves:
+        x = alt.X("x:Q", title="solver steps", **STEPS)
+    elif any(isinstance(value, str) for value in along):
+        x = alt.X("x:O", title=axis, sort=None)
+    elif plot.logx:
+        x = alt.X("x:Q", title=axis, **log_axis(map(float, along)))
+
+    def medians(rows: Rows, column: str) -> np.ndarray:
+        """A model with fewer steps than the slider, such as one head, keeps its last value."""
+        found: dict[tuple[Any, int], list[float]] = {}
+        for row in rows:
+            place = row[plot.x], row["step"] if moves else 0
+            found.setdefault(place, []).append(float(row[column]))
+        last = {value: max(step for other, step in found if other == value) for value in along}
+        return np.array([[median(found[v, min(step, last[v])]) for step in frames] for v in along])
+
+    groups: dict[str, Rows] = {}
+    for row in rows:
+        groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
+    top: dict[str, Curve] = {}
+    bottom: dict[str, Curve] = {}
+    styles = cycle(product(("1 0", "6 3", "1 2"), PALETTE))
+    for (label, own), (dashes, color) in zip(groups.items(), styles, strict=False):
+        top[label] = Curve(Line(color, dashes), medians(own, plot.y))
+        if plot.bound:
+            top[f"{label}: {plot.bound}"] = Curve(Line(color, "2 3"), medians(own, plot.bound))
+        bottom[label] = Curve(Line(color, dashes), medians(own, "rmse"))
+    bottom["exact KRR"] = Curve(Line(INK), medians(rows, "exact rmse"))
+    bottom["zero prediction"] = Curve(Line(INK, "2 3"), medians(rows, "zero rmse"))
+    top = {label: one for label, one in top.items() if np.any(np.isfinite(one.values))}
+    shown = [*range(0, len(along), -(-len(along) // 8))]
+    frame = "step" if moves else 0
+    charts, data, tables = [], {}, []
+    for name, column, lines in (("top", plot.y, top), ("bottom", "rmse", bottom)):
+        charts.append(chart(WORDS[column], name, lines, along, x, frame))
+        data[name] = [numbers(one.values) for one in lines.values()]
+        cells = [
+            [label, *(Cell((name, i, k, frame)) for k in shown)] for i, label in enumerate(lines)
+        ]
+        header = ["line", *(str(along[k]) for k in shown)]
+        tables.append(Table(f"{WORDS[column]}, against {x['title']}", header, cells))
+    slider = Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)
+    board = Board(
+        charts=tuple(charts),
+        axes={"step": slider} if moves else {},
+        data=data,
+        caption=f"Medians over seeds. {provenance}",
+        tables=tuple(tables),
+    )
+    return Section(anchor, f"Sweep over the axis {axis}", (), (board,))
+
+
+def chart(
+    title: str, name: str, drawn: dict[str, Curve], along: list[Any], x: alt.X, frame: str | int
+) -> Chart:
+    """The curves in the array `name` of the board."""
+    points = [
+        {"line": label, "curve": i, "place": k, "x": value}
+        for i, label in enumerate(drawn)
+        for k, value in enumerate(along)
+    ]
+    lines = {label: one.line for label, one in drawn.items()}
+    value = f"toNumber({name}[datum.curve][datum.place][{frame}])"
+    positive = "isFinite(datum.value) && datum.value > 0"
+    return curves(
+        title,
+        f"Lines of medians over seeds against {x['title']}, on a log scale.",
+        points,
+        x,
+        log_axis(np.concatenate([one.values.ravel() for one in drawn.values()]).tolist()),
+        lines,
+        base=alt.Chart().transform_calculate(value=value).transform_filter(positive),
+        zoom=x["shorthand"] == "x:Q",
+        marked=True,
+        height=240,
+        reads=(name,),
+    )
+
+
+class Measure(NamedTuple):
+    """What the curves of a run show: {line: (its column, how it is drawn)}, and words."""
+
+    drawn: dict[str, tuple[str, Line]]
+    title: str
+    units: str
+    words: str
+    about: str
+
+
+ERRORS = Measure(
+    {
+        "training batches": ("loss", Line(SKY)),
+        "validation tasks": ("validation", Line(BLUE)),
+        "exact KRR": ("exact", Line(GREEN)),
+        "Nadaraya-Watson": ("nadaraya_watson", Line(RED, "6 3")),
+        "mean": ("mean", Line(ORANGE)),
+        "zero": ("zero", Line(INK, "2 3")),
+    },
+    "Mean squared errors",
+    "mean squared error (units of y²)",
+    "Mean squared error of the model during training, and the errors of known predictors on "
+    "the validation tasks.",
+    "Lines of the errors on training batches and validation tasks, and of exact KRR, one "
+    "softmax head, the mean of the supports and the zero prediction. Log scale.",
+)
+DENSITIES = Measure(
+    {
+        "training batches": ("loss", Line(SKY)),
+        "validation tasks": ("nll", Line(BLUE)),
+        "exact KRR": ("exact_nll", Line(GREEN)),
+        "one Gaussian": ("constant_nll", Line(ORANGE)),
+    },
+    "Minus log densities",
+    "minus log density (nats)",
+    "Minus the log density of an output with its noise during training, and on the validation "
+    "tasks those of exact KRR with its variance and of one Gaussian for all outputs.",
+    "Lines of training batches and validation tasks, of exact KRR, and of one Gaussian.",
+)
+
+
+def training_section(name: str, rows: Rows, provenance: str) -> Section:
+    measure = DENSITIES if "nll" in rows[-1] else ERRORS
+    columns = {label: column for label, (column, _) in measure.drawn.items()}
+    lines = {label: line for label, (_, line) in measure.drawn.items()}
+    points = [
+        {"step": row["step"], "line": line, "value": float(row[column])}
+        for line, column in columns.items()
+        for row in rows
+    ]
+    axis = log_axis(point["value"] for point in points)
+    if measure is DENSITIES:
+        axis = {"scale": {"zero": False}}
+    chart = curves(
+        f"{measure.title} against training steps",
+        measure.about,
+        points,
+        alt.X("step:Q", title="training step", **STEPS),
+        axis | {"title": measure.units},
+        lines,
+        zoom=True,
+        marked=len(rows) == 1,
+        height=220,
+        span=12,
+    )
+    shown = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
+    header = ["step", *columns]
+    table = [
+        [str(row["step"]), *(f"{float(row[column]):.3g}" for column in columns.values())]
+        for row in shown
+    ]
+    board = Board((chart,), caption=provenance, tables=(Table(measure.title, header, table),))
+    return Section("training", f"How {name} was trained", (measure.words,), (board,))

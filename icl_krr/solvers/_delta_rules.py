@@ -1,0 +1,391 @@
+"""The delta rules: solvers that learn the supports one after the other, each from its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .. import Kernel, Task, losses
+from .._core import causal, checks
+from .._core.causal import PrefixOptions
+from .._core.constants import known, xp
+from .._core.numerics import matmul, reciprocal
+from ..tasks._task import check_axes
+from ._prefix import Sees, Tokens, decays, of_tokens, sees, solve, tokens_of
+from ._results import CausalTrajectory, recurrent
+from ._run import check_keywords
+
+
+class Token(NamedTuple):
+    """What a support brings to the recurrence of a rule of m features, for r outputs."""
+
+    phi: Float[Array, " m"]
+    y: Float[Array, " r"]
+    gate: Float[Array, " c"]  # of each feature, or one for all
+    strength: Float[Array, ""]  # 0 if the support does not learn yet
+    own_strength: Float[Array, ""]  # also of supports yet to learn
+    learns: Bool[Array, ""]  # False after the number of the iterate
+    x: Float[Array, " p"]
+
+    def number(self, name: str, value: Any) -> jax.Array:
+        """A number of this token: one of all, or <w, x> for a vector."""
+        causal.check_of_token(name, value, len(self.x))
+        return of_tokens(self.x[None], jnp.ones(1, bool), value)[0]
+
+    def error(self, S: Float[Array, "m r"]) -> Float[Array, " r"]:
+        """y - S phi, before the write."""
+        return self.y - matmul(self.phi[None], S)[0]
+
+
+def rule(function: Callable) -> Any:
+    """Make a causal solver of a function that checks its numbers and returns `(start, step)`.
+
+    `start` gives the states beside S, which is 0, for m features and r outputs. `step` takes a
+    token, S after the gates, and the other states, and returns the new states and the coefficients
+    [r]. A `Corrected` step needs no features.
+    """
+    steps = Parameter("steps", Parameter.KEYWORD_ONLY, default=None, annotation="int | None")
+    parameters = {**signature(function).parameters, "steps": steps}
+
+    def of_task(kernel: Kernel, task: Task, **options: Any) -> CausalTrajectory:
+        check_keywords(function.__name__, parameters, options, PrefixOptions.__annotations__)
+        given: Any = {k: options.pop(k) for k in PrefixOptions.__annotations__ if k in options}
+        steps = options.pop("steps", None)
+        _, step = function(**options)
+        corrects = isinstance(step, Corrected) and step.erase is None
+        of_features = not corrects or np.ndim(given.get("log_gate")) == 2
+        if of_features:
+            causal.no_window(given.get("window"))
+        check_axes(task)
+        steps = task.num_supports if steps is None else steps
+        seen = sees(kernel, task, steps, given, of_features)
+        words = {name: value for name, value in options.items() if isinstance(value, (str, bool))}
+        numbers = {name: value for name, value in options.items() if name not in words}
+        degrees = 1 if options.get("loss") is None else None  # losses take y in its own units
+        iterates = of_state if of_features else of_coefficients
+        static = function, tuple(words.items()), steps
+        return solve(task, iterates, static, recurrent, degrees, kernel, seen, numbers)
+
+    kernel, task, options = signature(of_task).parameters.values()
+    solver: Any = wraps(function)(of_task)
+    every = [kernel, task, *parameters.values(), options.replace(annotation=PrefixOptions)]
+    solver.__signature__ = Signature(every, return_annotation="CausalTrajectory")
+    solver.function = function
+    return solver
+
+
+class Corrected(NamedTuple):
+    """The step of a rule whose coefficients are a rate times the derivative of the loss."""
+
+    rate: Callable  # of strength and k(x, x)
+    loss: Any = None
+    erase: Any = None
+
+    def __call__(self, token: Token, S: Any) -> tuple:
+        reads = token
+        if self.erase is not None:
+            causal.check_erase(self.erase, len(token.x), len(token.phi))
+            reads = token._replace(phi=matmul(token.x[None], self.erase.T)[0])
+        rate = self.rate(token.strength, jnp.sum(token.phi * token.phi))
+        alpha = rate * self.derivative(reads.error(S))
+        return (S + jnp.outer(token.phi, alpha),), alpha
+
+    def derivative(self, error: jax.Array) -> jax.Array:
+        return error if self.loss is None else self.loss.derivative(error)
+
+
+@rule
+def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
+    r"""Learn the supports one by one, each from its error.
+
+    $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
+
+    The step size is $\eta_i = \eta \beta_i$; $G_i$ is the sum of the log gates up to i. Iterate t
+    has learned from the first t supports that are not masked. For the linear kernel, it is
+    $f_i = e^{g_i} S_{i-1} x_i$ with the recurrence $S_i = e^{g_i} S_{i-1} + \alpha_i x_i^T$;
+    without gates, $\alpha$ solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$. With a
+    `window` of w, $S_i$ sums over $i - w < j \leq i$, and $\alpha_i$ corrects what $S_{i-1}$
+    predicts.
+
+    As weights, a step takes one block, or two with softmax attention, which multiplies by the
+    normaliser first, and two more for `Huber` or three for `Power`. The states are alpha, ahead
+    ($\alpha$ one step later, so that `alpha` and `prediction` belong together), turn (1 at the
+    support that learns next) and prediction.
+
+    Args:
+        normalised: whether to divide $\eta_i$ by $k(x_i, x_i)$. This erases as a layer does that
+            divides $q_i$ and $k_i$ by their lengths, but writes $y_i / |x_i|$ and reads at $x_i$:
+            with $y_i = |k_i| v_i$ it has the state of that layer, and predicts $|k_i| o_i$.
+        loss: loss $\ell$ from `icl_krr.losses`: $\alpha_i = \eta_i \ell'(y_i - f_i)$, with y in its
+            own units; default None, the squared error.
+        erase: matrix E [m, p] for a kernel of m features, in linear attention: the error is
+            $y_i - S \, E x_i$; default None: at the features themselves.
+
+    Source: Widrow and Hoff, Adaptive switching circuits, 1960.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
+    >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
+    [0.0, 1.0, 1.5]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    losses.check(loss)
+
+    def rate(strength, own):
+        return step_size * strength * (reciprocal(own) if normalised else 1)
+
+    return None, Corrected(rate, loss, erase)
+
+
+@rule
+def implicit_delta_rule(*, step_size):
+    r"""Learn the supports one by one, each by an implicit step.
+
+    $$\alpha_i = \frac{\eta_i}{1 + \eta_i k(x_i, x_i)} (y_i - f_i), \quad \eta_i = \eta \beta_i$$
+
+    With the $f_i$ of `delta_rule`, this minimises $|S - S_{i-1}|^2 + \eta_i |y_i - S \phi_i|^2$, so
+    it never steps too far: the error at $x_i$ shrinks by the factor $1 / (1 + \eta_i k(x_i, x_i))$.
+    For $\eta \to \infty$, it is `delta_rule` with `normalised` and step size 1, and its blocks and
+    states are those of that rule.
+
+    Source: Kulis and Bartlett, Implicit online learning, 2010.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
+    >>> implicit_delta_rule(Linear(), task, step_size=1.0).along[-1].tolist()
+    [0.0, 1.0, 1.5]
+    """
+    checks.positive_scalar("step_size", step_size)
+
+    def rate(strength, own):
+        eta = step_size * strength
+        return eta * reciprocal(1 + eta * own)
+
+    return None, Corrected(rate)
+
+
+@rule
+def momentum_delta_rule(*, step_size, momentum, decay=1.0):
+    r"""Learn the supports one by one, with momentum.
+
+    $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
+    S_i = \alpha_i S_{i-1} + \eta_i M_i$$
+
+    $\phi$ are the m features of the kernel. Before that, a log gate $g_i$ multiplies S and M by
+    $e^{g_i}$. The coefficients `alpha` are $\beta_i (y_i - S_{i-1} \phi_i)$: the error is that of
+    $S_{i-1}$ before it decays. With momentum 0 and decay 1, this is the gated `delta_rule`.
+
+    As weights, a step takes 2 blocks: the slot `M` [T, r m] has the $M_i$, sums with the gates
+    $\theta$, and one more head, with the keys $M_j$ and the gates $\alpha$, computes $S \phi$.
+
+    Args:
+        step_size: step size $\eta$ > 0, or a vector $w$ [p] for $\eta_i = \langle w, x_i \rangle$.
+        momentum: factor $\theta$ in [0, 1) of the momentum of the support before, or a vector [p].
+        decay: factor $\alpha$ in (0, 1] of the state of the support before, or a vector [p].
+
+    Source: Behrouz, Zhong, Mirrokni, Titans, 2025, eq. 9, 10 and 13.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0], [1.0]], y=[2.0, 2.0, 2.0], x_query=[[1.0]])
+    >>> path = momentum_delta_rule(Linear(), task, step_size=0.5, momentum=0.5)
+    >>> path.along[-1].tolist()
+    [0.0, 1.0, 2.0, 2.5]
+    """
+    checks.obeys("step_size", step_size, "> 0")
+    checks.obeys("momentum", momentum, ">= 0 and < 1")
+    checks.obeys("decay", decay, "> 0 and <= 1")
+
+    def step(token, S, M):
+        eta, theta = token.number("step_size", step_size), token.number("momentum", momentum)
+        alpha = token.strength * token.error(S)
+        M = theta * token.gate[:, None] * M + jnp.outer(token.phi, alpha)
+        return (token.number("decay", decay) * S + eta * M, M), alpha
+
+    return lambda m, r: (np.zeros((m, r)),), step
+
+
+@rule
+def preconditioned_delta_rule(*, step_size, initial=1.0, squash=None, center=0.0):
+    r"""Learn the supports one by one, with the step of each feature divided by its curvature.
+
+    $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
+    S_i = e^{g_i} S_{i-1} + \eta \beta_i (y_i - e^{g_i} S_{i-1} \phi_i) (M_i \phi_i)^T$$
+
+    Squares, quotients and products of the m features $\phi$ are channel by channel.
+    $M_i = 1 / A_i$, or with `squash` s, $M_i = s^{-u_i / (1 + |u_i|)}$ with $u_i = \log A_i - c$,
+    between $1 / s$ and $s$. For $M = 1 / A$, choose the step size with care: the error at $\phi_i$
+    is multiplied by $1 - \eta \beta_i \sum_c \phi_{ic}^2 / A_{ic}$, and this sum can reach m.
+
+    As weights, one head sums the squares before the first step, and a step takes one block; the
+    slots `curvature` [T, m] and `written` [T, m] have the $A_i$ and $M_i \phi_i$.
+
+    Args:
+        initial: initial curvature $A_0$ > 0, a number or a vector [m].
+        squash: base s > 1; default None: $M = 1 / A$.
+        center: center c, used with `squash`.
+
+    Source: Duchi, Hazan, Singer, Adaptive subgradient methods, 2011.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
+    >>> path = preconditioned_delta_rule(Linear(), task, step_size=0.5)
+    >>> path.along[-1].round(4).tolist()
+    [0.0, 0.5, 0.75]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.positive("initial", initial)
+    if squash is not None:
+        checks.scalar("squash", squash)
+        checks.obeys("squash", squash, "> 1")
+    checks.scalar("center", center)
+    checks.finite("center", center)
+
+    def step(token, S, A):
+        A = token.gate * A + token.own_strength * token.phi**2
+        A = jnp.maximum(A, jnp.finfo(A.dtype).tiny ** 0.8)
+        if squash is None:
+            M = 1 / A
+        else:
+            u = jnp.log(A) - center
+            M = squash ** (-u / (1 + jnp.abs(u)))
+        alpha = step_size * token.strength * token.error(S)
+        return (S + jnp.outer(M * token.phi, alpha), A), alpha
+
+    return lambda m, r: (initial_curvature(initial, m),), step
+
+
+def initial_curvature(initial: Any, m: int) -> Any:
+    if np.shape(initial) not in ((), (m,)):
+        raise ValueError(
+            f"initial must be a number or a vector [m] with m = {m} features, got shape "
+            f"{list(np.shape(initial))}"
+        )
+    return xp.broadcast_to(known(initial), (m,))
+
+
+@rule
+def kalman_delta_rule(*, ridge, process_noise=0.0, covariance="diagonal", info_scale=1.0):
+    r"""Learn the supports one by one, with the gains of a Kalman filter that keeps a diagonal only.
+
+    $$\hat p_i = e^{2 g_i} p_{i-1} + \omega_i, \quad
+    \kappa_i = \frac{\beta_i \hat p_i \phi_i}{\lambda + \beta_i \langle \hat p_i, \phi_i^2
+    \rangle}, \quad S_i = e^{g_i} S_{i-1} + (y_i - e^{g_i} S_{i-1} \phi_i) \kappa_i^T$$
+    $$1 / p_i = 1 / \hat p_i + s \beta_i \phi_i^2 / \lambda, \quad p_0 = 1$$
+
+    Products and quotients of the m features $\phi$ are channel by channel; the covariance of the
+    coefficients S is $\mathrm{diag}(p)$. The "isotropic" covariance $p I$ has the mean over
+    channels of $e^{2 g_i}$ and $\phi_i^2$ in these two recurrences. The coefficients `alpha` are
+    the errors.
+
+    The model of the data is that of `prefix_posterior`; besides, coefficients are multiplied by
+    $e^{g_i}$ and get noise of variance $\omega_i$ at every support. The exact filter has a full
+    covariance $P$. For keys along one channel each, both agree; for others, the diagonal of
+    $P^{-1}$ is exact and its inverse is not.
+
+    As weights, a step takes 3 blocks: each gain depends on the precision before it, so the supports
+    compute theirs in turn. The slot `change` has what each adds to $1 / p$, which one head sums,
+    and the slot `gain` [T, m] has the $\kappa_i$.
+
+    Args:
+        process_noise: variance $\omega$ >= 0 that every support adds, a number or a vector [p].
+        covariance: "diagonal" or "isotropic".
+        info_scale: factor s > 0 of what a support adds to the precision $1 / p$.
+
+    Source: Kalman, A new approach to linear filtering and prediction problems, 1960.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
+    >>> kalman_delta_rule(Linear(), task, ridge=1.0).along[-1].round(4).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("info_scale", info_scale)
+    checks.obeys("process_noise", process_noise, ">= 0")
+    checks.choice("covariance", covariance, ("diagonal", "isotropic"))
+
+    def step(token, S, p):
+        squares, kept = token.strength * token.phi**2, token.gate**2
+        added = squares
+        if covariance == "isotropic":
+            added, kept = jnp.mean(squares, keepdims=True), jnp.mean(kept, keepdims=True)
+        predicted = kept * p + token.number("process_noise", process_noise)
+        gain = token.strength * predicted * token.phi / (ridge + jnp.sum(predicted * squares))
+        alpha = jnp.where(token.learns, token.error(S), 0)
+        after = 1 / (1 / predicted + info_scale * added / ridge)
+        return (S + jnp.outer(gain, alpha), jnp.where(token.learns, after, p)), alpha
+
+    return lambda m, r: (np.ones(m if covariance == "diagonal" else 1),), step
+
+
+def in_dtype(task: Task, value: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, task.x.dtype), value)
+
+
+def of_coefficients(function, words, steps, task, kernel, given, numbers):
+    """All iterates of a `Corrected` rule, from the kernel and the coefficients before."""
+    _, rule = function(**dict(words), **in_dtype(task, numbers))
+    tokens, n = tokens_of(task, given), task.num_supports
+    own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
+    values = kernel(tokens.x, tokens.x[:n])
+    earlier = faded(tokens, given.replace(prefix="exclusive"), values)
+    rates = rule.rate(tokens.strength, own)
+
+    def step(alpha, i):
+        e = tokens.y[i] - matmul(earlier[i][None], alpha)[0]
+        return alpha.at[i].set(rates[i] * rule.derivative(e)), None
+
+    alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
+    path = jnp.where(learned(tokens, steps)[:, :, None], alpha[None], 0)
+    weights = earlier if given.prefix == "exclusive" else faded(tokens, given, values)
+    finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
+    lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
+    along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
+    return path, jnp.where(tokens.kept[None, :, None], along, 0)
+
+
+def faded(tokens: Tokens, given: Sees, values: jax.Array) -> jax.Array:
+    """Kernel values times decays; 0 also where a value that no token sees overflows."""
+    weights = decays(tokens, given)
+    return jnp.where(weights == 0, 0, weights * values)
+
+
+def of_state(function, words, steps, task, kernel, given, numbers):
+    """All iterates of a rule of features."""
+    start, rule = function(**dict(words), **in_dtype(task, numbers))
+    tokens, n = tokens_of(task, given), task.num_supports
+    kept = tokens.kept
+    phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
+    gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
+    m, r = phi.shape[1], tokens.y.shape[1]
+    states = in_dtype(task, (np.zeros((m, r)), *(start(m, r) if start else ())))
+
+    def step(states, each):
+        token, real = each
+        before = (token.gate[:, None] * states[0], *states[1:])
+        after, alpha = rule(token, *before)
+        read = before[0] if given.prefix == "exclusive" else after[0]
+        f = jnp.where(real, matmul(token.phi[None], read)[0], 0)
+        states = jax.tree.map(lambda new, old: jnp.where(real, new, old), after, states)
+        return states, (f, jnp.where(real, alpha, 0))
+
+    def until(learns):
+        strengths = jnp.where(learns, tokens.strength, 0), tokens.strength
+        all_tokens = Token(phi[:n], tokens.y, gates[:n], *strengths, learns, tokens.x[:n])
+        last, (along, alpha) = jax.lax.scan(step, states, (all_tokens, kept[:n]))
+        return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
+
+    return jax.vmap(until)(learned(tokens, steps))
+
+
+def learned(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
+    """Which supports each iterate has learned from: the first t that are not masked."""
+    number = jnp.cumsum(tokens.kept[: len(tokens.y)])
+    return number[None] <= jnp.arange(steps + 1)[:, None]

@@ -1,0 +1,99 @@
+"""The values of a program on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..._core.numerics import reciprocal
+from .analysis import QUERIES, READOUT, SUPPORTS, roles
+from .values import Op, Program
+
+Parts = dict[str, jax.Array]
+"""A value: its array at the supports and at the queries; that of a scalar counts as the first."""
+
+
+def iterates(
+    program: Program, constants: Sequence[Any], arrays: Any, steps: int
+) -> tuple[jax.Array, ...]:
+    """Return all iterates of each state, at the queries for the read-out and else at supports.
+
+    Args:
+        arrays: an object with the arrays of a task, such as `icl_krr.solvers.run.KernelArrays`. Its
+            `number` and `scaling` make of a constant and of a scalar what multiplies the part of a
+            value, `dot` is the inner product, `zeros` a part of zeros, and `compute` the part of
+            any value that is not of plain arithmetic.
+    """
+    needed = roles(program)
+    mine = [QUERIES if name == READOUT else SUPPORTS for name in program.states]
+    parts = [{*needed[i], part} for i, part in zip(program.old, mine, strict=True)]
+    before = [i for i in program.start if i is not None]
+    known = evaluate(program, constants, arrays, needed, [*before, *program.held], {})
+    start = [
+        {
+            part: known[i][part] if i is not None else arrays.zeros(program.ops[old].shape, part)
+            for part in own
+        }
+        for i, old, own in zip(program.start, program.old, parts, strict=True)
+    ]
+
+    def step(states: list[Parts], own: dict[int, jax.Array]) -> tuple[list[Parts], list]:
+        numbers = [own.get(i, value) for i, value in enumerate(constants)]
+        values = {i: known[i] for i in program.held} | dict(zip(program.old, states, strict=True))
+        values = evaluate(program, numbers, arrays, needed, program.new, values)
+        states = [
+            {part: values[i][part] for part in own}
+            for i, own in zip(program.new, parts, strict=True)
+        ]
+        return states, [state[part] for state, part in zip(states, mine, strict=True)]
+
+    per_step = {i: constants[i] for i in sorted(program.per_step)}
+    _, paths = jax.lax.scan(step, start, per_step, length=steps)
+    first = [state[part] for state, part in zip(start, mine, strict=True)]
+    return tuple(jnp.concatenate([one[None], path]) for one, path in zip(first, paths, strict=True))
+
+
+def evaluate(
+    program: Program,
+    constants: Sequence[Any],
+    arrays: Any,
+    needed: Sequence[frozenset[str]],
+    wanted: Iterable[int],
+    values: dict[int, Parts],
+) -> dict[int, Parts]:
+    """Return the known values, those that are wanted, and those that they are computed from."""
+    missing, left = set(), list(wanted)
+    while left:
+        i = left.pop()
+        if i not in values and i not in missing:
+            missing.add(i)
+            left += program.ops[i].args
+    values = dict(values)
+    for i in sorted(missing):
+        op = program.ops[i]
+        args = [values[arg] for arg in op.args]
+        values[i] = {part: computed(op, part, args, constants, arrays) for part in needed[i]}
+    return values
+
+
+def computed(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Any) -> Any:
+    if op.kind == "sum":
+        terms = []
+        for value, sign, c in zip(args, op.signs, op.constants, strict=True):
+            term = value[part] if c is None else arrays.number(constants[c], part) * value[part]
+            terms.append(term if sign > 0 else -term)
+        return sum(terms[1:], terms[0])
+    if op.kind == "scale":
+        scalar, value = args
+        return arrays.scaling(scalar[SUPPORTS], part) * value[part]
+    if op.kind == "product":
+        return args[0][part] * args[1][part]
+    if op.kind == "quotient":
+        return args[0][part] * reciprocal(args[1][part])
+    if op.kind == "dot":
+        return arrays.dot(args[0][SUPPORTS], args[1][SUPPORTS])
+    own = [constants[c] for c in op.constants if c is not None]
+    return arrays.compute(op, part, args, own)

@@ -1,0 +1,140 @@
+"""Columns of a file: numbers or one-hot encoded texts; and their scaling to mean 0, deviation 1."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .._core.fields import cut, shown
+from ._cells import NUMBER, TEXT, Cells, Rule, is_missing, number
+
+DATE = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/. ])(\d{1,2}|[A-Za-z]{3,9})\3\d{2}(\d{2})?)([T ].*)?"
+)
+"""Dates such as 2024-05-31, 31/5/24, 31.5.2024 and 31 May 2024, also with a time of day."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a file: numbers, or texts that are one-hot encoded.
+
+    A text becomes one feature for every text of `texts`, in their order: 1 for the same text, else
+    0. A text that is not among them becomes 0 everywhere.
+
+    Args:
+        name: name of the column.
+        texts: the different texts of the column, or None for a column of numbers; default None.
+
+    >>> Column("city", ("Oslo", "Rome")).features
+    ('city=Oslo', 'city=Rome')
+    """
+
+    name: str
+    texts: tuple[str, ...] | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that the column becomes."""
+        if self.texts is None:
+            return (self.name,)
+        return tuple(f"{self.name}={text}" for text in self.texts)
+
+    @property
+    def rule(self) -> Rule:
+        """What the cells of the column must be."""
+        return NUMBER if self.texts is None else TEXT
+
+    def numbers(self, cells: Cells) -> np.ndarray:
+        """The features [rows, number of features] of the cells, float64; NaN for no number."""
+        values = cells.columns[self.name]
+        if self.texts is not None:
+            return np.asarray(values, object)[:, None] == np.asarray(self.texts, object)[None]
+        return np.array([number(value) for value in values])[:, None]
+
+
+def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column, ...]:
+    """The columns with these names; columns of text are encoded, or else refused by name."""
+    texts = [name for name in names if is_text(cells.columns[name])]
+    if texts and not encode:
+        check_dates(cells, texts)
+        raise ValueError(
+            f"{cells.path} must have numbers in every column, got text in "
+            f"{cut(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the command "
+            "line, encode=True in Python) or remove the column"
+        )
+    return tuple(Column(name, different(cells, name) if name in texts else None) for name in names)
+
+
+def present(values: Sequence[str]) -> list[str]:
+    return [value for value in values if not is_missing(value)]
+
+
+def is_text(values: Sequence[str]) -> bool:
+    """Whether most cells are not numbers; a few of them may be typing errors."""
+    there = present(values)
+    return sum(math.isnan(number(value)) for value in there) > len(there) / 2
+
+
+def check_dates(cells: Cells, names: Sequence[str]) -> None:
+    """Raise an error with the remedy if most cells of a column are dates."""
+    for name in names:
+        there = present(cells.columns[name])
+        if sum(DATE.fullmatch(value) is not None for value in there) > len(there) / 2:
+            raise ValueError(
+                f"{cells.path} must have numbers in every column, got dates in {shown(name)}, such "
+                f"as {shown(there[0])}; replace each by its number of days, with pandas as "
+                f"t[{name!r}] = (pd.to_datetime(t[{name!r}]) - pd.Timestamp('1970-01-01')).dt.days"
+            )
+
+
+def different(cells: Cells, name: str) -> tuple[str, ...]:
+    values = present(cells.columns[name])
+    found = tuple(sorted(set(values)))
+    if len(found) > max(2, len(values) // 2):
+        check_dates(cells, [name])
+        raise ValueError(
+            f"{cells.path}, column {shown(name)} must have few different texts to be encoded, got "
+            f"{len(found)} in {len(values)} rows; remove the column"
+        )
+    return found
+
+
+class Scaling(NamedTuple):
+    """The map (x - mean) / deviation of columns, and its inverse, in float64."""
+
+    exponent: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(
+        cls, seen: np.ndarray, weight: np.ndarray | None = None, centred: bool = True
+    ) -> Scaling:
+        """The mean and the standard deviation of the values that are seen; 1 if they are equal.
+
+        With `weight` [n], they are those of values of these weights. If not `centred`, the mean
+        is 0, and the deviation is the root mean square.
+        """
+        # a power of two before the squares, which would overflow
+        _, exponent = np.frexp(np.max(np.abs(seen), axis=0))
+        seen = np.ldexp(seen, -exponent)
+        # rounding can move the mean of a constant column, and make its standard deviation > 0
+        mean = np.where(np.ptp(seen, axis=0) > 0, np.average(seen, 0, weight), seen[0])
+        mean = mean if centred else np.zeros_like(mean)
+        deviation = np.sqrt(np.average((seen - mean) ** 2, 0, weight))
+        return cls(exponent, mean, np.where(deviation > 0, deviation, 1))
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        return (np.ldexp(values, -self.exponent) - self.mean) / self.deviation
+
+    def undo(self, values: np.ndarray) -> np.ndarray:
+        return np.ldexp(np.asarray(values, float) * self.deviation + self.mean, self.exponent)
+
+    def undo_width(self, values: np.ndarray) -> np.ndarray:
+        """The width of an interval, such as a standard deviation, in the units of the column."""
+        return np.ldexp(np.asarray(values, float) * self.deviation, self.exponent)

@@ -1,0 +1,60 @@
+"""Lists, tables and tensors of other libraries as NumPy arrays of numbers."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._core.fields import cut
+
+LISTS = (list, tuple, range)
+NO_NUMBERS = "OSUmMVc"
+"""Kinds of dtypes: objects, texts, dates, records and complex numbers."""
+
+
+def as_numpy(name: str, value: Any) -> Any:
+    """A list, or what `numpy.asarray` reads, as a NumPy array; all other values as they are."""
+    if value is None or isinstance(value, (str, bytes, dict, jax.Array, jax.ShapeDtypeStruct)):
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be an array, got a masked array; use mask= for masked rows")
+    if not (isinstance(value, (*LISTS, np.ndarray)) or hasattr(value, "__array__")):
+        return value
+    kind = type(value).__name__
+    try:
+        array = np.asarray(value)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(
+            f"{name} must be an array inside JAX transformations, got {kind}; use jnp.asarray"
+        ) from None
+    except (ValueError, TypeError, RuntimeError) as error:
+        remedy = f"use {name}.detach().cpu().float()"
+        if not hasattr(value, "detach"):
+            remedy = "cast it"
+            if isinstance(value, LISTS):
+                remedy = "its rows must have the same length; icl_krr.tasks.batch pads tasks"
+        raise TypeError(
+            f"{name} must be an array that NumPy can read, got {kind}; {remedy} "
+            f"({cut(str(error).partition('. ')[0])})"
+        ) from None
+    if array.dtype.kind in NO_NUMBERS:
+        real = "real " * (array.dtype.kind == "c")
+        text = name != "y" and any(isinstance(entry, str) for entry in array.flat)
+        mend = "; icl_krr.tasks.read_table(path, target, encode=True) encodes text" * text
+        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}{mend}")
+    # labels and counts are numbers, too
+    return array.astype(float) if array.dtype.kind in "iu" and name != "mask" else array
+
+
+def told(value: Any, array: np.ndarray) -> str:
+    """What is no number: the first such column of a table, or the first such entry."""
+    for i, column in enumerate(getattr(value, "columns", ())):
+        if np.asarray(value.iloc[:, i]).dtype.kind in NO_NUMBERS:
+            return f"column {column!r}; drop it or encode it as numbers"
+    for index, entry in np.ndenumerate(array.astype(object)):
+        if not isinstance(entry, Real):
+            return f"{cut(repr(entry))} at index {list(index)}"
+    return f"dtype {array.dtype}; cast it with astype(float)"

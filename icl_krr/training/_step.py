@@ -1,0 +1,219 @@
+"""One compiled step of training: draw tasks, predict, update the weights."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .. import Transformer, predict, predict_along, predictive
+from .._core import checks
+from .._core.readable import readable
+from ..tasks import Sampler, Task, map_tasks
+from ..tasks._batches import check_batch, outline
+from ..tasks._samplers import check_sampler
+from ..transformer._read_outs import check_distribution
+from ..transformer._weights import check_model
+from ..uncertainty import log_density
+from ._batches import batch, check_observed
+from ._reference import Optimal, optimal, regression
+from ._settings import LIKELIHOOD, Training
+
+
+@readable
+class State(NamedTuple):
+    """State of a training run between two steps.
+
+    Attributes:
+        optimiser: state of the optimiser.
+        key: key of the run; the tasks of step t depend on the key and on t only.
+        step: number of updates so far.
+    """
+
+    model: Transformer
+    optimiser: Any
+    key: jax.Array
+    step: jax.Array
+
+
+def optimiser(settings: Training) -> optax.GradientTransformation:
+    s = settings
+    rate = optax.warmup_cosine_decay_schedule(
+        0.0, s.learning_rate, s.warmup, max(s.steps, s.warmup + 1), s.decay * s.learning_rate
+    )
+    return optax.chain(
+        optax.clip_by_global_norm(s.clip), optax.adamw(rate, weight_decay=s.weight_decay)
+    )
+
+
+def start(model: Transformer, settings: Training) -> State:
+    """Make the state before the first step, with a copy of the model.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
+    >>> int(start(model, Training()).step)
+    0
+    """
+    check_model(model)
+    checks.instance("settings", settings, Training, "an icl_krr.training.Training")
+    return state_before(model, settings)
+
+
+@partial(jax.jit, static_argnums=1)
+def state_before(model: Transformer, settings: Training) -> State:
+    # copy: `advance` donates the state, and leaves of some constructions share a buffer
+    own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
+    key = jax.random.fold_in(jax.random.key(settings.seed), 1)
+    return State(own, optimiser(settings).init(own), key, jnp.zeros((), int))
+
+
+@partial(jax.jit, static_argnames="settings", donate_argnums=0)
+def advance(
+    state: State, family: Sampler, settings: Training, best: Optimal = None
+) -> tuple[State, jax.Array]:
+    """Update the weights once, on freshly drawn tasks.
+
+    The step is compiled once for each combination of state structure, family shapes and settings.
+
+    Args:
+        state: state before the step. Its buffers are donated, so it cannot be used after the call.
+        best: kernel and ridge of the posterior mean. The targets are then the predictions of exact
+            regression. With None the targets are the outputs at the queries.
+
+    Returns:
+        The state after the update, and the loss before the update.
+
+    >>> import icl_krr as ik
+    >>> family = ik.tasks.LinearRegression(num_features=1, num_supports=4)
+    >>> settings = Training(batch=2)
+    >>> model = ik.constructions.gradient_descent(
+    ...     ik.Linear(), num_features=1, ridge=0.1, steps=2, step_size=0.1
+    ... )
+    >>> state, loss = advance(start(model, settings), family, settings)
+    >>> int(state.step), loss.shape
+    (1, ())
+    """
+    model, moments, key, step = state
+    tasks = batch(jax.random.fold_in(key, step), family, settings, step)
+    if best is not None:
+        # an output is the posterior mean plus noise, which only adds variance to the gradient
+        mean = lambda task: regression(best[0], task, best[1])  # noqa: E731
+        tasks = tasks.replace(y_query=map_tasks(mean, tasks))
+    loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss, settings.objective)
+    weights: Any = model
+    updates, moments = optimiser(settings).update(slope, moments, weights)
+    weights = optax.apply_updates(weights, updates)
+    return State(weights, moments, key, step + 1), loss
+
+
+def error(
+    model: Transformer, tasks: Task, where: str, objective: str = "squared_error"
+) -> jax.Array:
+    """The mean of an objective at the queries; if `where` is "every", also at unmasked supports."""
+
+    def of_targets(model: Transformer, task: Task, y: jax.Array) -> jax.Array:
+        every = where == "every"
+        if objective == LIKELIHOOD:
+            return -log_density(predictive(model, task, along=every), y)
+        return ((predict_along if every else predict)(model, task) - y) ** 2
+
+    def of_task(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
+        y, q = task.y_query, task.num_queries
+        if where == "queries":
+            return jnp.sum(of_targets(model, task, y)), jnp.asarray(y.size, y.dtype)
+        y = jnp.concatenate([task.y, y])
+        keep = jnp.ones(len(y), bool)
+        if task.mask is not None:
+            keep = keep.at[: len(y) - q].set(task.mask)
+        keep = keep.reshape(-1, *[1] * (y.ndim - 1))
+        losses = jnp.where(keep, of_targets(model, task, jnp.where(keep, y, 0)), 0)
+        return jnp.sum(losses), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
+
+    sums, counts = map_tasks(of_task, tasks, model)
+    return jnp.sum(sums) / jnp.sum(counts)
+
+
+def check(model: Transformer, family: Sampler, settings: Training) -> None:
+    """Check that settings fit a model and a family, before anything is compiled.
+
+    Raises:
+        ValueError: a setting does not fit. The message contains its name, its value and the rule.
+        MemoryError: the tasks of one step do not fit into the free memory.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
+    >>> check(model, ik.tasks.LinearRegression(), Training(steps=0))
+    Traceback (most recent call last):
+    ValueError: steps must be >= 1, got 0
+    """
+    check_model(model)
+    check_sampler("family", family)
+    checks.instance("settings", settings, Training, "an icl_krr.training.Training")
+    s = settings
+    for name in ("steps", "batch", "log_every", "validation"):
+        checks.count(name, getattr(s, name))
+    for name in ("seed", "warmup", "curriculum"):
+        checks.count(name, getattr(s, name), minimum=0)
+    for name in ("learning_rate", "clip"):
+        checks.positive_scalar(name, getattr(s, name))
+    for name in ("decay", "weight_decay"):
+        checks.nonnegative_scalar(name, getattr(s, name))
+    if s.decay > 1:
+        raise ValueError(
+            f"decay must be <= 1, because it is a fraction of learning_rate, got {s.decay}"
+        )
+    checks.choice("objective", s.objective, ("squared_error", LIKELIHOOD))
+    checks.choice("loss", s.loss, ("queries", "every"))
+    checks.choice("target", s.target, ("outputs", "exact"))
+    if s.target == "exact" and optimal(family) is None:
+        raise ValueError(
+            "target must be 'outputs' for a family whose posterior mean is not known, got 'exact'"
+        )
+    if s.target == "exact" and s.objective == LIKELIHOOD:
+        raise ValueError(
+            "target must be 'outputs' if objective is 'gaussian', because the posterior mean has "
+            "no noise, got 'exact'"
+        )
+    if s.target == "exact" and (s.loss == "every" or s.start_features is not None):
+        raise ValueError(
+            "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
+        )
+    if s.objective == LIKELIHOOD:
+        check_distribution(model)
+        check_observed(family)
+    task = outline(family)
+    check_batch(max(s.batch, s.validation), task)
+    full = {"supports": task.num_supports, "features": task.num_features}
+    for name, what in (
+        ("min_supports", "supports"),
+        ("start_supports", "supports"),
+        ("start_features", "features"),
+    ):
+        value = getattr(s, name)
+        if value is not None:
+            checks.count(name, value)
+            if value > full[what]:
+                raise ValueError(
+                    f"{name} must be <= {full[what]}, the number of {what} of a task, got {value}"
+                )
+    if (s.min_supports or 0) > (s.start_supports or full["supports"]):
+        raise ValueError(
+            f"min_supports must be <= start_supports = {s.start_supports}, got {s.min_supports}"
+        )
+    if bool(s.start_supports or s.start_features) != bool(s.curriculum):
+        raise ValueError(
+            "curriculum must be > 0 if and only if start_supports or start_features is given, got "
+            f"curriculum = {s.curriculum}, start_supports = {s.start_supports}, "
+            f"start_features = {s.start_features}"
+        )
+    if s.loss != "queries" and not (model.spec.causal and model.spec.tokens == "interleaved"):
+        raise ValueError(
+            f"model must be causal with interleaved tokens for loss={s.loss!r}, because the token "
+            f"of a pair shows its y, got causal={model.spec.causal}, "
+            f"tokens={model.spec.tokens!r}; use loss='queries'"
+        )
+    run = predict if s.loss == "queries" else predict_along
+    jax.eval_shape(run, model, task)

@@ -1,0 +1,211 @@
+"""Attention of one head: linear, or softmax (computed as a whole or in tiles)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._core import devices
+from .._core.numerics import NARROW, accumulator, apart, matmul, sum_of_few, times_columns
+from ..residual._tokens import DividedTokens
+from ._ring_attention import ring_softmax
+from ._tiled_attention import tiled_softmax, uses_tiles
+from ._undivided_softmax import own_logits, undivided_softmax
+from ._visible import Order, Visible, hide, mask_of, numbered, order_of, shown, zero_hidden
+from ._weights import Spec
+
+LONG = 2048
+"""With more tokens, sums of products of single channels are faster on a CPU in another form: the
+products pass a selection before they are added, and XLA is kept from fusing the sum with what uses
+it. With fewer tokens, this form is slower."""
+
+
+def attend(
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    v: Float[Array, "T d"],
+    visible: Visible,
+    spec: Spec,
+    log_gate: Float[Array, " T"] | None = None,
+    window: int | None = None,
+) -> Float[Array, "T d"]:
+    """Apply attention to values: sum_j pattern_ij v_j.
+
+    Linear attention and tiled softmax do not form the pattern [T, T].
+    """
+    if log_gate is not None:
+        check_gate(visible, spec)
+    order = order_of(spec, window)
+    divided = isinstance(visible, DividedTokens)
+    if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
+        return undivided_softmax(q, k, visible, order)(v, visible)
+    if spec.attention == "linear" and not spec.causal:
+        return linear(q, k, v, visible)
+    if spec.attention == "linear":
+        mixed = linear_causal(q, k, v, visible, order, log_gate)
+        return mixed + own_logits(q, k, visible, 0.0) * v if order.mask == "own" else mixed
+    all_k, all_v = k, v
+    k, v = (zero_hidden(part, visible) for part in (k, v))
+    if divided:
+        mixed, log_total = ring_softmax(q, k, v, visible, order)
+    else:
+        mixed, log_total = tiled_softmax(q, k, v, jnp.asarray(visible), order)
+    if order.mask == "own":
+        own = jax.nn.sigmoid(own_logits(q, all_k, visible, -jnp.inf) - log_total[:, None])
+        return mixed + own * (all_v - mixed)
+    return mixed
+
+
+def linear(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], visible: Visible
+) -> Float[Array, "T d"]:
+    """Linear attention to all visible tokens, q (k^T v), in the way that XLA computes fastest."""
+    k, all_v = zero_hidden(k, visible), v
+    v = zero_hidden(v, visible)
+    if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
+        state = apart(jnp.sum(zero_hidden(k * all_v, visible), axis=0, keepdims=True))
+        # the same as the product, also for NaN, but its gradient sums what is selected
+        return jnp.where(q == q, q * total(state, visible), q)
+    if v.shape[1] >= NARROW or len(q) > LONG:
+        # the narrower factor is the one that is transposed
+        state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
+        return matmul(q, total(state, visible))
+    if k.shape[1] == 1:
+        return q * total(jax.vmap(sum_of_few, 1)(k * v)[None], visible)
+    state = jnp.stack([matmul(column, k) for column in v.T], axis=1)
+    return times_columns(q, total(state, visible))
+
+
+def linear_causal(
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    v: Float[Array, "T d"],
+    visible: Visible,
+    order: Order,
+    log_gate: Float[Array, " T"] | None,
+) -> Float[Array, "T d"]:
+    """Linear attention to earlier tokens, and to the token itself unless the mask is "exclusive".
+
+    The first token attends to itself, if it is visible.
+    """
+    first = k[:1, :, None] * v[:1, None, :]
+    products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
+    wide, shift = accumulator(k.dtype), order.mask == "exclusive"
+    log_gate = None if log_gate is None else log_gate.astype(wide)
+    if order.window is not None:
+        states = windowed_sums(products.astype(wide), log_gate, visible, order).astype(k.dtype)
+        return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
+    fade: jax.Array | None = None
+    if log_gate is None:
+        sums = jnp.cumsum(products, axis=0, dtype=wide)
+    else:  # the gates of hidden tokens are their own: no sum passes through them
+        place = jnp.where(mask_of(visible), jnp.arange(len(q)), 0)
+        held = log_gate[jax.lax.cummax(place)]
+        sums = decayed_sums(products.astype(wide), jnp.exp(jnp.diff(held, prepend=held[:1])))
+        fade = jnp.exp(log_gate[shift:] - held[: len(q) - shift])[:, None, None]
+    if isinstance(visible, DividedTokens):
+        own, asked = sums[-1], len(q) - visible.queries
+        sums += devices.sum_before(own, visible.axes)[None]
+        sums = sums.at[asked - shift :].set(devices.total(own, visible.axes)[None])
+    sums = sums[: len(q) - shift]
+    sums = sums if fade is None else sums * fade
+    if shift:
+        sums = jnp.concatenate([first, sums.astype(k.dtype)])
+    states = sums.astype(k.dtype)
+    return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
+
+
+def decayed_sums(terms: Float[Array, "T k d"], gates: Float[Array, " T"]) -> Float[Array, "T k d"]:
+    """S_i = gate_i S_{i-1} + term_i. The gates are never inverted, so none can overflow."""
+
+    def join(earlier: tuple, later: tuple) -> tuple:
+        (a, s), (b, t) = earlier, later
+        return a * b, b * s + t
+
+    return jax.lax.associative_scan(join, (gates[:, None, None], terms))[1]
+
+
+def windowed_sums(
+    terms: Float[Array, "T k d"],
+    log_gate: Float[Array, " T"] | None,
+    visible: Visible,
+    order: Order,
+) -> Float[Array, "T k d"]:
+    """The sum of the terms of the first token and of the last w visible ones, times their gates.
+
+    The visible tokens are cut into blocks of w; the last w of them are the end of one block and the
+    start of the next. So nothing is subtracted, and a term that left the window is in no sum.
+
+    Source: van Herk, A fast algorithm for local minimum and maximum filters, 1992.
+    """
+    if isinstance(visible, DividedTokens):
+        raise ValueError(
+            "window needs linear attention to be on one device, got supports that a mesh divides"
+        )
+    assert order.window is not None
+    tokens, w = len(terms), min(order.window, len(terms))
+    _, last = numbered(visible, order)  # 0 for the first token
+    visible = jnp.asarray(visible).at[0].set(False)
+    log_gate = jnp.zeros(tokens, terms.dtype) if log_gate is None else log_gate
+    token = jnp.pad(jnp.argsort(~visible, stable=True), (0, -tokens % w))
+    counts = jnp.arange(len(token)) < jnp.sum(visible)
+
+    def blocks(values: jax.Array) -> jax.Array:
+        return values.reshape(-1, w, *values.shape[1:])
+
+    first, terms = terms[:1], jnp.where(blocks(counts)[..., None, None], terms[blocks(token)], 0)
+
+    def fade(log: jax.Array) -> jax.Array:
+        return jnp.exp(log)[..., None, None]
+
+    # padding has the gates of the last token, so that no factor is above 1
+    gates = blocks(log_gate[jnp.where(counts, token, token[jnp.sum(visible) - 1])])
+    starts = jax.vmap(decayed_sums)(terms, jnp.exp(jnp.diff(gates, axis=1, prepend=gates[:, :1])))
+    ends = jnp.cumsum((fade(gates[:, -1:] - gates) * terms)[:, ::-1], axis=1)[:, ::-1]
+    # at place p of its block, a token reads what is after place p of the block before
+    before = jnp.pad(ends[:-1, 1:], ((1, 0), (0, 1), (0, 0), (0, 0)))
+    sums = starts + fade(gates - jnp.pad(gates[:-1, -1:], ((1, 0), (0, 0)))) * before
+    sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))[
+        jnp.maximum(last, 0)
+    ]
+    held = jnp.where(last < 1, log_gate, gates.reshape(-1)[last - 1])
+    return fade(log_gate - held) * sums + fade(log_gate - log_gate[0]) * first
+
+
+def check_gate(visible: Visible, spec: Spec) -> None:
+    if spec.attention != "linear" or not spec.causal or isinstance(visible, DividedTokens):
+        raise ValueError(
+            "log_gate needs causal linear attention on one device, got "
+            f"attention={spec.attention!r}, causal={spec.causal}"
+        )
+
+
+def total(part: jax.Array, visible: Visible) -> jax.Array:
+    """The sum over all tokens, of which this device may hold a part."""
+    return devices.total(part, visible.axes) if isinstance(visible, DividedTokens) else part
+
+
+def pattern(
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    visible: Visible,
+    spec: Spec,
+    log_gate: Float[Array, " T"] | None = None,
+    window: int | None = None,
+) -> Float[Array, "T T"]:
+    """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
+    order = order_of(spec, window)
+    if spec.attention == "linear":
+        weights, seen = matmul(q, k.T), shown(visible, len(k))
+        if log_gate is not None:
+            check_gate(visible, spec)
+            gaps = log_gate[:, None] - log_gate[None, :]
+            weights *= jnp.exp(hide(gaps, seen, order, 0.0))
+        weights = hide(weights, seen, order, 0.0)
+        own = own_logits(q, k, visible, 0.0) if order.mask == "own" else None
+    else:
+        weights, totals, _, own = undivided_softmax(q, k, visible, order)
+        weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
+        own = None if own is None else own / totals
+    return weights if own is None else weights + jnp.diag(own[:, 0])

@@ -1,0 +1,96 @@
+"""Softmax attention over the tokens of several devices, which pass their keys around a ring."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._core import devices
+from .._core.numerics import accumulator, as_one, power_below
+from ..residual._tokens import DividedTokens
+from ._tiled_attention import (
+    Tiles,
+    all_into_tiles,
+    from_tiles,
+    quotients,
+    scaled,
+    slopes,
+    slopes_of_tiles,
+    sums_of_tiles,
+)
+from ._visible import Order, numbered
+
+
+def ring_softmax(
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    v: Float[Array, "T d"],
+    tokens: DividedTokens,
+    order: Order,
+) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
+    """Compute softmax(q k^T) v for the queries of this device and the keys of all devices.
+
+    The second result are the logarithms of the denominators. `icl_krr.transformer` tells how keys
+    and values go around; in the backward pass, their gradients go around with them. k and v must be
+    zero at hidden tokens. Forward-mode derivatives are not implemented.
+    """
+    keys = slice(len(q) - tokens.queries)
+    wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]
+    number, last = numbered(tokens, order)
+    shown = tokens.visible[keys], number[keys], last
+    out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
+    return out.astype(v.dtype), log_total.astype(q.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(6, 7))
+def wide_ring(q, k, v, visible, number, last, order, axes):
+    return forward_ring(q, k, v, visible, number, last, order, axes)[:2]
+
+
+def forward_ring(q, k, v, visible, number, last, order, axes):
+    """The output, log total, and the total over exp(log total), as `forward_tiles`."""
+    q, k, v, visible = as_one(q, k, v, visible)
+    if order.mask:
+        v, number, last = as_one(v, number, last)
+    size = power_below(devices.largest(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes))
+    held = k, scaled(v, size), visible, number
+
+    def round(state, _):
+        sums, shift, held = state
+        passed = devices.from_before(held, axes, ring=True)
+        found, own = sums_of_tiles(q, last, Tiles(*all_into_tiles(*held)), order)
+        most = jnp.maximum(shift, own)
+        sums = sums * jnp.exp(shift - most)[:, None] + found * jnp.exp(own - most)[:, None]
+        return (sums, most, passed), None
+
+    start = jnp.zeros((len(q), v.shape[1] + 1), q.dtype), jnp.full(len(q), jnp.finfo(q.dtype).min)
+    rounds = jax.lax.axis_size(axes)
+    (sums, shift, _), _ = jax.lax.scan(round, (*start, held), length=rounds)
+    return quotients(sums, shift, size)
+
+
+def forward_and_keep(q, k, v, visible, number, last, order, axes):
+    out, log_total, rounding = forward_ring(q, k, v, visible, number, last, order, axes)
+    return (out, log_total), (q, k, v, visible, number, last, out, log_total, rounding)
+
+
+def backward_ring(order, axes, kept, cotangents):
+    q, k, v, visible, number, last, out, log_total, rounding = kept
+    own = slopes(q, last, out, log_total, rounding, *cotangents)
+
+    def round(state, _):
+        d_q, held, sums = state
+        found, *more = slopes_of_tiles(own, Tiles(*all_into_tiles(*held)), order)
+        sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
+        return (d_q + found, *devices.from_before((held, sums), axes, ring=True)), None
+
+    start = (jnp.zeros_like(q), (k, v, visible, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
+    rounds = jax.lax.axis_size(axes)
+    (d_q, _, (d_k, d_v)), _ = jax.lax.scan(round, start, length=rounds)
+    return d_q, d_k, d_v, None, None, None
+
+
+wide_ring.defvjp(forward_and_keep, backward_ring)
