@@ -17,7 +17,7 @@ from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
 from icl_krr.cli._output import to_json
 from icl_krr.experiments._claims import verify
 from icl_krr.experiments._claims.tables import markdown
-from icl_krr.experiments._shared.build import construct, solver_keywords
+from icl_krr.tabular._build import construct, solver_keywords
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer
 

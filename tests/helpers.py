@@ -15,9 +15,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
-from icl_krr.experiments._shared import model_selection
-from icl_krr.experiments._shared.build import solver_keywords
-from icl_krr.experiments._shared.held_out import left_out, squared
+from icl_krr.tabular import _model_selection
+from icl_krr.tabular._build import solver_keywords
+from icl_krr.tabular._held_out import left_out, squared
 
 
 def nothing(kernel, task, ridge):
@@ -349,7 +349,7 @@ def one(tasks, i):
 
 def ridge_grid(kernel, task):
     """13 ridges from 1e-3 to 1e3 times tr K / n, the grid before it grows."""
-    return float(model_selection.sizes(kernel, task)[0]) * np.logspace(-3, 3, 13)
+    return float(_model_selection.sizes(kernel, task)[0]) * np.logspace(-3, 3, 13)
 
 
 def left_out_losses(kernel, task, grid, centred=False):

@@ -17,8 +17,8 @@ from icl_krr import cli
 from icl_krr._core import capacity
 from icl_krr._core.devices import Placement
 from icl_krr.cli import _program
-from icl_krr.experiments._shared.build import build_model  # noqa: F401
 from icl_krr.experiments._shared.draws import draw_tasks  # noqa: F401
+from icl_krr.tabular._build import build_model  # noqa: F401
 from icl_krr.transformer._admission import admit
 from icl_krr.transformer._evaluate import Request
 

@@ -42,10 +42,10 @@ from icl_krr.experiments._ablate import ablation
 from icl_krr.experiments._claims.tables import markdown as table_of_claims
 from icl_krr.experiments._claims.verify import claims
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
-from icl_krr.experiments._shared.build import construct, solver_keywords
 from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names
 from icl_krr.experiments._shared.retrained import FOLDER, STUDIES, weights_file
 from icl_krr.experiments._solverbench import score as bench_score
+from icl_krr.tabular._build import construct, solver_keywords
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}

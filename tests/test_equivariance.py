@@ -10,8 +10,8 @@ import pytest
 from helpers import CASES, draw, numpy, parametrize, relative
 
 import icl_krr as ik
-from icl_krr.experiments._depth_config import DepthConfig, choose_kernel
-from icl_krr.experiments._shared import model_selection
+from icl_krr.tabular import _model_selection
+from icl_krr.tabular._depth_config import DepthConfig, choose_kernel
 
 POWERS = (-100, -60, -23, 0, 23, 60, 100)
 """2^-100 is 8e-31 and 2^100 is 1e30."""
@@ -154,7 +154,7 @@ def test_hyperparameters_do_not_depend_on_the_units_of_y(name):
         for y in of_every_size(task)[:: len(POWERS) // 2]
         for given in [task.replace(y=y, y_query=None)]
         for kernel in [choose_kernel(given, DepthConfig(kernel=name))[0]]
-        for ridge in [model_selection.choose_ridge(kernel, given)]
+        for ridge in [_model_selection.choose_ridge(kernel, given)]
     ]
     assert len(chosen) == 3
     assert len(set(chosen)) == 1

@@ -25,9 +25,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import icl_krr as ik
 from icl_krr import InContextRegressor
-from icl_krr.experiments._depth_config import DepthConfig, choose_kernels
-from icl_krr.experiments._shared import model_selection
 from icl_krr.kernels import weighted
+from icl_krr.tabular import _model_selection
+from icl_krr.tabular._depth_config import DepthConfig, choose_kernels
 
 DRAWN = np.random.default_rng(0)
 X, NEW = DRAWN.normal(size=(24, 3)), DRAWN.normal(size=(9, 3))
@@ -110,7 +110,7 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     chosen = InContextRegressor().fit(X, TWO)
     kernel, *_ = choose_kernels(chosen.task_, DepthConfig(kernel="gaussian"))
     assert chosen.kernel_.lengthscale == kernel.lengthscale != 1
-    assert chosen.ridge_ == model_selection.choose_ridge(kernel, chosen.task_)
+    assert chosen.ridge_ == _model_selection.choose_ridge(kernel, chosen.task_)
     assert (chosen.steps_, chosen.n_features_in_, bool(chosen.status_.ok)) == (256, 3, True)
     given = InContextRegressor(lengthscale=2.0).fit(X, TWO)
     assert given.kernel_.lengthscale == 2.0
@@ -121,7 +121,7 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     assert len(errors) == 3
     assert among.steps_ in (64, 256)
     assert bool(among.status_.ok)
-    assert given.ridge_ == model_selection.choose_ridge(ik.Gaussian(2.0), chosen.task_)
+    assert given.ridge_ == _model_selection.choose_ridge(ik.Gaussian(2.0), chosen.task_)
 
 
 @pytest.mark.parametrize("solver", ["conjugate_gradient", "nadaraya_watson"])

@@ -14,10 +14,9 @@ import icl_krr as ik
 from icl_krr import catalogue
 from icl_krr._core.pytree import checked
 from icl_krr.cli._depth_tables import describe
-from icl_krr.experiments import _depth, _depth_config
 from icl_krr.experiments._hyperparameters import FitConfig, builder
-from icl_krr.experiments._shared import build, model_selection
-from icl_krr.experiments._shared.build import solver_keywords
+from icl_krr.tabular import _build, _depth, _depth_config, _model_selection
+from icl_krr.tabular._build import solver_keywords
 from icl_krr.tasks import _batches
 from icl_krr.tasks._batches import chunk_of
 from icl_krr.training import held_out
@@ -31,7 +30,7 @@ def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
     left = [cross_val_predict(model, x, y, cv=LeaveOneOut()) for model in models]
     losses = np.sum((np.array(left) - y) ** 2, axis=1)
     assert 0 < np.argmin(losses) < 12
-    assert np.isclose(model_selection.choose_ridge(ik.Linear(), task), grid[np.argmin(losses)])
+    assert np.isclose(_model_selection.choose_ridge(ik.Linear(), task), grid[np.argmin(losses)])
 
 
 # with a rate and without, in both forms of alpha, and what does not iterate
@@ -56,7 +55,7 @@ def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
         np.fill_diagonal(weights, 0)
         losses.append(np.sum((weights @ y / weights.sum(1) - y) ** 2))
     assert 0 < np.argmin(losses) < 16
-    chosen = model_selection.choose_smoother(family, task).kernel
+    chosen = _model_selection.choose_smoother(family, task).kernel
     assert np.isclose(next(iter(_depth_config.bandwidth(chosen).values())), grid[np.argmin(losses)])
 
 
@@ -81,7 +80,7 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
     task = draw(1, p=2, n=15, noise=0.5)  # without noise the grid of ridges grows
     y, eye, best = np.asarray(task.y), np.eye(14), (np.inf, None)
     others = [np.delete(np.arange(15), i) for i in range(15)]
-    for bandwidth in model_selection.bandwidths(ik.Gaussian, task):
+    for bandwidth in _model_selection.bandwidths(ik.Gaussian, task):
         gram = np.asarray(ik.Gaussian(bandwidth)(task.x, task.x))
         for r in 1e-3 * 10 ** np.linspace(0, 6, 13) if ridge is None else [ridge]:
             left = [
@@ -90,7 +89,7 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
             ]
             best = min(best, (np.sum((left - y) ** 2), float(bandwidth)))
         assert np.isclose(np.trace(gram) / 15, 1)
-    chosen = model_selection.choose_kernel(ik.Gaussian, task, ridge).kernel
+    chosen = _model_selection.choose_kernel(ik.Gaussian, task, ridge).kernel
     assert np.isclose(float(chosen.lengthscale), best[1])
 
 
@@ -107,14 +106,14 @@ def test_one_eigendecomposition_gives_the_errors_of_all_ridges(x64, masked):
 
 
 def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(x64, monkeypatch):
-    monkeypatch.setattr(model_selection, "MOST", {"regression": 10, "Nadaraya-Watson": 12})
+    monkeypatch.setattr(_model_selection, "MOST", {"regression": 10, "Nadaraya-Watson": 12})
     task, heard = draw(1, p=2, n=15), []
-    few = model_selection.subsample(task, "regression")
+    few = _model_selection.subsample(task, "regression")
     assert few.x.shape == (10, 2)
     assert not np.array_equal(few.x, task.x[:10])
     config = _depth_config.DepthConfig(kernel="gaussian")
     kernel, *_ = _depth_config.choose_kernels(task, config, heard.append)
-    best = model_selection.choose_kernel(ik.Gaussian, few, None).kernel
+    best = _model_selection.choose_kernel(ik.Gaussian, few, None).kernel
     assert kernel.lengthscale == best.lengthscale
     result = _depth.run(task, _depth_config.DepthConfig(solver="gradient_descent", steps=1))
     assert "(leave-one-out on 10 random supports)" in describe(result.facts, 0)
@@ -221,9 +220,9 @@ def test_every_solver_and_every_kernel_follows_its_oracle(x64, monkeypatch, solv
 
     For a Matern kernel they compute its mixture; tests/test_matern.py has the error of that.
     """
-    oracle = build.predictions
+    oracle = _build.predictions
     monkeypatch.setattr(
-        build, "predictions", lambda name, kernel, *rest: oracle(name, of_heads(kernel), *rest)
+        _build, "predictions", lambda name, kernel, *rest: oracle(name, of_heads(kernel), *rest)
     )
     task = draw(6, p=2, n=15)
     config = _depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
@@ -242,7 +241,7 @@ def test_every_solver_and_every_kernel_follows_its_oracle(x64, monkeypatch, solv
 def test_a_sweep_that_overflows_everywhere_says_so():
     task = draw(5)
     with pytest.raises(ValueError, match="ridge must be given, because every leave-one-out error"):
-        model_selection.choose_ridge(ik.Exponential(1e-4), task)
+        _model_selection.choose_ridge(ik.Exponential(1e-4), task)
 
 
 def test_chunks_are_as_large_as_asked(monkeypatch):

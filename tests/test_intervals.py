@@ -10,9 +10,9 @@ from helpers import often
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.experiments._process import process
-from icl_krr.experiments._shared import model_selection
-from icl_krr.experiments._shared.model_selection import GIVEN, Axis, search
+from icl_krr.tabular import _model_selection
+from icl_krr.tabular._model_selection import GIVEN, Axis, search
+from icl_krr.tabular._process import process
 
 RNG = np.random.default_rng(1)
 X, NEW = RNG.normal(size=(40, 2)), np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -187,6 +187,6 @@ def test_what_float32_cannot_hold_is_not_chosen(x64):
     """Values of the exponential kernel far away, whatever the error of leave-one-out."""
     task = ik.Task(X, Y, np.full((1, 2), 1e5))
     with pytest.raises(ValueError, match="ridge must be given"):
-        model_selection.choose_ridge(ik.Exponential(0.01), task)
-    assert model_selection.choose_kernel(ik.Exponential, task, None).error == np.inf
-    assert np.isfinite(model_selection.choose_kernel(ik.Gaussian, task, None).error)
+        _model_selection.choose_ridge(ik.Exponential(0.01), task)
+    assert _model_selection.choose_kernel(ik.Exponential, task, None).error == np.inf
+    assert np.isfinite(_model_selection.choose_kernel(ik.Gaussian, task, None).error)

@@ -11,7 +11,6 @@ from icl_krr.catalogue import SOLVERS, kernel_class, load
 from icl_krr.experiments._ablate.ablation import examine, table
 from icl_krr.experiments._ablate.config import AblateConfig
 from icl_krr.experiments._ablate.expected import Without
-from icl_krr.experiments._shared.build import solver_keywords
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, transplant
 from icl_krr.probes._changing.interventions import (
@@ -20,6 +19,7 @@ from icl_krr.probes._changing.interventions import (
     point_names,
     run_interventions,
 )
+from icl_krr.tabular._build import solver_keywords
 
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)

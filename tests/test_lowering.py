@@ -21,9 +21,9 @@ from jax.tree_util import Partial
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load, make_kernel, taken
-from icl_krr.experiments._shared.build import keywords
 from icl_krr.probes._naming import candidate_fit, distances  # noqa: F401
 from icl_krr.probes._reading import filters, hyperparameters  # noqa: F401
+from icl_krr.tabular._build import keywords
 from icl_krr.training._adapt import compiled_step
 from icl_krr.transformer._evaluate import embed_task  # noqa: F401
 

@@ -9,7 +9,7 @@ from ._rows import Box, Solver
 RIDGE = Box(-5, 0.5, 1)
 STEP = Box(-1.5, 1.3, -1)
 PRIMAL, DUAL = ("w", "r", "d", "prediction"), ("alpha", "prediction")
-OF_PREFIX = "icl_krr.experiments._shared.prefix_keywords"
+OF_PREFIX = "icl_krr.tabular._prefix_keywords"
 
 
 DELTA: dict[str, Any] = {"states": DUAL, "causal": True, "sequential": True}

@@ -81,7 +81,7 @@ class Solver:
         kernels: kind of the kernels that the solver accepts, "positive", "featured", "bounded" (a
             positive kernel with values <= 1) or "any" (default).
         told: names of the keyword arguments whose values an experiment computes from the kernel,
-            the task and the ridge; default: ("ridge",). `icl_krr.experiments._shared.build` has one
+            the task and the ridge; default: ("ridge",). `icl_krr.tabular._build` has one
             function of (kernel, task, ridge) for each name. For a new keyword, give
             "module:function" of your own function with the name of the keyword.
         options: keyword arguments with fixed values, such as {"form": "fused"}.

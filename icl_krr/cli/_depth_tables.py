@@ -9,9 +9,9 @@ from typing import Any
 
 from .._core.text_tables import Table, number
 from ..catalogue._choices import Kernel
-from ..experiments._depth import CONVERGED, DepthResult, Row, run
-from ..experiments._depth_config import DepthConfig
 from ..plots import depth_figure
+from ..tabular._depth import CONVERGED, DepthResult, Row, run
+from ..tabular._depth_config import DepthConfig
 from ..tasks import Task
 from . import _output
 from ._options import Construction, checked

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from .._core.fields import cut
-from ..experiments._answer import Answer
+from ..tabular._answer import Answer
 from ..tasks import Queries, Table
 from ..tasks._division import Division
 

@@ -14,9 +14,9 @@ import numpy as np
 from .. import Exponential, Gaussian, Kernel, Softmax, constructions, solvers, theory
 from .._core import checks
 from ..sketches import nystrom_features, sketched
+from ..tabular import _model_selection
 from ..tasks import GaussianProcess, Task, sample, system
 from ..transformer import Transformer, run_with_cache
-from ._shared import model_selection
 
 SLOTS = ("alpha", "r", "p")
 TRUE_TEMPERATURE = 0.5
@@ -130,7 +130,7 @@ def explore(
     smoother = lambda task, t: solvers.nadaraya_watson(Exponential(t), task).prediction  # noqa: E731
     smooth = jax.jit(jax.vmap(smoother, (None, 0)))(task, at[0])
     tuned = solvers.nadaraya_watson(
-        model_selection.choose_smoother(Exponential, task).kernel, task
+        _model_selection.choose_smoother(Exponential, task).kernel, task
     ).prediction
     arrays["smoother"], over["smoother"] = np.asarray(smooth), GRID_AXES[:1]
     constant = {

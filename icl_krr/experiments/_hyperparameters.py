@@ -16,13 +16,13 @@ from .. import Kernel, Softmax, predict_batch, theory
 from .._core import checks
 from .._core.constants import known
 from ..catalogue import METHODS, SOLVERS, make_kernel
+from ..tabular import _model_selection
+from ..tabular._build import construct, solver_keywords
+from ..tabular._depth_config import DepthConfig, bandwidth, choose_kernels, families
 from ..tasks import Table, Task, split, system
 from ..training import Adapted, adapt, held_out, marginal_likelihood
 from ..training._objectives import Build
 from ..training._reference import best, errors_of, smoothing
-from ._depth_config import DepthConfig, bandwidth, choose_kernels, families
-from ._shared import model_selection
-from ._shared.build import construct, solver_keywords
 from ._shared.draws import draw_tasks
 from ._shared.rows import Rows
 from ._shared.runs import Run
@@ -139,7 +139,7 @@ def fit_hyperparameters(
     """
     one = jax.tree.map(lambda leaf: known(leaf)[0], data.likely)
     kernel, smoother, _ = choose_kernels(one, config)
-    ridge = config.ridge or model_selection.choose_ridge(kernel, one, config.centred)
+    ridge = config.ridge or _model_selection.choose_ridge(kernel, one, config.centred)
     averages = not SOLVERS[config.solver].iterates
     start = bandwidth(smoother if averages else kernel) | ({} if averages else {"ridge": ridge})
     start = {name: jnp.asarray(value, one.x.dtype) for name, value in start.items()}
@@ -180,7 +180,7 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
     _, family = families(str(config.kernel))
     first = jax.tree.map(lambda leaf: known(leaf)[0], data.fitted)
-    widths = np.asarray(model_selection.bandwidths(family, first))[:, None]
+    widths = np.asarray(_model_selection.bandwidths(family, first))[:, None]
     _, (width,) = best(smoothing, family.of_bandwidth, widths, data.fitted)
 
     def baselines(told: dict[str, Any]) -> dict[str, jax.Array]:

@@ -22,16 +22,15 @@ except ImportError:
 from .._core import checks
 from .._core.status import TOLERANCE, Status
 from ..catalogue import SOLVERS, kernel_class
-from ..experiments import _parameters
-from ..experiments._depth_config import DepthConfig
-from ..experiments._process import Process, exactly
-from ..experiments._shared import relevance
-from ..experiments._shared.build import build_model
-from ..experiments._supports import Supports, checked_weights, padded
 from ..kernels import Kernel, Matern
 from ..probes import check
 from ..tasks import Task
 from ..transformer import Transformer, predict
+from . import _parameters, _relevance
+from ._build import build_model
+from ._depth_config import DepthConfig
+from ._process import Process, exactly
+from ._supports import Supports, checked_weights, padded
 
 STEPS = 64, 256
 """Steps of the solver, and those with which it tries again, if their number is not given."""
@@ -177,9 +176,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             smooths=not SOLVERS[config.solver].iterates,
         )
         kernel, self.ridge_ = _parameters.choose(self._supports, config, self.kernel)
-        self.kernel_, self.bandwidths_ = relevance.plain(kernel), None
+        self.kernel_, self.bandwidths_ = _relevance.plain(kernel), None
         if self.kernel_.bandwidth is not None and self.kernel_ is not self.kernel:
-            self.bandwidths_ = relevance.bandwidths_of(self.kernel_, self.n_features_in_)
+            self.bandwidths_ = _relevance.bandwidths_of(self.kernel_, self.n_features_in_)
         few, many = STEPS if config.steps is None else (config.steps, config.steps)
         self._double = False
         self._build(config, kernel, few)
@@ -201,7 +200,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         kernel, supports = self.model_.problem.kernel, self._supports
         with jax.enable_x64(True):
-            return relevance.importance(kernel, supports.task(supports.x), float(self.ridge_ or 0))
+            return _relevance.importance(kernel, supports.task(supports.x), float(self.ridge_ or 0))
 
     def _build(self, config: DepthConfig, kernel: Kernel, steps: int) -> None:
         """Build and check the transformer."""

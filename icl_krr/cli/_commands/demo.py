@@ -63,7 +63,7 @@ def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
     import jax
     import numpy as np
 
-    from ...experiments._depth_config import BANDWIDTHS
+    from ...tabular._depth_config import BANDWIDTHS
     from ...tasks import GaussianProcess, diabetes, sample, split
 
     kernel = make_kernel(str(config.kernel), dict.fromkeys(BANDWIDTHS, 1.0))

@@ -15,8 +15,8 @@ from .._options import Construction
 from .._output import Outcome, working
 
 if TYPE_CHECKING:
-    from ...experiments._answer import Answer
     from ...experiments._shared.rows import Rows
+    from ...tabular._answer import Answer
     from ...tasks._division import Division
 
 SHOWN = 10
@@ -78,7 +78,7 @@ def run(settings: Predict) -> Outcome:
     import jax
 
     from ..._core import checks
-    from ...experiments._answer import answer, calibration_of, errors, predictions
+    from ...tabular._answer import answer, calibration_of, errors, predictions
     from .._depth_tables import depth_config, outcome
     from .._doubts import doubts_of_answer
 

@@ -12,10 +12,10 @@ import jax
 from ... import Architecture, Transformer, catalogue, init, untie
 from ..._core.fields import similar
 from ...catalogue import FAMILIES, SOLVERS, make_kernel, taken
+from ...tabular._build import build_model
 from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table, sample
 from ...training import _checkpoint
 from ...training._settings import LIKELIHOOD
-from .build import build_model
 from .recipe import (
     DIGEST,
     RUNS,

@@ -14,8 +14,8 @@ from ..._core.numerics import matmul
 from ...catalogue import SOLVERS, load
 from ...probes import round_slots
 from ...sketches import nystrom_features, positive_features, trigonometric_features
+from ...tabular._build import construct
 from ...tasks import Task, system
-from .._shared.build import construct
 from .._shared.rows import Plot
 from .._shared.spectra import METRIC, sketch, with_metric
 from .axis import (

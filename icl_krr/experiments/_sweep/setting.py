@@ -9,8 +9,8 @@ import jax
 
 from ... import Exponential, Kernel, Transformer, solvers
 from ...catalogue import SOLVERS, kernel_class
+from ...tabular._build import attention, construct, solver_keywords
 from ...tasks import GaussianProcess, Task, sample
-from .._shared.build import attention, construct, solver_keywords
 from .._shared.spectra import spectral_task
 from .config import SweepConfig
 

@@ -13,10 +13,10 @@ from .._core.status import TOLERANCE
 from ..catalogue import SOLVERS, load, name_of
 from ..probes._check import check, slots_read
 from ..tasks import Task, system
+from . import _model_selection
+from ._build import build, build_model
 from ._depth_config import Chosen, DepthConfig, bandwidth, choose
-from ._shared import model_selection
-from ._shared.build import build, build_model
-from ._shared.model_selection import Progress, silent
+from ._model_selection import Progress, silent
 
 
 class Row(NamedTuple):
@@ -120,7 +120,7 @@ def run(
             "importance": chosen.each.importance.tolist(),
             "leave_one_out": chosen.each.errors,
         },
-        "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
+        "chosen_on": min(task.num_supports, _model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,
         "p": task.num_features,

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import Kernel, solvers
-from ..._core.linalg import eigh
-from ..._core.numerics import matmul
-from ...tasks import Task, system
-from ...tasks._task import kept
+from .. import Kernel, solvers
+from .._core.linalg import eigh
+from .._core.numerics import matmul
+from ..tasks import Task, system
+from ..tasks._task import kept
 
 
 def unknown(name: str) -> str:

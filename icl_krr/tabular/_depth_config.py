@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from .. import Exponential, Kernel, Task
 from .._core import checks
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
-from ._shared import model_selection, relevance
-from ._shared.held_out import Learned
-from ._shared.model_selection import Progress, silent
+from . import _model_selection, _relevance
+from ._held_out import Learned
+from ._model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -128,7 +128,7 @@ class Chosen(NamedTuple):
     names: list[str]  # hyperparameters of the regression that were not given
     edges: dict[str, str]  # those of them that are the "smallest" or the "largest" that was tried
     learned: Learned | None  # None if all of them were given
-    each: relevance.Each | None = None  # None if all features have the same bandwidth
+    each: _relevance.Each | None = None  # None if all features have the same bandwidth
 
 
 def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:
@@ -139,8 +139,8 @@ def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chos
     if not names and config.ridge:
         return Chosen(kernels, config.ridge, names, {}, None)
     progress("regression, leave-one-out: ridge")
-    found = model_selection.regress(kernel, task, config.ridge, config.centred)
-    edges = model_selection.edges(kernel, found.ridge, task)
+    found = _model_selection.regress(kernel, task, config.ridge, config.centred)
+    edges = _model_selection.edges(kernel, found.ridge, task)
     edges = {name: edge for name, edge in edges.items() if name in names}
     one = Chosen(kernels, found.ridge, names, edges, found.learned)
     return one if config.bandwidths == "one" else choose_each(one, task, config, progress)
@@ -149,22 +149,22 @@ def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chos
 def choose_each(one: Chosen, task: Task, config: DepthConfig, progress: Progress) -> Chosen:
     """A bandwidth for each feature, from one bandwidth for all of them."""
     given, p = config.ridge is not None, task.num_features
-    kernel, ridge, evidence = relevance.likeliest(
+    kernel, ridge, evidence = _relevance.likeliest(
         one.kernels.regression, task, one.ridge, given=given, progress=progress
     )
-    found = model_selection.regress(kernel, task, ridge, config.centred)
+    found = _model_selection.regress(kernel, task, ridge, config.centred)
     assert one.learned is not None
     errors = {"one": one.learned.regression, "each": found.learned.regression}
-    importance = relevance.importance(kernel, task, ridge)
-    edges = model_selection.edges(kernel, ridge, task)
-    most = float(relevance.REACH ** (1 if kernel.stationary else 2))
+    importance = _relevance.importance(kernel, task, ridge)
+    edges = _model_selection.edges(kernel, ridge, task)
+    most = float(_relevance.REACH ** (1 if kernel.stationary else 2))
     return Chosen(
         one.kernels._replace(regression=kernel),
         ridge,
         [] if given else ["ridge"],
         {} if given else {name: edge for name, edge in edges.items() if name == "ridge"},
         found.learned,
-        relevance.Each(relevance.bandwidths_of(kernel, p), most, evidence, importance, errors),
+        _relevance.Each(_relevance.bandwidths_of(kernel, p), most, evidence, importance, errors),
     )
 
 
@@ -173,11 +173,11 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
     kernel, errors = choose_kernel(task, config, progress)
     family, smooths = families(name_of(kernel))
     if SOLVERS[config.solver].iterates:
-        smoother = model_selection.choose_smoother(smooths, task, progress=progress).kernel
+        smoother = _model_selection.choose_smoother(smooths, task, progress=progress).kernel
         return Kernels(kernel, smoother, errors)
     if config.given:
         return Kernels(kernel, kernel, errors)
-    best = model_selection.choose_kernel(
+    best = _model_selection.choose_kernel(
         family, task, config.ridge, progress=progress, centred=config.centred
     )
     return Kernels(best.kernel, kernel, errors)
@@ -198,15 +198,15 @@ def choose_kernel(
     for name in config.kernels:
         family, smooths = map(made, families(name))
         if SOLVERS[config.solver].iterates:
-            choices[name] = model_selection.choose_kernel(
+            choices[name] = _model_selection.choose_kernel(
                 family, task, config.ridge, given, progress, config.centred
             )
         else:
-            choices[name] = model_selection.choose_smoother(smooths, task, given, progress)
+            choices[name] = _model_selection.choose_smoother(smooths, task, given, progress)
     name = min(choices, key=lambda name: choices[name].error)
     kernel, error = choices[name]
     if kernel.bandwidth and not math.isfinite(error):
-        raise ValueError(model_selection.unknown(kernel.bandwidth))
+        raise ValueError(_model_selection.unknown(kernel.bandwidth))
     return kernel, {name: choice.error for name, choice in choices.items()}
 
 

@@ -13,8 +13,8 @@ from ..uncertainty import coverage, log_likelihood
 from . import _depth
 from ._depth import DepthResult
 from ._depth_config import Chosen, DepthConfig, choose
+from ._model_selection import Progress, computable, silent
 from ._process import TOLERANCE, Process, gaussian, largest, process
-from ._shared.model_selection import Progress, computable, silent
 
 SHOWN = ("transformer", "exact", "nadaraya_watson", "mean")
 """Predictors whose error is shown. The zero prediction of a centred y is the mean."""

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize
 
-from ..._core import linalg
-from ..._core.constants import xp
-from ..._core.numerics import matmul
-from ...kernels import Kernel, Weighted
-from ...tasks import Task, system
-from .model_selection import LARGEST, RIDGES, Progress, silent, sizes, subsample
+from .._core import linalg
+from .._core.constants import xp
+from .._core.numerics import matmul
+from ..kernels import Kernel, Weighted
+from ..tasks import Task, system
+from ._model_selection import LARGEST, RIDGES, Progress, silent, sizes, subsample
 
 FEW = 256
 """The number of supports on which the starts are compared."""

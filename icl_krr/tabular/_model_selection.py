@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import Kernel, Task
-from ...tasks._task import kept
-from .held_out import Regression, left_out, refuse_one_row, smoothing_loss, squared, unknown
+from .. import Kernel, Task
+from ..tasks._task import kept
+from ._held_out import Regression, left_out, refuse_one_row, smoothing_loss, squared, unknown
 
 
 class Axis(NamedTuple):

@@ -9,8 +9,8 @@ import jax
 from .. import Kernel
 from .._core import checks
 from ..catalogue import SOLVERS
+from . import _model_selection, _relevance
 from ._depth_config import DepthConfig, choose_kernel
-from ._shared import model_selection, relevance
 from ._supports import Supports
 
 
@@ -54,8 +54,8 @@ def choose(supports: Supports, config: DepthConfig, given: Any) -> tuple[Any, fl
             kernel, _ = choose_kernel(task, config, made=supports.family)
         if not SOLVERS[config.solver].iterates:
             return kernel, None
-        ridge = config.ridge or model_selection.choose_ridge(kernel, task, config.centred)
+        ridge = config.ridge or _model_selection.choose_ridge(kernel, task, config.centred)
         if config.bandwidths == "each":
             known = config.ridge is not None
-            kernel, ridge, _ = relevance.likeliest(kernel, task, ridge, given=known)
+            kernel, ridge, _ = _relevance.likeliest(kernel, task, ridge, given=known)
     return kernel, float(ridge)  # JAX compiles another program for an integer

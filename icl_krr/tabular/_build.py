@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import Kernel, Nystrom, Softmax, Task, Transformer, nystrom, theory
-from ..._core import capacity
-from ...catalogue import SOLVERS, Solver, find, load
+from .. import Kernel, Nystrom, Softmax, Task, Transformer, nystrom, theory
+from .._core import capacity
+from ..catalogue import SOLVERS, Solver, find, load
 
 
 def build(

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ... import Kernel, Task, theory
+from .. import Kernel, Task, theory
 
 
 def spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:
