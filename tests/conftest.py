@@ -49,17 +49,17 @@ def pytest_configure(config):
 DAILY = {
     f"icl_krr.{name}"
     for name in (
-        *("audit.audit", "estimator.InContextRegressor", "export.t5.open_t5", "probes"),
-        *("probes.changing.interventions.ablate", "probes.changing.interventions.patch"),
-        *("probes.changing.slots.transplant", "probes.naming.candidate_fit.fit_candidate"),
-        *("probes.naming.identify.agreement", "probes.naming.identify.identify"),
-        "probes.naming.identify.identify_arrays",
-        "probes.naming.stream_identify.identify_streams",
-        *("probes.reading.hyperparameters.effective", "probes.reading.influence.influence"),
-        *("probes.reading.readouts.fit_probe", "probes.reading.readouts.streams", "status"),
-        *("tasks.batches.map_tasks", "training", "training.adapt.adapt", "training.loop.train"),
-        *("training.objectives.marginal_likelihood", "training.step.advance", "transformer"),
-        *("transformer.memory.memory", "transformer.read_outs.predictive"),
+        *("_audit.audit", "tabular._estimator.InContextRegressor", "export._t5.open_t5", "probes"),
+        *("probes._changing.interventions.ablate", "probes._changing.interventions.patch"),
+        *("probes._changing.slots.transplant", "probes._naming.candidate_fit.fit_candidate"),
+        *("probes._naming.identify.agreement", "probes._naming.identify.identify"),
+        "probes._naming.identify.identify_arrays",
+        "probes._naming.stream_identify.identify_streams",
+        *("probes._reading.hyperparameters.effective", "probes._reading.influence.influence"),
+        *("probes._reading.readouts.fit_probe", "probes._reading.readouts.streams", "_core.status"),
+        *("tasks._batches.map_tasks", "training", "training._adapt.adapt", "training._loop.train"),
+        *("training._objectives.marginal_likelihood", "training._step.advance", "transformer"),
+        *("transformer._memory.memory", "transformer._read_outs.predictive"),
     )
 }
 """Examples of docstrings that take more than a second, of functions that other tests call."""

@@ -370,7 +370,7 @@ def test_every_recipe_that_ships_has_only_settings_with_an_effect():
 
 SLOW = """
 import signal
-from icl_krr.cli import console, program
+from icl_krr.cli import _program as program, console
 
 def slow(argv):
     print("started", flush=True)

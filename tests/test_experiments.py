@@ -71,8 +71,8 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
         oracle(kernel, task, **steps, **solver_keywords(row, kernel, of, ridge)).prediction
         for of in (task, other)
     )
-    assert (relative(own, foreign) > 1e-6) == (row.knows == catalogue.rows.TASK)
-    assert (row.knows == catalogue.rows.NOTHING) == (not row.told)
+    assert (relative(own, foreign) > 1e-6) == (row.knows == catalogue._rows.TASK)
+    assert (row.knows == catalogue._rows.NOTHING) == (not row.told)
 
 
 @pytest.mark.parametrize("ridge", [None, 0.3])

@@ -33,7 +33,7 @@ def needed(monkeypatch):
 
 AFTER_THE_IMPORT = """
 import os, numpy as np, icl_krr as ik
-from icl_krr import xla
+from icl_krr._core import xla
 xla.WRONG = (xla.version('jaxlib'),)
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'
 ik.Gaussian()(np.ones((1, 1)), np.ones((1, 1)))
