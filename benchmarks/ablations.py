@@ -20,9 +20,10 @@ from benchmarks import ablations_models as models, records
 from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED, RIVALS
 from benchmarks.records import Row as Record, digits, table
 from icl_krr._core.files import to_markdown
-from icl_krr.experiments import LINEAR, PROCESS, Cell, Setting, Share, Study, load, setting
+from icl_krr.experiments import Cell, Study, load
+from icl_krr.experiments.identify import INTERVAL_QUANTILES, paired_differences, resamples
+from icl_krr.experiments.solverbench import LINEAR, PROCESS, Setting, Share, setting
 from icl_krr.plots._style import COLORS, legend
-from icl_krr.probes._resampling import INTERVAL_QUANTILES, paired_differences, resamples
 
 SHIPPED = [
     *("gp-encoder", "gp-encoder-2d", "gp-encoder-hard", "gp-decoder", "gp-decoder-2d"),

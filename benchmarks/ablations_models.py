@@ -16,12 +16,11 @@ from icl_krr import per_step
 from icl_krr.catalogue import SOLVERS, compared, load, taken
 from icl_krr.constructions import compile
 from icl_krr.constructions._assembly.choice import softmax_machine
-from icl_krr.experiments import BenchConfig, Run, Setting, draw_tasks, in_dtype_of_tasks, largest
-from icl_krr.experiments._solverbench import rivals
+from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench
+from icl_krr.experiments.identify import in_dtype_of_tasks, ridge_regression, streams_of_batch
+from icl_krr.experiments.solverbench import BenchConfig, Setting, largest
 from icl_krr.kernels import Kernel
 from icl_krr.probes import fit_probe, layerwise
-from icl_krr.probes._changing import interventions
-from icl_krr.probes._reading.readouts import ridge_regression, streams_of_batch
 from icl_krr.residual import ROLES, Read
 from icl_krr.tasks import Sampler, Task, map_tasks
 from icl_krr.training._reference import optimal, regression
@@ -140,7 +139,7 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
         given = one.shared(kernel) | {"steps": steps}
         if name != "steepest_descent":
             given["step_size"] = 1 / (slower * one.high(kernel))
-        return compile(getattr(rivals, name), kernel, **given)
+        return compile(getattr(solverbench, name), kernel, **given)
     row = SOLVERS[FORMS[name] if form == "form" else name]
     needs = one.needs(row, kernel)
     if "spectrum" in needs:

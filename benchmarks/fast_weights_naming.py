@@ -23,9 +23,9 @@ from benchmarks.subjects import QUICK, place_of, recipes, trained
 from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
 from icl_krr.experiments import Cell, Recipe, Study, draw_tasks, load as load_run, project
+from icl_krr.experiments.identify import run_candidate
 from icl_krr.kernels import Linear
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
-from icl_krr.probes._naming.candidates import run
 from icl_krr.solvers import prefix_conjugate_gradient
 from icl_krr.tasks import LinearRegression, Task, map_tasks
 from icl_krr.training._reference import optimal
@@ -244,7 +244,7 @@ def along_distance(fit: CandidateFit, tasks: Task, own: jax.Array) -> float | No
     step = -1 if row.sequential else max(fit.alignment)
 
     def along(task: Task) -> jax.Array:
-        return run(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
+        return run_candidate(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
 
     return away(own, map_tasks(along, tasks), tasks)
 

@@ -10,8 +10,9 @@ import jax
 from matplotlib.figure import Figure
 
 from benchmarks import records
-from icl_krr import experiments as lab
+from icl_krr import experiments
 from icl_krr._core.files import to_markdown
+from icl_krr.experiments import solverbench
 from icl_krr.plots._style import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
@@ -26,38 +27,44 @@ KINDS = {
 """Outcomes of a verdict, in groups."""
 AXES: dict[str, tuple] = {
     "seed": (0, 1, 2),  # of tasks and noise
-    "tasks": (lab.LINEAR, lab.PROCESS),
+    "tasks": (solverbench.LINEAR, solverbench.PROCESS),
     "solver": ("gradient_descent", "chebyshev", "conjugate_gradient"),
     "level": (0.0, 1e-3, 1e-2, 1e-1),  # standard deviations of the noise
 }
 QUICK_AXES = {
     "seed": (0,),
-    "tasks": (lab.LINEAR,),
+    "tasks": (solverbench.LINEAR,),
     "solver": AXES["solver"][:1],
     "level": (0, 1e-2),
 }
 CANDIDATES = (*AXES["solver"], "heavy_ball")
 """What `identify` fits, on the kernel of the construction."""
-SIZES, QUICK_SIZES = lab.BenchConfig(), lab.BenchConfig(**lab.QUICK, quick=True)
+SIZES, QUICK_SIZES = (
+    solverbench.BenchConfig(),
+    solverbench.BenchConfig(**solverbench.QUICK, quick=True),
+)
 
 
-def measure(cell: lab.Cell, sizes: lab.BenchConfig) -> list[records.Row]:
+def measure(cell: experiments.Cell, sizes: solverbench.BenchConfig) -> list[records.Row]:
     """What `identify` says of a construction with noise, read in both ways."""
     seed, family, solver, level = cell.values()
-    one, (kernel, *_) = lab.setting(family, replace(sizes, seed=seed)), lab.KERNELS[family]
-    model, key = lab.exact(solver, kernel, one), jax.random.key(seed)
+    one, (kernel, *_) = (
+        solverbench.setting(family, replace(sizes, seed=seed)),
+        solverbench.KERNELS[family],
+    )
+    model, key = solverbench.exact(solver, kernel, one), jax.random.key(seed)
     assert model.weights is not None
     for name, value in (("solver", solver), ("level", level)):
         key = jax.random.fold_in(key, AXES[name].index(value))
-    weights = lab.perturbed(model.weights, key, level)
-    turned = lab.rotated(weights, jax.random.fold_in(key, 1))
+    weights = solverbench.perturbed(model.weights, key, level)
+    turned = solverbench.rotated(weights, jax.random.fold_in(key, 1))
     ways = {SLOT: model._replace(weights=weights)}
     ways[PROBE] = model._replace(weights=turned, probed=True)
     rows, given = [], {"candidates": CANDIDATES, "kernels": (kernel,), "seed": seed}
     for reading, way in ways.items():
-        found = lab.identify_answers(one.tasks, lab.answers_of(way), **given)
-        said = lab.outcome({"names": model.truth.names}, lab.verdict_of(found))
-        rows.append({**cell, "reading": reading, **lab.row_of(found), "outcome": said})
+        found = solverbench.identify_answers(one.tasks, solverbench.answers_of(way), **given)
+        said = solverbench.outcome({"names": model.truth.names}, solverbench.verdict_of(found))
+        rows.append({**cell, "reading": reading, **solverbench.row_of(found), "outcome": said})
     return rows
 
 
@@ -67,7 +74,7 @@ def curves(rows: list[records.Row]) -> list[records.Row]:
     return [
         dict(zip(names, cell, strict=True))
         | {
-            kind: lab.Share.of(sum(row["outcome"] in among for row in found), len(found))
+            kind: solverbench.Share.of(sum(row["outcome"] in among for row in found), len(found))
             for kind, among in KINDS.items()
         }
         for cell, found in records.grouped(rows, itemgetter(*names)).items()
@@ -122,7 +129,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     axes, sizes = (QUICK_AXES, QUICK_SIZES) if asked.quick else (AXES, SIZES)
     axes = axes | {"seed": [asked.seed + seed for seed in axes["seed"]]}
-    study = lab.Study("power", asdict(sizes), axes, partial(measure, sizes=sizes))
+    study = experiments.Study("power", asdict(sizes), axes, partial(measure, sizes=sizes))
     rows = [row for _, both in records.finished(study, asked.folder) for row in both]
     facts = {"dtype": "float64", "seed": asked.seed, "axes": axes, "sizes": asdict(sizes)}
     record = {"meta": records.meta("power", candidates=CANDIDATES, **facts), "rows": rows}

@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 
 from benchmarks import records, streams
 from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
-from icl_krr import experiments as lab
+from icl_krr import experiments
 from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import compared
-from icl_krr.experiments._identify.profile_tables import record as whole_record
+from icl_krr.experiments import identify as identification, solverbench
+from icl_krr.experiments.identify import halves_of, record as whole_record
 from icl_krr.probes import layerwise
-from icl_krr.probes._naming.answers import halves_of
 from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Transformer
 
@@ -71,17 +71,23 @@ def cases() -> Iterator[Case]:
 
 
 @cache
-def protocol_of(family: str, kernel: str, config: lab.BenchConfig) -> lab.Protocol:
+def protocol_of(
+    family: str, kernel: str, config: solverbench.BenchConfig
+) -> identification.Protocol:
     """The protocol on the tasks of a family, with the kernel of the model first."""
     one = streams.setting_of(family, config)
     made = one.kernel(kernel)
-    both = [lab.targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)]
-    kernels = dict.fromkeys((kernel, *lab.KERNELS[family]))
-    known = lab.known_of(made, one.ridge(made))
-    return lab.Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
+    both = [
+        identification.targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)
+    ]
+    kernels = dict.fromkeys((kernel, *solverbench.KERNELS[family]))
+    known = identification.known_of(made, one.ridge(made))
+    return identification.Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
-def readers(case: Case, one: lab.Setting, reader: Any) -> dict[str, Callable[[Task], jax.Array]]:
+def readers(
+    case: Case, one: solverbench.Setting, reader: Any
+) -> dict[str, Callable[[Task], jax.Array]]:
     """The ways to read predictions [L + 1, q] from a model."""
     found = {}
     if own := own_reader(case, one, reader):
@@ -92,11 +98,13 @@ def readers(case: Case, one: lab.Setting, reader: Any) -> dict[str, Callable[[Ta
     return found
 
 
-def own_reader(case: Case, one: lab.Setting, reader: Any) -> Callable[[Task], jax.Array] | None:
-    if case.kind == STRANGER and case.about in (functions := lab.functions_of(one)):
+def own_reader(
+    case: Case, one: solverbench.Setting, reader: Any
+) -> Callable[[Task], jax.Array] | None:
+    if case.kind == STRANGER and case.about in (functions := solverbench.functions_of(one)):
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
-        model = lab.exact(case.about, case.kernel, one)
+        model = solverbench.exact(case.about, case.kernel, one)
         assert model.weights is not None
         weights = model.weights
         layers = slice(None) if model.layers is None else jnp.array(model.layers)
@@ -127,7 +135,7 @@ def short(found: Any) -> Row:
     }
 
 
-def examine(case: Case, config: lab.BenchConfig) -> Row:
+def examine(case: Case, config: solverbench.BenchConfig) -> Row:
     """Read one model in all ways."""
     began = time.perf_counter()
     one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
@@ -166,12 +174,12 @@ def outcome_of(row: Row, said: Row) -> str:
 
 
 def with_null(said: Row) -> bool:
-    return bool({*said["as near"]} & {*lab.NULLS})
+    return bool({*said["as near"]} & {*identification.NULLS})
 
 
 def share(found: Iterable[bool]) -> str:
     values = list(found)
-    return str(lab.Share.of(sum(values), len(values))) if values else "-"
+    return str(solverbench.Share.of(sum(values), len(values))) if values else "-"
 
 
 def least(said: Row, names: Iterable[str]) -> float:
@@ -229,7 +237,7 @@ def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarr
     each = read_by(listed(of(rows, PLAIN)), reader, how)
     pairs = [(row["right"][0], next(iter(said["distances"]))) for row, said in each]
     candidates = candidates_of(rows)
-    return matrix(pairs, candidates, [*candidates, *lab.NULLS])
+    return matrix(pairs, candidates, [*candidates, *identification.NULLS])
 
 
 def matrix(
@@ -255,7 +263,7 @@ def beside(rows: list[Row]) -> Lines:
     known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
     strange, lines = [s for r, s in pairs if r["kind"] in (STRANGER, RANDOM)], []
     for name in ("state", "innovation", "streams", "use"):
-        found = [lab.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
+        found = [solverbench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
         said = [said_of(s, name).status for s in strange]
         wrong = ("wrong", "close to another")
         lines.append([
@@ -265,8 +273,8 @@ def beside(rows: list[Row]) -> Lines:
             share(one in wrong for one in found),
             share(one not in ("right", *wrong) for one in found),
             str(len(strange)),
-            share(one in (lab.IDENTIFIED, lab.TIED) for one in said),
-            share(one == lab.NEAR for one in said),
+            share(one in (solverbench.IDENTIFIED, solverbench.TIED) for one in said),
+            share(one == solverbench.NEAR for one in said),
         ])  # fmt: skip
     return header, lines
 
@@ -275,7 +283,7 @@ def markdown(record: Row) -> str:
     rows, left = record["rows"], record["meta"]["not run"]
     about = ABOUT.format(
         candidates=", ".join(candidates_of(rows)),
-        nulls="; ".join(one.words for one in lab.NULLS.values()),
+        nulls="; ".join(one.words for one in identification.NULLS.values()),
         readers="; ".join(f"{name}: {words}" for name, words in READERS.items()) + ".",
     )
     tables = {
@@ -310,7 +318,7 @@ def confusion_figure(record: Row) -> Figure:
     for row in known:
         if other := through_streams().get(name_of(row)):
             said, own = said_of(other), "no name"
-            if said.status in (lab.IDENTIFIED, lab.TIED):
+            if said.status in (solverbench.IDENTIFIED, solverbench.TIED):
                 right = {*said.names} <= {*row["runs"]}
                 own = row["right"][0] if right else said.names[0]
             pairs.append((row["right"][0], own if own in names else "another solver"))
@@ -338,19 +346,21 @@ def confusion_figure(record: Row) -> Figure:
 
 
 QUICK_CASES = (
-    Case(PLAIN, lab.LINEAR, "gradient_descent", "linear"),
-    Case(STRANGER, lab.LINEAR, "a share of exact KRR", "linear"),
+    Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear"),
+    Case(STRANGER, solverbench.LINEAR, "a share of exact KRR", "linear"),
 )
 
 
 def main() -> None:
     asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, every = lab.BenchConfig(), tuple(dict.fromkeys(cases()))
+    config, every = solverbench.BenchConfig(), tuple(dict.fromkeys(cases()))
     if asked.quick:
-        config, every = lab.BenchConfig(**lab.QUICK, quick=True), QUICK_CASES
+        config, every = solverbench.BenchConfig(**solverbench.QUICK, quick=True), QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
-    study = lab.Study("profiles", settings, axes, lambda cell: examine(cell["case"], config))
+    study = experiments.Study(
+        "profiles", settings, axes, lambda cell: examine(cell["case"], config)
+    )
     rows = [row for _, row in records.finished(study, asked.folder)]
     facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
     facts |= {"config": settings, "not run": len(every) - len(rows)}

@@ -20,15 +20,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import records
-from icl_krr import experiments as lab
+from icl_krr import experiments
 from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import candidate, candidates
-from icl_krr.experiments._solverbench import known as solverbench
+from icl_krr.experiments import identify as identification, solverbench
+from icl_krr.experiments.identify import (
+    EXACT,
+    IDENTIFIED,
+    NEAR,
+    RESOLUTION,
+    TIED,
+    Suspect,
+    halves_of,
+    status_of,
+    streams_at,
+)
 from icl_krr.probes import Identification, fit_probe, identify_streams, layerwise
-from icl_krr.probes._naming.answers import halves_of
-from icl_krr.probes._naming.identification import EXACT, IDENTIFIED, NEAR, TIED, Suspect, status_of
-from icl_krr.probes._naming.ruling import RESOLUTION
-from icl_krr.probes._reading.readouts import streams_at
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.transformer import Architecture, Transformer, init
 
@@ -91,7 +98,7 @@ SLOW = "prefix_conjugate_gradient"
 """A candidate that takes as long as all others together, on the linear kernel. It is offered only
 where it is the truth."""
 ENCODERS = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")
-FAMILIES = (lab.LINEAR, lab.PROCESS)
+FAMILIES = (solverbench.LINEAR, solverbench.PROCESS)
 LEVELS = (1e-3, 1e-2, 1e-1)
 FIRST = ("gradient_descent", "chebyshev", "conjugate_gradient", "richardson")
 """Solvers whose noise is measured with all seeds."""
@@ -115,8 +122,8 @@ class Case(NamedTuple):
 
 
 @cache
-def setting_of(family: str, config: lab.BenchConfig) -> lab.Setting:
-    return lab.setting(family, config)
+def setting_of(family: str, config: solverbench.BenchConfig) -> solverbench.Setting:
+    return solverbench.setting(family, config)
 
 
 def solvers(
@@ -125,14 +132,14 @@ def solvers(
     """Every candidate on its kernels, or on the first of them (`one`), or some (`names`)."""
     for family in FAMILIES:
         for solver in names or candidates():
-            for kernel in lab.kernels_of(solver, family)[: 1 if one else None]:
+            for kernel in solverbench.kernels_of(solver, family)[: 1 if one else None]:
                 yield Case(kind, family, solver, kernel, level, seed)
 
 
-def others(kind: str, make: Callable[[lab.Setting], Any]) -> Iterator[Case]:
+def others(kind: str, make: Callable[[solverbench.Setting], Any]) -> Iterator[Case]:
     for family in FAMILIES:
-        for name in make(setting_of(family, lab.BenchConfig())):
-            yield Case(kind, family, name, lab.KERNELS[family][0])
+        for name in make(setting_of(family, solverbench.BenchConfig())):
+            yield Case(kind, family, name, solverbench.KERNELS[family][0])
 
 
 def cases() -> Iterator[Case]:
@@ -151,21 +158,24 @@ def cases() -> Iterator[Case]:
         yield from solvers(PLAIN, seed=seed, one=True)
         for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
             yield from few(kind, level, seed)
-    yield from (Case(POWERS, family, POWERS, lab.KERNELS[family][0]) for family in FAMILIES)
-    yield from (Case(SUPERPOSED, lab.LINEAR, name, "linear", fewer) for name, fewer in lab.FEWER)
-    yield from solvers(TRAINED, names=lab.CHANGED[:2], one=True)
+    yield from (Case(POWERS, family, POWERS, solverbench.KERNELS[family][0]) for family in FAMILIES)
+    yield from (
+        Case(SUPERPOSED, solverbench.LINEAR, name, "linear", fewer)
+        for name, fewer in solverbench.FEWER
+    )
+    yield from solvers(TRAINED, names=solverbench.CHANGED[:2], one=True)
     yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
 
 QUICK_CASES = (
-    Case(PLAIN, lab.LINEAR, "gradient_descent", "linear"),
-    Case(PLAIN, lab.LINEAR, "gradient_descent", "linear", probed=True),
-    Case(JUNK, lab.LINEAR, "gradient_descent", "linear", 4),
-    Case(NOISE, lab.LINEAR, "conjugate_gradient", "linear", 1e-2),
-    Case(SINGLE, lab.LINEAR, "gradient_descent", "linear"),
-    Case(STRANGER, lab.LINEAR, "the answer 0", "linear"),
-    Case(RANDOM, lab.LINEAR, "8 random functions of the task", "linear"),
-    Case(POWERS, lab.LINEAR, POWERS, "linear"),
+    Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear"),
+    Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear", probed=True),
+    Case(JUNK, solverbench.LINEAR, "gradient_descent", "linear", 4),
+    Case(NOISE, solverbench.LINEAR, "conjugate_gradient", "linear", 1e-2),
+    Case(SINGLE, solverbench.LINEAR, "gradient_descent", "linear"),
+    Case(STRANGER, solverbench.LINEAR, "the answer 0", "linear"),
+    Case(RANDOM, solverbench.LINEAR, "8 random functions of the task", "linear"),
+    Case(POWERS, solverbench.LINEAR, POWERS, "linear"),
 )
 
 
@@ -183,7 +193,7 @@ def key_of(*parts: Any) -> jax.Array:
     return jax.random.key(crc32(repr(parts).encode()))
 
 
-def known(case: Case, one: lab.Setting) -> Subject:
+def known(case: Case, one: solverbench.Setting) -> Subject:
     """The construction of a solver in a disguise; the level is the noise or the channels of junk.
 
     In float32, it has the streams of the rotated model.
@@ -195,15 +205,15 @@ def known(case: Case, one: lab.Setting) -> Subject:
     assert weights is not None
     at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
     if disguise == NOISE:
-        weights = lab.perturbed(weights, jax.random.fold_in(key, 1), level)
+        weights = solverbench.perturbed(weights, jax.random.fold_in(key, 1), level)
         gap = to_oracle(weights, at, model, one)
     if disguise == TRAINED:
         weights = solverbench.fine_tuned(weights, tasks, 10 if one.config.quick else 100)
     if disguise == SUPERPOSED:
         width, updates = weights.layout.width - int(level), 20 if one.config.quick else 2000
-        weights = lab.superposed(weights, tasks, key, width, updates)
+        weights = solverbench.superposed(weights, tasks, key, width, updates)
     else:
-        weights = lab.rotated(weights, key)
+        weights = solverbench.rotated(weights, key)
     if case.kind == SINGLE:
         weights = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
     reader: Reader = weights
@@ -213,7 +223,7 @@ def known(case: Case, one: lab.Setting) -> Subject:
     return Subject(reader, model.truth.names, gap=gap)
 
 
-def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: lab.Setting) -> float:
+def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: solverbench.Setting) -> float:
     """The distance of a model's answers to the oracle, as SolverBench writes it in its labels."""
 
     def answers(task: Task) -> tuple[jax.Array, jax.Array]:
@@ -265,15 +275,15 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     return jnp.where(jnp.arange(count) % 4 < 2, jnp.cos(grown) * 2**0.5, jnp.tanh(grown))
 
 
-def strangers(one: lab.Setting) -> dict[str, Callable[[], Subject]]:
+def strangers(one: solverbench.Setting) -> dict[str, Callable[[], Subject]]:
     """All models of the open set, by name; those without weights with answers as a stream."""
     key = jax.random.fold_in(jax.random.key(one.config.seed), 9)
-    own = jax.random.fold_in(key, int(one.name != lab.LINEAR))
+    own = jax.random.fold_in(key, int(one.name != solverbench.LINEAR))
 
     def of_weights(name: str, build: Callable[[], Transformer]) -> Subject:
         weights = build()
         if not isinstance(weights.spec, Architecture):
-            weights = lab.rotated(weights, key_of(name, one.name))
+            weights = solverbench.rotated(weights, key_of(name, one.name))
         label = next((words for start, words in HOLDS.items() if name.startswith(start)), "")
         return Subject(weights, label=label)
 
@@ -281,7 +291,10 @@ def strangers(one: lab.Setting) -> dict[str, Callable[[], Subject]]:
         reader = partial(with_queries, function, key_of(name, one.name))
         return Subject(reader, label="its own answers, x of the query")
 
-    every = [(of_weights, lab.weights_of(one, own)), (of_function, lab.functions_of(one))]
+    every = [
+        (of_weights, solverbench.weights_of(one, own)),
+        (of_function, solverbench.functions_of(one)),
+    ]
     return {name: partial(make, name, part) for make, some in every for name, part in some.items()}
 
 
@@ -293,9 +306,12 @@ def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
     return both @ jax.random.orthogonal(key, both.shape[-1]).astype(both.dtype)
 
 
-def powers(one: lab.Setting) -> Subject:
+def powers(one: solverbench.Setting) -> Subject:
     """A stream whose layer l holds k(x)^T K^j y for all j < l: the span of many solvers' steps."""
-    kernel, depth = one.kernel("linear" if one.name == lab.LINEAR else "gaussian"), one.config.steps
+    kernel, depth = (
+        one.kernel("linear" if one.name == solverbench.LINEAR else "gaussian"),
+        one.config.steps,
+    )
     high, key = one.high(kernel), key_of(POWERS, one.name)
 
     def answers(task: Task) -> jax.Array:
@@ -312,7 +328,7 @@ def powers(one: lab.Setting) -> Subject:
     return Subject(answers, label="k(x)^T K^j y for all j < l: the span, and no steps")
 
 
-def randoms(one: lab.Setting, seed: int) -> dict[str, Callable[[], Subject]]:
+def randoms(one: solverbench.Setting, seed: int) -> dict[str, Callable[[], Subject]]:
     """Untrained encoders, and random functions of the task that drift from layer to layer."""
     depth, found = one.config.steps, {}
     shape: Any = {"num_features": one.tasks.num_features, "depth": depth, "heads": 4}
@@ -327,7 +343,7 @@ def randoms(one: lab.Setting, seed: int) -> dict[str, Callable[[], Subject]]:
     return {name: lambda make=make: Subject(make()) for name, make in found.items()}
 
 
-def subject_of(case: Case, one: lab.Setting) -> Subject:
+def subject_of(case: Case, one: solverbench.Setting) -> Subject:
     if case.kind == STRANGER:
         return strangers(one)[case.about]()
     if case.kind == RANDOM:
@@ -337,10 +353,14 @@ def subject_of(case: Case, one: lab.Setting) -> Subject:
 
 def encoder(case: Case) -> tuple[Transformer, Task, Task]:
     """A trained encoder, and tasks of its training family, to fit and to score."""
-    run = lab.load(case.about)
-    family: Any = dataclasses.replace(run.family, num_queries=lab.BenchConfig().num_queries)  # pyright: ignore
-    drawn = lab.draw_tasks(jax.random.key(case.seed), 2 * lab.BenchConfig().tasks, family)
-    return lab.in_dtype_of_tasks(run.model, drawn), *halves_of(drawn.replace(y_query=None))
+    run = experiments.load(case.about)
+    family: Any = dataclasses.replace(run.family, num_queries=solverbench.BenchConfig().num_queries)  # pyright: ignore
+    drawn = experiments.draw_tasks(
+        jax.random.key(case.seed), 2 * solverbench.BenchConfig().tasks, family
+    )
+    return identification.in_dtype_of_tasks(run.model, drawn), *halves_of(
+        drawn.replace(y_query=None)
+    )
 
 
 UNUSED = "the answer does not follow"
@@ -349,7 +369,7 @@ SAYS_NOTHING = ("its steps are nearly", "diverges")
 """Starts of the reasons of candidates whose distances say nothing."""
 
 
-def own_readings(found: Identification) -> dict[str, lab.Verdict]:
+def own_readings(found: Identification) -> dict[str, solverbench.Verdict]:
     """The readings that one result of `identify_streams` holds."""
     every = [one for one in found.suspects if not one.because.startswith(SAYS_NOTHING)]
     said = {}
@@ -360,21 +380,25 @@ def own_readings(found: Identification) -> dict[str, lab.Verdict]:
     status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
     names = tuple(one.fit.candidate for one in remain)
     unused = (
-        lab.Verdict(status, names) if status in (IDENTIFIED, TIED, NEAR) else lab.Verdict("none")
+        solverbench.Verdict(status, names)
+        if status in (IDENTIFIED, TIED, NEAR)
+        else solverbench.Verdict("none")
     )
-    return said | {"streams": unused, "use": lab.verdict_of(found)}
+    return said | {"streams": unused, "use": solverbench.verdict_of(found)}
 
 
-def nearest(distances: dict[str, float]) -> lab.Verdict:
+def nearest(distances: dict[str, float]) -> solverbench.Verdict:
     """The nearest candidate, or a special case that is as near, if it is at most 0.01 away."""
     if not distances:
-        return lab.Verdict("none")
+        return solverbench.Verdict("none")
     leader = min(distances, key=lambda name: distances[name])
     far = distances[leader]
     for name in candidate(leader).contains:
         if distances.get(name, np.inf) <= far + RESOLUTION:
             leader = name
-    return lab.Verdict(IDENTIFIED, (leader,)) if far <= EXACT else lab.Verdict("none")
+    return (
+        solverbench.Verdict(IDENTIFIED, (leader,)) if far <= EXACT else solverbench.Verdict("none")
+    )
 
 
 def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
@@ -386,18 +410,20 @@ def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
 
 
 def other_readings(
-    reader: Reader, one: lab.Setting, options: dict[str, Any]
-) -> dict[str, lab.Verdict]:
+    reader: Reader, one: solverbench.Setting, options: dict[str, Any]
+) -> dict[str, solverbench.Verdict]:
     """The readings of a linear probe."""
     answers = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
-    read = lab.Answers(*map(np.asarray, jax.jit(partial(lab.answers_and_hats, answers))(tasks)))
-    found = lab.identify_answers(tasks, read, **options)
+    read = solverbench.Answers(
+        *map(np.asarray, jax.jit(partial(solverbench.answers_and_hats, answers))(tasks))
+    )
+    found = solverbench.identify_answers(tasks, read, **options)
     factor = identify_streams(lambda task: answers(task)[..., None], *halves_of(tasks), **options)
-    return {"probe": lab.verdict_of(found), "factor": lab.verdict_of(factor)}
+    return {"probe": solverbench.verdict_of(found), "factor": solverbench.verdict_of(factor)}
 
 
-def examine(case: Case, config: lab.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
+def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
     began, subject, said = time.perf_counter(), Subject(lambda task: task.x), {}
     given: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
@@ -417,7 +443,7 @@ def examine(case: Case, config: lab.BenchConfig, names: tuple[str, ...]) -> dict
         with jax.enable_x64(not single):
             found = identify_streams(subject.reader, *tasks, **given)
         said = own_readings(found)
-    verdict = lab.verdict_of(found)
+    verdict = solverbench.verdict_of(found)
     return {
         **case._asdict(),
         "right": subject.names,
@@ -431,7 +457,7 @@ def examine(case: Case, config: lab.BenchConfig, names: tuple[str, ...]) -> dict
     }
 
 
-def as_json(said: dict[str, lab.Verdict]) -> dict[str, Any]:
+def as_json(said: dict[str, solverbench.Verdict]) -> dict[str, Any]:
     return {name: one._asdict() for name, one in said.items()}
 
 
@@ -498,9 +524,9 @@ def counted(cases: Iterable[tuple]) -> str:
     return "; ".join(f"{words} ({count})" for words, count in groups.items())
 
 
-def said_of(row: Row, reading: str = "use") -> lab.Verdict:
+def said_of(row: Row, reading: str = "use") -> solverbench.Verdict:
     found = row["readings"].get(reading) or row
-    return lab.Verdict(found["status"], tuple(found["names"]))
+    return solverbench.Verdict(found["status"], tuple(found["names"]))
 
 
 def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
@@ -508,11 +534,11 @@ def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
 
 
 def outcome_of(row: Row, reading: str = "use") -> str:
-    return lab.outcome({"names": row["right"]}, said_of(row, reading))
+    return solverbench.outcome({"names": row["right"]}, said_of(row, reading))
 
 
 def shares(found: list[str], names: Iterable[str]) -> list[str]:
-    return [str(lab.Share.of(found.count(name), len(found))) for name in names]
+    return [str(solverbench.Share.of(found.count(name), len(found))) for name in names]
 
 
 def readings(rows: list[Row]) -> Lines:
@@ -530,7 +556,7 @@ def readings(rows: list[Row]) -> Lines:
         }
         ends = verdict_shares(of(read, STRANGER), reading)[:2]
         for words, some in groups.items():
-            found = shares([outcome_of(row, reading) for row in some], lab.OUTCOMES)
+            found = shares([outcome_of(row, reading) for row in some], solverbench.OUTCOMES)
             lines.append([reading, words, *found, *ends])
             ends = ["", ""]
     return header, lines
@@ -539,8 +565,12 @@ def readings(rows: list[Row]) -> Lines:
 def verdict_shares(rows: list[Row], reading: str = "use") -> list[str]:
     """The shares of models that are named, close to a solver, and neither."""
     said = [said_of(row, reading).status for row in rows]
-    counts = (said.count(IDENTIFIED) + said.count(TIED), said.count(NEAR), said.count(lab.NONE))
-    return [str(lab.Share.of(count, len(said))) for count in counts]
+    counts = (
+        said.count(IDENTIFIED) + said.count(TIED),
+        said.count(NEAR),
+        said.count(solverbench.NONE),
+    )
+    return [str(solverbench.Share.of(count, len(said))) for count in counts]
 
 
 def is_same(row: Row) -> bool:
@@ -579,7 +609,7 @@ def disguises(rows: list[Row]) -> Lines:
     header = [
         "disguise",
         "models",
-        *lab.OUTCOMES,
+        *solverbench.OUTCOMES,
         "right candidate: median, largest",
         "next: smallest",
     ]
@@ -589,7 +619,7 @@ def disguises(rows: list[Row]) -> Lines:
         found = [outcome_of(row) for row in own]
         gaps = [far(one) for row in own if (one := right_one(row))]
         after = [far(one) for row in own if (one := next_one(row))]
-        cells = [str(found.count(name)) for name in lab.OUTCOMES]
+        cells = [str(found.count(name)) for name in solverbench.OUTCOMES]
         near = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
         lines.append([group, str(len(own)), *cells, near, f"{min(after):.2g}" if after else "-"])
     return header, lines
@@ -601,7 +631,7 @@ def noise(rows: list[Row]) -> Lines:
         "solver",
         "noise",
         "seeds",
-        *lab.OUTCOMES,
+        *solverbench.OUTCOMES,
         "to the oracle",
         "right candidate",
     ]
@@ -612,7 +642,7 @@ def noise(rows: list[Row]) -> Lines:
         found = [outcome_of(row) for row in own]
         gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in own)
         near = ", ".join(f"{far(one):.2g}" for row in own if (one := right_one(row)))
-        counts = [str(found.count(name)) for name in lab.OUTCOMES]
+        counts = [str(found.count(name)) for name in solverbench.OUTCOMES]
         lines.append([cell[0], cell[1], f"{cell[2]:g}", str(len(own)), *counts, gaps, near])
     return header, lines
 
@@ -632,7 +662,11 @@ def single(rows: list[Row]) -> Lines:
 
 def words_of(row: Row) -> str:
     said = said_of(row)
-    return lab.NONE if said.status == lab.NONE else f"{said.status}: {', '.join(said.names)}"
+    return (
+        solverbench.NONE
+        if said.status == solverbench.NONE
+        else f"{said.status}: {', '.join(said.names)}"
+    )
 
 
 def strangers_table(rows: list[Row]) -> Lines:
@@ -675,11 +709,17 @@ def encoders(rows: list[Row]) -> Lines:
 def main() -> None:
     asked = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, names, every = lab.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
+    config, names, every = solverbench.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
     if asked.quick:
-        config, names, every = lab.BenchConfig(**lab.QUICK, quick=True), QUICK_NAMES, QUICK_CASES
+        config, names, every = (
+            solverbench.BenchConfig(**solverbench.QUICK, quick=True),
+            QUICK_NAMES,
+            QUICK_CASES,
+        )
     settings, axes = dataclasses.asdict(config), {"case": every}
-    study = lab.Study("streams", settings, axes, lambda cell: examine(cell["case"], config, names))
+    study = experiments.Study(
+        "streams", settings, axes, lambda cell: examine(cell["case"], config, names)
+    )
     found = records.finished(study, asked.folder)
     done = {cell["case"] for cell, _ in found}
     facts = {

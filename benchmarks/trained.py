@@ -23,21 +23,25 @@ from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
 from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, compared, name_of
-from icl_krr.experiments import (
+from icl_krr.experiments import Cell, Study, load
+from icl_krr.experiments.identify import (
+    IDENTIFIED,
+    NEAR,
     NULLS,
-    Cell,
+    TIED,
     IdentifyConfig,
     Protocol,
-    Study,
+    family_of,
+    in_dtype_of_tasks,
     known_of,
-    load,
+    read_by_probe,
+    run_model,
     targets_of,
+    tasks_of,
+    untrained,
 )
-from icl_krr.experiments._identify import probe_controls
 from icl_krr.plots._style import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise
-from icl_krr.probes._naming.answers import run_model
-from icl_krr.probes._naming.identification import IDENTIFIED, NEAR, TIED
 from icl_krr.tasks import map_tasks
 from icl_krr.training import reference
 from icl_krr.transformer import Transformer
@@ -99,22 +103,19 @@ def names_and_distances(found: Identification) -> Row:
 def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     """Read one model in all ways."""
     began, run, config = time.perf_counter(), load(where), IdentifyConfig(**sizes)
-    family, key = probe_controls.family_of(run, config), jax.random.key(config.seed)
-    probing, scored, fitted = probe_controls.tasks_of(run, config)
+    family, key = family_of(run, config), jax.random.key(config.seed)
+    probing, scored, fitted = tasks_of(run, config)
     best = reference(family, jax.random.fold_in(key, 4))
     name, system = name_of(best.kernel), (best.kernel, float(best.ridge))
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
     both = [targets_of(tasks, *system) for tasks in (fitted, scored)]
     protocol = Protocol(both, kernels, steps, known_of(*system), config.seed, names)
-    model = probe_controls.in_dtype_of_tasks(run.model, fitted)
-    other = probe_controls.untrained(model, fitted, jax.random.fold_in(key, 3))
+    model = in_dtype_of_tasks(run.model, fitted)
+    other = untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
     found: Row = {"exact": best.losses(scored)["exact"]}
-    for words, answers in (
-        ("model", layers),
-        ("untrained", probe_controls.read_by_probe(other, probing)),
-    ):
+    for words, answers in (("model", layers), ("untrained", read_by_probe(other, probing))):
         run_on = jax.jit(partial(map_tasks, answers))
         last = run_model(answers, fitted, scored).hats[:, -1]
         near = (

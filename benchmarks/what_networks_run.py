@@ -14,8 +14,8 @@ from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by
 from benchmarks.records import RESULTS, options, read
 from benchmarks.streams import RANDOM, STRANGER, of
 from icl_krr._core.files import Lines, replace, to_markdown
-from icl_krr.experiments import Share
 from icl_krr.experiments._scaling import in_words
+from icl_krr.experiments.solverbench import Share
 
 Row = dict[str, Any]
 PAGE = RESULTS / "what-networks-run.md"

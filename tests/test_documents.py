@@ -38,13 +38,13 @@ from icl_krr._core.text_tables import number
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
 from icl_krr.cli import _commands
 from icl_krr.cli._program import parse
+from icl_krr.experiments import solverbench
 from icl_krr.experiments._ablate import ablation
 from icl_krr.experiments._claims.tables import markdown as table_of_claims
 from icl_krr.experiments._claims.verify import claims
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
 from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names
 from icl_krr.experiments._shared.retrained import FOLDER, STUDIES, weights_file
-from icl_krr.experiments._solverbench import score as bench_score
 from icl_krr.tabular._build import construct, solver_keywords
 
 ROOT = Path(__file__).parent.parent
@@ -225,7 +225,7 @@ ABLATED = [*(f"ablate-{name.replace('_', '-')}" for name in EXPECTED), "ablate-g
 TABLES = {
     "bench": of_rows(lambda rows: markdown([Row(**row) for row in rows])),
     "claims": lambda record: table_of_claims(record["claims"]),
-    "solverbench": of_rows(lambda rows: bench_score.markdown(bench_score.summary(rows))),
+    "solverbench": of_rows(lambda rows: solverbench.markdown(solverbench.summary(rows))),
     "solverbench-power": power.document,
     "solverbench-streams": streams.markdown,
     "error-profiles": profiles.markdown,

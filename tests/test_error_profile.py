@@ -10,8 +10,12 @@ import pytest
 import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.cli import main
-from icl_krr.experiments._identify import error_profile, profile_paths, profile_tables
-from icl_krr.experiments._identify.error_profile import Protocol, Search, known_of, targets_of
+from icl_krr.experiments.identify import (
+    _error_profile as error_profile,
+    _profile_paths as profile_paths,
+    _profile_tables as profile_tables,
+)
+from icl_krr.experiments.identify._error_profile import Protocol, Search, known_of, targets_of
 from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 

@@ -14,23 +14,23 @@ import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
 from icl_krr.cli import main
-from icl_krr.experiments._identify import trained_model
-from icl_krr.experiments._identify.settings import IdentifyConfig
-from icl_krr.experiments._identify.trained_model import (
+from icl_krr.experiments._shared.runs import load
+from icl_krr.experiments.identify import _trained_model as trained_model
+from icl_krr.experiments.identify._settings import IdentifyConfig
+from icl_krr.experiments.identify._trained_model import (
     distance_rows,
     examine,
     examine_positions,
     filter_rows,
     markdown,
 )
-from icl_krr.experiments._shared.runs import load
-from icl_krr.experiments._solverbench.known import exact
-from icl_krr.experiments._solverbench.settings import BenchConfig, setting
+from icl_krr.experiments.solverbench._candidate_models import exact
+from icl_krr.experiments.solverbench._settings import BenchConfig, setting
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes._naming import comparison
-from icl_krr.probes._naming.answers import halves_of
 from icl_krr.probes._naming.candidates import parameters, solve
+from icl_krr.probes._naming.layer_predictions import halves_of
 from icl_krr.training._batches import draw
 
 SETTING = cache(lambda: setting("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))

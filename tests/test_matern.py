@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import Matern
 
 import icl_krr as ik
 from icl_krr.catalogue import taken
-from icl_krr.experiments._identify.settings import IdentifyOptions
+from icl_krr.experiments.identify._settings import IdentifyOptions
 from icl_krr.tabular._depth_config import DepthConfig
 
 ORDERS = {ik.Matern12: 0.5, ik.Matern32: 1.5, ik.Matern52: 2.5}

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments._identify.probe_controls import controls
+from icl_krr.experiments.identify._probe_controls import controls
 from icl_krr.probes import (
     align,
     effective,

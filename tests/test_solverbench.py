@@ -14,13 +14,20 @@ from benchmarks import fast_weights_naming, streams, trained, what_networks_run
 from benchmarks.power import AXES, CANDIDATES, KINDS, QUICK_SIZES, curves, measure, power_figure
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
-from icl_krr.experiments._solverbench import disguise, folder, foreign, known, rivals, verdicts
-from icl_krr.experiments._solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
-from icl_krr.experiments._solverbench.models import OPEN, Model, Truth, answers_of
-from icl_krr.experiments._solverbench.reading import read_labels, read_models
-from icl_krr.experiments._solverbench.score import OUTCOMES, Share, outcome, score
-from icl_krr.experiments._solverbench.settings import QUICK, BenchConfig, setting
-from icl_krr.experiments._solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
+from icl_krr.experiments.solverbench import (
+    _candidate_models as candidate_models,
+    _distractor_functions as distractor_functions,
+    _distractor_solvers as distractor_solvers,
+    _folder as folder,
+    _reparametrisation as reparametrisation,
+    _verdicts as verdicts,
+)
+from icl_krr.experiments.solverbench._folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
+from icl_krr.experiments.solverbench._load import read_labels, read_models
+from icl_krr.experiments.solverbench._models import OPEN, Model, Truth, answers_of
+from icl_krr.experiments.solverbench._score import OUTCOMES, Share, outcome, score
+from icl_krr.experiments.solverbench._settings import QUICK, BenchConfig, setting
+from icl_krr.experiments.solverbench._verdicts import NONE, STATUSES, Verdict, read_verdicts
 from icl_krr.probes import layerwise
 
 CONFIG = BenchConfig(quick=True, **QUICK)
@@ -40,7 +47,11 @@ def labels_of(bench):
 
 def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
     """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
-    of_weights = (*known.CHANGED, *(name for name, _ in known.FEWER), *AXES["solver"])
+    of_weights = (
+        *candidate_models.CHANGED,
+        *(name for name, _ in candidate_models.FEWER),
+        *AXES["solver"],
+    )
     named = (*CANDIDATES, *streams.FIRST, *what_networks_run.SOLVERS)
     assert {*of_weights, *named, *trained.IN_STREAMS} <= {*compared()}
     assert {*fast_weights_naming.RULES} == {name for name in candidates() if SOLVERS[name].causal}
@@ -227,17 +238,19 @@ SIZES = np.array([0.01, 0.03, 0.02, 0.005])
     "kernel", [pytest.param(ik.Linear(), marks=pytest.mark.slow), ik.Gaussian(2.0)]
 )
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
-    varying = ik.compile(rivals.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED)
+    varying = ik.compile(
+        distractor_solvers.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED
+    )
     known = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
     assert np.allclose(layerwise(varying, task), known, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
-    fast = ik.compile(rivals.nesterov, kernel, step_size=0.02, **rest)
+    fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=0.02, **rest)
     assert np.allclose(layerwise(fast, task), iterate(task, kernel, accelerated), atol=1e-10)
-    searched = ik.compile(rivals.steepest_descent, kernel, **rest)
+    searched = ik.compile(distractor_solvers.steepest_descent, kernel, **rest)
     assert np.allclose(layerwise(searched, task), iterate(task, kernel, steepest), atol=1e-10)
     plain = iterate(task, kernel, lambda A, y, a, t: 0.02 * (y - A @ a[-1]))
     means = np.cumsum(plain[1:], 0) / np.arange(1, STEPS + 1)[:, None]
-    averaged = ik.compile(rivals.averaged_descent, kernel, step_size=0.02, **rest)
+    averaged = ik.compile(distractor_solvers.averaged_descent, kernel, step_size=0.02, **rest)
     assert np.allclose(numpy(layerwise(averaged, task))[1:], means, atol=1e-10)
 
 
@@ -248,14 +261,16 @@ def test_the_functions_of_the_open_set(task, x64):
     def run(task):
         given = kernel, task, RIDGE
         return (
-            foreign.over_relaxation(*given, STEPS),
+            distractor_functions.over_relaxation(*given, STEPS),
             ik.solvers.exact(kernel, task, ridge=RIDGE).prediction,
-            foreign.anderson(*given, 60, 0.02),
-            foreign.descent(*given, 60, 0.02),
-            foreign.exact(kernel, task, np.full(3, RIDGE), shares),
-            foreign.exact(kernel, task, np.array([1.0, 3.0, RIDGE]), np.array([0.0, 1.0, 1.0])),
-            foreign.gradient_flow(*given, np.array([0.0, 0.001, 1e4])),
-            foreign.descent(*given, 100, 1e-5),
+            distractor_functions.anderson(*given, 60, 0.02),
+            distractor_functions.descent(*given, 60, 0.02),
+            distractor_functions.exact(kernel, task, np.full(3, RIDGE), shares),
+            distractor_functions.exact(
+                kernel, task, np.array([1.0, 3.0, RIDGE]), np.array([0.0, 1.0, 1.0])
+            ),
+            distractor_functions.gradient_flow(*given, np.array([0.0, 0.001, 1e4])),
+            distractor_functions.descent(*given, 100, 1e-5),
         )
 
     found, exact, mixed, plain, towards, everywhere, flow, slow = numpy(run(task))
@@ -271,7 +286,7 @@ def test_the_functions_of_the_open_set(task, x64):
 
 def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
     model = ik.constructions.conjugate_gradient(ik.Linear(), steps=STEPS, **SHARED)
-    turned = disguise.rotated(model, jax.random.key(0))
+    turned = reparametrisation.rotated(model, jax.random.key(0))
     assert turned.layout.names == ("stream",)
     assert np.allclose(layerwise(turned, task), layerwise(model, task), atol=1e-8)
     few, many = (
@@ -283,10 +298,10 @@ def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
 
 def test_noise_has_its_level(x64):
     model = ik.constructions.gradient_descent(ik.Linear(), steps=STEPS, step_size=0.01, **SHARED)
-    moved = disguise.perturbed(dense(model), jax.random.key(0), 0.05)
+    moved = reparametrisation.perturbed(dense(model), jax.random.key(0), 0.05)
     moved, known = (np.asarray(ravel_pytree(one)[0]) for one in (moved, dense(model)))
     assert abs(np.std(moved[known != 0] / known[known != 0]) / 0.05 - 1) < 0.25
-    same = disguise.perturbed(model, jax.random.key(0), 0.0)
+    same = reparametrisation.perturbed(model, jax.random.key(0), 0.0)
     assert all(map(np.array_equal, *map(jax.tree.leaves, (same, ik.untie(model)))))
 
 
@@ -363,9 +378,12 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     rest = one.shared(kernel) | {"steps": 6}
     eta = 1 / one.high(kernel)
     rising = ik.compile(
-        rivals.descent, kernel, step_size=ik.per_step(eta * np.linspace(0.2, 1.8, 6)), **rest
+        distractor_solvers.descent,
+        kernel,
+        step_size=ik.per_step(eta * np.linspace(0.2, 1.8, 6)),
+        **rest,
     )
-    fast = ik.compile(rivals.nesterov, kernel, step_size=eta, **rest)
+    fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = answers_of(Model(Truth(OPEN, ""), one, weights))
         found = verdicts.identify_answers(

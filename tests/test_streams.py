@@ -15,13 +15,13 @@ from helpers import numpy
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli._identification import answered
-from icl_krr.experiments._solverbench import foreign
-from icl_krr.experiments._solverbench.disguise import rotated
+from icl_krr.experiments.solverbench import _distractor_functions as distractor_functions
+from icl_krr.experiments.solverbench._reparametrisation import rotated
 from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
 from icl_krr.probes._naming.candidate_fit import CandidateFit
 from icl_krr.probes._naming.decoding import Decoder, Layers, Rows, decoders
 from icl_krr.probes._naming.distances import Aligned, distance
-from icl_krr.probes._naming.ladder import NULLS
+from icl_krr.probes._naming.nested_models import NULLS
 from icl_krr.probes._naming.stream_rules import (
     Read as ReadCandidate,
     Seen,
@@ -126,9 +126,15 @@ def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
 
 FLAT = np.arange(STEPS + 1.0)
 TAKE_NO_STEPS = {
-    "interpolation": lambda task: foreign.exact(ik.Linear(), task, RIDGE + 0 * FLAT, FLAT / STEPS),
-    "ridge path": lambda task: foreign.exact(ik.Linear(), task, 10 ** (2 - FLAT), np.sign(FLAT)),
-    "gradient flow": lambda task: foreign.gradient_flow(ik.Linear(), task, RIDGE, 0.1 * FLAT**2),
+    "interpolation": lambda task: distractor_functions.exact(
+        ik.Linear(), task, RIDGE + 0 * FLAT, FLAT / STEPS
+    ),
+    "ridge path": lambda task: distractor_functions.exact(
+        ik.Linear(), task, 10 ** (2 - FLAT), np.sign(FLAT)
+    ),
+    "gradient flow": lambda task: distractor_functions.gradient_flow(
+        ik.Linear(), task, RIDGE, 0.1 * FLAT**2
+    ),
 }
 
 

@@ -12,10 +12,10 @@ from icl_krr.cli._commands import ablate, sweep, train, verify
 from icl_krr.experiments._ablate.ablation import Ablation
 from icl_krr.experiments._ablate.config import AblateConfig
 from icl_krr.experiments._claims.verify import claims
-from icl_krr.experiments._identify.trained_model import Findings
 from icl_krr.experiments._shared.recipe import RUNS
 from icl_krr.experiments._sweep.config import SweepConfig
 from icl_krr.experiments._sweep.grid import BASELINES
+from icl_krr.experiments.identify._trained_model import Findings
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
 from icl_krr.probes._naming.distances import Distance, Suspect

@@ -14,8 +14,8 @@ from icl_krr.probes import agreement, identify, identify_arrays, prefixes
 from icl_krr.probes._naming.candidate_fit import CandidateFit
 from icl_krr.probes._naming.comparison import rule
 from icl_krr.probes._naming.distances import Aligned
+from icl_krr.probes._naming.elimination import is_regular
 from icl_krr.probes._naming.identification import EXACT
-from icl_krr.probes._naming.ruling import is_regular
 from icl_krr.probes._resampling import paired_differences
 from icl_krr.tasks._linear_system import system
 from icl_krr.training._batches import draw

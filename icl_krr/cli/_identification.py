@@ -14,16 +14,16 @@ import numpy as np
 
 from .._core.files import to_markdown
 from .._core.text_tables import Table
-from ..experiments._identify import trained_model
-from ..experiments._identify.trained_model import Findings
 from ..experiments._shared.arrays import read_arrays, require, task_of
 from ..experiments._shared.draws import draw_tasks
 from ..experiments._shared.recipe import Recipe
 from ..experiments._shared.runs import family
+from ..experiments.identify import _trained_model as trained_model
+from ..experiments.identify._trained_model import Findings
 from ..plots import identification_figure
 from ..probes import Identification
-from ..probes._naming.answers import with_other_outputs
 from ..probes._naming.distances import TITLES, Distance, Evidence
+from ..probes._naming.layer_predictions import with_other_outputs
 from ..tasks import Task
 
 

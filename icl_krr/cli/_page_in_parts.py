@@ -31,20 +31,20 @@ from ..experiments._explorer import (
     explore,
     sorted_task,
 )
-from ..experiments._identify.settings import IdentifyConfig
-from ..experiments._identify.trained_model import (
-    distance_rows,
-    distance_table,
-    examine,
-    filter_rows,
-    layer_table,
-)
 from ..experiments._scaling import family_of, most_common, read_models
 from ..experiments._shared.recipe import folder_of, holds_run, names
 from ..experiments._shared.rows import Rows, tidy
 from ..experiments._shared.runs import Run, load
 from ..experiments._snapshot import take_snapshot
 from ..experiments._sweep.config import SweepConfig, axis_of
+from ..experiments.identify._settings import IdentifyConfig
+from ..experiments.identify._trained_model import (
+    distance_rows,
+    distance_table,
+    examine,
+    filter_rows,
+    layer_table,
+)
 from ..probes._naming.distances import SPACES
 from ..report import Section, render
 from ..tasks import sample

@@ -16,8 +16,8 @@ from ._style import BLUE, PURPLE, RED, STYLES, finish, label_ticks, legend, shee
 
 if TYPE_CHECKING:
     from ..experiments._ablate.ablation import Ablation
-    from ..experiments._identify.trained_model import Findings
     from ..experiments._shared.rows import Rows
+    from ..experiments.identify._trained_model import Findings
     from ..probes import Identification
     from ..probes._naming.distances import Distance, Suspect
     from ..tabular._depth import DepthResult

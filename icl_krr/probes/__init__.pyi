@@ -8,11 +8,11 @@ from ._naming.identify import Agreement, agreement, identify, identify_arrays
 from ._naming.stream_identify import identify_streams
 from ._reading.arrays import array_answers, decoder_answers, prefixes, torch_arrays
 from ._reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities
-from ._reading.drift import drift, linear_maps
 from ._reading.filters import Filter, Reading, along_eigenvector, read_filter, spectral_filter
 from ._reading.hyperparameters import effective
 from ._reading.influence import Influence, influence, weighted
 from ._reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
+from ._reading.weight_difference import drift, linear_maps
 
 __all__ = [
     "Agreement",

@@ -12,13 +12,13 @@ import tyro
 from ..._core.files import to_markdown
 from ..._core.text_tables import Table
 from ...catalogue import candidate
-from ...experiments._identify.settings import IdentifyConfig, IdentifyOptions
+from ...experiments.identify._settings import IdentifyConfig, IdentifyOptions
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 from .._output import Outcome, working
 from .._own_solver import register_file
 
 if TYPE_CHECKING:
-    from ...experiments._identify.trained_model import Positions
+    from ...experiments.identify._trained_model import Positions
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def tasks_for(path: Path, settings: Identify) -> Outcome:
 
 
 def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
-    from ...experiments._identify import error_profile, profile_tables as tables
     from ...experiments._shared.runs import load
+    from ...experiments.identify import _error_profile as error_profile, _profile_tables as tables
     from ...plots import curves_figure
 
     trained = load(settings.model)
@@ -169,9 +169,9 @@ def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outco
 
 
 def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
-    from ...experiments._identify import trained_model
-    from ...experiments._identify.probe_controls import examine_streams
     from ...experiments._shared.runs import load
+    from ...experiments.identify import _trained_model as trained_model
+    from ...experiments.identify._probe_controls import examine_streams
     from ...plots import filter_figure
     from ...probes import agreement
     from .. import _identification as tables

@@ -73,8 +73,8 @@ def run(settings: Solverbench) -> Outcome:
 
 
 def write(settings: Solverbench) -> Outcome:
-    from ...experiments._solverbench.folder import LABELS, MODELS, write_bench
-    from ...experiments._solverbench.settings import QUICK, BenchConfig
+    from ...experiments.solverbench._folder import LABELS, MODELS, write_bench
+    from ...experiments.solverbench._settings import QUICK, BenchConfig
 
     sizes: dict[str, Any] = {"quick": True, **QUICK} if settings.quick else {}
     folder = settings.folder
@@ -90,8 +90,8 @@ def identify(settings: Solverbench) -> Outcome:
     import jax
 
     from ...experiments import _study
-    from ...experiments._solverbench.reading import read_models
-    from ...experiments._solverbench.verdicts import identification
+    from ...experiments.solverbench._load import read_models
+    from ...experiments.solverbench._verdicts import identification
 
     with jax.enable_x64(True):
         manifest, models = read_models(settings.models)
@@ -114,10 +114,10 @@ def cell(value: Any) -> str:
 
 
 def score_table(settings: Solverbench) -> Outcome:
-    from ...experiments._solverbench.folder import TRUTHS
-    from ...experiments._solverbench.reading import read_labels
-    from ...experiments._solverbench.score import markdown, open_table, score, variant_table
-    from ...experiments._solverbench.verdicts import read_verdicts
+    from ...experiments.solverbench._folder import TRUTHS
+    from ...experiments.solverbench._load import read_labels
+    from ...experiments.solverbench._score import markdown, open_table, score, variant_table
+    from ...experiments.solverbench._verdicts import read_verdicts
 
     labels = read_labels(settings.labels / TRUTHS)
     assert settings.table is not None

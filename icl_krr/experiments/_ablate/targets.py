@@ -13,9 +13,9 @@ from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, tak
 from ...tabular._build import build_model, solver_keywords
 from ...tasks import GaussianProcess, LinearRegression, Task, map_tasks
 from ...training import reference
-from .._identify.probe_controls import in_dtype_of_tasks
 from .._shared.draws import draw_tasks
 from .._shared.runs import load
+from ..identify._probe_controls import in_dtype_of_tasks
 from .config import AblateConfig
 
 

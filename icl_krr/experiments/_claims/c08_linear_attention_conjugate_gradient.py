@@ -4,7 +4,7 @@ A block is one layer of attention and one layer of gated units, each a product o
 linear functions of the stream. gamma = r.r / p.Ap is a quotient by a sum of terms of two tokens
 each; after one layer of attention each channel sums terms of one other token only. The pipelined
 form also stores A p: its first block computes the quotients, its second multiplies vectors by them.
-With four layers of units one layer of attention is enough (`rivals.one_attention`).
+With four layers of units one layer of attention is enough (`_distractor_solvers.one_attention`).
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ import numpy as np
 from ... import Linear, Transformer, constructions, nystrom, run_with_cache, solvers, theory
 from ..._core.numerics import matmul
 from ...tasks import LinearRegression, Task, system
-from .._solverbench.rivals import one_attention
+from ..solverbench._distractor_solvers import one_attention
 from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, draw_tasks, every, gap, sizes, tidy
 

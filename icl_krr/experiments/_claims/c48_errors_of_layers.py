@@ -10,12 +10,12 @@ import numpy as np
 from ... import Gaussian, Transformer, solvers
 from ...catalogue import compared
 from ...probes import Probe, fit_probe, layerwise
-from ...probes._naming.answers import halves_of
+from ...probes._naming.layer_predictions import halves_of
 from ...tasks import GaussianProcess, Task, map_tasks
-from .._identify.error_profile import Profile, Protocol, Search, known_of, targets_of
-from .._identify.profile_paths import NULLS
-from .._solverbench import foreign
-from .._solverbench.settings import PROCESS, BenchConfig, Setting
+from ..identify._error_profile import Profile, Protocol, Search, known_of, targets_of
+from ..identify._profile_paths import NULLS
+from ..solverbench import _distractor_functions as distractor_functions
+from ..solverbench._settings import PROCESS, BenchConfig, Setting
 from .claim import CORRECTED, FAMILY, Checks, Claim, Config, Exactly, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
@@ -92,7 +92,7 @@ def of_stranger(name: str, ridge: jax.Array, layers: int, tasks: Task) -> jax.Ar
     widths = np.geomspace(2.0, 0.2, layers)
 
     def share(task: Task) -> jax.Array:
-        return foreign.exact(KERNEL, task, ridge + 0 * shares, shares)
+        return distractor_functions.exact(KERNEL, task, ridge + 0 * shares, shares)
 
     def smoothers(task: Task) -> jax.Array:
         found = [solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths]

@@ -11,10 +11,10 @@ import numpy as np
 from ...catalogue import compared, name_of
 from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
-from .._identify.error_profile import Protocol, Reading, Rival, Search, known_of, targets_of
-from .._identify.probe_controls import in_dtype_of_tasks, read_by_probe, untrained
-from .._identify.profile_paths import NULLS, path, steps_of
 from .._shared.runs import load
+from ..identify._error_profile import Protocol, Reading, Rival, Search, known_of, targets_of
+from ..identify._probe_controls import in_dtype_of_tasks, read_by_probe, untrained
+from ..identify._profile_paths import NULLS, path, steps_of
 from .claim import FALSE, FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
 from .measuring import Plot, Rows, draw_tasks
 

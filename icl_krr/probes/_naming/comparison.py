@@ -12,7 +12,6 @@ from ..._core import checks
 from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, make_kernel, taken
 from ...kernels import Kernel, check_kernel
 from .._resampling import RESAMPLES, resamples
-from .answers import ModelAnswers
 from .candidate_fit import CandidateFit, fit_candidate
 from .distances import (
     BASELINES,
@@ -25,9 +24,10 @@ from .distances import (
     distance,
     stratify,
 )
+from .elimination import CLOSE, RESOLUTION, diverges, eliminate, far, is_regular, measured
 from .identification import EXACT, Identification, identification
-from .ladder import NULLS, ladder
-from .ruling import CLOSE, RESOLUTION, diverges, eliminate, far, is_regular, measured
+from .layer_predictions import ModelAnswers
+from .nested_models import NULLS, ladder
 
 RAISED = 4
 """If a layer is aligned with the last step of a candidate, the candidate is fitted again with so

@@ -17,9 +17,9 @@ from ...tasks import Task, map_tasks, system
 from ...tasks._task import kept
 from .._reading.derivatives import jacobian
 from .._resampling import INTERVAL_QUANTILES, relative_distances
-from .answers import ModelAnswers
 from .candidate_fit import CandidateFit
 from .candidates import solve
+from .layer_predictions import ModelAnswers
 
 SPACES = ("prediction", "hat")
 TITLES = {

@@ -11,8 +11,8 @@ import numpy as np
 from ..._core.readable import readable
 from ..._core.text_tables import Table, as_text, number
 from .distances import BASELINES, SPACES, TITLES, Distance, Statement, Suspect
-from .ladder import NULLS, WORDS
-from .ruling import CLOSE
+from .elimination import CLOSE
+from .nested_models import NULLS, WORDS
 from .stream_rules import EARLIER, MIXED, UNTRAINED
 
 CONTROLS = {

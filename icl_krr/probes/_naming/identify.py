@@ -12,9 +12,15 @@ from ..._core import checks
 from ..._core.readable import readable
 from ...tasks._task import check_axes
 from .._reading.derivatives import LayerAnswers
-from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Identification
+from .layer_predictions import (
+    answers_of_arrays,
+    flat_answers,
+    halves_of,
+    run_model,
+    streams_of_arrays,
+)
 from .stream_identify import check_steps, compare_streams, read_roles, seen, untrained
 
 

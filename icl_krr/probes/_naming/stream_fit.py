@@ -16,7 +16,7 @@ from .._reading.derivatives import jacobian
 from .candidate_fit import CandidateFit, Problem, Space, bounded, nearest
 from .candidates import run, solve
 from .decoding import Decoder, Decoders, as_rows
-from .ruling import DIVERGED
+from .elimination import DIVERGED
 
 STRIDES, DELAYS = (1, 2, 4), (0, 1)
 """Numbers of steps per layer, and of layers before the first step, that are tried."""

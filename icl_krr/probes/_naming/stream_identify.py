@@ -18,15 +18,15 @@ from ...tasks._task import check_plain
 from ...transformer._evaluate import Request, embed_task, evaluate
 from .._reading.readouts import StreamReader, streams_at
 from .._resampling import RESAMPLES, resamples
-from .answers import check_outputs, outlined, with_other_outputs
 from .candidate_fit import CandidateFit
 from .candidates import run
 from .comparison import Options
 from .decoding import Layers, Rows, beyond, decoders
 from .distances import Distance
+from .elimination import CLOSE, far
 from .identification import Identification, identification
-from .ladder import Spectrum
-from .ruling import CLOSE, far
+from .layer_predictions import check_outputs, outlined, with_other_outputs
+from .nested_models import Spectrum
 from .stream_fit import fit_to_streams, streams_of
 from .stream_rules import (
     OWN,

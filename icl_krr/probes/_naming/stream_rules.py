@@ -14,8 +14,8 @@ from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows, as_rows
 from .distances import Aligned, Distance, Evidence, Gaps, Suspect, distance, finite
-from .ladder import Spectrum, exact_regression, gradient_flow, ridge_path
-from .ruling import CLOSE, DIVERGED, eliminate, far, measured
+from .elimination import CLOSE, DIVERGED, eliminate, far, measured
+from .nested_models import Spectrum, exact_regression, gradient_flow, ridge_path
 from .stream_fit import MOVES, step_rows, targets
 
 OWN = "own steps"

@@ -16,7 +16,7 @@ from ..._core.numerics import matmul
 from ...catalogue import Box, candidate as find_candidate, make_kernel
 from ...probes._naming.candidate_fit import Space
 from ...probes._naming.candidates import parameters, solve
-from ...probes._naming.ladder import eigensystem, exact_regression, gradient_flow, ridge_path
+from ...probes._naming.nested_models import eigensystem, exact_regression, gradient_flow, ridge_path
 from ...tasks import Task, map_tasks
 
 MEASURES = {

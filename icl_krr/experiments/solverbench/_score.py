@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from scipy.stats import binomtest
 
 from ..._core.files import Lines, to_markdown
-from .models import OPEN, VARIANTS
-from .verdicts import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Verdict
+from ._models import OPEN, VARIANTS
+from ._verdicts import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Verdict
 
 OUTCOMES = ("right", "among", "close", "none", "close to another", "wrong")
 """What a verdict on a model that runs a candidate is: the right name alone; several names with the

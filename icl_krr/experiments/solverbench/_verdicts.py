@@ -15,8 +15,8 @@ from ...probes import Identification, identify_arrays
 from ...probes._naming.identification import IDENTIFIED, NEAR, TIED
 from ...tasks import Task
 from .._study import Cell, Study
-from .models import Answers
-from .reading import Manifest, Submitted
+from ._load import Manifest, Submitted
+from ._models import Answers
 
 COLUMNS = ("model", "status", "names")
 NONE = "none"

@@ -27,7 +27,7 @@ from ...training import Reference, reference
 from .._shared.draws import draw_tasks
 from .._shared.rows import Rows
 from .._shared.runs import Run
-from .settings import IdentifyConfig
+from ._settings import IdentifyConfig
 
 
 def family_of(run: Run, config: IdentifyConfig) -> Any:

@@ -15,9 +15,9 @@ from ...catalogue import SOLVERS
 from ...constructions import compile
 from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
 from ...probes import layerwise
-from . import foreign, rivals
-from .models import OPEN, Model, Truth
-from .settings import LINEAR, BenchConfig, Setting
+from . import _distractor_functions as functions, _distractor_solvers as solvers
+from ._models import OPEN, Model, Truth
+from ._settings import LINEAR, BenchConfig, Setting
 
 
 @checked
@@ -37,12 +37,12 @@ def open_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[M
     key = jax.random.fold_in(jax.random.key(config.seed), 9)
     for i, one in enumerate(settings.values()):
         own = jax.random.fold_in(key, i)
-        weights, functions = weights_of(one, own), functions_of(one)
+        weights, without_weights = weights_of(one, own), functions_of(one)
         for name, build in weights.items():
             if not config.quick or (name == "steepest descent" and one.name == LINEAR):
                 probed = name == "a random transformer"
                 yield Model(Truth(OPEN, name), one, weights=build(), probed=probed)
-        for name, function in functions.items():
+        for name, function in without_weights.items():
             if not config.quick or (name.startswith("a share") and one.name == LINEAR):
                 yield Model(Truth(OPEN, name), one, function=function)
 
@@ -53,7 +53,7 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     steps, p = one.config.steps, one.tasks.num_features
     eta = 1 / one.high(kernel)
     built = partial(compile, kernel=kernel, steps=steps, **one.shared(kernel))
-    descent = partial(built, rivals.descent)
+    descent = partial(built, solvers.descent)
     z = jax.random.normal(key, (steps,))
     drawn, rising = eta * jnp.exp(0.7 * z), eta * jnp.linspace(0.2, 1.8, steps)
     size: Any = vars(one.kernel("gaussian"))["lengthscale"]
@@ -63,7 +63,7 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
 
     def on(other: Kernel) -> Transformer:
         step = 1 / one.high(other)
-        return compile(rivals.descent, other, steps=steps, step_size=step, **one.shared(other))
+        return compile(solvers.descent, other, steps=steps, step_size=step, **one.shared(other))
 
     def answering(readout: Read) -> Transformer:
         model = descent(step_size=eta)
@@ -74,9 +74,9 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
             descent, step_size=per_step(drawn)
         ),
         "gradient descent, rising step sizes": partial(descent, step_size=per_step(rising)),
-        "Nesterov's method": partial(built, rivals.nesterov, step_size=eta),
-        "averaged descent": partial(built, rivals.averaged_descent, step_size=eta),
-        "steepest descent": partial(built, rivals.steepest_descent),
+        "Nesterov's method": partial(built, solvers.nesterov, step_size=eta),
+        "averaged descent": partial(built, solvers.averaged_descent, step_size=eta),
+        "steepest descent": partial(built, solvers.steepest_descent),
         "gradient descent, a kernel between exponential and Gaussian": lambda: on(tilted),
         "gradient descent, a mixture of Gaussian kernels": lambda: on(mixed),
         "the answer 0": lambda: answering(Read({"prediction": jnp.zeros((1, 1))}, 1)),
@@ -89,8 +89,8 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     }
     if p > 1:
         found["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
-    functions = {name: getattr(build, "func", build) for name, build in found.items()}
-    return {name: found[name] for name, of in functions.items() if of.__name__ not in SOLVERS}
+    builders = {name: getattr(build, "func", build) for name, build in found.items()}
+    return {name: found[name] for name, of in builders.items() if of.__name__ not in SOLVERS}
 
 
 def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
@@ -100,7 +100,7 @@ def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
     eta = 1 / one.high(kernel)
     times = jnp.arange(0.0, steps + 1)
     same, falling = ridge + 0 * times, ridge * 10 ** (2 * (steps - times) / (steps - 1))
-    rough = foreign.laplace(vars(one.kernel("gaussian"))["lengthscale"])
+    rough = functions.laplace(vars(one.kernel("gaussian"))["lengthscale"])
     small = 1 / (one.tasks.num_supports + ridge)
     one_of_each = [one.build(name, kernel) for name in ("gradient_descent", "conjugate_gradient")]
 
@@ -113,15 +113,17 @@ def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
         return layerwise(one_of_each[1], task.replace(x=task.x[rest], y=task.y[rest]))
 
     return {
-        "successive over-relaxation": lambda t: foreign.over_relaxation(kernel, t, ridge, steps),
-        "Anderson acceleration": lambda t: foreign.anderson(kernel, t, ridge, steps, eta),
-        "exact KRR after every layer": lambda t: foreign.exact(kernel, t, same, jnp.sign(times)),
-        "exact KRR, a falling ridge": lambda t: foreign.exact(kernel, t, falling, jnp.sign(times)),
-        "a share of exact KRR": lambda t: foreign.exact(kernel, t, same, times / steps),
-        "gradient flow, times 1, 2, 4, ...": lambda t: foreign.gradient_flow(
+        "successive over-relaxation": lambda t: functions.over_relaxation(kernel, t, ridge, steps),
+        "Anderson acceleration": lambda t: functions.anderson(kernel, t, ridge, steps, eta),
+        "exact KRR after every layer": lambda t: functions.exact(kernel, t, same, jnp.sign(times)),
+        "exact KRR, a falling ridge": lambda t: functions.exact(
+            kernel, t, falling, jnp.sign(times)
+        ),
+        "a share of exact KRR": lambda t: functions.exact(kernel, t, same, times / steps),
+        "gradient flow, times 1, 2, 4, ...": lambda t: functions.gradient_flow(
             kernel, t, ridge, eta * (2.0**times - 1)
         ),
-        "gradient descent, Laplace kernel": lambda t: foreign.descent(
+        "gradient descent, Laplace kernel": lambda t: functions.descent(
             rough, t, ridge, steps, small
         ),
         "mean of gradient descent and conjugate gradient": mixture,

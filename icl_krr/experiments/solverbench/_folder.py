@@ -17,10 +17,10 @@ import numpy as np
 
 from ... import export, map_tasks
 from ..._core.files import replace
-from .known import known_models
-from .models import Answers, Model, answers_of
-from .open_set import open_models
-from .settings import LINEAR, PROCESS, BenchConfig, setting
+from ._candidate_models import known_models
+from ._models import Answers, Model, answers_of
+from ._open_set import open_models
+from ._settings import LINEAR, PROCESS, BenchConfig, setting
 
 FORMAT = 1
 """Version of the files and of the models in them."""

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from ... import Task, Transformer, predict, untie
 from ...catalogue import SOLVERS, candidates, taken
-from .disguise import descend, perturbed, rotated, superposed
-from .models import Model, Truth, oracle
-from .settings import LINEAR, PROCESS, BenchConfig, Setting
+from ._models import Model, Truth, oracle
+from ._reparametrisation import descend, perturbed, rotated, superposed
+from ._settings import LINEAR, PROCESS, BenchConfig, Setting
 
 KERNELS = {LINEAR: ("linear", "exponential"), PROCESS: ("gaussian",)}
 """Kernels of the models, by family of tasks."""

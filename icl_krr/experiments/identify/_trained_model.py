@@ -14,13 +14,13 @@ from ..._core import checks
 from ..._core.files import Lines, to_markdown
 from ...catalogue import name_of
 from ...probes import Filter, Identification, effective, spectral_filter
-from ...probes._naming.answers import flat_answers, run_model
 from ...probes._naming.comparison import Options, compare
 from ...probes._naming.identification import distance_cell
+from ...probes._naming.layer_predictions import flat_answers, run_model
 from .._shared.rows import Rows
 from .._shared.runs import Run
-from .probe_controls import controls, family_of, subject_of
-from .settings import IdentifyConfig
+from ._probe_controls import controls, family_of, subject_of
+from ._settings import IdentifyConfig
 
 Show = Callable[[str], None]
 

@@ -22,10 +22,14 @@ layer. The variants are
 - superposed: the stream has fewer channels than the construction.
 - perturbed: every weight is multiplied by 1 + level z with z standard normal.
 - fine-tuned: the weights were trained on the tasks, from the construction on.
-- open set: weights of solvers that are no candidate (`rivals`), and functions of a task without
-  weights (`foreign`).
+- open set: distractors, which run no candidate: weights of other solvers
+  (`_distractor_solvers`), and functions of a task without weights (`_distractor_functions`).
 
 A table of verdicts has the columns model, status and names. `icl-krr solverbench score TABLE.csv`
 gives the share of right names in every variant and of false positives in the open set, with
 Wilson's intervals. `icl-krr solverbench identify` writes the table of `icl_krr.probes.identify`.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

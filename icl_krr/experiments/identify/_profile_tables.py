@@ -10,8 +10,8 @@ import numpy as np
 from ..._core.files import Lines
 from ..._core.text_tables import Table
 from .._shared.rows import Rows
-from .error_profile import Findings, Profile, Reading, Rival
-from .profile_paths import ALIGNMENTS, MEASURES, NULLS
+from ._error_profile import Findings, Profile, Reading, Rival
+from ._profile_paths import ALIGNMENTS, MEASURES, NULLS
 
 SHOWN = 3
 """Number of solvers in a panel of the figure."""

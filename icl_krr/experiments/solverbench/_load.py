@@ -11,9 +11,9 @@ from ..._core.fields import shown
 from ..._core.files import read_record
 from ...tasks import Task
 from .._shared.arrays import read_arrays, task_of
-from .folder import FORMAT, MANIFEST, digest, task_file
-from .models import Answers
-from .settings import BenchConfig
+from ._folder import FORMAT, MANIFEST, digest, task_file
+from ._models import Answers
+from ._settings import BenchConfig
 
 
 class Named(TypedDict):

@@ -14,7 +14,7 @@ from ... import Kernel, Task, Transformer, map_tasks
 from ...catalogue import candidate, load
 from ...probes import fit_probe, hat_matrix, layerwise
 from ...probes._naming.candidates import Values
-from .settings import Setting
+from ._settings import Setting
 
 OPEN = "open set"
 VARIANTS = ("exact", "causal", "rotated", "superposed", "perturbed", "fine-tuned", OPEN)

@@ -17,10 +17,10 @@ from ...catalogue import kernel_class, make_kernel
 from ...kernels import Kernel
 from ...tasks import Task, map_tasks, system
 from .._reading.hyperparameters import minimise, typical_bandwidth
-from .answers import ModelAnswers, shown
 from .candidates import BANDWIDTH
 from .distances import Gaps, aligned_once
-from .ruling import far
+from .elimination import far
+from .layer_predictions import ModelAnswers, shown
 
 Filters = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
 """Function of eigenvalues [b, n] over the scale, a ridge over the scale and values of layers

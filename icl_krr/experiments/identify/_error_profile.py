@@ -15,11 +15,11 @@ from ... import Kernel, Task, map_tasks
 from ...catalogue import candidate, compared, name_of, taken
 from ...probes import CandidateFit, align
 from ...probes._naming.candidate_fit import Problem, Start, nearest, totals
-from ...probes._naming.ruling import Measured, eliminate, special_cases
+from ...probes._naming.elimination import Measured, eliminate, special_cases
 from ...probes._resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
 from .._shared.runs import Run
-from .probe_controls import read_by_probe, subject_of, untrained
-from .profile_paths import (
+from ._probe_controls import read_by_probe, subject_of, untrained
+from ._profile_paths import (
     ALIGNMENTS,
     ERRORS,
     MEASURES,
@@ -34,7 +34,7 @@ from .profile_paths import (
     squares_of,
     steps_of,
 )
-from .settings import IdentifyConfig
+from ._settings import IdentifyConfig
 
 STEPS = 4
 """Steps of a solver for each layer."""

@@ -1,1 +1,0 @@
-"""Identify the solver that a model runs, for trained and for constructed models."""

@@ -1,0 +1,63 @@
+from ._error_profile import Protocol, known_of, targets_of
+from ._probe_controls import family_of, in_dtype_of_tasks, read_by_probe, tasks_of, untrained
+from ._probe_tools import (
+    EXACT,
+    IDENTIFIED,
+    INTERVAL_QUANTILES,
+    NEAR,
+    RESOLUTION,
+    TIED,
+    SiteCodes,
+    Suspect,
+    halves_of,
+    paired_differences,
+    point_names,
+    resamples,
+    ridge_regression,
+    role_means,
+    run_candidate,
+    run_interventions,
+    run_model,
+    status_of,
+    streams_at,
+    streams_of_batch,
+)
+from ._profile_paths import NULLS
+from ._profile_tables import record
+from ._settings import IdentifyConfig
+from ._trained_model import examine
+
+__all__ = [
+    "EXACT",
+    "IDENTIFIED",
+    "INTERVAL_QUANTILES",
+    "NEAR",
+    "NULLS",
+    "RESOLUTION",
+    "TIED",
+    "IdentifyConfig",
+    "Protocol",
+    "SiteCodes",
+    "Suspect",
+    "examine",
+    "family_of",
+    "halves_of",
+    "in_dtype_of_tasks",
+    "known_of",
+    "paired_differences",
+    "point_names",
+    "read_by_probe",
+    "record",
+    "resamples",
+    "ridge_regression",
+    "role_means",
+    "run_candidate",
+    "run_interventions",
+    "run_model",
+    "status_of",
+    "streams_at",
+    "streams_of_batch",
+    "targets_of",
+    "tasks_of",
+    "untrained",
+]
