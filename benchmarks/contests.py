@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from icl_krr._core.files import to_markdown
+from icl_krr.experiments import to_markdown
 
 LEAST_SECONDS, MORE = 0.1, 15
 """Turns are added up to this time for each repeat, and up to this number for each repeat."""

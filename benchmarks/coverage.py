@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import records
 from icl_krr import InContextRegressor
-from icl_krr._core.files import to_markdown
+from icl_krr.experiments import to_markdown
 
 SCALES, ROWS, SPLITS, WIDTH = (1e-20, 1e-5, 1.0, 1e5, 1e20), 200, 2, 1.959964
 

@@ -17,7 +17,7 @@ from benchmarks import records
 from benchmarks.records import Row as Record, meta
 from benchmarks.subjects import fitted
 from icl_krr import experiments as lab
-from icl_krr._core.files import replace, to_csv, to_markdown
+from icl_krr.experiments import replace, to_csv, to_markdown
 from icl_krr.training import Training, reference
 from icl_krr.transformer import Transformer, predict_batch
 

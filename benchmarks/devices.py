@@ -17,12 +17,11 @@ import psutil
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.compiled import collectives, parse, work_of_steps
-from benchmarks.cost import step_cost, step_sent
-from icl_krr._core.devices import CONTEXT, Placement
-from icl_krr._core.files import to_markdown
-from icl_krr.tasks._batches import specs
-from icl_krr.transformer._divided import evaluate_divided
+from icl_krr.experiments import to_markdown
+from icl_krr.transformer import Placement, step_cost, step_sent
 
+CONTEXT = "context"
+"""The axis of a mesh over which supports are divided."""
 COUNTS = (1, 2, 4, 8)
 STEPS = 3
 """Steps of a compiled program; no other loop has this length."""
@@ -44,39 +43,46 @@ class Case(NamedTuple):
             self.kernel, num_features=self.p, ridge=float(self.n), steps=steps
         )
 
-    def task(self, place: Placement, *, drawn: bool = False) -> ik.Task:
+    def task(self, mesh: jax.sharding.Mesh, *, drawn: bool = False) -> ik.Task:
         config = ik.tasks.LinearRegression(num_features=self.p, num_supports=self.n)
         sampled = partial(ik.tasks.sample, jax.random.key(0), config)
         shapes = jax.eval_shape(sampled)
         if not drawn:
             return shapes
-        over = jax.tree.map(lambda spec: jax.NamedSharding(place.mesh, spec), specs(shapes, place))
-        return jax.block_until_ready(jax.jit(sampled, out_shardings=over)())
+
+        def sharding(leaf: jax.ShapeDtypeStruct) -> jax.NamedSharding:
+            return jax.NamedSharding(mesh, jax.P(CONTEXT if leaf.shape[0] == self.n else None))
+
+        shardings = jax.tree.map(sharding, shapes)
+        return jax.block_until_ready(jax.jit(sampled, out_shardings=shardings)())
 
 
 CASES = {"linear": Case(ik.Linear(), 64, 2**20), "softmax": Case(ik.Exponential(8.0), 8, 2**17)}
 
 
-def slopes(model: ik.Transformer, task: ik.Task, *, place: Placement) -> ik.Transformer:
-    loss = lambda model: jnp.sum(evaluate_divided(model, task, place=place)[0])  # noqa: E731
-    return jax.grad(loss)(model)
+def predict(model: ik.Transformer, task: ik.Task, mesh: jax.sharding.Mesh) -> jax.Array:
+    return ik.predict(model, task, mesh=mesh)
+
+
+def gradient(model: ik.Transformer, task: ik.Task, mesh: jax.sharding.Mesh) -> ik.Transformer:
+    return jax.grad(lambda model: jnp.sum(predict(model, task, mesh)))(model)
 
 
 PASSES: dict[str, Any] = {
-    "forward": evaluate_divided,
-    "gradient": jax.jit(slopes, static_argnames="place"),
+    "forward": jax.jit(predict, static_argnames="mesh"),
+    "gradient": jax.jit(gradient, static_argnames="mesh"),
 }
 
 
 def measured(name: str, which: str, count: int) -> dict[str, Any]:
     """Memory of one device, and its work in one step, of the program and by the formulas."""
-    case, gradient = CASES[name], which == "gradient"
+    case, backward = CASES[name], which == "gradient"
     mesh = jax.make_mesh((count,), (CONTEXT,), devices=jax.devices()[:count])
     place = Placement(mesh, context=(CONTEXT,))
-    model, task = case.model(STEPS), case.task(place)
-    compiled = PASSES[which].lower(model, task, place=place).compile()
+    model, task = case.model(STEPS), case.task(mesh)
+    compiled = PASSES[which].lower(model, task, mesh=mesh).compile()
     program = parse(compiled.as_text())
-    found, sent = work_of_steps(program, STEPS), step_sent(model, task, place, gradient)
+    found, sent = work_of_steps(program, STEPS), step_sent(model, task, place, gradient=backward)
     memory = compiled.memory_analysis()
     row = {
         "attention": name,
@@ -87,15 +93,15 @@ def measured(name: str, which: str, count: int) -> dict[str, Any]:
         "arguments": memory.argument_size_in_bytes,
         "scratch": memory.temp_size_in_bytes,
         "flops": found["flops"],
-        "flops by formula": (3 if gradient else 1) * step_cost(model, task, place).flops,
+        "flops by formula": (3 if backward else 1) * step_cost(model, task, place).flops,
         "sent": found["all-reduce"] + found["collective-permute"] if count > 1 else 0,
         "sent by formula": sent.bytes,
         "collectives": sorted(collectives(program)) if count > 1 else [],
     }
     if name == "linear" or (which == "forward" and count == max(COUNTS)):
         steps = STEPS if name == "linear" else 1
-        drawn = case.model(steps), case.task(place, drawn=True)
-        run = PASSES[which].lower(*drawn, place=place).compile()
+        drawn = case.model(steps), case.task(mesh, drawn=True)
+        run = PASSES[which].lower(*drawn, mesh=mesh).compile()
         # the first run also allocates what the process keeps; later, not all devices may hold their
         # scratch at the same time
         _, *found = (growth(run, *drawn) for _ in range(3))

@@ -14,11 +14,9 @@ from matplotlib.patches import FancyBboxPatch, Patch
 
 from benchmarks import finetune, records
 from benchmarks.contests import Row
-from icl_krr._core.files import from_csv, replace
 from icl_krr.catalogue import KERNELS
-from icl_krr.experiments import ExplorerConfig, explore
-from icl_krr.experiments._claims.verify import claims
-from icl_krr.plots._style import BLUE, RED, legend
+from icl_krr.experiments import ExplorerConfig, claims, explore, from_csv, replace
+from icl_krr.plots import BLUE, RED, legend
 from icl_krr.report import explorer_section
 
 HERE = Path(__file__).parent

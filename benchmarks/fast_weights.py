@@ -19,10 +19,8 @@ from matplotlib.figure import Figure
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr._core.files import to_markdown
-from icl_krr._core.text_tables import number
-from icl_krr.plots._style import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
-from icl_krr.solvers._delta_rules import Token
+from icl_krr.experiments import number, to_markdown
+from icl_krr.plots import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
 """Sizes; tokens after which a drifting function has the correlation 1/e; positions of the end."""
@@ -158,7 +156,7 @@ def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = No
             read = solved(given["ridge"], kept[0], gate * kept[1])
             each = leaving[0], leaving[1][None]
         one = jnp.ones(())
-        token = Token(phi, target[None], gate[None], one, one, jnp.array(True), each)
+        token = of.Token(phi, target[None], gate[None], one, one, jnp.array(True), each)
         after, _ = rule(token, *kept)
         if half is not None:
             i, dtype, inverse = half

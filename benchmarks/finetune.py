@@ -18,16 +18,14 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from benchmarks.records import grouped
-from icl_krr import constructions
-from icl_krr._core.files import Lines, replace, to_csv, to_markdown
-from icl_krr.experiments import Rows, draw_tasks
+from icl_krr import constructions, solvers
+from icl_krr.experiments import Lines, Rows, draw_tasks, replace, to_csv, to_markdown
 from icl_krr.kernels import Linear
-from icl_krr.plots._style import COLORS, label_ticks, legend, sheet
+from icl_krr.plots import COLORS, label_ticks, legend, sheet
 from icl_krr.probes import drift, linear_maps
 from icl_krr.tasks import LinearRegression, Task, map_tasks
 from icl_krr.theory import spectral_bounds
 from icl_krr.training import Training, adapt, advance, held_out, start
-from icl_krr.training._reference import regression
 from icl_krr.transformer import Transformer, dense, predict_batch, untie
 
 QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}
@@ -75,8 +73,10 @@ class Problem(NamedTuple):
         return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
 
     def exact_loss(self) -> float:
-        exact = jax.jit(partial(map_tasks, lambda task: regression(Linear(), task, self.ridge)))
-        return float(jnp.mean((exact(self.scored) - self.scored.y_query) ** 2))
+        exact = jax.jit(
+            partial(map_tasks, lambda task: solvers.exact(Linear(), task, ridge=self.ridge))
+        )
+        return float(jnp.mean((exact(self.scored).prediction - self.scored.y_query) ** 2))
 
     def tune_scalars(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
         """The positive scalars with the least error, found by Adam on their logarithms."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import options, save
-from icl_krr._core.files import to_markdown
+from icl_krr.experiments import to_markdown
 
 
 def main() -> None:

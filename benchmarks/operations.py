@@ -11,8 +11,8 @@ import jax
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.compiled import called, operations as operations_of, parse
-from icl_krr._core.files import to_markdown
 from icl_krr.catalogue import SOLVERS, Solver, load
+from icl_krr.experiments import to_markdown
 
 LINEAR, EXPONENTIAL, GAUSSIAN = (ik.Linear(), 8), (ik.Exponential(0.5), 2), (ik.Gaussian(0.7), 2)
 KNOWN = {"ridge": 0.1, "spectrum": (0.7, 300.0), "num_supports": 64}

@@ -14,8 +14,7 @@ import numpy as np
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
-from icl_krr._core.files import to_markdown
-from icl_krr._core.text_tables import number
+from icl_krr.experiments import number, to_markdown
 
 SEED, SEEDS, QUERIES = 0, 3, 8
 EDGES = 15

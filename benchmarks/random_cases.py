@@ -14,7 +14,7 @@ import numpy as np
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr._core.files import Lines, to_markdown
+from icl_krr.experiments import Lines, to_markdown
 
 SUPPORTS, FEATURES, QUERIES, STEPS = 12, 3, 4, 24
 DTYPES = ("float32", "float64")

@@ -14,17 +14,21 @@ from tempfile import mkdtemp
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from matplotlib.figure import Figure
 
-from icl_krr._core import checks
-from icl_krr._core.files import Lines, json_of, replace
-from icl_krr._core.text_tables import number
-from icl_krr.cli._output import plain
-from icl_krr.experiments import Cell, Study, environment, run
-from icl_krr.experiments._shared import recipe
+from icl_krr.experiments import (
+    RUNS as PACKAGE_RUNS,
+    Cell,
+    Lines,
+    Study,
+    environment,
+    json_of,
+    number,
+    plain,
+    replace,
+    run,
+)
 from icl_krr.plots import svg
-from icl_krr.training import _checkpoint
 
 RESULTS = Path(__file__).parent / "results"
 RUNS = Path(__file__).parent / "runs"
@@ -171,13 +175,4 @@ def finished(study: Study, folder: Path) -> list[tuple[Cell, Any]]:
 
 def folder_of(name: str) -> Path:
     """The folder of a reference run: in the package, or here."""
-    return RUNS / name if (RUNS / name).is_dir() else recipe.RUNS / name
-
-
-def ship(source: Path, target: Path) -> None:
-    """Copy weights in half precision; they are read in single precision."""
-    weights = _checkpoint.read(source, "model")["model"]
-    half = jax.tree.map(lambda leaf: jnp.astype(leaf, "f2"), weights)
-    for leaf in jax.tree.leaves(half):
-        checks.finite(f"weights of {source} in float16", leaf)
-    _checkpoint.write(target, {"model": half})
+    return RUNS / name if (RUNS / name).is_dir() else PACKAGE_RUNS / name

@@ -12,12 +12,17 @@ import jax
 import tyro
 
 from benchmarks import drawings, records
-from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
-from icl_krr.cli._output import to_json
-from icl_krr.experiments._claims import verify
-from icl_krr.experiments._claims.tables import markdown
-from icl_krr.tabular._build import construct, solver_keywords
+from icl_krr.experiments import (
+    Lines,
+    build_model,
+    choose_claims,
+    claims,
+    claims_to_markdown,
+    to_json,
+    to_markdown,
+    verify_all,
+)
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer
 
@@ -31,7 +36,7 @@ def main(claim: tyro.conf.UseAppendAction[tuple[str, ...]] = ()) -> None:
     Args:
         claim: a claim to test again, such as C8; its result replaces that of the record.
     """
-    verify.choose(claim)  # refuses unknown names before anything is written
+    choose_claims(claim)  # refuses unknown names before anything is written
     found = {path: records.read(path.stem) for path in records.RESULTS.glob("*.json")}
     for path, record in found.items():
         records.write(path, record)
@@ -62,12 +67,12 @@ def test_again(names: tuple[str, ...]) -> None:
     """Merge fresh results into the record of the claims and their table."""
     record = records.read("claims")
     entries = {entry["id"]: entry for entry in record["claims"]}
-    for name, (result, _) in verify.verify_all(verify.choose(names), seeds=SEEDS).items():
+    for name, (result, _) in verify_all(choose_claims(names), seeds=SEEDS).items():
         entries[name] = result
         print(f"{name}: {result['status']}")
-    record["claims"] = [entries[name] for name in verify.claims() if name in entries]
+    record["claims"] = [entries[name] for name in claims() if name in entries]
     record = json.loads(to_json(record))
-    records.save("claims", record, markdown(record["claims"]))
+    records.save("claims", record, claims_to_markdown(record["claims"]))
 
 
 def built(row: Solver, kind: str) -> Transformer | None:
@@ -76,9 +81,7 @@ def built(row: Solver, kind: str) -> Transformer | None:
     if not names:
         return None
     task: Task = sample(jax.random.key(0), LinearRegression(num_features=2, num_supports=6))
-    kernel = make_kernel(names[0], {})
-    steps = {"steps": 2, **solver_keywords(row, kernel, task, 0.5)} if row.iterates else {}
-    return construct(row.name, kernel, task, **steps)
+    return build_model(row.name, make_kernel(names[0], {}), task, 0.5, 2)
 
 
 def solver_table() -> Lines:

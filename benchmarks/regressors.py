@@ -19,8 +19,7 @@ from sklearn.model_selection import GridSearchCV
 
 import icl_krr as ik
 from benchmarks import coverage, records
-from icl_krr._core.files import to_markdown
-from icl_krr._core.text_tables import number
+from icl_krr.experiments import number, to_markdown
 
 SPLITS, WIDTH = 5, 1.959964
 SIZES = 250, 500, 1000, 2000

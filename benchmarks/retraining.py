@@ -12,7 +12,6 @@ from pathlib import Path
 import jax
 
 from benchmarks import records
-from benchmarks.cost import step_cost
 from benchmarks.records import Row as Record
 from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
 from icl_krr._core.files import to_markdown
@@ -20,7 +19,8 @@ from icl_krr.experiments import Cell, Recipe, _study as experiments, blank, fami
 from icl_krr.experiments._shared import retrained
 from icl_krr.experiments._shared.retrained import STUDIES, Study
 from icl_krr.tasks import sample
-from icl_krr.training import Diverged, load_weights, save_weights
+from icl_krr.training import Diverged, load_weights, save_half_precision, save_weights
+from icl_krr.transformer import step_cost
 
 Rates = dict[tuple[str, str], float]
 
@@ -138,7 +138,7 @@ def main() -> None:
     for name, study in STUDIES.items():
         for variant in study.variants if study.shipped else ():
             file = retrained.weights_file(name, variant)
-            records.ship(asked.folder / file.name, file)
+            save_half_precision(asked.folder / file.name, file)
 
 
 if __name__ == "__main__":

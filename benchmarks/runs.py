@@ -10,15 +10,11 @@ import jax
 import numpy as np
 
 import icl_krr as ik
-from benchmarks.cost import step_cost
 from benchmarks.records import RUNS, folder_of, options
-from icl_krr._core.files import to_markdown
-from icl_krr.experiments import load
-from icl_krr.experiments._shared import recipe
-from icl_krr.tasks import Task
+from icl_krr.experiments import RUNS as PACKAGE_RUNS, load, to_markdown
+from icl_krr.tasks import Sampler, Task, sample
 from icl_krr.training import reference
-from icl_krr.training._batches import draw
-from icl_krr.training._reference import optimal
+from icl_krr.transformer import step_cost
 
 CHUNK, TASKS, SEED = 2048, 20480, 77
 ROW = ("step", "steps_per_second")
@@ -26,8 +22,12 @@ ROW = ("step", "steps_per_second")
 
 def trained() -> list[str]:
     """The names of the reference runs with weights, of the package and of `benchmarks/runs`."""
-    folders = (path.parent for top in (RUNS, recipe.RUNS) for path in top.glob("*/model.msgpack"))
+    folders = (path.parent for top in (RUNS, PACKAGE_RUNS) for path in top.glob("*/model.msgpack"))
     return sorted(folder.name for folder in folders)
+
+
+def has_known_optimum(family: Sampler) -> bool:
+    return getattr(family, "optimal", lambda: None)() is not None
 
 
 def reached(name: str) -> list[str]:
@@ -44,7 +44,7 @@ def reached(name: str) -> list[str]:
 
     @jax.jit
     def squares(key: jax.Array) -> jax.Array:
-        tasks = draw(key, run.family, CHUNK)
+        tasks = jax.lax.map(lambda key: sample(key, run.family), jax.random.split(key, CHUNK))
         answers = ik.predict_batch(run.model, tasks), ik.map_tasks(exact, tasks)
         return jax.numpy.stack([((each - tasks.y_query) ** 2).mean(axis=1) for each in answers])
 
@@ -82,7 +82,7 @@ def compute(name: str) -> list[str]:
 
 if __name__ == "__main__":
     options(__doc__, quick="")
-    known = [name for name in trained() if optimal(load(folder_of(name)).family) is not None]
+    known = [name for name in trained() if has_known_optimum(load(folder_of(name)).family)]
     errors = ["reference run", "exact loss", "loss", "ratio (95 %)", "ratio, noisy outputs"]
     print(f"{TASKS} tasks with all supports, seed {SEED}, float32\n")
     print(to_markdown((errors, [reached(name) for name in known])))

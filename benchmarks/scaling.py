@@ -12,12 +12,24 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from benchmarks.records import Row as Record
-from icl_krr._core.files import to_markdown
-from icl_krr._core.text_tables import number
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments import _scaling
-from icl_krr.experiments._curves import curves
-from icl_krr.experiments._scaling import ARMS, SETTINGS, arm, groups, in_words, key_of, place_on
+from icl_krr.experiments import (
+    AXIS_SETTINGS,
+    FEWEST_VALUES,
+    TASK_SETTINGS,
+    along_axis,
+    axis_value,
+    by_architecture,
+    curves,
+    equivalents,
+    family_of,
+    fit_slope,
+    format_steps,
+    number,
+    read_models,
+    task_settings,
+    to_markdown,
+)
 from icl_krr.plots import curves_figure
 
 SEEDS = (0, 1, 2)
@@ -33,35 +45,35 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
     """The curves of every family of tasks, the models beside them, and slopes."""
     own = dict(sizes)
     queries, families = own.pop("queries"), []
-    for key in dict.fromkeys(map(key_of, models)):
-        print(f"solvers on the tasks {dict(zip(SETTINGS, key, strict=True))}", flush=True)
-        found = curves(_scaling.family_of(key, queries), seeds=seeds, **own)
+    for key in dict.fromkeys(map(task_settings, models)):
+        print(f"solvers on the tasks {dict(zip(TASK_SETTINGS, key, strict=True))}", flush=True)
+        found = curves(family_of(key, queries), seeds=seeds, **own)
         parts = {name: (found.excess(name), *found.interval(name)) for name in found.squares}
         names = ("excess", "low", "high")
         shown = {
             name: {part: values.tolist() for part, values in zip(names, three, strict=True)}
             for name, three in parts.items()
         }
-        here = [row for row in models if key_of(row) == key]
-        facts = {name: here[0][name] for name in (*SETTINGS, "dimension")}
+        here = [row for row in models if task_settings(row) == key]
+        facts = {name: here[0][name] for name in (*TASK_SETTINGS, "dimension")}
         families.append(facts | {"curves": shown})
         for row in here:
-            row["equivalents"] = _scaling.equivalents(found, row)
+            row["equivalents"] = equivalents(found, row)
     return {"families": families, "models": models, "slopes": slopes(models)}
 
 
 def slopes(models: list[Record]) -> list[Record]:
     """A slope along each axis, of all models of an architecture and of those that converged."""
     found = []
-    for group, rows in groups(models).items():
-        for axis in ARMS:
+    for group, rows in by_architecture(models).items():
+        for axis in AXIS_SETTINGS:
             for which, here in (
                 ("all", rows),
                 ("converged", [row for row in rows if row["converged"]]),
             ):
-                here = [row for row in arm(here, axis) if row["excess"] > 0]
-                values = [place_on(axis, row) for row in here]
-                fit = _scaling.slope(values, [row["excess"] for row in here])
+                here = [row for row in along_axis(here, axis) if row["excess"] > 0]
+                values = [axis_value(axis, row) for row in here]
+                fit = fit_slope(values, [row["excess"] for row in here])
                 counts = {"count": len(here), "values": len({*values})}
                 facts = {"group": group, "axis": axis, "models": which, **counts}
                 found.append(facts | {"fit": fit and fit._asdict()})
@@ -81,9 +93,9 @@ def document(record: Record) -> str:
             f"{row['updates']}{'' if row['converged'] else ', still falling'}",
             f"{row['excess']:.3g} ± {row['sampling']:.1g}",
             number(row["nadaraya_watson"] / row["exact"] - 1),
-            *(in_words(row["equivalents"][name]) for name in solvers),
+            *(format_steps(row["equivalents"][name]) for name in solvers),
         ]
-        for row in sorted(record["models"], key=lambda row: (row["group"], key_of(row)))
+        for row in sorted(record["models"], key=lambda row: (row["group"], task_settings(row)))
     ]
     header = ["model", "architecture", "p", "N", "depth", "width", "seed", "effective dimension"]
     header += ["updates", "excess", "excess of one head"]
@@ -94,7 +106,7 @@ def document(record: Record) -> str:
     lines = []
     for row in record["slopes"]:
         fit = row["fit"]
-        said = f"too few points ({row['values']} of {_scaling.FEWEST} values)"
+        said = f"too few points ({row['values']} of {FEWEST_VALUES} values)"
         if fit:
             said = f"{fit['slope']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})"
         lines.append([row["group"], row["axis"], row["models"], str(row["count"]), said])
@@ -102,7 +114,7 @@ def document(record: Record) -> str:
     times = [t for t in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64) if t <= record["meta"]["steps"]]
     steps = [
         [
-            *(str(family[name]) for name in SETTINGS),
+            *(str(family[name]) for name in TASK_SETTINGS),
             number(family["dimension"]),
             name,
             *(number(one["excess"][t]) if t < len(one["excess"]) else "-" for t in times),
@@ -123,43 +135,43 @@ def figure(record: Record) -> Figure:
     """
     models, about = record["models"], record["meta"]
     solvers = [*record["families"][0]["curves"]]
-    found, titles = groups(models), {name: name.replace("_", " ") for name in solvers}
+    found, titles = by_architecture(models), {name: name.replace("_", " ") for name in solvers}
     main = max(found.values(), key=len)
-    (key,) = {key_of(row) for row in arm(main, "depth")}
-    depth = arm(main, "width")[0]["depth"]
+    (key,) = {task_settings(row) for row in along_axis(main, "depth")}
+    depth = along_axis(main, "width")[0]["depth"]
     panels: dict[str, dict[str, Any]] = {}
-    for axis in ARMS:
-        every = (place_on(axis, row) for rows in found.values() for row in arm(rows, axis))
+    for axis in AXIS_SETTINGS:
+        every = (axis_value(axis, row) for rows in found.values() for row in along_axis(rows, axis))
         if len({*every}) < 2:
             continue
         curved = {}
         if axis == "depth":
-            (own,) = [one for one in record["families"] if key_of(one) == key]
+            (own,) = [one for one in record["families"] if task_settings(one) == key]
             for name, one in own["curves"].items():
                 parts = [one[part][1:] for part in ("excess", "low", "high")]
                 last = next((t for t, e in enumerate(parts[0], 1) if e < LEAST), len(parts[0]))
                 curved[titles[name]] = ([*range(1, last + 1)], *(part[:last] for part in parts))
         elif axis != "width":
-            here = {key_of(row) for row in arm(main, axis)}
-            chosen = [one for one in record["families"] if key_of(one) in here]
-            chosen.sort(key=lambda one: place_on(axis, one))
+            here = {task_settings(row) for row in along_axis(main, axis)}
+            chosen = [one for one in record["families"] if task_settings(one) in here]
+            chosen.sort(key=lambda one: axis_value(axis, one))
             for name in solvers:
                 if depth < len(chosen[0]["curves"][name]["excess"]):
                     height = [one["curves"][name]["excess"][depth] for one in chosen]
-                    curved[titles[name]] = ([place_on(axis, one) for one in chosen], height)
+                    curved[titles[name]] = ([axis_value(axis, one) for one in chosen], height)
         for group, rows in found.items():
             for word, done in MARKS.items():
-                shown = [row for row in arm(rows, axis) if row["converged"] == done]
+                shown = [row for row in along_axis(rows, axis) if row["converged"] == done]
                 shown = [row for row in shown if row["excess"] > LEAST]
                 if shown:
-                    places = [place_on(axis, row) for row in shown]
+                    places = [axis_value(axis, row) for row in shown]
                     curved[group + word] = (places, [row["excess"] for row in shown])
         words = {"depth": "steps of a solver, or blocks of a model"}.get(axis, axis)
         panels[words] = curved
     dots = [group + word for word in MARKS for group in found]
     dots = [name for name in dots if any(name in curved for curved in panels.values())]
     first, last = about["seeds"][0], about["seeds"][-1]
-    facts = ", ".join(f"{name} {value:g}" for name, value in zip(SETTINGS, key, strict=True))
+    facts = ", ".join(f"{name} {value:g}" for name, value in zip(TASK_SETTINGS, key, strict=True))
     title = (
         f"First panel: {facts}. Supports and effective dimension: solvers after {depth} steps. "
         f"Solvers: seeds {first} to {last}, {about['dtype']}"
@@ -170,10 +182,10 @@ def figure(record: Record) -> Figure:
 
 def main() -> None:
     asked = records.options(__doc__)
-    sizes, seeds, models = SIZES, SEEDS, _scaling.read_models(_scaling.FILE)
+    sizes, seeds, models = SIZES, SEEDS, read_models()
     if asked.quick:
         sizes, seeds = QUICK, SEEDS[:1]
-        models = [row for row in models if key_of(row) == key_of(models[0])]
+        models = [row for row in models if task_settings(row) == task_settings(models[0])]
     about = {"seeds": seeds, "dtype": str(jnp.result_type(float)), **sizes}
     record = {"meta": records.meta("scaling", "scipy") | about} | measured(models, sizes, seeds)
     records.finish("scaling", record, document, asked.quick, {"scaling-laws": figure})

@@ -9,7 +9,6 @@ from typing import Literal
 
 from benchmarks import records, speed_networks, speed_solvers
 from benchmarks.contests import Disagreement, compete, markdown
-from icl_krr._core import checks
 
 SUITES = {
     "forward": speed_solvers.forwards,
@@ -45,7 +44,8 @@ def main(
         seed: seed of every random choice.
         out: folder for bench.json and bench.md.
     """
-    checks.count("repeats", repeats)
+    if repeats < 1:
+        raise ValueError(f"repeats must be >= 1, got {repeats}")
     rows, failures = [], []
     for name in suite or SUITES:
         for contest in SUITES[name](quick, seed):

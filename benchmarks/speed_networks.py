@@ -12,13 +12,11 @@ import jax.numpy as jnp
 
 import icl_krr as ik
 from benchmarks.contests import Contest, scratch
-from benchmarks.cost import step_cost
 from benchmarks.speed_solvers import constructed, draw, exponential, first, linear
 from benchmarks.speed_transformer import gradients, plain_weights, predictions, torch_transformer
-from icl_krr._core.numerics import matmul
 from icl_krr.tasks import LinearRegression
-from icl_krr.training._step import error
-from icl_krr.transformer import Architecture, init
+from icl_krr.training import mean_loss
+from icl_krr.transformer import Architecture, init, step_cost
 
 
 def network(depth: int, width: int, batch: int, seed: int) -> tuple[ik.Transformer, ik.Task, str]:
@@ -40,7 +38,7 @@ def training(quick: bool, seed: int) -> Iterator[Contest]:
     for depth, width, batch, target in sizes:
         model, tasks, named = network(depth, width, batch, seed)
         size = {"tasks": batch, "n": 80, "depth": depth, "width": width}
-        step = jax.value_and_grad(lambda model, tasks: error(model, tasks, "queries"))
+        step = jax.value_and_grad(lambda model, tasks: mean_loss(model, tasks, "queries"))
         of = partial(against_plain, model=model, tasks=tasks, size=size)
         yield of(f"gradient of a training step, {named}", step, target, gradient=True)
         if not quick:
@@ -147,9 +145,12 @@ def repeated(run: Callable[[], Any], runs: int) -> Callable[[], Any]:
     return program
 
 
+matmul = jax.jit(partial(jnp.matmul, precision="highest"))
+
+
 def product(flops: int) -> Callable[[], jax.Array]:
     rows = max(1, round(flops / (2 * SIDE**2)))
-    return partial(jax.jit(matmul), jnp.ones((rows, SIDE)), jnp.ones((SIDE, SIDE)))
+    return partial(matmul, jnp.ones((rows, SIDE)), jnp.ones((SIDE, SIDE)))
 
 
 def sum_of_vectors(moved: int) -> Callable[[], jax.Array]:

@@ -16,7 +16,7 @@ from benchmarks import records
 from benchmarks.records import Row as Record, folder_of, meta
 from icl_krr._core.files import replace, to_markdown
 from icl_krr.experiments import Cell, ModelRecipe, Recipe, Study, TaskRecipe, blank, family
-from icl_krr.training import Training, save_weights, train
+from icl_krr.training import Training, save_half_precision, save_weights, train
 from icl_krr.transformer import Transformer
 
 SIZES: dict[str, Any] = {"num_supports": 12, "num_queries": 8, "noise": 0.05}
@@ -103,7 +103,7 @@ def ship(top: Path) -> None:
         replace(target / "recipe.json", recipe.to_json().encode())
         records.write(target / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
         replace(target / "metrics.csv", (source / "metrics.csv").read_bytes())
-        records.ship(source / "model.msgpack", target / "model.msgpack")
+        save_half_precision(source / "model.msgpack", target / "model.msgpack")
 
 
 def markdown(record: Record) -> str:

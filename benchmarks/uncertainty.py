@@ -15,7 +15,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
 import icl_krr as ik
 from benchmarks import coverage, records
 from icl_krr import constructions, uncertainty
-from icl_krr._core.files import to_markdown
+from icl_krr.experiments import to_markdown
 from icl_krr.uncertainty import Predictive
 
 FOLDS, LANDMARKS = 10, 32

@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 import icl_krr as ik
 from benchmarks import records
 from icl_krr import constructions, uncertainty
-from icl_krr._core.files import to_markdown
+from icl_krr.experiments import to_markdown
 from icl_krr.uncertainty import Predictive
 
 SIGMA = 0.2

@@ -13,8 +13,7 @@ from benchmarks import profiles, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, options, read
 from benchmarks.streams import RANDOM, STRANGER, of
-from icl_krr._core.files import Lines, replace, to_markdown
-from icl_krr.experiments._scaling import in_words
+from icl_krr.experiments import Lines, format_steps, replace, to_markdown
 from icl_krr.experiments.solverbench import Share
 
 Row = dict[str, Any]
@@ -53,7 +52,7 @@ def scaling_table(models: list[Row]) -> Lines:
             row["model"],
             f"{row['excess']:.3g} ± {row['sampling']:.1g}",
             f"{row['updates']}{'' if row['converged'] else ', still falling'}",
-            *(in_words(row["equivalents"][name]) for name in SOLVERS),
+            *(format_steps(row["equivalents"][name]) for name in SOLVERS),
         ]
         for row in models
     ]
@@ -141,7 +140,7 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
 
 def scaling_facts(models: list[Row]) -> dict[str, str]:
     def said(row: Row, name: str) -> str:
-        return in_words(row["equivalents"][name])
+        return format_steps(row["equivalents"][name])
 
     deep = [row for row in models if row["seed"] == 0 and row["width"] == 32]
     five = next(row for row in deep if row["num_features"] == 5)

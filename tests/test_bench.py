@@ -18,7 +18,6 @@ from helpers import CASES, draw, numpy, often, stacked
 import icl_krr as ik
 from benchmarks import records, speed, speed_plain as plain
 from benchmarks.contests import Contest, Disagreement, compete, markdown
-from benchmarks.cost import step_cost
 from benchmarks.speed_networks import (
     ROW,
     SIDE,
@@ -31,6 +30,7 @@ from benchmarks.speed_networks import (
 from benchmarks.speed_solvers import against_plain, cases, linear
 from icl_krr.catalogue import SOLVERS, load, name_of, taken
 from icl_krr.tasks import batch
+from icl_krr.transformer import step_cost
 
 
 def slow(seconds, value=1.0):

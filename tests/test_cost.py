@@ -7,8 +7,8 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
 import icl_krr as ik
-from benchmarks.cost import step_cost, step_sent
 from icl_krr._core.devices import Placement
+from icl_krr.transformer import step_cost, step_sent
 from icl_krr.transformer._evaluate import evaluate
 
 T, K, P = 11, 8, 4  # tokens, tokens before the queries, and features of `draw(0)`

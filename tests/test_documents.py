@@ -40,7 +40,7 @@ from icl_krr.cli import _commands
 from icl_krr.cli._program import parse
 from icl_krr.experiments import solverbench
 from icl_krr.experiments._ablate import ablation
-from icl_krr.experiments._claims.tables import markdown as table_of_claims
+from icl_krr.experiments._claims.tables import claims_to_markdown as table_of_claims
 from icl_krr.experiments._claims.verify import claims
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
 from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names

@@ -19,7 +19,7 @@ from icl_krr.report._sweep import training_section
 from icl_krr.training import Training, train
 from icl_krr.training._batches import batch, draw, draw_observed
 from icl_krr.training._reference import likelihoods, reference, scale_of
-from icl_krr.training._step import check, error
+from icl_krr.training._step import check, mean_loss
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 PROCESS = ik.tasks.GaussianProcess(
@@ -72,7 +72,7 @@ def test_the_loss_is_that_of_scipy():
             each = -norm.logpdf(y, np.asarray(read["prediction"]), deviation)
             asked = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
             losses += [*each[asked]]
-        assert relative(error(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
+        assert relative(mean_loss(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
 
 
 @samplers

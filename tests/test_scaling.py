@@ -29,7 +29,7 @@ def found(family):
 
 
 def models(sizes=STAR):
-    one = dict(zip(_scaling.SETTINGS, KEY, strict=True))
+    one = dict(zip(_scaling.TASK_SETTINGS, KEY, strict=True))
     one |= {"model": "one", "group": "trained decoder", "sampling": 0.0, "converged": True}
     return [
         one | {"depth": d, "width": w, "num_supports": n, "excess": 8 / d**2, "dimension": n / 4}
@@ -94,23 +94,23 @@ def test_a_smaller_excess_takes_more_steps(found):
     told = _scaling.equivalents(found, row)["gradient_descent"]
     assert told["from"] <= told["steps"] == 3
     assert told["to"] is None or told["to"] >= 3
-    assert _scaling.in_words(told | {"to": None}).endswith("to > 6)")
+    assert _scaling.format_steps(told | {"to": None}).endswith("to > 6)")
 
 
 def test_an_arm_of_the_star_has_one_axis():
     rows = models()
     for axis, count in (("depth", 3), ("width", 2), ("supports", 2), ("effective dimension", 2)):
-        here = _scaling.arm(rows, axis)
-        assert len({_scaling.place_on(axis, row) for row in here}) == len(here) == count
-    assert _scaling.arm([], "depth") == []
+        here = _scaling.along_axis(rows, axis)
+        assert len({_scaling.axis_value(axis, row) for row in here}) == len(here) == count
+    assert _scaling.along_axis([], "depth") == []
 
 
 def test_a_slope_needs_three_values():
-    rows = _scaling.arm(models(), "depth")
+    rows = _scaling.along_axis(models(), "depth")
     depths, excess = ([row[name] for row in rows] for name in ("depth", "excess"))
-    np.testing.assert_allclose(_scaling.slope(depths, excess), -2, rtol=1e-6)
-    assert _scaling.slope([*depths[:2], *depths[:2]], [0.3, 0.2, 0.2, 0.1]) is None
-    assert _scaling.slope(depths, [0.3, 0.2, -0.01]) is None
+    np.testing.assert_allclose(_scaling.fit_slope(depths, excess), -2, rtol=1e-6)
+    assert _scaling.fit_slope([*depths[:2], *depths[:2]], [0.3, 0.2, 0.2, 0.1]) is None
+    assert _scaling.fit_slope(depths, [0.3, 0.2, -0.01]) is None
 
 
 def test_the_dimension_is_that_of_the_kernel_matrix(family):
@@ -126,7 +126,9 @@ def test_the_page_shows_models_beside_solvers(found):
     rows = models([*STAR, (8, 32, KEY[-1])])
     section = scaling_section(rows, KEY, found, "seed 0")
     (board,) = section.parts
-    assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [*_scaling.ARMS]
+    assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [
+        *_scaling.AXIS_SETTINGS
+    ]
     points = board.charts[0].complete()["data"]["values"]
     shown = {(one["line"], one["x"]): one["value"] for one in points}
     assert shown["conjugate gradient", 2] == found.excess("conjugate_gradient")[2]

@@ -34,6 +34,7 @@ from icl_krr.training import (
     Training,
     advance,
     load_weights,
+    save_half_precision,
     save_weights,
     start,
     train,
@@ -41,7 +42,7 @@ from icl_krr.training import (
 from icl_krr.training._batches import batch, draw
 from icl_krr.training._checkpoint import read
 from icl_krr.training._reference import optimal, reference
-from icl_krr.training._step import check, error
+from icl_krr.training._step import check, mean_loss
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
@@ -73,12 +74,12 @@ def test_the_loss_is_that_of_a_loop():
     encoder, decoder = small(), small(**DECODER)
     each = [one(tasks, i) for i in range(3)]
     squares = [np.asarray(numpy(ik.predict(encoder, t)) - t.y_query) ** 2 for t in each]
-    assert relative(error(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
+    assert relative(mean_loss(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
     squares = []
     for task, length in zip(each, lengths, strict=True):
         along = np.asarray(ik.predict_along(decoder, task))
         squares += [*(along[:length] - task.y[:length]) ** 2, *(along[8:] - task.y_query) ** 2]
-    assert relative(error(decoder, tasks, "every"), np.mean(squares)) < 1e-5
+    assert relative(mean_loss(decoder, tasks, "every"), np.mean(squares)) < 1e-5
 
 
 @pytest.mark.slow
@@ -547,14 +548,14 @@ def test_weights_of_another_shape_are_named(weights):
 
 def test_weights_in_half_precision_are_read_in_single_precision(weights):
     like = small()
-    records.ship(weights, weights)
+    save_half_precision(weights, weights)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(read(weights)["model"])} == {"float16"}
     loaded = load_weights(weights, like)
     chex.assert_trees_all_equal_dtypes(loaded, like)
     chex.assert_trees_all_close(loaded, like, rtol=2**-11)
     save_weights(weights, {"w": np.full(3, 1e5)})
     with pytest.raises(ValueError, match=r"weights of .* in float16 must be finite, got inf"):
-        records.ship(weights, weights)
+        save_half_precision(weights, weights)
 
 
 @pytest.mark.parametrize(("flips", "end"), [(220, None), (100, 200)])

@@ -31,7 +31,7 @@ from icl_krr.experiments._claims.claim import (
     within,
 )
 from icl_krr.experiments._claims.result import bootstrap, summarise
-from icl_krr.experiments._claims.tables import markdown, table_of_sentences
+from icl_krr.experiments._claims.tables import claims_to_markdown, table_of_sentences
 from icl_krr.experiments._shared import spectra
 from icl_krr.experiments._shared.rows import tidy
 
@@ -197,7 +197,7 @@ def test_the_caveats_of_a_claim_are_printed():
     found = {"as printed": "false", "more": "holds", claim.untested[0]: "not tested"}
     assert result["readings"] == found
     first, *others = (f" | {reading} | {verdict} |" for reading, verdict in found.items())
-    page = markdown([result])
+    page = claims_to_markdown([result])
     assert f"| C8: {claim.statement}{first}" in page
     assert all(f"| {line}\n" in page for line in others)
 

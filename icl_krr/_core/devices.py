@@ -23,14 +23,24 @@ Axes = tuple[str, ...]
 
 
 class Placement(NamedTuple):
-    """Over which axes of a mesh the tasks of a batch, and the supports (`context`), are divided."""
+    """The axes of a mesh over which the tasks of a batch, and the supports, are divided.
+
+    Attributes:
+        mesh: mesh of devices.
+        tasks: names of the axes over which the tasks of a batch are divided.
+        context: names of the axes over which the supports of each task are divided.
+    """
 
     mesh: Mesh | AbstractMesh
     tasks: Axes = ()
     context: Axes = ()
 
     def parts(self, axes: Axes) -> int:
-        """The number of devices along these axes."""
+        """Return the number of devices along axes of the mesh.
+
+        Args:
+            axes: names of the axes.
+        """
         size = 1
         for axis in axes:
             size *= self.mesh.shape[axis]

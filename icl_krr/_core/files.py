@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import math
 import os
 import re
 from dataclasses import is_dataclass
@@ -122,6 +123,21 @@ def number_of(text: str) -> int | float | str:
         except ValueError:
             pass
     return text
+
+
+def to_json(value: Any) -> str:
+    return json.dumps(plain(value), indent=2, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Convert a value for JSON: paths become text, NaN and infinity become null."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
 
 
 def read_record(hint: Any, path: Path) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
-import math
 import os
 import sys
 import time
@@ -16,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.files import replace, to_csv
+from .._core.files import replace, to_csv, to_json
 from .._core.text_tables import Table
 from ..catalogue import SOLVERS
 from ._options import Command
@@ -160,21 +158,6 @@ def working(settings: Command) -> Iterator[Show]:
                 print(words if total is None else f"{done} of {total}: {words}", file=sys.stderr)
 
         yield show
-
-
-def to_json(value: Any) -> str:
-    return json.dumps(plain(value), indent=2, allow_nan=False)
-
-
-def plain(value: Any) -> Any:
-    """Convert a value for JSON: paths become text, NaN and infinity become null."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
 
 
 def prepare(folder: Path) -> None:

@@ -24,16 +24,16 @@ from ._shared.recipe import RUNS
 from ._shared.rows import Rows
 
 FILE = RUNS / "scaling.csv"
-SETTINGS = ("lengthscale", "noise", "num_features", "num_supports")
+TASK_SETTINGS = ("lengthscale", "noise", "num_features", "num_supports")
 """What the tasks of two models may differ in."""
-ARMS = {
+AXIS_SETTINGS = {
     "depth": ("depth",),
     "width": ("width",),
     "supports": ("num_supports",),
-    "effective dimension": SETTINGS,
+    "effective dimension": TASK_SETTINGS,
 }
 """The settings that may vary along an axis, while the others are the most common ones."""
-FEWEST = 3
+FEWEST_VALUES = 3
 """Fewest values of an axis to which a slope is fitted."""
 VALIDATION = 2048
 """Validation tasks behind the error of a trained model."""
@@ -48,10 +48,10 @@ def read_models(path: Path = FILE) -> Rows:
     the error of exact regression.
     """
     rows = from_csv(path)
-    keys = dict.fromkeys(map(key_of, rows))
+    keys = dict.fromkeys(map(task_settings, rows))
     dimensions = {key: dimension_of(family_of(key), jax.random.key(0)) for key in keys}
     for row in rows:
-        row["dimension"] = float(dimensions[key_of(row)])
+        row["dimension"] = float(dimensions[task_settings(row)])
         row["excess"] = row["validation"] / row["exact"] - 1
         row["sampling"] = 1.96 * 2 * (max(row["excess"], 0) / VALIDATION) ** 0.5
         row["group"] = f"trained {row['style']}, {row['attention']} attention"
@@ -59,9 +59,9 @@ def read_models(path: Path = FILE) -> Rows:
     return rows
 
 
-def key_of(row: dict[str, Any]) -> tuple:
+def task_settings(row: dict[str, Any]) -> tuple:
     """The settings of a model's tasks; models with the same key have the same tasks."""
-    return tuple(row[name] for name in SETTINGS)
+    return tuple(row[name] for name in TASK_SETTINGS)
 
 
 def family_of(key: tuple, queries: int = 1) -> GaussianProcess:
@@ -110,10 +110,10 @@ def equivalents(found: Curves, row: dict[str, Any]) -> dict[str, dict[str, Any]]
     return every
 
 
-def in_words(one: dict[str, Any]) -> str:
+def format_steps(one: dict[str, Any]) -> str:
     """The steps of `equivalents` as a cell of a table, such as "5 (4 to 6)".
 
-    >>> in_words({"steps": 5, "from": 4, "to": None, "most": 64})
+    >>> format_steps({"steps": 5, "from": 4, "to": None, "most": 64})
     '5 (4 to > 64)'
     """
     best, low, high = (
@@ -123,7 +123,7 @@ def in_words(one: dict[str, Any]) -> str:
     return best if best == low == high else f"{best} ({low} to {high})"
 
 
-def groups(models: Rows) -> dict[str, Rows]:
+def by_architecture(models: Rows) -> dict[str, Rows]:
     """The models by their architecture."""
     found: dict[str, Rows] = {}
     for row in models:
@@ -133,20 +133,20 @@ def groups(models: Rows) -> dict[str, Rows]:
 
 def most_common(models: Rows) -> tuple:
     """The key of the tasks of most models."""
-    return Counter(map(key_of, models)).most_common(1)[0][0]
+    return Counter(map(task_settings, models)).most_common(1)[0][0]
 
 
-def arm(rows: Rows, axis: str) -> Rows:
+def along_axis(rows: Rows, axis: str) -> Rows:
     """The rows of one group that differ in an axis; their other settings are the most common."""
-    fixed = [name for name in (*SETTINGS, "depth", "width") if name not in ARMS[axis]]
+    fixed = [name for name in (*TASK_SETTINGS, "depth", "width") if name not in AXIS_SETTINGS[axis]]
     of_row = lambda row: tuple(row[name] for name in fixed)  # noqa: E731
     centre = [found for found, _ in Counter(map(of_row, rows)).most_common(1)]
     return [row for row in rows if of_row(row) in centre]
 
 
-def place_on(axis: str, row: dict[str, Any]) -> float:
+def axis_value(axis: str, row: dict[str, Any]) -> float:
     """The place of a model on an axis."""
-    return row["dimension" if axis == "effective dimension" else ARMS[axis][0]]
+    return row["dimension" if axis == "effective dimension" else AXIS_SETTINGS[axis][0]]
 
 
 class Slope(NamedTuple):
@@ -157,11 +157,11 @@ class Slope(NamedTuple):
     high: float
 
 
-def slope(values: Sequence[float], excess: Sequence[float]) -> Slope | None:
+def fit_slope(values: Sequence[float], excess: Sequence[float]) -> Slope | None:
     """Fit a power law; None for fewer than three values of the axis, whatever the seeds."""
     x, y = (np.asarray(part, float) for part in (values, excess))
     x, y = x[y > 0], y[y > 0]
-    if len(set(x.tolist())) < FEWEST:
+    if len(set(x.tolist())) < FEWEST_VALUES:
         return None
     fit: Any = linregress(np.log(x), np.log(y))
     half = student.ppf(INTERVAL_QUANTILES[1], len(x) - 2) * fit.stderr

@@ -10,9 +10,27 @@ from ._models import (
     training_figure,
 )
 from ._panels import curves_figure, heatmaps_figure
-from ._style import images, svg
+from ._style import (
+    BLUE,
+    COLORS,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    images,
+    label_ticks,
+    legend,
+    sheet,
+    svg,
+)
 
 __all__ = [
+    "BLUE",
+    "COLORS",
+    "GREEN",
+    "ORANGE",
+    "PURPLE",
+    "RED",
     "ablation_figure",
     "claim_figure",
     "curves_figure",
@@ -22,6 +40,9 @@ __all__ = [
     "heatmaps_figure",
     "identification_figure",
     "images",
+    "label_ticks",
+    "legend",
+    "sheet",
     "svg",
     "sweep_figure",
     "training_figure",

@@ -11,14 +11,14 @@ import numpy as np
 from ..catalogue import SOLVERS
 from ..experiments._curves import Curves
 from ..experiments._scaling import (
-    ARMS,
-    SETTINGS,
-    arm,
+    AXIS_SETTINGS,
+    TASK_SETTINGS,
+    along_axis,
+    axis_value,
+    by_architecture,
     equivalents,
-    groups,
-    in_words,
-    key_of,
-    place_on,
+    format_steps,
+    task_settings,
 )
 from ..experiments._shared.rows import Rows
 from ._chart import INK, PALETTE, Board, Chart, Line, Table, three_digits
@@ -38,7 +38,7 @@ WORDS = (
 
 def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) -> Section:
     """Excess errors of models with their `dimension`, and of solvers on the tasks with a key."""
-    facts = ", ".join(f"{name} {value:g}" for name, value in zip(SETTINGS, key, strict=True))
+    facts = ", ".join(f"{name} {value:g}" for name, value in zip(TASK_SETTINGS, key, strict=True))
     solvers = {name.replace("_", " "): found.excess(name) for name in found.squares}
     styles = product(("1 0", "5 1"), PALETTE)
     lines = {name: Line(color, dash) for name, (dash, color) in zip(solvers, styles, strict=False)}
@@ -49,14 +49,14 @@ def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) ->
         if t
     ]
     charts = []
-    for axis in ARMS:
+    for axis in AXIS_SETTINGS:
         points, shown = (drawn, dict(lines)) if axis == "depth" else ([], {})
         dashes = iter(("1 0", "6 3", "2 3", "9 2"))
-        for group, rows in groups(models).items():
+        for group, rows in by_architecture(models).items():
             shown[group] = Line(INK, next(dashes), 3)
             places: dict[float, list[float]] = {}
-            for row in arm([row for row in rows if row["excess"] > 0], axis):
-                places.setdefault(place_on(axis, row), []).append(np.log(row["excess"]))
+            for row in along_axis([row for row in rows if row["excess"] > 0], axis):
+                places.setdefault(axis_value(axis, row), []).append(np.log(row["excess"]))
             points = points + [
                 {"line": group, "x": place, "value": float(np.exp(np.mean(logs)))}
                 for place, logs in sorted(places.items())
@@ -93,8 +93,8 @@ def table(models: Rows, key: tuple, found: Curves) -> Table:
         sizes = (str(row[part]) for part in ("num_features", "num_supports", "depth", "width"))
         numbers = [three_digits(row[part]) for part in ("dimension", "excess")]
         numbers[1] += "" if row["converged"] else ", still falling"
-        same = equivalents(found, row).values() if key_of(row) == key else ()
-        steps = [in_words(one) for one in same] or ["-"] * len(found.squares)
+        same = equivalents(found, row).values() if task_settings(row) == key else ()
+        steps = [format_steps(one) for one in same] or ["-"] * len(found.squares)
         lines.append([row["model"], *sizes, *numbers, *steps])
     caption = "Excess errors of trained models, and steps of solvers with the same excess"
     header += [name.replace("_", " ") for name in found.squares]

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from ._bayesian_average import AverageTrajectory, bayesian_average
 from ._conjugate_gradient import conjugate_gradient
 from ._delta_rules import (
+    Token,
     delta_rule,
     implicit_delta_rule,
     kalman_delta_rule,
@@ -72,6 +73,7 @@ __all__ = [
     "Smoothing",
     "Solution",
     "Solver",
+    "Token",
     "Trajectory",
     "bayesian_average",
     "change_without",

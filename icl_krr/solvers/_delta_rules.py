@@ -24,18 +24,30 @@ from ._run import check_keywords
 
 
 class Token(NamedTuple):
-    """What a support brings to the recurrence of a rule of m features, for r outputs."""
+    """What a support brings to the recurrence of a rule of m features, for r outputs.
+
+    Attributes:
+        gate: forgetting of each feature, or one for all.
+        strength: strength of the update, 0 if the support does not learn yet.
+        own_strength: strength of the update, also of supports that do not learn yet.
+        learns: whether the support learns up to this iterate.
+    """
 
     phi: Float[Array, " m"]
     y: Float[Array, " r"]
-    gate: Float[Array, " c"]  # of each feature, or one for all
-    strength: Float[Array, ""]  # 0 if the support does not learn yet
-    own_strength: Float[Array, ""]  # also of supports yet to learn
-    learns: Bool[Array, ""]  # False after the number of the iterate
+    gate: Float[Array, " c"]
+    strength: Float[Array, ""]
+    own_strength: Float[Array, ""]
+    learns: Bool[Array, ""]
     x: Float[Array, " p"]
 
     def number(self, name: str, value: Any) -> jax.Array:
-        """A number of this token: one of all, or <w, x> for a vector."""
+        """Return a parameter of a rule at this token.
+
+        Args:
+            name: name of the parameter, for messages.
+            value: number for all tokens, or a vector w for <w, x>.
+        """
         causal.check_of_token(name, value, len(self.x))
         return of_tokens(self.x[None], jnp.ones(1, bool), value)[0]
 

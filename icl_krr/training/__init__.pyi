@@ -1,10 +1,10 @@
 from ._adapt import Adapted, Moved, adapt
-from ._checkpoint import Mismatch, load_weights, save_weights
+from ._checkpoint import Mismatch, load_weights, save_half_precision, save_weights
 from ._loop import Diverged, train
 from ._objectives import held_out, marginal_likelihood, negative_log_likelihood
 from ._reference import Reference, reference
 from ._settings import Training
-from ._step import State, advance, check, start
+from ._step import State, advance, check, mean_loss, start
 
 __all__ = [
     "Adapted",
@@ -20,8 +20,10 @@ __all__ = [
     "held_out",
     "load_weights",
     "marginal_likelihood",
+    "mean_loss",
     "negative_log_likelihood",
     "reference",
+    "save_half_precision",
     "save_weights",
     "start",
     "train",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import serialization
 from jax.experimental.multihost_utils import process_allgather
@@ -134,6 +135,30 @@ def load_weights(path: str | Path, like: Any) -> Any:
     widened = lambda leaf: leaf.astype("f4") if getattr(leaf, "dtype", None) == "f2" else leaf  # noqa: E731
     weights = jax.tree.map(widened, read(path, "model")["model"])
     return jax.device_put(fill(path, like, weights, dtypes=False))
+
+
+def save_half_precision(source: Path, target: Path) -> None:
+    """Copy a file of weights in half precision; `load_weights` reads them in single precision.
+
+    Args:
+        source: file that `save_weights` or `train` wrote.
+        target: file to write.
+
+    Raises:
+        ValueError: a weight is not finite in half precision.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as name:
+    ...     weights, half = Path(name, "weights.msgpack"), Path(name, "half.msgpack")
+    ...     save_weights(weights, {"w": np.ones(3, "f4") / 3})
+    ...     save_half_precision(weights, half)
+    ...     load_weights(half, like={"w": np.zeros(3)})
+    {'w': Array([0.33325195, 0.33325195, 0.33325195], dtype=float32)}
+    """
+    half = jax.tree.map(lambda leaf: jnp.astype(leaf, "f2"), read(source, "model")["model"])
+    for leaf in jax.tree.leaves(half):
+        checks.finite(f"weights of {source} in float16", leaf)
+    write(target, {"model": half})
 
 
 def write(path: Path, record: dict[str, Any]) -> None:

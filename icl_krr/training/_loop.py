@@ -23,7 +23,7 @@ from . import _checkpoint
 from ._batches import draw, draw_observed
 from ._reference import likelihoods, optimal, reference, scale_of
 from ._settings import LIKELIHOOD, Training
-from ._step import advance, check, error, start
+from ._step import advance, check, mean_loss, start
 
 FILE = "checkpoint.msgpack"
 Row = dict[str, Any]
@@ -154,7 +154,7 @@ def train(
 
 @jax.jit
 def unlikelihood(model: Transformer, tasks: Task) -> jax.Array:
-    return error(model, tasks, "queries", LIKELIHOOD)
+    return mean_loss(model, tasks, "queries", LIKELIHOOD)
 
 
 def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, dict[str, float]]:

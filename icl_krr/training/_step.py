@@ -102,17 +102,28 @@ def advance(
         # an output is the posterior mean plus noise, which only adds variance to the gradient
         mean = lambda task: regression(best[0], task, best[1])  # noqa: E731
         tasks = tasks.replace(y_query=map_tasks(mean, tasks))
-    loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss, settings.objective)
+    loss, slope = jax.value_and_grad(mean_loss)(model, tasks, settings.loss, settings.objective)
     weights: Any = model
     updates, moments = optimiser(settings).update(slope, moments, weights)
     weights = optax.apply_updates(weights, updates)
     return State(weights, moments, key, step + 1), loss
 
 
-def error(
+def mean_loss(
     model: Transformer, tasks: Task, where: str, objective: str = "squared_error"
 ) -> jax.Array:
-    """The mean of an objective at the queries; if `where` is "every", also at unmasked supports."""
+    """Compute the mean of an objective over a batch of tasks.
+
+    Args:
+        where: "queries", or "every" for the unmasked supports, too.
+        objective: "squared_error", or "gaussian" for the negative log likelihood.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
+    >>> task = ik.tasks.sample(jax.random.key(0), ik.tasks.LinearRegression(num_queries=8))
+    >>> round(float(mean_loss(model, ik.tasks.batch([task, task]), "queries")), 2)
+    0.12
+    """
 
     def of_targets(model: Transformer, task: Task, y: jax.Array) -> jax.Array:
         every = where == "every"

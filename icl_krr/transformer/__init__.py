@@ -37,7 +37,9 @@ Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for nea
 2023.
 """
 
+from .._core.devices import Placement
 from ._cache import Cache
+from ._cost import Cost, Sent, step_cost, step_sent
 from ._dense import dense
 from ._forward import forward
 from ._hook_points import Where
@@ -54,10 +56,13 @@ __all__ = [
     "Architecture",
     "Block",
     "Cache",
+    "Cost",
     "Heads",
     "Memory",
     "Norm",
+    "Placement",
     "Problem",
+    "Sent",
     "Spec",
     "Transformer",
     "Unit",
@@ -78,6 +83,8 @@ __all__ = [
     "run_with_cache",
     "run_with_hooks",
     "stack",
+    "step_cost",
+    "step_sent",
     "tail",
     "untie",
 ]

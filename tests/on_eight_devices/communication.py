@@ -7,8 +7,8 @@ from helpers import often
 
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
-from benchmarks.cost import Sent, step_sent
 from icl_krr.tasks._batches import placement
+from icl_krr.transformer import Sent, step_sent
 from icl_krr.transformer._divided import evaluate_batch_divided, evaluate_divided
 
 P, STEPS = 3, 13  # the length of no other loop

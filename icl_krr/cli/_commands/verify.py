@@ -61,11 +61,11 @@ def run(settings: Verify) -> Outcome:
     """The exit status is 1 if a verdict differs from the recorded verdict."""
     from ..._core import checks
     from ...experiments._claims.settings import changed
-    from ...experiments._claims.tables import markdown, words
-    from ...experiments._claims.verify import choose, verify_all
+    from ...experiments._claims.tables import claims_to_markdown, words
+    from ...experiments._claims.verify import choose_claims, verify_all
     from ...plots import claim_figure
 
-    chosen = choose(settings.claims)
+    chosen = choose_claims(settings.claims)
     if settings.set and not settings.claims:
         raise ValueError("set needs the names of claims, such as C16 --set draws=4")
     configs = {
@@ -88,7 +88,7 @@ def run(settings: Verify) -> Outcome:
         )
     results = [result for result, _ in found.values()]
     record = {"claims": results}
-    files = {"claims.json": record, "claims.md": markdown(results)}
+    files = {"claims.json": record, "claims.md": claims_to_markdown(results)}
     for name, (result, rows) in found.items():
         given = {f"setting {name}": words(value) for name, value in result["settings"].items()}
         files[f"{name}.csv"] = [row | given for row in rows]

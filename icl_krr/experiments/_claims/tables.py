@@ -81,7 +81,7 @@ NOT_TESTED = (
 )
 
 
-def markdown(results: Iterable[Record]) -> str:
+def claims_to_markdown(results: Iterable[Record]) -> str:
     results = list(results)
     settings = [[result["id"], result["file"], words(result["settings"])] for result in results]
     listed = "".join(f"- {line}\n" for line in references(results))

@@ -37,7 +37,7 @@ def modules() -> dict[str, ModuleType]:
     return {f"C{int(f.stem[1:3])}": import_module(f".{f.stem}", __package__) for f in files}
 
 
-def choose(names: Iterable[str]) -> dict[str, Claim]:
+def choose_claims(names: Iterable[str]) -> dict[str, Claim]:
     """Return the claims with these names, or all claims if there are no names."""
     known = claims()
     chosen = [name.upper() for name in names]

@@ -8,19 +8,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from icl_krr._core.devices import Placement
-from icl_krr._core.numerics import accumulator
-from icl_krr.residual import Read, num_tokens
-from icl_krr.tasks import Task
-from icl_krr.tasks._batches import chunk_of, own_part
-from icl_krr.transformer import Block, Heads, Spec, Transformer, Unit
-from icl_krr.transformer._sublayers import known_heads
-from icl_krr.transformer._tying import erases, is_mean, uniform_slots
-from icl_krr.transformer._weights import expressions, width, widths, with_patterns
+from .._core.devices import Placement
+from .._core.numerics import accumulator
+from ..residual import Read, num_tokens
+from ..tasks import Task
+from ..tasks._batches import chunk_of, own_part
+from ._sublayers import known_heads
+from ._tying import erases, is_mean, uniform_slots
+from ._weights import (
+    Block,
+    Heads,
+    Spec,
+    Transformer,
+    Unit,
+    expressions,
+    width,
+    widths,
+    with_patterns,
+)
 
 
 class Cost(NamedTuple):
-    """Additions and multiplications, and bytes that are read and written."""
+    """The work of one step.
+
+    Attributes:
+        flops: number of additions and multiplications.
+        bytes: number of bytes that are read and written.
+    """
 
     flops: int
     bytes: int
@@ -42,6 +56,15 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
 
     Of D devices along `place.context`, each has n / D supports, an aggregator and all queries. Its
     softmax heads read the keys of all devices, and no pattern is computed before the first step.
+
+    Args:
+        place: the axes of a mesh that divide the tasks and the supports; None for one device.
+
+    >>> import icl_krr as ik
+    >>> task = ik.tasks.split(ik.tasks.diabetes(), 300, seed=0)
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=10, ridge=1.0, steps=8)
+    >>> step_cost(model, task).flops
+    57590
     """
     task, parts = own_part(task, place), place.parts(place.context) if place else 1
     tokens, size = num_tokens(task, model.spec.tokens), jnp.dtype(task.x.dtype).itemsize
@@ -114,7 +137,12 @@ def numbers(block: Block, known: set[int], tokens: int, rows: dict[str, int]) ->
 
 
 class Sent(NamedTuple):
-    """Bytes that one device hands to the others, and the number of arrays in which it does."""
+    """What one device sends to the others.
+
+    Attributes:
+        bytes: number of bytes.
+        arrays: number of arrays.
+    """
 
     bytes: int
     arrays: int
@@ -142,6 +170,17 @@ def step_sent(
     Heads on which the prediction does not depend are left out. A gradient counts linear attention
     and means three times. Of softmax attention it counts the forward part twice, and $D$ rounds of
     keys, values, their gradients, what is visible, and positions.
+
+    Args:
+        place: the axes of a mesh that divide the tasks and the supports; None for one device.
+        gradient: whether to count the step of a gradient, which has a backward pass, too.
+
+    >>> import icl_krr as ik
+    >>> from jax.sharding import AbstractMesh
+    >>> task = ik.tasks.split(ik.tasks.diabetes(), 300, seed=0)
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=10, ridge=1.0, steps=8)
+    >>> step_sent(model, task, Placement(AbstractMesh((2,), ("context",)), context=("context",)))
+    Sent(bytes=60, arrays=6)
     """
     devices = place.parts(place.context) if place else 1
     if devices == 1:
