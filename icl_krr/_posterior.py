@@ -139,6 +139,6 @@ def status_of(
     )
     gap = jnp.maximum(*map(_accuracy.worst, gaps))
     below = jnp.any(variance < 0)
-    return _accuracy.of_measured(
+    return _accuracy.measured_status(
         best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, **about
     )

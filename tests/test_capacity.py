@@ -89,7 +89,9 @@ CALLS = {
 }
 """Calls, and what is too large in them where 1 GB is free, with its size in GB."""
 
-OURS = "solve condition held_out_errors evidence iterate descend smooth evaluate evaluate_batch"
+OURS = (
+    "solve condition leave_one_out_errors evidence iterate descend smooth evaluate evaluate_batch"
+)
 
 
 @pytest.fixture

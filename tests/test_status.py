@@ -270,7 +270,7 @@ def test_no_result_of_a_random_task_is_wrong_without_a_word():
 
 def test_the_gap_of_an_iterate_is_six_geometric_means():
     """One support, K = 2 and k(x) = 1, ridge 0.1, y = 1 and alpha = 0.4, so that r = 0.16."""
-    of_path = jax.jit(_accuracy.of_path)
+    of_path = jax.jit(_accuracy.trajectory_status)
     parts = ik.tasks.System(*(np.array([[value]]) for value in (2.0, 1.0, 1.0)))
     alpha = np.array([0.0, 0.4]).reshape(2, 1, 1)
     status = of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
@@ -321,7 +321,7 @@ def test_a_small_gap_to_a_solution_that_may_be_wrong_is_not_ok(task):
     parts = ik.tasks.system(ik.Linear(), task)
     for gap, ok in ((0.0, True), (0.5, False)):
         best = found.status._replace(gap=gap)
-        status = _accuracy.of_measured(best, parts, 0.0, np.zeros(()), found.prediction)
+        status = _accuracy.measured_status(best, parts, 0.0, np.zeros(()), found.prediction)
         assert bool(status.ok) == ok
 
 

@@ -14,14 +14,14 @@ from .._core import checks
 from .._core.constants import xp
 from ..kernels import FeatureLayer, Kernel, check_pairs
 from ..residual._reads import one_hot
-from ..solvers._prefix_iterations import of_prefix
+from ..solvers._prefix_iterations import token_solver
 from ..transformer._weights import Problem, Transformer
 from ._assembly.features import fill
 from ._assembly.machine import Machine
 from ._assembly.options import Options
 from ._assembly.prefix import compiled_from, prefix_sums
 from ._assembly.prefix_sums import PosteriorSums
-from ._assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, spread
+from ._assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, repeat
 from ._compiler import run_on
 from ._prefix_conjugate_gradient import FORMS
 
@@ -95,12 +95,12 @@ class GroupAverage(PosteriorSums):
         above = self.scratch("variances_above_0", SUPPORTS_AND_QUERIES, "at least 0")
         self.activate("relu", of_fits - missing, here, to=above)
         # in the evidence, what the features leave out would depend on the order of the supports
-        known = above + self.one @ self.ridges  # > 0 at every token
-        variances = known + missing
+        output_variances = above + self.one @ self.ridges  # > 0 at every token
+        variances = output_variances + missing
         self.add(fits - self.means, to=self.means)
         self.add(variances - self.variances, to=self.variances)
-        logs = self.log_of(known, here)
-        self.sum_evidence(fits, known, logs)
+        logs = self.log_of(output_variances, here)
+        self.sum_evidence(fits, output_variances, logs)
         total = self.compare_evidence(here)
         with self.together():
             self.add(-self.weights, to=self.weights)
@@ -109,7 +109,7 @@ class GroupAverage(PosteriorSums):
         with self.together():
             self.add(-self.average, to=self.average)
             every = np.tile(np.eye(outputs, dtype=self.dtype), (self.systems, 1))
-            totals = spread(total, self.means.width)
+            totals = repeat(total, self.means.width)
             self.activate("reciprocal", totals, self.means, self.average, every)
         if self.edges is not None:
             logs = logs if self.approximated is None else self.log_of(variances, here)
@@ -134,7 +134,7 @@ class GroupAverage(PosteriorSums):
         )
         self.activate("reciprocal", variances, -0.5 * squares, to=scores)
         self.erase(self.evidence)
-        self.sum_before(scores, to=self.evidence)
+        self.cumsum(scores, to=self.evidence)
 
     def compare_evidence(self, here: Read) -> Read:
         """For every kernel g, sum exp(e_h - e_g) over all kernels h: one over its probability.
@@ -142,15 +142,15 @@ class GroupAverage(PosteriorSums):
         Differences neither overflow nor lose the small probabilities.
         """
         G = self.systems
-        own, other = np.divmod(np.arange(G**2), G)
+        model, other = np.divmod(np.arange(G**2), G)
         eye = np.eye(G, dtype=self.dtype)
-        differences = self.evidence @ (eye[other] - eye[own]).T
-        each = spread(here, G**2)
+        differences = self.evidence @ (eye[other] - eye[model]).T
+        each = repeat(here, G**2)
         pairs = self.scratch("pairs", SUPPORTS_AND_QUERIES, "differences of evidences", G**2)
         self.add(LARGEST * each, to=pairs)
         self.activate("relu", LARGEST * each - self.sharpness * differences, -each, to=pairs)
         total = self.scratch("total", SUPPORTS_AND_QUERIES, "1 / weight")
-        self.activate("exp", pairs, each, total, eye[own])
+        self.activate("exp", pairs, each, total, eye[model])
         return total
 
     def fill_bins(self, logs: Read, here: Read) -> None:
@@ -204,4 +204,4 @@ def bayesian_average(
     m.problem = Problem(kernels, ridges, sharpness)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
-    return run_on(m, of_prefix(), steps, ridge=1.0, form=form)
+    return run_on(m, token_solver(), steps, ridge=1.0, form=form)

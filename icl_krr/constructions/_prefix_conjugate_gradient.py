@@ -8,7 +8,7 @@ from .. import solvers
 from .._core import checks
 from .._core.constants import xp
 from ..kernels import check_kernel
-from ..solvers._prefix_iterations import of_prefix
+from ..solvers._prefix_iterations import token_solver
 from ._assembly.prefix import compiled_from, prefix_sums
 from ._assembly.prefix_sums import PosteriorSums
 from ._compiler import run_on
@@ -21,7 +21,7 @@ def prefix_conjugate_gradient(
     kernel, *, ridge, steps, preconditioner, form="textbook", stores_sums=False, **options
 ):
     checks.choice("form", form, FORMS)
-    function, choice = of_prefix(preconditioner), {"form": form}
+    function, choice = token_solver(preconditioner), {"form": form}
     if preconditioner is not None:
         if form != "textbook":
             raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
@@ -39,7 +39,7 @@ def prefix_posterior(kernel, *, ridge, steps, approximates, form="textbook", **o
     m: Any = prefix_sums(kernel, ridge=ridge, kind=PosteriorSums, **options)
     m.ridges = xp.asarray(ridge, m.dtype)
     m.approximated = None if approximates is None else (approximates,)
-    return run_on(m, of_prefix(), steps, ridge=ridge, form=form)
+    return run_on(m, token_solver(), steps, ridge=ridge, form=form)
 
 
 @compiled_from(solvers.prefix_chebyshev)

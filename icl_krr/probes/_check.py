@@ -15,7 +15,7 @@ from ..kernels import Kernel, check_pairs
 from ..residual import num_tokens
 from ..solvers import _accuracy, exact, posterior
 from ..solvers._algebra import apply, check_system
-from ..solvers._bayesian_average import of_average
+from ..solvers._bayesian_average import average_status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, predict_along, run_with_cache
 from ..transformer._admission import check_compatible
@@ -64,14 +64,14 @@ def check(
     task = task.replace(y_query=None)
     in_turn = model.problem is None and model.spec.causal and "alpha" in model.layout.names
     if in_turn and kernel is None and ridge is None:  # supports learn coefficients one by one
-        return _accuracy.of_recurrence(task, predict_along(model, task))
+        return _accuracy.recurrence_status(task, predict_along(model, task))
     known = problem_of(model, kernel, ridge)
     if "log_evidence" in model.layout.names:
         kernels = check_pairs(known.kernel, known.ridge)
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
         weights = cache["weights"]
         weights = weights[:, weights.shape[1] - task.num_queries :]
-        measure = of_average
+        measure = average_status
         given = kernels, known.ridge, known.sharpness, task, cache["prediction"], weights
     else:
         check_system(known.kernel, task, known.ridge, matrices=DOUBLE)
@@ -136,7 +136,7 @@ def compare(
     if "alpha" in slots:
         alpha = slots["alpha"].astype(wide).reshape(iterates, *parts.y.shape)
         r = parts.y[None] - apply(parts.gram, ridge, alpha)
-        path = _accuracy.of_path(parts, ridge, alpha, r)
+        path = _accuracy.trajectory_status(parts, ridge, alpha, r)
         residual, falling = path.residual, path.falling & falling
     lost, over = jnp.zeros((), bool), jnp.zeros((), bool)
     for name, slot in slots.items():
@@ -144,7 +144,7 @@ def compare(
             lost |= jnp.any(~jnp.isfinite(slot[-1]) | ((slot[-1] == 0) & name.startswith("sink")))
         elif name == "overrun":
             over |= jnp.any(slot > 0)
-    return _accuracy.of_measured(
+    return _accuracy.measured_status(
         best.status,
         kept,
         residual,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import jax
@@ -15,28 +16,29 @@ from .._core.status import HOPELESS, TOLERANCE, Status, assess
 from .._core.units import unit_of
 from ..tasks._linear_system import System
 from ..tasks._task import kept
-from ._algebra import apply, seen
+from ._algebra import apply, masked_arrays
 
 
-def constant(function: Callable) -> Callable:
-    """A function without derivatives: a status is judged, not differentiated."""
-    return lambda *given: function(*jax.lax.stop_gradient(given))
+def nondifferentiable(function: Callable) -> Any:
+    """Decorate a function to stop the gradients of its arguments: a status has no derivatives."""
+    return wraps(function)(lambda *args: function(*jax.lax.stop_gradient(args)))
 
 
-@constant
-def of_solution(
+@nondifferentiable
+def solution_status(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> Status:
     """The status of a solution by Cholesky."""
     y, alpha, size = scaled(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
-    left = y - apply(parts.gram, ridge, alpha)
-    change = matmul(parts.cross, linalg.substitute(lower, left))  # by one step of refinement
+    residual = y - apply(parts.gram, ridge, alpha)
+    # by one step of iterative refinement
+    correction = matmul(parts.cross, linalg.substitute(lower, residual))
     scale = scale_of(y, prediction)[None]
     return assess(
-        worst(norm(left) / size_of(norm(y))),
-        jnp.maximum(worst(error / scale), worst(jnp.abs(change) / scale)),
+        worst(norm(residual) / size_of(norm(y))),
+        jnp.maximum(worst(error / scale), worst(jnp.abs(correction) / scale)),
         condition_times_eps(parts.gram, ridge),
         y.dtype,
         overflow=overflows(parts),
@@ -61,7 +63,7 @@ def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Stat
     )
 
 
-@constant
+@nondifferentiable
 def rounding_errors(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> jax.Array:
@@ -73,25 +75,25 @@ def rounding_errors(
     """
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
-    far = largest(cross / unit.T, axis=1)
-    h, a = (linalg.substitute(lower, cross.T) * unit / far.T) ** 2, (alpha * unit) ** 2
-    x, _ = seen(task)
+    scale = largest(cross / unit.T, axis=1)
+    h, a = (linalg.substitute(lower, cross.T) * unit / scale.T) ** 2, (alpha * unit) ** 2
+    x, _ = masked_arrays(task)
     across = jnp.where(kept(task)[None], kernel.rounding(task.x_query, x), 0)
-    within, across = (kernel.rounding(x, x) / unit / unit.T) ** 2, (across / unit.T / far) ** 2
+    within, across = (kernel.rounding(x, x) / unit / unit.T) ** 2, (across / unit.T / scale) ** 2
     squares = (
         jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
         + matmul(h.T, matmul(within, a))
         + matmul(across, a)
     )
-    return jnp.finfo(y.dtype).eps * far * jnp.sqrt(squares)
+    return jnp.finfo(y.dtype).eps * scale * jnp.sqrt(squares)
 
 
-FAR = 10.0
+EXTRAPOLATION = 10.0
 """Predictions so many times larger than y are extrapolations."""
 
 
-@constant
-def of_path(
+@nondifferentiable
+def trajectory_status(
     parts: System, ridge: Any, alpha: Any, r: Any, stuck: bool = False, spectrum: bool = False
 ) -> Status:
     r"""The status of the last iterate, from all alpha [L + 1, n, r] and all residuals r.
@@ -106,21 +108,21 @@ def of_path(
     is one large number, and r may be small just there: then the last is at least $|r|$.
     """
     gram, cross, _ = parts
-    y, last, size = scaled(parts.y, alpha[-1])
-    left = y - apply(gram, ridge, last)
-    prediction = matmul(cross, last)
-    share, eps = norm(left) / size_of(norm(y)), jnp.finfo(y.dtype).eps
+    y, alpha_last, size = scaled(parts.y, alpha[-1])
+    residual = y - apply(gram, ridge, alpha_last)
+    prediction = matmul(cross, alpha_last)
+    share, eps = norm(residual) / size_of(norm(y)), jnp.finfo(y.dtype).eps
     # what rounding hides in the products with r may be there
-    hidden = eps * mean_eigenvalue(jnp.abs(left), matmul(jnp.abs(gram), jnp.abs(left)))
-    mean = mean_eigenvalue(left, matmul(gram, left)) + hidden
-    found = jnp.abs(matmul(cross, left)) + eps * matmul(jnp.abs(cross), jnp.abs(left))
+    rounding = eps * mean_eigenvalue(jnp.abs(residual), matmul(jnp.abs(gram), jnp.abs(residual)))
+    mean = mean_eigenvalue(residual, matmul(gram, residual)) + rounding
+    query_error = jnp.abs(matmul(cross, residual)) + eps * matmul(jnp.abs(cross), jnp.abs(residual))
     scale = scale_of(y, prediction)
-    seen = worst(found, axis=0) / scale / ridge
-    far = scale > FAR * largest(y, axis=0)[0]
-    seen = jnp.where(far, jnp.maximum(seen, share), seen)
-    gap = 6 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, seen))
-    gap = jnp.where(stuck, seen, jnp.minimum(gap, 2 * seen))
-    rounded = norm(matmul(jnp.abs(gram), jnp.abs(last))) / size_of(norm(y))
+    query_gap = worst(query_error, axis=0) / scale / ridge
+    extrapolates = scale > EXTRAPOLATION * largest(y, axis=0)[0]
+    query_gap = jnp.where(extrapolates, jnp.maximum(query_gap, share), query_gap)
+    gap = 6 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, query_gap))
+    gap = jnp.where(stuck, query_gap, jnp.minimum(gap, 2 * query_gap))
+    rounded = norm(matmul(jnp.abs(gram), jnp.abs(alpha_last))) / size_of(norm(y))
     half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
     return assess(
         worst(share),
@@ -128,7 +130,7 @@ def of_path(
         condition_times_eps(gram, ridge),
         y.dtype,
         overflow=overflows(parts),
-        range=out_of_range(parts.y, size, last, prediction),
+        range=out_of_range(parts.y, size, alpha_last, prediction),
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.diagonal(gram)),
         steps=len(alpha) - 1,
@@ -136,7 +138,7 @@ def of_path(
     )
 
 
-def of_measured(
+def measured_status(
     best: Status,
     parts: System,
     residual: Any,
@@ -164,7 +166,7 @@ def of_measured(
     )
 
 
-def of_recurrence(task: Task, along: Any) -> Status:
+def recurrence_status(task: Task, along: Any) -> Status:
     """The status of a rule that learns the supports one by one, from its predictions [T, r].
 
     A rule that solves no regression has no residual and no distance to its solution. Its gap is
@@ -172,10 +174,10 @@ def of_recurrence(task: Task, along: Any) -> Status:
     forgotten are not in it.
     """
     task, along = jax.lax.stop_gradient((task, along))
-    y, n = seen(task)[1], task.num_supports
+    y, n = masked_arrays(task)[1], task.num_supports
     along = along.reshape(len(along), -1)
-    most = largest(y, axis=0)
-    growth = worst(jnp.abs(along[:n]) / most)
+    y_scale = largest(y, axis=0)
+    growth = worst(jnp.abs(along[:n]) / y_scale)
     grows = ~(growth <= HOPELESS)
     gap = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
     out = out_of_range(y, jnp.ones((), y.dtype), along)
@@ -231,7 +233,11 @@ def uneven(on: jax.Array) -> jax.Array:
 
 
 def overflows(parts: System) -> jax.Array:
-    return ~(jnp.all(jnp.isfinite(parts.gram)) & jnp.all(jnp.isfinite(parts.cross)))
+    return ~(all_finite(parts.gram) & all_finite(parts.cross))
+
+
+def all_finite(values: jax.Array) -> jax.Array:
+    return jnp.all(jnp.isfinite(values))
 
 
 def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Array:
@@ -241,17 +247,16 @@ def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Arra
     """
     bits = jax.lax.bitcast_convert_type(y, f"uint{8 * y.dtype.itemsize}")
     # comparisons take subnormal numbers for 0, also those that the compiler makes of `bits != 0`
-    given = jnp.max(bits << 1, axis=0) > 0
-    low = given & (jnp.max(jnp.abs(y), axis=0) < 100 * jnp.finfo(y.dtype).tiny)
-    finite = lambda value: jnp.all(jnp.isfinite(value))  # noqa: E731
-    large = extreme(y, y.dtype)
-    high = [~finite(size * result) & (finite(result) | large) for result in results]
+    nonzero = jnp.max(bits << 1, axis=0) > 0
+    low = nonzero & (jnp.max(jnp.abs(y), axis=0) < 100 * jnp.finfo(y.dtype).tiny)
+    is_extreme = extreme(y, y.dtype)
+    high = [~all_finite(size * f) & (all_finite(f) | is_extreme) for f in results]
     return jnp.any(low) | jnp.any(jnp.stack(high))
 
 
 def extreme(y: jax.Array, dtype: Any) -> jax.Array:
     """Whether y is so large or small that squares of y leave the range of the dtype."""
-    most, info = jnp.max(jnp.abs(y), axis=0), jnp.finfo(dtype)
+    magnitude, info = jnp.max(jnp.abs(y), axis=0), jnp.finfo(dtype)
     tiny, largest, eps = float(info.tiny), float(info.max), float(info.eps)
     low, high = tiny**0.5 / eps, (largest * eps) ** 0.5
-    return jnp.any((most > 0) & ((most < low) | (most > high)))
+    return jnp.any((magnitude > 0) & ((magnitude < low) | (magnitude > high)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -44,14 +42,9 @@ def featured(kernel: Kernel, task: Task) -> Task:
     return task.replace(x=phi(task.x), x_query=phi(task.x_query))
 
 
-def seen(task: Task) -> tuple[Float[Array, "n p"], Float[Array, "n r"]]:
+def masked_arrays(task: Task) -> tuple[Float[Array, "n p"], Float[Array, "n r"]]:
     """Return x and y with zeros at masked supports."""
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:
         return x, y
     return tuple(jnp.where(task.mask[:, None], value, 0) for value in (x, y))  # pyright: ignore[reportReturnType]
-
-
-def after(start: Any, path: Any) -> Any:
-    """All iterates, from the first and from those after every step."""
-    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)

@@ -22,9 +22,9 @@ from ..kernels import Kernel, check_pairs
 from ..tasks._linear_system import System
 from ..tasks._task import kept
 from . import _accuracy
-from ._algebra import like, seen
-from ._likelihood import known
-from ._prefix import Sees, sees
+from ._algebra import like, masked_arrays
+from ._likelihood import num_unmasked
+from ._prefix import PrefixSpec, prefix_spec
 from ._prefix_iterations import solve_posterior
 from ._results import Result
 
@@ -125,12 +125,12 @@ def bayesian_average(
     checks.positive_scalar("sharpness", sharpness)
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
-    sees(kernels[0], task, steps, {})
-    found = average(kernels, task, ridges, approximates, sharpness, steps)
-    judge = partial(of_average, steps=steps)
-    at_queries = found.weights[:, task.num_supports :]
-    given = kernels, ridges, sharpness, task, found.prediction, at_queries
-    return found.replace(status=in_float64(judge, *given))
+    prefix_spec(kernels[0], task, steps, {})
+    result = average(kernels, task, ridges, approximates, sharpness, steps)
+    judge = partial(average_status, steps=steps)
+    at_queries = result.weights[:, task.num_supports :]
+    arguments = kernels, ridges, sharpness, task, result.prediction, at_queries
+    return result.replace(status=in_float64(judge, *arguments))
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -139,14 +139,14 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
 
     def posteriors(approximates: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
         parts = zip(kernels, ridges, approximates, strict=True)
-        paths = [solve_posterior(k, task, ridge, a, Sees(), steps) for k, ridge, a in parts]
+        paths = [solve_posterior(k, task, ridge, a, PrefixSpec(), steps) for k, ridge, a in parts]
         means = jnp.stack([p.along.reshape(*p.variance.shape, -1) for p in paths], 2)
         variances = jnp.stack([p.variance for p in paths], 2)
         above = jnp.maximum(variances, 0)  # rounding makes some negative
         return means[:-1], above[:-1] + ridges[None, None]
 
     means, variances = posteriors([None] * G)
-    y = seen(task)[1][None, :, None]
+    y = masked_arrays(task)[1][None, :, None]
     scores = jax.scipy.stats.norm.logpdf(y, means[:, :n], jnp.sqrt(variances[:, :n, :, None]))
     sums = jnp.cumsum(jnp.where(kept(task)[None, :, None], jnp.sum(scores, 3), 0), 1)
     total = jnp.broadcast_to(sums[:, -1:], (steps, task.num_queries, G))
@@ -169,8 +169,8 @@ def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
     With $C = \Phi^T \Phi + \lambda I$, it is $y^T A^{-1} y = |y - \Phi w|^2 / \lambda + |w|^2$ and
     $\det A = \lambda^{n - m} \det C$: these are accurate for ridges for which $A$ is singular.
     """
-    x, y = seen(task)
-    count, outputs = known(task), y.shape[1]
+    x, y = masked_arrays(task)
+    count, outputs = num_unmasked(task), y.shape[1]
 
     def model(kernel: Kernel, ridge: jax.Array) -> tuple[jax.Array, jax.Array]:
         phi, at = (kernel.feature_map(points) for points in (x, task.x_query))
@@ -187,7 +187,7 @@ def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
 
 
 @partial(jax.jit, static_argnames=("steps", "spectrum", "model"))
-def of_average(kernels, ridges, sharpness, given: Task, found, weights, **about: Any) -> Status:
+def average_status(kernels, ridges, sharpness, data: Task, means, weights, **about: Any) -> Status:
     """The status of averages [L + 1, q, r] and weights [L + 1, q, G] at the queries.
 
     With weights [L + 1, q, G, r], every output has its own.
@@ -199,28 +199,28 @@ def of_average(kernels, ridges, sharpness, given: Task, found, weights, **about:
         *model, task = problem
         if not separate:
             return best(*model, task)
-        alone = lambda y: best(*model, task.replace(y=y, mask=given.mask))  # noqa: E731
+        alone = lambda y: best(*model, task.replace(y=y, mask=data.mask))  # noqa: E731
         f, w = jax.vmap(alone, in_axes=1, out_axes=1)(task.y)
         return f[..., 0], w
 
-    problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), given), wide)
-    (optimum, shares), moved = spread(exactly, *problem)
-    y = seen(given)[1]
+    problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), data), wide)
+    (optimum, shares), changes = spread(exactly, *problem)
+    y = masked_arrays(data)[1]
     scale = _accuracy.scale_of(y.astype(wide), optimum)[None]
 
     def gap(f: jax.Array, w: jax.Array) -> jax.Array:
         return jnp.maximum(_accuracy.worst(jnp.abs(f) / scale), _accuracy.worst(jnp.abs(w)))
 
-    errors = found.reshape(-1, *optimum.shape).astype(wide) - optimum[None]
+    errors = means.reshape(-1, *optimum.shape).astype(wide) - optimum[None]
     gaps = jax.vmap(gap)(errors, weights.astype(wide) - shares[None, None])
-    change, points = gap(*moved), (seen(given)[0], given.x_query)
+    change, points = gap(*changes), (masked_arrays(data)[0], data.x_query)
     norms = [jnp.stack([k.diagonal(at) for k in kernels]) for at in points]
-    return _accuracy.of_measured(
+    return _accuracy.measured_status(
         assess(0.0, MARGIN * change, change / UNITS, wide),
         System(norms[0], norms[1], y),
         0.0,
         gaps[-1],
-        found[-1],
+        means[-1],
         weights[-1],
         falling=gaps[-1] < 0.9 * gaps[(len(gaps) - 1) // 2],
         **about,

@@ -18,7 +18,7 @@ from .._core.causal import PrefixOptions
 from .._core.constants import known, xp
 from .._core.numerics import matmul, reciprocal
 from ..tasks._task import check_axes
-from ._prefix import Sees, Tokens, decays, of_tokens, sees, solve, tokens_of
+from ._prefix import PrefixSpec, Tokens, decays, of_tokens, prefix_spec, solve, tokens_of
 from ._results import CausalTrajectory, recurrent
 from ._run import check_keywords
 
@@ -29,7 +29,7 @@ class Token(NamedTuple):
     Attributes:
         gate: forgetting of each feature, or one for all.
         strength: strength of the update, 0 if the support does not learn yet.
-        own_strength: strength of the update, also of supports that do not learn yet.
+        full_strength: strength of the update, also of supports that do not learn yet.
         learns: whether the support learns up to this iterate.
     """
 
@@ -37,7 +37,7 @@ class Token(NamedTuple):
     y: Float[Array, " r"]
     gate: Float[Array, " c"]
     strength: Float[Array, ""]
-    own_strength: Float[Array, ""]
+    full_strength: Float[Array, ""]
     learns: Bool[Array, ""]
     x: Float[Array, " p"]
 
@@ -66,27 +66,27 @@ def rule(function: Callable) -> Any:
     steps = Parameter("steps", Parameter.KEYWORD_ONLY, default=None, annotation="int | None")
     parameters = {**signature(function).parameters, "steps": steps}
 
-    def of_task(kernel: Kernel, task: Task, **options: Any) -> CausalTrajectory:
+    def solve_task(kernel: Kernel, task: Task, **options: Any) -> CausalTrajectory:
         check_keywords(function.__name__, parameters, options, PrefixOptions.__annotations__)
-        given: Any = {k: options.pop(k) for k in PrefixOptions.__annotations__ if k in options}
+        spec_args: Any = {k: options.pop(k) for k in PrefixOptions.__annotations__ if k in options}
         steps = options.pop("steps", None)
         _, step = function(**options)
         corrects = isinstance(step, Corrected) and step.erase is None
-        of_features = not corrects or np.ndim(given.get("log_gate")) == 2
+        of_features = not corrects or np.ndim(spec_args.get("log_gate")) == 2
         if of_features:
-            causal.no_window(given.get("window"))
+            causal.no_window(spec_args.get("window"))
         check_axes(task)
         steps = task.num_supports if steps is None else steps
-        seen = sees(kernel, task, steps, given, of_features)
-        words = {name: value for name, value in options.items() if isinstance(value, (str, bool))}
-        numbers = {name: value for name, value in options.items() if name not in words}
+        spec = prefix_spec(kernel, task, steps, spec_args, of_features)
+        choices = {name: value for name, value in options.items() if isinstance(value, (str, bool))}
+        numbers = {name: value for name, value in options.items() if name not in choices}
         degrees = 1 if options.get("loss") is None else None  # losses take y in its own units
-        iterates = of_state if of_features else of_coefficients
-        static = function, tuple(words.items()), steps
-        return solve(task, iterates, static, recurrent, degrees, kernel, seen, numbers)
+        iterates = iterates_from_state if of_features else iterates_from_kernel
+        static = function, tuple(choices.items()), steps
+        return solve(task, iterates, static, recurrent, degrees, kernel, spec, numbers)
 
-    kernel, task, options = signature(of_task).parameters.values()
-    solver: Any = wraps(function)(of_task)
+    kernel, task, options = signature(solve_task).parameters.values()
+    solver: Any = wraps(function)(solve_task)
     every = [kernel, task, *parameters.values(), options.replace(annotation=PrefixOptions)]
     solver.__signature__ = Signature(every, return_annotation="CausalTrajectory")
     solver.function = function
@@ -101,12 +101,12 @@ class Corrected(NamedTuple):
     erase: Any = None
 
     def __call__(self, token: Token, S: Any) -> tuple:
-        reads = token
+        query_token = token
         if self.erase is not None:
             causal.check_erase(self.erase, len(token.x), len(token.phi))
-            reads = token._replace(phi=matmul(token.x[None], self.erase.T)[0])
+            query_token = token._replace(phi=matmul(token.x[None], self.erase.T)[0])
         rate = self.rate(token.strength, jnp.sum(token.phi * token.phi))
-        alpha = rate * self.derivative(reads.error(S))
+        alpha = rate * self.derivative(query_token.error(S))
         return (S + jnp.outer(token.phi, alpha),), alpha
 
     def derivative(self, error: jax.Array) -> jax.Array:
@@ -127,9 +127,10 @@ def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
     predicts.
 
     As weights, a step takes one block, or two with softmax attention, which multiplies by the
-    normaliser first, and two more for `Huber` or three for `Power`. The states are alpha, ahead
-    ($\alpha$ one step later, so that `alpha` and `prediction` belong together), turn (1 at the
-    support that learns next) and prediction.
+    normaliser first, and two more for `Huber` or three for `Power`. The states are alpha,
+    next_alpha ($\alpha$ one step later, so that `alpha` and `prediction` belong together),
+    step_mask (1 at supports that have been reached), current_rate (their step sizes) and
+    prediction.
 
     Args:
         normalised: whether to divide $\eta_i$ by $k(x_i, x_i)$. This erases as a layer does that
@@ -151,8 +152,8 @@ def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
     checks.flag("normalised", normalised)
     losses.check(loss)
 
-    def rate(strength, own):
-        return step_size * strength * (reciprocal(own) if normalised else 1)
+    def rate(strength, diagonal):
+        return step_size * strength * (reciprocal(diagonal) if normalised else 1)
 
     return None, Corrected(rate, loss, erase)
 
@@ -177,9 +178,9 @@ def implicit_delta_rule(*, step_size):
     """
     checks.positive_scalar("step_size", step_size)
 
-    def rate(strength, own):
+    def rate(strength, diagonal):
         eta = step_size * strength
-        return eta * reciprocal(1 + eta * own)
+        return eta * reciprocal(1 + eta * diagonal)
 
     return None, Corrected(rate)
 
@@ -261,7 +262,7 @@ def preconditioned_delta_rule(*, step_size, initial=1.0, squash=None, center=0.0
     checks.finite("center", center)
 
     def step(token, S, A):
-        A = token.gate * A + token.own_strength * token.phi**2
+        A = token.gate * A + token.full_strength * token.phi**2
         A = jnp.maximum(A, jnp.finfo(A.dtype).tiny ** 0.8)
         if squash is None:
             M = 1 / A
@@ -324,15 +325,15 @@ def kalman_delta_rule(*, ridge, process_noise=0.0, covariance="diagonal", info_s
     checks.choice("covariance", covariance, ("diagonal", "isotropic"))
 
     def step(token, S, p):
-        squares, kept = token.strength * token.phi**2, token.gate**2
-        added = squares
+        squares, decay = token.strength * token.phi**2, token.gate**2
+        precision = squares
         if covariance == "isotropic":
-            added, kept = jnp.mean(squares, keepdims=True), jnp.mean(kept, keepdims=True)
-        predicted = kept * p + token.number("process_noise", process_noise)
+            precision, decay = jnp.mean(squares, keepdims=True), jnp.mean(decay, keepdims=True)
+        predicted = decay * p + token.number("process_noise", process_noise)
         gain = token.strength * predicted * token.phi / (ridge + jnp.sum(predicted * squares))
         alpha = jnp.where(token.learns, token.error(S), 0)
-        after = 1 / (1 / predicted + info_scale * added / ridge)
-        return (S + jnp.outer(gain, alpha), jnp.where(token.learns, after, p)), alpha
+        updated = 1 / (1 / predicted + info_scale * precision / ridge)
+        return (S + jnp.outer(gain, alpha), jnp.where(token.learns, updated, p)), alpha
 
     return lambda m, r: (np.ones(m if covariance == "diagonal" else 1),), step
 
@@ -341,40 +342,40 @@ def in_dtype(task: Task, value: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, task.x.dtype), value)
 
 
-def of_coefficients(function, words, steps, task, kernel, given, numbers):
+def iterates_from_kernel(function, choices, steps, task, kernel, spec, numbers):
     """All iterates of a `Corrected` rule, from the kernel and the coefficients before."""
-    _, rule = function(**dict(words), **in_dtype(task, numbers))
-    tokens, n = tokens_of(task, given), task.num_supports
-    own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
+    _, rule = function(**dict(choices), **in_dtype(task, numbers))
+    tokens, n = tokens_of(task, spec), task.num_supports
+    diagonal = jnp.where(tokens.mask[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
-    earlier = faded(tokens, given.replace(prefix="exclusive"), values)
-    rates = rule.rate(tokens.strength, own)
+    earlier = faded(tokens, spec.replace(prefix="exclusive"), values)
+    rates = rule.rate(tokens.strength, diagonal)
 
     def step(alpha, i):
         e = tokens.y[i] - matmul(earlier[i][None], alpha)[0]
         return alpha.at[i].set(rates[i] * rule.derivative(e)), None
 
     alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
-    path = jnp.where(learned(tokens, steps)[:, :, None], alpha[None], 0)
-    weights = earlier if given.prefix == "exclusive" else faded(tokens, given, values)
+    path = jnp.where(update_mask(tokens, steps)[:, :, None], alpha[None], 0)
+    weights = earlier if spec.prefix == "exclusive" else faded(tokens, spec, values)
     finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
-    lost = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
-    along = jnp.where(lost, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
-    return path, jnp.where(tokens.kept[None, :, None], along, 0)
+    overflows = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
+    along = jnp.where(overflows, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
+    return path, jnp.where(tokens.mask[None, :, None], along, 0)
 
 
-def faded(tokens: Tokens, given: Sees, values: jax.Array) -> jax.Array:
+def faded(tokens: Tokens, spec: PrefixSpec, values: jax.Array) -> jax.Array:
     """Kernel values times decays; 0 also where a value that no token sees overflows."""
-    weights = decays(tokens, given)
+    weights = decays(tokens, spec)
     return jnp.where(weights == 0, 0, weights * values)
 
 
-def of_state(function, words, steps, task, kernel, given, numbers):
+def iterates_from_state(function, choices, steps, task, kernel, spec, numbers):
     """All iterates of a rule of features."""
-    start, rule = function(**dict(words), **in_dtype(task, numbers))
-    tokens, n = tokens_of(task, given), task.num_supports
-    kept = tokens.kept
-    phi = jnp.where(kept[:, None], kernel.feature_map(tokens.x), 0)
+    start, rule = function(**dict(choices), **in_dtype(task, numbers))
+    tokens, n = tokens_of(task, spec), task.num_supports
+    mask = tokens.mask
+    phi = jnp.where(mask[:, None], kernel.feature_map(tokens.x), 0)
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
     m, r = phi.shape[1], tokens.y.shape[1]
     states = in_dtype(task, (np.zeros((m, r)), *(start(m, r) if start else ())))
@@ -383,7 +384,7 @@ def of_state(function, words, steps, task, kernel, given, numbers):
         token, real = each
         before = (token.gate[:, None] * states[0], *states[1:])
         after, alpha = rule(token, *before)
-        read = before[0] if given.prefix == "exclusive" else after[0]
+        read = before[0] if spec.prefix == "exclusive" else after[0]
         f = jnp.where(real, matmul(token.phi[None], read)[0], 0)
         states = jax.tree.map(lambda new, old: jnp.where(real, new, old), after, states)
         return states, (f, jnp.where(real, alpha, 0))
@@ -391,13 +392,13 @@ def of_state(function, words, steps, task, kernel, given, numbers):
     def until(learns):
         strengths = jnp.where(learns, tokens.strength, 0), tokens.strength
         all_tokens = Token(phi[:n], tokens.y, gates[:n], *strengths, learns, tokens.x[:n])
-        last, (along, alpha) = jax.lax.scan(step, states, (all_tokens, kept[:n]))
+        last, (along, alpha) = jax.lax.scan(step, states, (all_tokens, mask[:n]))
         return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
 
-    return jax.vmap(until)(learned(tokens, steps))
+    return jax.vmap(until)(update_mask(tokens, steps))
 
 
-def learned(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
+def update_mask(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
     """Which supports each iterate has learned from: the first t that are not masked."""
-    number = jnp.cumsum(tokens.kept[: len(tokens.y)])
+    number = jnp.cumsum(tokens.mask[: len(tokens.y)])
     return number[None] <= jnp.arange(steps + 1)[:, None]

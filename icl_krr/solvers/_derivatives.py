@@ -18,7 +18,7 @@ from .._core import checks, linalg
 from .._core.numerics import matmul
 from ..tasks import Task, system
 from ..tasks._task import check_one_output
-from ._algebra import check_system, seen
+from ._algebra import check_system, masked_arrays
 from ._exact import shifted
 
 Ridge = float | Float[Array, ""]
@@ -40,8 +40,8 @@ def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     gram, cross, y = system(kernel, task)
     # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    found = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
-    return seen(task)[0], found[:, 0], found[:, 1:].T, A
+    solution = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
+    return masked_arrays(task)[0], solution[:, 0], solution[:, 1:].T, A
 
 
 @checks.suggesting
@@ -135,9 +135,9 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
     """
     x, alpha, hat, _ = solved(kernel, task, ridge)
     cross, gram = (kernel.derivative_in_x(x, to) for to in (task.x_query, x))
-    own = contract("nqp,n->qnp", cross, alpha)
+    direct = contract("nqp,n->qnp", cross, alpha)
     row = contract("qj,jmp,m->qjp", hat, gram, alpha)
-    return own - row - contract("qm,jmp,j->qjp", hat, gram, alpha)
+    return direct - row - contract("qm,jmp,j->qjp", hat, gram, alpha)
 
 
 @checks.suggesting

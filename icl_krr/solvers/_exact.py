@@ -45,15 +45,15 @@ def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     ridge = jnp.asarray(ridge, parts.y.dtype)
     y, unit = parts.y, unit_of(parts.y, axis=0)
     A = shifted(parts.gram, ridge)
-    lower, found = linalg.factor_and_solution(A, times(y, unit, -1))
-    alpha, prediction = in_units(unit, coefficients_and_mean, 1, y, A, lower, found, parts.cross)
-    status = _accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
+    lower, solution = linalg.factor_and_solution(A, times(y, unit, -1))
+    alpha, prediction = in_units(unit, coefficients_and_mean, 1, y, A, lower, solution, parts.cross)
+    status = _accuracy.solution_status(kernel, task, parts, ridge, alpha, lower)
     return Solution(like(task.y, alpha), like(task.y, prediction), status)
 
 
-def coefficients_and_mean(y: Any, A: Any, lower: Any, found: Any, cross: Any) -> Any:
+def coefficients_and_mean(y: Any, A: Any, lower: Any, solution: Any, cross: Any) -> Any:
     """A^-1 y, which was found, and k(x)^T A^-1 y at the queries."""
-    alpha = linalg.solution(A, y, lower, found)
+    alpha = linalg.solution(A, y, lower, solution)
     return alpha, matmul(cross, alpha)
 
 
@@ -84,13 +84,13 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     y, unit, r = parts.y, unit_of(parts.y, axis=0), parts.y.shape[1]
     A, cross = shifted(parts.gram, ridge), parts.cross
     right = jnp.concatenate([times(y, unit, -1), cross.T], axis=1)
-    lower, found = linalg.factor_and_solution(A, right)
-    alpha, mean = in_units(unit, coefficients_and_mean, 1, y, A, lower, found[:, :r], cross)
-    weights = linalg.solution(A, cross.T, lower, found[:, r:])
+    lower, solution = linalg.factor_and_solution(A, right)
+    alpha, mean = in_units(unit, coefficients_and_mean, 1, y, A, lower, solution[:, :r], cross)
+    weights = linalg.solution(A, cross.T, lower, solution[:, r:])
     prior = kernel.diagonal(task.x_query)
     variance = prior - jnp.sum(cross.T * weights, axis=0)
     error = jnp.diagonal(_accuracy.rounding_errors(kernel, task, parts, ridge, weights, lower))
-    status = _accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
+    status = _accuracy.solution_status(kernel, task, parts, ridge, alpha, lower)
     status = _accuracy.with_variance(status, error, variance, prior)
     return Posterior(like(task.y, mean), variance, status)
 
@@ -112,11 +112,11 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     """
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
-    return held_out_errors(kernel, task, ridge)
+    return leave_one_out_errors(kernel, task, ridge)
 
 
 @jax.jit
-def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
+def leave_one_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
 

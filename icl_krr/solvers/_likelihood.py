@@ -50,10 +50,10 @@ def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
 def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> Float[Array, ""]:
     """Return (log det A + n log 2 pi) times the number of outputs."""
     size = linalg.log_determinant(covariance(kernel, task, ridge))
-    return task.num_outputs * (size + known(task) * math.log(2 * math.pi))
+    return task.num_outputs * (size + num_unmasked(task) * math.log(2 * math.pi))
 
 
-def known(task: Task) -> jax.Array:
+def num_unmasked(task: Task) -> jax.Array:
     """Count the supports that are not masked, in the dtype of the task."""
     return jnp.sum(kept(task), dtype=task.x.dtype)
 

@@ -12,8 +12,8 @@ from .._core import linalg, step_sizes
 from .._core.numerics import matmul
 from .._core.status import Status, assess
 from ._accuracy import (
-    constant,
     largest,
+    nondifferentiable,
     norm,
     out_of_range,
     scale_of,
@@ -30,8 +30,8 @@ def covariance(x: Any, ridge: Any) -> Any:
     return matmul(x.T, x) + ridge * jnp.eye(x.shape[1], dtype=x.dtype)
 
 
-@constant
-def of_inverse(
+@nondifferentiable
+def inverse_status(
     arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], stuck: bool, spectrum: bool
 ) -> Status:
     r"""The status of the last iterate: its distance from the weights that Cholesky finds.
@@ -41,17 +41,17 @@ def of_inverse(
     $u \sqrt{C_{ii}} |y|$. The residual does not tell it: divided by a small ridge, rounding errors
     of $y - f$ fill directions of large eigenvalues.
     """
-    (x, at), given = arrays.features, arrays.y
+    (x, at), outputs = arrays.features, arrays.y
     r, f = states["r"], states["prediction"][-1]
-    y, alpha, size = scaled(given, states["alpha"][-1])
+    y, alpha, size = scaled(outputs, states["alpha"][-1])
     C = covariance(x, ridge)
     trace, unit = jnp.sum(x * x), jnp.sqrt(jnp.diagonal(C))[:, None]
-    far = largest(at / unit.T, axis=1)
-    right = jnp.concatenate([matmul(x.T, y), (at / far).T], axis=1)
-    solved = linalg.solve(C, right)
-    best, h = solved[:, : y.shape[1]], solved[:, y.shape[1] :]
-    spread = jnp.sqrt(norm(y) ** 2 + norm(best * unit) ** 2)
-    rounded = jnp.finfo(y.dtype).eps * far * norm(h * unit)[:, None] * spread[None]
+    query_scale = largest(at / unit.T, axis=1)
+    right = jnp.concatenate([matmul(x.T, y), (at / query_scale).T], axis=1)
+    solution = linalg.solve(C, right)
+    best, h = solution[:, : y.shape[1]], solution[:, y.shape[1] :]
+    magnitude = jnp.sqrt(norm(y) ** 2 + norm(best * unit) ** 2)
+    rounded = jnp.finfo(y.dtype).eps * query_scale * norm(h * unit)[:, None] * magnitude[None]
     scale = scale_of(y, f / size)[None]
     share, half = (norm(r[i] / size) / size_of(norm(y)) for i in (-1, (len(r) - 1) // 2))
     return assess(
@@ -60,7 +60,7 @@ def of_inverse(
         (trace + ridge) / ridge * jnp.finfo(y.dtype).eps,
         y.dtype,
         overflow=~jnp.isfinite(trace),
-        range=out_of_range(given, size, alpha, f / size),
+        range=out_of_range(outputs, size, alpha, f / size),
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.sum(x * x, axis=1)),
         steps=len(r) - 1,
@@ -68,7 +68,7 @@ def of_inverse(
     )
 
 
-@partial(Solver, status=of_inverse)
+@partial(Solver, status=inverse_status)
 def newton_schulz(K, y, *, ridge, steps, spectrum=None):
     r"""Invert the covariance of the features, $C = X^T X + \lambda I$ [p, p], by Newton's method.
 

@@ -82,16 +82,16 @@ def preconditioned_chebyshev(K, y, *, ridge, steps, num_supports, largest=None):
 def descend(K, y, ridge, c, first, b, a=None):
     """Change alpha by b z + a (its last change), with z = (D + c)^-1 (y - A alpha).
 
-    The state `ahead` is alpha one step later, so that alpha and the prediction of one head belong
-    together.
+    The state `next_alpha` is alpha one step later, so that alpha and prediction, which one head
+    computes, belong together.
     """
     N = K.normalised(c)
 
-    def step(alpha, ahead, prediction):
-        z = N.sink * (y - ridge * ahead) / c - N @ ahead
-        later = ahead + b * z
+    def step(alpha, next_alpha, prediction):
+        z = N.sink * (y - ridge * next_alpha) / c - N @ next_alpha
+        new_alpha = next_alpha + b * z
         if a is not None:
-            later = later + a * (ahead - alpha)
-        return dict(alpha=ahead, ahead=later, prediction=K @ ahead)
+            new_alpha = new_alpha + a * (next_alpha - alpha)
+        return dict(alpha=next_alpha, next_alpha=new_alpha, prediction=K @ next_alpha)
 
-    return dict(alpha=0, ahead=first * (N.sink * y) / c, prediction=0), step
+    return dict(alpha=0, next_alpha=first * (N.sink * y) / c, prediction=0), step

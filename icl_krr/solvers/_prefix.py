@@ -18,11 +18,11 @@ from .._core.numerics import matmul
 from .._core.units import in_units, unit_of
 from ..kernels import Kernel, check_kernel
 from ..tasks._task import check_axes, kept
-from ._algebra import seen
+from ._algebra import masked_arrays
 
 
 @struct.dataclass
-class Sees:
+class PrefixSpec:
     """The options of a causal solver, of which a program is compiled for prefix and window."""
 
     prefix: str = struct.field(pytree_node=False, default="exclusive")
@@ -32,31 +32,31 @@ class Sees:
 
 
 class Tokens(NamedTuple):
-    """The supports, then the queries; all but `kept` is 0 at masked supports."""
+    """The supports, then the queries; all but `mask` is 0 at masked supports."""
 
     x: Float[Array, "T p"]
     y: Float[Array, "n r"]
-    kept: Bool[Array, " T"]  # whether the token is not a masked support
+    mask: Bool[Array, " T"]  # whether the token is not a masked support
     log_gate: Float[Array, "T ..."]  # or that of each of m features, [T, m]
     strength: Float[Array, " n"]
 
 
-def sees(
+def prefix_spec(
     kernel: Kernel, task: Task, steps: int, options: PrefixOptions, of_features: bool = False
-) -> Sees:
+) -> PrefixSpec:
     """The options of a causal solver, checked; the state of delta rules is `of_features` only."""
     check_kernel(kernel)
     check_axes(task)
-    given = Sees(**options)
+    spec = PrefixSpec(**options)
     causal.check_prefix(**options)
     m = num_features(kernel, task) if of_features else None
-    causal.check_of_token("log_gate", given.log_gate, task.num_features, m)
-    causal.check_of_token("strength", given.strength, task.num_features)
+    causal.check_of_token("log_gate", spec.log_gate, task.num_features, m)
+    causal.check_of_token("strength", spec.strength, task.num_features)
     checks.count("steps", steps)
     states = task.num_supports + task.num_queries if m is None else m
     numbers = 3 * (steps + 1) * states * task.num_outputs
     capacity.check("causal regression", numbers, task.x, "use fewer steps or supports")
-    return given
+    return spec
 
 
 def num_features(kernel: Kernel, task: Task) -> int:
@@ -66,12 +66,12 @@ def num_features(kernel: Kernel, task: Task) -> int:
     return jax.eval_shape(kernel.feature_map, task.x).shape[1]
 
 
-def tokens_of(task: Task, given: Sees) -> Tokens:
-    x, y = seen(task)
+def tokens_of(task: Task, spec: PrefixSpec) -> Tokens:
+    x, y = masked_arrays(task)
     points = jnp.concatenate([x, task.x_query])
     keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
-    gates = of_tokens(points, keep, given.log_gate, 0)
-    strengths = of_tokens(points, keep, given.strength, 1)
+    gates = of_tokens(points, keep, spec.log_gate, 0)
+    strengths = of_tokens(points, keep, spec.strength, 1)
     return Tokens(points, y, keep, gates, strengths[: task.num_supports])
 
 
@@ -83,32 +83,32 @@ def of_tokens(points: Any, keep: Any, value: Any, default: float = 0) -> Float[A
     return numbers if value.ndim == 2 else numbers[:, 0]
 
 
-def decays(tokens: Tokens, given: Sees) -> Float[Array, "T n"]:
+def decays(tokens: Tokens, spec: PrefixSpec) -> Float[Array, "T n"]:
     """exp(G_i - G_j) for the supports j that token i sees, else 0."""
     n = len(tokens.y)
     supports = jnp.cumsum(tokens.log_gate[:n])
     totals = jnp.concatenate([supports, supports[-1:] + tokens.log_gate[n:]])
     order = jnp.arange(len(totals))[:, None] - jnp.arange(n)[None]
-    seen = (order >= 0) if given.prefix == "inclusive" else (order > 0)
-    seen &= tokens.kept[:n][None]
-    if given.window is not None:
-        so_far = jnp.cumsum(seen, axis=1)
-        seen &= so_far > so_far[:, -1:] - given.window
-    return jnp.where(seen, jnp.exp(jnp.where(seen, totals[:, None] - supports[None], 0)), 0)
+    visible = (order >= 0) if spec.prefix == "inclusive" else (order > 0)
+    visible &= tokens.mask[:n][None]
+    if spec.window is not None:
+        count = jnp.cumsum(visible, axis=1)
+        visible &= count > count[:, -1:] - spec.window
+    return jnp.where(visible, jnp.exp(jnp.where(visible, totals[:, None] - supports[None], 0)), 0)
 
 
 @partial(jax.jit, static_argnames=("iterates", "static", "result", "degrees"))
 def solve(
-    task: Task, iterates: Callable, static: tuple, result: Callable, degrees: Any, *given: Any
+    task: Task, iterates: Callable, static: tuple, result: Callable, degrees: Any, *arrays: Any
 ) -> Any:
     """The result of arrays that `iterates` computes of a task with y [n, r] and of other arrays.
 
     Both are functions of a module, because a program is compiled for them. The arrays have the
     given degrees in y, see `in_units`; for degrees None, y keeps its unit.
     """
-    run, y = partial(iterates, *static), seen(task)[1]
+    run, y = partial(iterates, *static), masked_arrays(task)[1]
     plain = task.replace(y=y, y_query=None)
     if degrees is None:
-        return result(task, *run(plain, *given))
-    at = lambda y, task, *given: run(task.replace(y=y), *given)  # noqa: E731
-    return result(task, *in_units(unit_of(y, axis=0), at, degrees, y, plain, *given))
+        return result(task, *run(plain, *arrays))
+    at = lambda y, task, *arrays: run(task.replace(y=y), *arrays)  # noqa: E731
+    return result(task, *in_units(unit_of(y, axis=0), at, degrees, y, plain, *arrays))

@@ -20,7 +20,7 @@ from ._conjugate_gradient import conjugate_gradient
 from ._language import iterates, trace
 from ._momentum import descend
 from ._preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from ._prefix import Sees, decays, num_features, sees, solve, tokens_of
+from ._prefix import PrefixSpec, decays, num_features, prefix_spec, solve, tokens_of
 from ._results import CausalTrajectory, Result, causal_trajectory
 from ._run import KernelArrays
 
@@ -59,12 +59,12 @@ def prefix_conjugate_gradient(
     [0.0, 1.0, 2.0]
     """
     checks.ridges(ridge, num_features(kernel, task))
-    given = sees(kernel, task, steps, options)
-    static = steps, of_prefix(preconditioner)
-    return solve(task, regress, static, causal_trajectory, 1, kernel, given, {"ridge": ridge})
+    spec = prefix_spec(kernel, task, steps, options)
+    static = steps, token_solver(preconditioner)
+    return solve(task, regress, static, causal_trajectory, 1, kernel, spec, {"ridge": ridge})
 
 
-def of_prefix(preconditioner=None):
+def token_solver(preconditioner=None):
     """The function of the language that runs at every token."""
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
@@ -72,9 +72,9 @@ def of_prefix(preconditioner=None):
     return (conjugate_gradient if plain else preconditioned_conjugate_gradient).function
 
 
-def regress(steps, function, task, kernel, given, numbers):
+def regress(steps, function, task, kernel, spec, numbers):
     """The predictions [L + 1, T, r] and all w, r, d [L + 1, T, m, r] of the systems."""
-    phi, C, b = prefix_systems(task, kernel, given)
+    phi, C, b = prefix_systems(task, kernel, spec)
     f, w, r, d = iterate(steps, function, kernel, phi, C, b, numbers)
     return f[:, :, 0], w, r, d
 
@@ -134,9 +134,9 @@ def prefix_chebyshev(
     [0.0, 2.0]
     """
     checks.ridges(ridge, num_features(kernel, task))
-    given = sees(kernel, task, steps, options)
+    spec = prefix_spec(kernel, task, steps, options)
     numbers = {"ridge": ridge, "momentum": step_sizes.chebyshev(steps, spectrum)}
-    return solve(task, regress, (steps, descend), causal_trajectory, 1, kernel, given, numbers)
+    return solve(task, regress, (steps, descend), causal_trajectory, 1, kernel, spec, numbers)
 
 
 @readable
@@ -211,31 +211,31 @@ def prefix_posterior(
     checks.one_ridge(ridge)
     if approximates is not None:
         check_kernel(approximates)
-    given = sees(kernel, task, steps, options)
-    return solve_posterior(kernel, task, ridge, approximates, given, steps)
+    spec = prefix_spec(kernel, task, steps, options)
+    return solve_posterior(kernel, task, ridge, approximates, spec, steps)
 
 
-def solve_posterior(kernel, task, ridge, approximates, given, steps):
-    parts = kernel, given, ridge, approximates
+def solve_posterior(kernel, task, ridge, approximates, spec, steps):
+    parts = kernel, spec, ridge, approximates
     return solve(task, posteriors, (steps,), posterior_trajectory, (1, 0, 0, 0, 0), *parts)
 
 
-def posterior_trajectory(task, along, *rest):
+def posterior_trajectory(task, along, *fields):
     along = like(task.y, along)
-    return PosteriorTrajectory(along[:, task.num_supports :], along, *rest)
+    return PosteriorTrajectory(along[:, task.num_supports :], along, *fields)
 
 
-def posteriors(steps, task, kernel, given, ridge, approximates):
-    phi, C, b = prefix_systems(task, kernel, given)
+def posteriors(steps, task, kernel, spec, ridge, approximates):
+    phi, C, b = prefix_systems(task, kernel, spec)
     ridge = jnp.asarray(ridge, phi.dtype)
-    paths = iterate(steps, of_prefix(), kernel, phi, C, phi[:, :, None], {"ridge": ridge})
+    paths = iterate(steps, token_solver(), kernel, phi, C, phi[:, :, None], {"ridge": ridge})
     _, h, r, d = (path[..., 0] for path in paths)
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
     missing = jnp.zeros(len(phi), phi.dtype)
     if approximates is not None:
-        tokens = tokens_of(task, given)
-        left_out = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
-        missing = jnp.where(tokens.kept, left_out, 0)
+        tokens = tokens_of(task, spec)
+        residual_variance = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
+        missing = jnp.where(tokens.mask, residual_variance, 0)
     # jaxlib 0.10.2 compiles a sum of products to wrong numbers here, for many steps in float32
     of_features = jnp.einsum("tm,ltm->lt", phi, h, precision="highest")
     variance = missing[None] + ridge * of_features
@@ -243,14 +243,14 @@ def posteriors(steps, task, kernel, given, ridge, approximates):
 
 
 def prefix_systems(
-    task: Task, kernel: Kernel, given: Sees
+    task: Task, kernel: Kernel, spec: PrefixSpec
 ) -> tuple[Float[Array, "T m"], Float[Array, "T m m"], Float[Array, "T m r"]]:
     """The features phi_i, C_i = sum_j w_ij phi_j phi_j^T and b_i = sum_j w_ij phi_j y_j.
 
     The sums of a window are taken anew for every token; others follow a recurrence.
     """
-    tokens, n = tokens_of(task, given), task.num_supports
-    phi = jnp.where(tokens.kept[:, None], kernel.feature_map(tokens.x), 0)
+    tokens, n = tokens_of(task, spec), task.num_supports
+    phi = jnp.where(tokens.mask[:, None], kernel.feature_map(tokens.x), 0)
     both = jnp.concatenate([phi[:n], tokens.y], axis=1)
     gates = jnp.exp(tokens.log_gate)[:, None, None]
 
@@ -258,18 +258,18 @@ def prefix_systems(
         gate, beta, phi, each = token
         decayed = gate * sums
         sums = decayed + beta * jnp.outer(phi, each)
-        return sums, sums if given.prefix == "inclusive" else decayed
+        return sums, sums if spec.prefix == "inclusive" else decayed
 
-    if given.window is None:
+    if spec.window is None:
         empty = jnp.zeros((phi.shape[1], both.shape[1]), phi.dtype)
         each = gates[:n], tokens.strength, phi[:n], both
         last, along = jax.lax.scan(step, empty, each)
         sums = jnp.concatenate([along, gates[n:] * last[None]])
     else:
-        fade, w = decays(tokens, given), min(given.window, n)
+        fade, w = decays(tokens, spec), min(spec.window, n)
         last = jax.lax.top_k(jnp.where(fade > 0, jnp.arange(n)[None], -1), w)[0]
         weights = jnp.take_along_axis(fade * tokens.strength[None], last, axis=1)
         keys, values = (jnp.where(last[..., None] < 0, 0, part[last]) for part in (phi, both))
         sums = jnp.einsum("tw,twm,twk->tmk", weights, keys, values, precision="highest")
     C, b = jnp.split(sums, [phi.shape[1]], axis=2)
-    return phi, C, jnp.where(tokens.kept[:, None, None], b, 0)
+    return phi, C, jnp.where(tokens.mask[:, None, None], b, 0)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from .. import Status, Task
 from .._core.readable import readable
-from ._accuracy import of_recurrence
+from ._accuracy import recurrence_status
 from ._algebra import like
 
 
@@ -129,7 +129,7 @@ def causal_trajectory(task: Task, along: Array, w: Array, r: Array, d: Array) ->
 
 def recurrent(task: Task, alpha: Array, along: Array) -> CausalTrajectory:
     """The result of a delta rule, from alpha [L + 1, n, r] and the predictions [L + 1, T, r]."""
-    status = of_recurrence(task, along[-1])
+    status = recurrence_status(task, along[-1])
     alpha, along = like(task.y, alpha), like(task.y, along)
     return CausalTrajectory(along[:, task.num_supports :], along, alpha, status=status)
 

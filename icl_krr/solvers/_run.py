@@ -23,7 +23,7 @@ from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
 from ..tasks._task import kept
 from . import _accuracy
-from ._algebra import check_system, like, seen
+from ._algebra import check_system, like, masked_arrays
 from ._language import (
     ENTRIES,
     FEATURES,
@@ -32,7 +32,7 @@ from ._language import (
     VECTOR,
     Op,
     Program,
-    degrees,
+    homogeneity,
     in_range_of_kernel,
     iterates,
     trace,
@@ -73,9 +73,9 @@ class Solver:
         }
         if iterates:
             self.parameters["steps"] = steps
-        _, *given, _ = inspect.signature(run).parameters.values()  # kernel and task
+        _, *kernel_and_task, _ = inspect.signature(run).parameters.values()  # kernel and task
         self.__signature__ = inspect.Signature(
-            [*given, *self.parameters.values()], return_annotation="Trajectory"
+            [*kernel_and_task, *self.parameters.values()], return_annotation="Trajectory"
         )
 
     def __call__(self, kernel: Kernel, task: Task, **keywords: Any) -> Trajectory:
@@ -91,8 +91,8 @@ def keywords_of(function: FunctionType) -> list[inspect.Parameter]:
     K_and_y, keywords = [*signature.parameters.values()][:2], [*signature.parameters.values()][2:]
     by_place, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     kinds = [one.kind for one in (*K_and_y, *keywords)]
-    taken = {"kernel", "task", "num_features"} & {one.name for one in keywords}
-    if kinds[:2] != [by_place, by_place] or not {*kinds} <= {by_place, by_name} or taken:
+    reserved = {"kernel", "task", "num_features"} & {one.name for one in keywords}
+    if kinds[:2] != [by_place, by_place] or not {*kinds} <= {by_place, by_name} or reserved:
         raise TypeError(
             "function must take K, y and keywords, of which none is kernel, task or num_features, "
             f"got {function.__name__}{signature}"
@@ -107,9 +107,9 @@ def check_keywords(
     others: Iterable[str],
 ) -> None:
     """Raise an error if a keyword is neither a parameter nor one of the others, or is missing."""
-    for given in keywords:
-        if given not in (known := (*parameters, *others)):
-            raise TypeError(unknown(f"keyword of {name}", given, known))
+    for keyword in keywords:
+        if keyword not in (names := (*parameters, *others)):
+            raise TypeError(unknown(f"keyword of {name}", keyword, names))
     for needed, one in parameters.items():
         if one.default is one.empty and needed not in keywords:
             raise TypeError(f"{name}() missing 1 required keyword-only argument: {needed!r}")
@@ -179,14 +179,14 @@ class KernelArrays:
     """The arrays of a task, of which `icl_krr.solvers._language.iterates` computes values.
 
     Attributes:
-        kept: 1 at supports that are not masked [n, 1].
+        mask: 1 at supports that are not masked [n, 1].
         system: kernel matrices of supports and queries, if the program needs them.
         features: those of supports and queries; 0 at masked supports.
         weights: those of `average` at supports and queries.
     """
 
     y: Float[Array, "n r"]
-    kept: Float[Array, "n 1"]
+    mask: Float[Array, "n 1"]
     x_query: Float[Array, "q p"]
     system: Any = None
     features: tuple[Any, Any] = (None, None)
@@ -217,7 +217,7 @@ class KernelArrays:
         if op.kind == "y":
             return self.zeros(VECTOR, part) if where else self.y
         if op.kind == "one":
-            ones = 1 if op.shape == SCALAR or where else self.kept
+            ones = 1 if op.shape == SCALAR or where else self.mask
             return self.zeros(op.shape, part) + ones
         if op.kind == "features":
             return self.features[where]
@@ -241,8 +241,8 @@ class KernelArrays:
         return c / sums if op.kind == "sink" else sums / c
 
 
-def of_path(arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], *flags: bool) -> Status:
-    return _accuracy.of_path(arrays.system, ridge, states["alpha"], states["r"], *flags)
+def trajectory_status(arrays: KernelArrays, ridge: Any, states: Any, *flags: bool) -> Status:
+    return _accuracy.trajectory_status(arrays.system, ridge, states["alpha"], states["r"], *flags)
 
 
 def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajectory:
@@ -268,8 +268,8 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     check_system(kernel, task, 1.0 if ridge is None else ridge, steps, matrices=0)
     program, constants = trace(solver.function, kernel, steps, parameters)
     check_numbers(constants)
-    judge, by_bounds = solver.status or of_path, "spectrum" in solver.parameters
-    if has_system(program, ridge, judge):
+    judge, by_bounds = solver.status or trajectory_status, "spectrum" in solver.parameters
+    if needs_system(program, ridge, judge):
         check_system(kernel, task, 1.0, steps)
         check_matrices(kernel, task)
     if any(op.kind in NORMALISED for op in program.ops):
@@ -278,38 +278,38 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     return iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds)
 
 
-def has_system(program: Program, ridge: Any, judge: Callable) -> bool:
+def needs_system(program: Program, ridge: Any, judge: Callable) -> bool:
     """Whether the kernel matrix is needed, by a value or by the status."""
-    judged = ridge is not None and "alpha" in program.states and judge is of_path
+    judged = ridge is not None and "alpha" in program.states and judge is trajectory_status
     return judged or any(op.kind in OF_KERNEL for op in program.ops)
 
 
 @partial(jax.jit, static_argnames=("program", "steps", "judge", "by_bounds"))
 def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_bounds):
     kinds = {op.kind for op in program.ops}
-    x, y = seen(task)
-    keep = kept(task)[:, None]
-    arrays: Any = KernelArrays(y, jnp.asarray(keep, y.dtype), task.x_query)
-    if has_system(program, ridge, judge):
+    x, y = masked_arrays(task)
+    mask = kept(task)[:, None]
+    arrays: Any = KernelArrays(y, jnp.asarray(mask, y.dtype), task.x_query)
+    if needs_system(program, ridge, judge):
         arrays = arrays.replace(system=system(kernel, task))
     if kinds & {"features", "inner"}:
         phi = kernel.feature_map
-        arrays = arrays.replace(features=(jnp.where(keep, phi(x), 0), phi(task.x_query)))
+        arrays = arrays.replace(features=(jnp.where(mask, phi(x), 0), phi(task.x_query)))
     if "average" in kinds:
-        own, at_queries = (average(kernel, task, at) for at in (task.x, task.x_query))
-        arrays = arrays.replace(weights=(jnp.where(keep, own, 0), at_queries))
+        at_supports, at_queries = (average(kernel, task, at) for at in (task.x, task.x_query))
+        arrays = arrays.replace(weights=(jnp.where(mask, at_supports, 0), at_queries))
     constants = list(constants)
     for k in {k for op in program.ops if op.kind == "nystrom" for k in op.constants}:
-        constants[k] = jnp.where(keep, constants[k].features(x), 0), constants[k].core
+        constants[k] = jnp.where(mask, constants[k].features(x), 0), constants[k].core
 
-    def of_y(y, arrays, constants):
+    def run_program(y, arrays, constants):
         return iterates(program, constants, arrays.replace(y=y), steps)
 
-    each = degrees(program)
-    if each is None:
-        paths = of_y(y, arrays, constants)
+    degrees = homogeneity(program)
+    if degrees is None:
+        paths = run_program(y, arrays, constants)
     else:
-        paths = in_units(unit_of(y, axis=0), of_y, each, y, arrays, constants)
+        paths = in_units(unit_of(y, axis=0), run_program, degrees, y, arrays, constants)
     states, status = dict(zip(program.states, paths, strict=True)), None
     if ridge is not None and "alpha" in states:
         ridge, alpha = jnp.asarray(ridge, y.dtype), states["alpha"]

@@ -11,7 +11,7 @@ from .._core.fields import suggesting
 from .._core.numerics import matmul
 from ..kernels import Kernel, PositiveKernel, check_positive
 from ..tasks import Task
-from ._algebra import check_system, like, seen
+from ._algebra import check_system, like, masked_arrays
 
 
 @jax.jit
@@ -40,7 +40,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     """
     check_system(kernel, task, ridge=1.0, matrices=2)
     check_positive(kernel)
-    y = seen(task)[1]
+    y = masked_arrays(task)[1]
     errors = y - matmul(smooth(kernel, task, task.x, True), y)
     if task.mask is not None:
         errors = jnp.where(task.mask[:, None], errors, 0)
@@ -53,10 +53,10 @@ def smooth(kernel: PositiveKernel, task: Task, at: jax.Array, hold_out: bool) ->
 
     With `hold_out` the points are the supports, and the weight of every support at itself is 0.
     """
-    x = seen(task)[0]
-    counts = jnp.ones((len(at), len(x)), bool)
+    x = masked_arrays(task)[0]
+    mask = jnp.ones((len(at), len(x)), bool)
     if task.mask is not None:
-        counts = counts & task.mask[None]
+        mask = mask & task.mask[None]
     if hold_out:
-        at, counts = x, counts & ~jnp.eye(len(x), dtype=bool)
-    return jax.nn.softmax(kernel.log(at, x), axis=-1, where=counts)
+        at, mask = x, mask & ~jnp.eye(len(x), dtype=bool)
+    return jax.nn.softmax(kernel.log(at, x), axis=-1, where=mask)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .. import Kernel, Task, map_tasks
 from .._core import checks
-from ..solvers._likelihood import complexity, known
+from ..solvers._likelihood import complexity, num_unmasked
 from ..tasks._task import check_axes
 from ..transformer import Transformer, predict_batch, predictive, run_with_cache
 from ..uncertainty import log_density
@@ -143,7 +143,7 @@ def marginal_likelihood(
         def of_task(task: Task, model: Transformer, kernel: Kernel, ridge: Any) -> jax.Array:
             alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
             y = task.y if task.mask is None else jnp.where(known_rows(task), task.y, 0)
-            return (jnp.sum(y * alpha) + complexity(kernel, task, ridge)) / 2 / known(task)
+            return (jnp.sum(y * alpha) + complexity(kernel, task, ridge)) / 2 / num_unmasked(task)
 
         return jnp.mean(map_tasks(of_task, tasks, model, kernel, ridge))
 

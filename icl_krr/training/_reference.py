@@ -16,8 +16,8 @@ import numpy as np
 from .. import Exponential, Gaussian, Kernel, Linear, solvers
 from .._core import checks
 from .._core.readable import readable
-from ..solvers._algebra import like, seen
-from ..solvers._likelihood import known
+from ..solvers._algebra import like, masked_arrays
+from ..solvers._likelihood import num_unmasked
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks._batches import check_batch, outline
 from ..tasks._samplers import check_sampler
@@ -77,8 +77,8 @@ def smoothing(kernel: Kernel, task: Task) -> jax.Array:
 
 
 def average(task: Task) -> jax.Array:
-    _, y = seen(task)
-    mean = jnp.sum(y, axis=0) / jnp.maximum(known(task), 1)
+    _, y = masked_arrays(task)
+    mean = jnp.sum(y, axis=0) / jnp.maximum(num_unmasked(task), 1)
     return like(task.y, jnp.broadcast_to(mean, (task.num_queries, task.num_outputs)))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...residual import Fixed, Read
 from ...transformer._weights import Unit
-from .slots import Recorder, spread
+from .slots import Recorder, repeat
 
 Out = jax.Array | np.ndarray | None
 Size = float | Read | None
@@ -26,7 +26,7 @@ class Arithmetic:
         Args:
             at: roles of the tokens at which the value is added.
         """
-        gate = None if {*m.at(value)} <= {*at} else spread(m.inside(at), value.width)
+        gate = None if {*m.at(value)} <= {*at} else repeat(m.inside(at), value.width)
         m.emit(Unit(value, gate, None, to.slot, "identity"))
 
     def erase(self, m: Recorder, slot: Read) -> None:
@@ -49,7 +49,7 @@ class Arithmetic:
 
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
         """Add a reciprocal to a slot, channel by channel."""
-        m.emit(Unit(spread(m.inside(m.at(to)), divisor.width), divisor, None, to.slot, "inverse"))
+        m.emit(Unit(repeat(m.inside(m.at(to)), divisor.width), divisor, None, to.slot, "inverse"))
 
     def activate(
         self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out

@@ -36,11 +36,11 @@ def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
 
     @wraps(build)
     def built(*args: P.args, **keywords: P.kwargs) -> Transformer:
-        given: dict[str, Any] = {**dict(zip(("kernel",), args, strict=False)), **keywords}
+        arguments: dict[str, Any] = {**dict(zip(("kernel",), args, strict=False)), **keywords}
         args, keywords = jax.tree.map(known, (args, keywords))
         with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
             model = build(*args, **keywords)
-        return dataclasses.replace(model, made=partial(built, **given))
+        return dataclasses.replace(model, made=partial(built, **arguments))
 
     return built
 
@@ -51,19 +51,19 @@ def construction_like(
     """The construction that `build` computes, with the name of a solver, parameters and options."""
     name = solver.__name__
 
-    def checked(kernel: Kernel, *, num_features: int, **options: Any) -> Transformer:
-        check_keywords(name, parameters, options, known)
+    def construct(kernel: Kernel, *, num_features: int, **options: Any) -> Transformer:
+        check_keywords(name, parameters, options, option_names)
         return build(kernel, num_features=num_features, **options)
 
-    kernel, num_features, rest = signature(checked).parameters.values()
-    known = "num_features", *options.__annotations__
-    checked.__name__ = checked.__qualname__ = name
-    checked.__module__ = "icl_krr.constructions"
-    checked.__doc__ = f"Build a transformer that runs `icl_krr.solvers.{name}`; see there."
-    checked.__annotations__["options"] = Unpack[options]
-    every = [kernel, num_features, *parameters.values(), rest.replace(annotation=options)]
-    checked.__signature__ = Signature(every, return_annotation="Transformer")
-    return construction(checked)
+    kernel, num_features, var_keyword = signature(construct).parameters.values()
+    option_names = "num_features", *options.__annotations__
+    construct.__name__ = construct.__qualname__ = name
+    construct.__module__ = "icl_krr.constructions"
+    construct.__doc__ = f"Build a transformer that runs `icl_krr.solvers.{name}`; see there."
+    construct.__annotations__["options"] = Unpack[options]
+    every = [kernel, num_features, *parameters.values(), var_keyword.replace(annotation=options)]
+    construct.__signature__ = Signature(every, return_annotation="Transformer")
+    return construction(construct)
 
 
 def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:
@@ -93,10 +93,10 @@ def linear_machine(
     **options: Unpack[Options],
 ) -> LinearAttention:
     """Make the machine for solvers that use features of the kernel and need linear attention."""
-    kernel, attention, rest = with_defaults(kernel, num_features, options)
+    kernel, attention, arguments = machine_args(kernel, num_features, options)
     if attention not in (None, "linear"):
         raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
-    return kind(kernel, *rest)
+    return kind(kernel, *arguments)
 
 
 def softmax_machine(
@@ -107,11 +107,11 @@ def softmax_machine(
     **options: Unpack[Options],
 ) -> S:
     """Make the machine for solvers that use softmax patterns; `sinks` gives the sink's logits."""
-    kernel, attention, rest = with_defaults(kernel, num_features, options)
+    kernel, attention, arguments = machine_args(kernel, num_features, options)
     if attention == "linear":
         raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
-    how = attention if isinstance(attention, Softmax) else Softmax()
-    return kind(kernel, how, *rest, sinks=sinks)
+    settings = attention if isinstance(attention, Softmax) else Softmax()
+    return kind(kernel, settings, *arguments, sinks=sinks)
 
 
 def average_machine(
@@ -143,15 +143,15 @@ def average_machine(
     return m
 
 
-def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
-    """Return the kernel of the features of x, if x is sketched by a map, and what machines share.
+def machine_args(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
+    """Return the kernel, the attention, and the further arguments that all machines take.
 
-    This is the attention, and the further arguments of a machine.
+    If `sketch` is a feature map, the kernel is that of its features.
     """
     check_keywords("machine", {}, options, Options.__annotations__)
-    sketch, width, own = options.get("sketch"), options.get("width"), None
+    sketch, width, sketch_width = options.get("sketch"), options.get("width"), None
     if callable(sketch):
-        kernel, own, sketch = Features(sketch), getattr(sketch, "width", None), None
+        kernel, sketch_width, sketch = Features(sketch), getattr(sketch, "width", None), None
     elif sketch is not None:
         checks.floating("sketch", sketch)
         checks.finite("sketch", sketch)
@@ -160,14 +160,14 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
                 f"sketch must be [p, m] with p = num_features = {num_features}, "
                 f"got shape {list(sketch.shape)}"
             )
-        own = sketch.shape[1]
+        sketch_width = sketch.shape[1]
     elif width is not None:
         raise ValueError(
             f"sketch must be given for a width of {width}; use "
             f"sketch=icl_krr.sketches.best(task.x, {width})"
         )
-    if width not in (None, own):
-        raise ValueError(f"width must be {own}, the width of the sketch, got {width}")
+    if width not in (None, sketch_width):
+        raise ValueError(f"width must be {sketch_width}, the width of the sketch, got {width}")
     rules = options.get("arithmetic", "exact")
     if rules == "exact":
         rules = Arithmetic()

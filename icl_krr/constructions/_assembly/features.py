@@ -11,7 +11,7 @@ from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern, halves, monomial
 from ...residual import Read
 from ...residual._reads import one_hot
 from .machine import Machine
-from .slots import SUPPORTS_AND_QUERIES, spread
+from .slots import SUPPORTS_AND_QUERIES, repeat
 
 
 def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
@@ -29,17 +29,17 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.damping is not None:
         log_size = log_size - squared_norm(m, x, x, layer.damping)
     if layer.function == "identity":
-        m.activate("exp", spread(log_size, count), angles, to, layer.mix)
+        m.activate("exp", repeat(log_size, count), angles, to, layer.mix)
         return
     if log_size.blocks:
         if layer.function == "exp":
-            angles = angles + spread(log_size, count)
+            angles = angles + repeat(log_size, count)
         else:
             size = m.scratch("size", SUPPORTS_AND_QUERIES, "factor of the features", width=1)
             m.activate("exp", log_size, here, size)
     if layer.offsets is not None:
         angles = angles + m.one @ layer.offsets[None]
-    m.activate(layer.function, angles, spread(size, count), to, layer.mix)
+    m.activate(layer.function, angles, repeat(size, count), to, layer.mix)
 
 
 def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
@@ -50,15 +50,15 @@ def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.tilt is not None:
         share, bare = (1 / layer.degree) * tilted(m, layer), x
         x = m.scratch("tilted_x", SUPPORTS_AND_QUERIES, "x times a root of its factor", x.width)
-        m.activate("exp", spread(share, x.width), bare, x)
-    known = {1: x}
+        m.activate("exp", repeat(share, x.width), bare, x)
+    powers = {1: x}
 
     def power(degree: int) -> Read:
-        if degree not in known:
+        if degree not in powers:
             width, about = num_monomials(x.width, degree), f"products of {degree} channels"
-            known[degree] = m.scratch(f"degree_{degree}", SUPPORTS_AND_QUERIES, about, width)
-            multiply(degree, known[degree])
-        return known[degree]
+            powers[degree] = m.scratch(f"degree_{degree}", SUPPORTS_AND_QUERIES, about, width)
+            multiply(degree, powers[degree])
+        return powers[degree]
 
     def multiply(degree: int, to: Read, roots: Any = 1, out: Any = None) -> None:
         first, other = (copies.astype(m.dtype) for copies in halves(x.width, degree))

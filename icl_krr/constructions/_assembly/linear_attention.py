@@ -30,7 +30,7 @@ class LinearAttention(Machine):
 
     scalars_at = AGGREGATOR
     scales_by_head = True
-    own_log_gate: Read | None = None
+    token_log_gate: Read | None = None
 
     def __init__(self, kernel: Kernel, *options: Any):
         super().__init__(kernel, "linear", *options)
@@ -94,7 +94,7 @@ class LinearAttention(Machine):
         here = self.features_here(self.at(to))
         add_product(self, here, self.features, 1, to)
 
-    def sum_before(self, value: Read, to: Read) -> None:
+    def cumsum(self, value: Read, to: Read) -> None:
         query = self.inside(self.at(to))
         with self.within(None):
             self.head(query=query, key=self.support, value=value, to=to)

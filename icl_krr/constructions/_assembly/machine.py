@@ -18,7 +18,7 @@ from ...residual import ROLES, Read
 from ...transformer._weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic, Out, Size
 from .packing import Operation, name_patterns, pack
-from .slots import SUPPORTS_AND_QUERIES, Recorder, label, spread
+from .slots import SUPPORTS_AND_QUERIES, Recorder, label, repeat
 
 
 class Machine(Recorder, ABC):
@@ -48,7 +48,7 @@ class Machine(Recorder, ABC):
         activate: adds a multiple of a nonlinear function.
         dot: adds a sum of products over the supports.
         add_scaled: adds a value times one or two scalars.
-        sum_before: adds a sum over the supports before a token.
+        cumsum: adds the cumulative sum over the supports that a token sees.
         gather: adds the value of one earlier token.
         head: adds what an attention head returns.
         erase: makes a slot zero.
@@ -112,7 +112,7 @@ class Machine(Recorder, ABC):
         """Add the diagonal of K' to a slot of width 1 at the supports."""
 
     @abstractmethod
-    def sum_before(self, value: Read, to: Read) -> None:
+    def cumsum(self, value: Read, to: Read) -> None:
         """Add the sum of a value [1] over all supports of the causal mask, in a window, too."""
 
     @abstractmethod
@@ -142,7 +142,7 @@ class Machine(Recorder, ABC):
             by: read of the scalar; in linear attention, whose heads multiply, also a pair of them.
         """
         if not self.scales_by_head:
-            self.multiply(value, spread(by, value.width), to=to)
+            self.multiply(value, repeat(by, value.width), to=to)
             return
         key, one = by if isinstance(by, tuple) else (by, self.per_output(self.one))
         self.head(query=value, key=key, value=one, to=to, heads=self.spec.num_outputs)

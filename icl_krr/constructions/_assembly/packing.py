@@ -66,12 +66,12 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
                 earliest = max(earliest, place)
         places.append(earliest + (earliest % 2 != operation.local))
 
-    def at(sublayer: int) -> list:
-        own = [operation for operation, i in zip(program, places, strict=True) if i == sublayer]
-        return [layer for operation in own for layer in operation.layers]
+    def layers_of(sublayer: int) -> list:
+        group = [operation for operation, i in zip(program, places, strict=True) if i == sublayer]
+        return [layer for operation in group for layer in operation.layers]
 
     return tuple(
-        Block(tuple(share_patterns(at(attention))), tuple(at(attention + 1)))
+        Block(tuple(share_patterns(layers_of(attention))), tuple(layers_of(attention + 1)))
         for attention in range(0, max(places, default=-1) + 1, 2)
     )
 
@@ -83,17 +83,17 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
     """
     groups = [{pattern_of(h): h for block in part for h in block.attention} for part in parts]
     common = [
-        (own, heads)
-        for own, heads in groups[0].items()
-        if heads.query.blocks and heads.key.blocks and all(own in group for group in groups)
+        (key, heads)
+        for key, heads in groups[0].items()
+        if heads.query.blocks and heads.key.blocks and all(key in group for group in groups)
     ]
-    names = {own: f"pattern_{i}" for i, (own, _) in enumerate(common)}
+    names = {key: f"pattern_{i}" for i, (key, _) in enumerate(common)}
 
     def named(heads: Heads) -> Heads:
         name = names.get(pattern_of(heads))
         return heads if name is None else Heads(None, None, heads.writes, heads.heads, None, name)
 
-    patterns = {names[own]: replace(h, writes=(), pattern=names[own]) for own, h in common}
+    patterns = {names[key]: replace(h, writes=(), pattern=names[key]) for key, h in common}
     return patterns, [
         tuple(replace(block, attention=tuple(map(named, block.attention))) for block in part)
         for part in parts
@@ -109,8 +109,8 @@ def share_patterns(heads: list) -> list[Heads]:
     """Merge single heads with the same query, key and window into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
-        own = pattern_of(one) if one.heads == 1 else i
-        groups.setdefault(own, []).append(one)
+        key = pattern_of(one) if one.heads == 1 else i
+        groups.setdefault(key, []).append(one)
     return [
         group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]
         for group in groups.values()

@@ -22,7 +22,7 @@ from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options
 from .prefix_sums import PrefixSums
-from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, spread
+from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, repeat
 
 
 class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
@@ -70,17 +70,17 @@ class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
 def compiled_from(
     solver: Callable, options: type = CausalOptions
 ) -> Callable[[Callable], Callable[..., Transformer]]:
-    """Decorate what builds a construction: it takes the keywords of its solver, its own, options.
+    """Decorate the builder of a construction, which gets the keywords of a solver and its own.
 
-    What it gets has all defaults of the solver's and its own keywords.
+    The construction takes these keywords, with their defaults, and `options`.
     """
-    given = [k for k in signature(solver).parameters.values() if k.kind is k.KEYWORD_ONLY]
+    shared = [k for k in signature(solver).parameters.values() if k.kind is k.KEYWORD_ONLY]
 
-    def decorate(write: Callable) -> Callable[..., Transformer]:
-        own = [k for k in signature(write).parameters.values() if k.default is not k.empty]
-        parameters = {k.name: k for k in (*given, *own)}
-        defaults = {k.name: k.default for k in (*given, *own) if k.default is not k.empty}
-        return construction_like(solver, parameters, options, partial(write, **defaults))
+    def decorate(build: Callable) -> Callable[..., Transformer]:
+        extra = [k for k in signature(build).parameters.values() if k.default is not k.empty]
+        parameters = {k.name: k for k in (*shared, *extra)}
+        defaults = {k: v.default for k, v in parameters.items() if v.default is not v.empty}
+        return construction_like(solver, parameters, options, partial(build, **defaults))
 
     return decorate
 
@@ -126,11 +126,11 @@ def causal_machine(
         read_partners(m, max_supports)  # before anything reads m.x
     if np.ndim(log_gate) == 2:
         causal.no_window(window)
-    m.strength = m.support if strength is None else of_supports(m, "strength", strength)
+    m.strength = m.support if strength is None else per_support(m, "strength", strength)
     if log_gate is not None:
-        m.own_log_gate = of_token(m, "log_gate", log_gate)
+        m.token_log_gate = of_token(m, "log_gate", log_gate)
         after = QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES
-        m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.own_log_gate, after)
+        m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.token_log_gate, after)
     return m
 
 
@@ -203,7 +203,7 @@ def of_token(m: Machine, name: str, value: Any) -> Read:
     return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 
 
-def of_supports(m: Machine, name: str, value: Any) -> Read:
+def per_support(m: Machine, name: str, value: Any) -> Read:
     """A number of every support: a multiple of the flag, or a state for a vector."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.support
@@ -220,7 +220,7 @@ def one_elsewhere(m: Machine, value: Read, to: str, about: str) -> Read:
     slot = m.scratch(to, ROLES, about, width=value.width)
     with m.together():
         m.add(value, to=slot)
-        m.add(spread(m.one - m.support, value.width), to=slot)
+        m.add(repeat(m.one - m.support, value.width), to=slot)
     return slot
 
 
@@ -234,8 +234,8 @@ def accumulate(m: Machine, name: str, about: str, read: Read, after: tuple[str, 
     total = m.state(name, ROLES, f"{about}, of padding too", width=read.width)
 
     def add_up() -> None:
-        own = m.add(read, to=m.scratch(f"{name}_here", SUPPORTS, about, width=read.width))
-        m.sum_before(own, to=total)
+        terms = m.add(read, to=m.scratch(f"{name}_here", SUPPORTS, about, width=read.width))
+        m.cumsum(terms, to=total)
         if after:
             m.add(read, to=total, at=after)
 

@@ -13,7 +13,7 @@ from ...transformer._weights import Transformer
 from .features import fill_diagonal
 from .linear_attention import LinearAttention
 from .machine import Machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, label, select, spread
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, label, repeat, select
 
 
 class PrefixSums(LinearAttention):
@@ -52,7 +52,7 @@ class PrefixSums(LinearAttention):
     def start(self) -> None:
         keys = self.keys
         self.compute_features()
-        self.multiply(self.features_here(SUPPORTS), spread(self.strength, keys.width), to=keys)
+        self.multiply(self.features_here(SUPPORTS), repeat(self.strength, keys.width), to=keys)
         if "b" in self.embedding:
             one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
             self.head_per_output(one, self.y, self.over_outputs(keys), self.right)

@@ -16,7 +16,7 @@ from ..._core.readable import readable
 from ...residual import ROLES, Read, Slot, join
 from ...transformer._weights import Unit
 from .arithmetic import Arithmetic, Out, Size
-from .slots import Recorder, spread
+from .slots import Recorder, repeat
 
 
 @readable
@@ -113,7 +113,7 @@ def tabulate_inverse(
     m: Recorder, width: int, divisor: Read, to: Read, low: jax.Array, high: jax.Array | float
 ) -> None:
     """Add 1 / divisor to a slot, by a table of so many segments for divisors in [low, high]."""
-    ones = spread(m.one, divisor.width)
+    ones = repeat(m.one, divisor.width)
     knots = low * (high / low) ** np.linspace(0, 1, width + 1, dtype=m.dtype)
     slopes = xp.append(1 / (knots[:-1] * knots[1:]), np.zeros(1, m.dtype))
     eye = np.eye(divisor.width, dtype=m.dtype)
@@ -127,14 +127,14 @@ def report(m: Recorder, sizes: list[Read], at: tuple[str, ...]) -> None:
     """Add the excess over 1 of values at the roles `at` to the state `overrun`."""
     if "overrun" not in m.embedding:
         m.state("overrun", ROLES, "out of range, summed over tables", width=1)
-    excess = join(*(size - spread(m.one, size.width) for size in sizes))
+    excess = join(*(size - repeat(m.one, size.width) for size in sizes))
     relus(m, excess, np.ones((excess.width, 1), m.dtype), "overrun", at)
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
     """Return a read of all sums channel + offset; the sums of one channel are side by side."""
     offsets = xp.asarray(offsets, m.dtype)
-    every = spread(value, value.width * len(offsets))
+    every = repeat(value, value.width * len(offsets))
     return every + m.one @ xp.tile(offsets, value.width)[None, :]
 
 
@@ -148,5 +148,5 @@ def relus(
             m.flags.add(name)
             slot = Slot(name, 1, "data", ROLES, "flag, 1 at padding too")
             m.declare(slot, m.one - m.inside(at))
-        hidden = hidden - 1e30 * spread(m.layout.read(name, m.dtype), hidden.width)
+        hidden = hidden - 1e30 * repeat(m.layout.read(name, m.dtype), hidden.width)
     m.emit(Unit(None, hidden, out, to, "relu"), erases)

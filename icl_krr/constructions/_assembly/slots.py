@@ -225,7 +225,7 @@ def label(read: Read) -> str:
     return ", ".join(read.blocks)
 
 
-def spread(scalars: Read, width: int) -> Read:
+def repeat(scalars: Read, width: int) -> Read:
     """Repeat every channel, so that the result has this width."""
     return select(scalars, np.repeat(np.arange(scalars.width), width // scalars.width))
 

@@ -58,12 +58,12 @@ class SoftmaxAttention(Machine):
         sinks: Mapping[tuple[str, ...], Any] | None,
     ):
         super().__init__(kernel, "softmax", *options)
-        known, most = checks.concrete(softmax.log_sink), int(-np.log(jnp.finfo(self.dtype).tiny))
-        if known is not None and abs(known) > most:  # ridge / c would be lost
-            wider = "" if self.dtype == np.float64 else ", or use float64"
+        log_c, limit = checks.concrete(softmax.log_sink), int(-np.log(jnp.finfo(self.dtype).tiny))
+        if log_c is not None and abs(log_c) > limit:  # ridge / c would be lost
+            hint = "" if self.dtype == np.float64 else ", or use float64"
             raise ValueError(
-                f"log_sink must be between -{most} and {most} for {self.dtype}, got "
-                f"{softmax.log_sink}; raise the temperature{wider}"
+                f"log_sink must be between -{limit} and {limit} for {self.dtype}, got "
+                f"{softmax.log_sink}; raise the temperature{hint}"
             )
         log_sink = xp.asarray(softmax.log_sink, self.dtype)
         self.scale = xp.exp(-log_sink)
@@ -73,7 +73,7 @@ class SoftmaxAttention(Machine):
             self.log_sink = reduce(add, parts)
         self.patterns = kernel.patterns(self.dtype, softmax.epsilon, softmax.symmetric)
         self.spec = replace(self.spec, centred=kernel.stationary)
-        self.kept: dict[tuple[int, int | None], dict[str, Read]] = {}
+        self.sink_states: dict[tuple[int, int | None], dict[str, Read]] = {}
         self.started = False
         self.half_squares = {
             k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
@@ -107,19 +107,19 @@ class SoftmaxAttention(Machine):
         for k, halves in self.half_squares.items():
             x = self.projected(self.patterns[k])
             add_product(self, x, x, 0.5, halves)
-        for of, kept in self.kept.items():
-            self.compute(*of, kept)
+        for of, states in self.sink_states.items():
+            self.compute(*of, states)
         self.started = True
         super().start()
 
-    def compute(self, k: int, window: int | None, kept: dict[str, Read]) -> None:
+    def compute(self, k: int, window: int | None, states: dict[str, Read]) -> None:
         """Compute the sink weight of a pattern, and the normalisers that are its reciprocals."""
-        term, sink = self.terms[k], kept.get("sink")
+        term, sink = self.terms[k], states.get("sink")
         if sink is None:
             sink = self.scratch(self.named("sink", k), ROLES, "c / (Z + c)", width=1)
         with self.within(window):
             self.head(term.query, term.key, self.aggregator, to=sink)
-        for name, slot in kept.items():
+        for name, slot in states.items():
             if name != "sink":
                 self.arithmetic.invert(self, sink, slot)
 
@@ -128,14 +128,14 @@ class SoftmaxAttention(Machine):
 
         The first call declares it, and `start` computes it.
         """
-        kept, slot = self.kept.setdefault((k, self.window), {}), self.named(name, k)
-        if name not in kept:
+        states, slot = self.sink_states.setdefault((k, self.window), {}), self.named(name, k)
+        if name not in states:
             slot = f"{slot}_of_{self.window}" if slot in self.embedding else slot
             about = "c / (Z + c)" if name == "sink" else "(Z + c) / c"
-            kept[name] = self.state(slot, at, about, width=1)
+            states[name] = self.state(slot, at, about, width=1)
             if self.started:  # only what comes before the first step needs it
-                self.compute(k, self.window, {name: kept[name]})
-        return kept[name]
+                self.compute(k, self.window, {name: states[name]})
+        return states[name]
 
     def named(self, name: str, k: int) -> str:
         return f"{name}_{k}" if len(self.patterns) > 1 else name
@@ -189,16 +189,16 @@ class SoftmaxAttention(Machine):
         of k(x, x_j) v_j by that of k(x, x_j), with any sink.
         """
         if len(self.kernel.parts) < len(self.patterns):
-            above = self.finish(self.kernel_times(v), to="above")
-            below = self.finish(self.kernel_times(self.per_output(self.support)), to="below")
-            self.divide(above, below, to=to)
+            dividend = self.finish(self.kernel_times(v), to="above")
+            divisor = self.finish(self.kernel_times(self.per_output(self.support)), to="below")
+            self.divide(dividend, divisor, to=to)
             return
-        everywhere = self.at(to) == ROLES
-        mean = to if everywhere else self.scratch("mean", ROLES, f"softmax mean of {label(v)}")
+        at_all_roles = self.at(to) == ROLES
+        mean = to if at_all_roles else self.scratch("mean", ROLES, f"softmax mean of {label(v)}")
         total = sum(term.weight for term in self.terms)
         for term in self.terms:
             self.head(term.query, term.key, (term.weight / total) * v, to=mean)
-        if not everywhere:
+        if not at_all_roles:
             self.add(mean, to=to)
 
     def kernel_diagonal(self, to: Read) -> None:
@@ -232,7 +232,7 @@ class SoftmaxAttention(Machine):
         above = self.scratch(f"above_{to.slot}", self.at(to), "dividend", width=1)
         self.divide(self.add(dividend, to=above), divisor, to=to)
 
-    def sum_before(self, value: Read, to: Read) -> None:
+    def cumsum(self, value: Read, to: Read) -> None:
         shares = []
         for name, of in (("sum", value), ("share", self.aggregator)):
             share = self.scratch(f"{name}_{to.slot}", ROLES, f"mean of {label(of)}", width=1)
@@ -241,10 +241,10 @@ class SoftmaxAttention(Machine):
         self.divide_there(*shares, to=to)
 
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
-        found = self.scratch(f"found_{to.slot}", ROLES, "value of a token", width=value.width)
-        far = -2 * np.log(jnp.finfo(self.dtype).tiny)  # the weights of all other tokens underflow
-        self.head(query=far * place, key=at, value=value, to=found)
-        self.add(found, to=to)
+        gathered = self.scratch(f"found_{to.slot}", ROLES, "value of a token", width=value.width)
+        logit = -2 * np.log(jnp.finfo(self.dtype).tiny)  # the weights of all other tokens underflow
+        self.head(query=logit * place, key=at, value=value, to=gathered)
+        self.add(gathered, to=to)
 
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
         self.check_sums()

@@ -68,8 +68,8 @@ def compile(solver: Solver, kernel: Kernel, *, num_features: int, **keywords: An
 def construction_of(solver: Solver) -> Callable[..., Transformer]:
     """Return the function (kernel, num_features, keywords) -> transformer of a solver."""
     checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
-    if taken := {*solver.parameters} & {*Options.__annotations__}:
-        raise TypeError(f"keyword {min(taken)!r} must have another name: all constructions have it")
+    if clash := {*solver.parameters} & {*Options.__annotations__}:
+        raise TypeError(f"keyword {min(clash)!r} must have another name: all constructions have it")
 
     def build(kernel: Kernel, *, num_features: int, **keywords: Any) -> Transformer:
         options = {name: keywords.pop(name) for name in Options.__annotations__ if name in keywords}
@@ -145,29 +145,29 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
         if start is not None and has_product(program, start):  # this is not zero at the queries
             for i in (start, *others):
                 needed[i] |= {QUERIES}
-    starts, slots, kept = {}, emitter.slots, {}
+    starts, slots, invariants = {}, emitter.slots, {}
     for state, start, i, later in states:
         read = None if start is None or state == READOUT else emitter.embedded(start)
         if start is not None and read is None:
             starts[state] = start
         slots[state] = declare(m, state, ops[i].shape, needed[later], read)
-    for i in program.held:
-        name = program.names[i] or f"held_{i}"
-        kept[i] = name = f"{name}_" if name in slots else name
+    for i in program.invariants:
+        name = program.names[i] or f"invariant_{i}"
+        invariants[i] = name = f"{name}_" if name in slots else name
         starts[name], slots[name] = i, declare(m, name, ops[i].shape, needed[i], None)
     new = {state: i for state, _, old, i in states if i != old}
     preconditioners = {op.constants[0] for op in ops if op.kind == "nystrom"}
     emitter.nystrom = {k: nystrom_features(m, constants[k]) for k in preconditioners}
 
-    def instructions(values: Mapping[str, int], kept: Mapping[int, str]) -> Any:
-        lowering = Lowering(program, needed, values, kept, m.scales_by_head, m.splits)
+    def instructions(values: Mapping[str, int], invariants: Mapping[int, str]) -> Any:
+        lowering = Lowering(program, needed, values, invariants, m.scales_by_head, m.splits)
         return order(lowering.instructions(), m.scales_by_head)
 
     def before() -> None:
         emitter.start(instructions(starts, {}))
 
     def step() -> None:
-        emitter.step(instructions(new, kept))
+        emitter.step(instructions(new, invariants))
 
     return m.transformer(step, steps=steps, readout=slots[READOUT], prologue=before)
 
@@ -197,7 +197,7 @@ def declare(m: Any, state: str, shape: str, needed: frozenset[str], starts_as: R
         "alpha": (m.solution, m.about_solution),
         "r": ("r", f"residual {label(m.right)} - A {m.solution}"),
         "p": (m.direction, "search direction"),
-        "ahead": ("ahead", f"{m.solution} one step later"),
+        "next_alpha": ("next_alpha", f"{m.solution} one step later"),
     }.get(state, (state, "of each token" if shape == ENTRIES else "vector"))
     width = m.diagonal_width if shape == ENTRIES else m.right.width
     return m.state(name, at, about, starts_as, width)

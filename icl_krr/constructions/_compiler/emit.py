@@ -165,8 +165,8 @@ class Emitter:
                 i, at = leaf.what, SUPPORTS_AND_QUERIES
                 if self.needed[i] == {QUERIES}:
                     at = m.layout[self.slots[READOUT].slot].at
-                found = m.finish(self.products[i], to=self.name(i), at=at)
-                self.read[leaf] = found, self.powers[i]
+                product = m.finish(self.products[i], to=self.name(i), at=at)
+                self.read[leaf] = product, self.powers[i]
             return self.read[leaf]
         if leaf.kind == "read" and leaf not in self.read:
             return self.of_machine(leaf.what), 0
@@ -261,12 +261,12 @@ class Emitter:
         return summands, operations
 
     def scalings(self, term: Term, slot: Read, k: int) -> list[Callable[[], Any]]:
-        value, own = self.expression(term.operands[0])
+        value, value_power = self.expression(term.operands[0])
         value, result = self.within(value, slot), []
         for factors, scalars in term.by:
-            reads, powers = zip(*map(self.expression, scalars), strict=True)
-            scaled = self.times((*term.factors, *factors), value, k - own - sum(powers))
-            (by,) = reads if len(reads) == 1 else (reads,)
+            multipliers, powers = zip(*map(self.expression, scalars), strict=True)
+            scaled = self.times((*term.factors, *factors), value, k - value_power - sum(powers))
+            (by,) = multipliers if len(multipliers) == 1 else (multipliers,)
             result.append(partial(self.m.add_scaled, scaled, by=by, to=slot))
         return result
 
@@ -282,7 +282,7 @@ class Emitter:
         if term.kind == "smooth":
             c = self.coefficient(term.factors, more)
             return partial(m.add_smooth, 1 if c is None else c, self.products[term.value], to=slot)
-        reads = [self.expression(operand)[0] for operand in term.operands]
+        operands = [self.expression(operand)[0] for operand in term.operands]
         if term.kind == "diagonal":
             c = self.coefficient(term.factors, more)
             if c is None:
@@ -293,15 +293,15 @@ class Emitter:
         if term.kind == "nystrom":
             F, core = self.nystrom[op.constants[0]]
             query = self.times(term.factors, F @ core, more)
-            return partial(m.head, query=query, key=F, value=reads[0], to=slot)
+            return partial(m.head, query=query, key=F, value=operands[0], to=slot)
         if term.kind == "inner":
-            query = self.times(term.factors, reads[0], more)
+            query = self.times(term.factors, operands[0], more)
             if not {*m.at(query)} <= {*m.layout[slot.slot].at}:
-                return partial(m.add, self.attend(query, *reads[1:]), to=slot)
-            return partial(m.head, query=query, key=reads[1], value=reads[2], to=slot)
+                return partial(m.add, self.attend(query, *operands[1:]), to=slot)
+            return partial(m.head, query=query, key=operands[1], value=operands[2], to=slot)
         if term.kind == "average":
-            return partial(m.add_average, self.times(term.factors, reads[0], more), to=slot)
-        a, b = reads
+            return partial(m.add_average, self.times(term.factors, operands[0], more), to=slot)
+        a, b = operands
         if term.kind == "product" and self.program.ops[op.args[0]].shape == ENTRIES:
             size = 1 if self.program.ops[op.args[0]].kind == "sink" else None
             entries = tile(a, m.right.width) if op.shape != ENTRIES else a
@@ -334,22 +334,22 @@ class Emitter:
     def parts(self, one: Instruction) -> tuple[Read, Any, tuple[Term, ...]]:
         """The slot of a state, the multiple of its old value that an update adds, and the rest."""
         state, slot = one.target.what, self.slots[one.target.what]
-        own = [term for term in one.terms if is_own(term, state)]
-        rest = tuple(term for term in one.terms if not is_own(term, state))
-        if len(own) == 1 and self.coefficient(own[0].factors) is None:
-            return slot, None, rest
-        c = sum(1 if (c := self.coefficient(term.factors)) is None else c for term in own)
-        return slot, self.multiple(c - 1, slot), rest
+        old_terms = [term for term in one.terms if is_own(term, state)]
+        new_terms = tuple(term for term in one.terms if not is_own(term, state))
+        if len(old_terms) == 1 and self.coefficient(old_terms[0].factors) is None:
+            return slot, None, new_terms
+        c = sum(1 if (c := self.coefficient(term.factors)) is None else c for term in old_terms)
+        return slot, self.multiple(c - 1, slot), new_terms
 
     def update(self, one: Instruction) -> None:
         """Update a state; its old value is zeroed before, unless it is there to stay."""
-        slot, change, rest = self.parts(one)
-        summands, operations = self.prepare(rest, slot, 0)
-        plain = [term for term in rest if term.kind in ("read", "kernel")]
-        now = all(leaf.kind in ("old", "read", "heads") for term in plain for leaf in term.leaves)
-        if change is not None and (keeps(one) or (summands and now)):
-            self.m.add(total([change, *summands] if now else [change]), to=slot)
-            summands = [] if now else summands
+        slot, change, terms = self.parts(one)
+        summands, operations = self.prepare(terms, slot, 0)
+        plain = [term for term in terms if term.kind in ("read", "kernel")]
+        ready = all(leaf.kind in ("old", "read", "heads") for term in plain for leaf in term.leaves)
+        if change is not None and (keeps(one) or (summands and ready)):
+            self.m.add(total([change, *summands] if ready else [change]), to=slot)
+            summands = [] if ready else summands
         elif change is not None:
             self.m.erase(slot)
         self.finish(summands, operations, slot)
@@ -358,8 +358,8 @@ class Emitter:
         """Update states in one sublayer, which reads the old values of all."""
         prepared = []
         for one in group:
-            slot, change, rest = self.parts(one)
-            summands, operations = self.prepare(rest, slot, 0)
+            slot, change, terms = self.parts(one)
+            summands, operations = self.prepare(terms, slot, 0)
             prepared.append((slot, [*summands, *([] if change is None else [change])], operations))
         with self.m.together():
             for slot, summands, operations in prepared:

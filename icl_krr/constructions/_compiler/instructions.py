@@ -97,32 +97,32 @@ class Lowering:
         program: Program,
         needed: Sequence[frozenset[str]],
         new: Mapping[str, int],
-        kept: Mapping[int, str],
+        invariants: Mapping[int, str],
         by_head: bool,
         splits: bool,
     ):
-        self.ops, self.needed, self.new, self.kept = program.ops, needed, new, kept
+        self.ops, self.needed, self.new, self.invariants = program.ops, needed, new, invariants
         self.by_head, self.splits = by_head, splits
         self.home: dict[int, str] = {}
         for state, i in new.items():
             op = self.ops[i]
-            if op.kind not in (*READS, "state") and i not in kept and op.shape != SCALAR:
+            if op.kind not in (*READS, "state") and i not in invariants and op.shape != SCALAR:
                 self.home.setdefault(i, state)
         self.stored: set[Leaf] = set()
 
     def instructions(self) -> list[Instruction]:
-        known: set[Leaf] = {Leaf("", -1)}
-        found: list[Instruction] = []
-        while self.stored != known:  # a term may turn out to be stored for another value
-            known = set(self.stored)
-            found = [
+        previous: set[Leaf] = {Leaf("", -1)}
+        result: list[Instruction] = []
+        while self.stored != previous:  # a term may turn out to be stored for another value
+            previous = set(self.stored)
+            result = [
                 self.compute(leaf)
-                for leaf in sorted(known, key=lambda leaf: (leaf.what, leaf.kind))
+                for leaf in sorted(previous, key=lambda leaf: (leaf.what, leaf.kind))
             ]
             for state, i in self.new.items():
                 terms = self.terms(i, self.part(i), state)
-                found.append(Instruction(Leaf("new", state), self.part(i), terms))
-        return found
+                result.append(Instruction(Leaf("new", state), self.part(i), terms))
+        return result
 
     def part(self, i: int) -> str:
         return next(iter(sorted(self.needed[i])))  # "queries" before "supports"
@@ -146,8 +146,8 @@ class Lowering:
         op = self.ops[i]
         if op.kind == "state":
             return Leaf("old", op.state)
-        if i in self.kept:
-            return Leaf("old", self.kept[i])
+        if i in self.invariants:
+            return Leaf("old", self.invariants[i])
         if op.kind in READS:
             return Leaf("read", i)
         if Leaf("value", i) in self.stored:
@@ -180,13 +180,13 @@ class Lowering:
         result = []
         for factors, term in self.flat(i, expand=True):
             op, leaf = self.ops[term], self.leaf(term)
-            own = term == i and (not state or self.home.get(i) == state)
-            if leaf is not None and not own:
+            is_target = term == i and (not state or self.home.get(i) == state)
+            if leaf is not None and not is_target:
                 result.append(Term("read", factors, term, ((((), leaf),),)))
             elif op.kind in HEADS or (op.kind == "inner" and self.is_early(op)):
                 heads = self.stored_as("heads", term)
-                apart = self.splits and part == QUERIES
-                more = (self.expression(op.args[-1], part),) if apart else ()
+                is_split = self.splits and part == QUERIES
+                more = (self.expression(op.args[-1], part),) if is_split else ()
                 kind = "read" if op.kind == "inner" else op.kind
                 result.append(Term(kind, factors, term, (heads, *more)))
             elif op.kind == "scale":

@@ -139,12 +139,12 @@ class Graph:
 
     def to_copy(self, circle: frozenset[int], copied: list[str]) -> str:
         """The state whose copy breaks a circle; one that is replaced needs no sublayer more."""
-        found = [
+        candidates = [
             state
             for state, k in self.updates.items()
             if k in circle and state not in copied and (self.readers(state) - {k}) & circle
         ]
-        return min(found, key=lambda state: keeps(self.instructions[self.updates[state]]))
+        return min(candidates, key=lambda state: keeps(self.instructions[self.updates[state]]))
 
     def is_held_up(self, state: str, copied: list[str]) -> bool:
         """Whether an update with operations would wait for late readers of the old value."""
@@ -159,16 +159,16 @@ class Graph:
         """The groups, each after all that comes before it."""
         edges, groups = self.edges(copied), self.groups(copied)
         done: set[int] = set()
-        found = []
+        result = []
         while len(done) < len(groups):
             ready = next(
                 group
                 for k, group in enumerate(groups)
                 if k not in done and set().union(*(edges[j] for j in group)) <= done | group
             )
-            found.append(tuple(sorted(ready)))
+            result.append(tuple(sorted(ready)))
             done |= ready
-        return found
+        return result
 
 
 def keeps(instruction: Instruction) -> bool:

@@ -99,15 +99,18 @@ def chebyshev(
 def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -> jax.Array:
     K, k, y = products(kernel, task, w)
     y, normaliser = w.slot("y", y), K(jnp.ones_like(y)) + ridge
-    ahead = w.slot("ahead", y / normaliser)
+    next_alpha = w.slot("next_alpha", y / normaliser)
 
     def step(state: State, _: None) -> tuple[State, None]:
-        ahead = state[0]
-        Kv, kv = (w.slot("smoothed", w.head("smoothed", product(ahead))) for product in (K, k))
+        next_alpha = state[0]
+        Kv, kv = (w.slot("smoothed", w.head("smoothed", product(next_alpha))) for product in (K, k))
         prediction = w.slot("prediction", w.slot("normaliser_query", kv))
-        return (w.slot("ahead", ahead + (y - ridge * ahead - Kv) / normaliser), prediction), None
+        return (
+            w.slot("next_alpha", next_alpha + (y - ridge * next_alpha - Kv) / normaliser),
+            prediction,
+        ), None
 
-    (_, prediction), _ = jax.lax.scan(step, (ahead, 0 * k(y)), length=steps)
+    (_, prediction), _ = jax.lax.scan(step, (next_alpha, 0 * k(y)), length=steps)
     return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
 
 
@@ -172,7 +175,7 @@ RICHARDSON = Expectation(
         "slot half_square": "the kernel becomes exponential: exp(<x, z> / l^2)",
         "slot x": "all inputs are 0: K = 1 everywhere",
         "slot alpha": NOTHING,
-        **dict.fromkeys(("head smoothed", "slot smoothed", "slot ahead", "slot y"), ZERO),
+        **dict.fromkeys(("head smoothed", "slot smoothed", "slot next_alpha", "slot y"), ZERO),
         **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
         **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
     },

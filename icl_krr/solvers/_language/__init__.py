@@ -1,6 +1,6 @@
 """The language of solvers: plain operators on vectors and scalars, recorded as a program."""
 
-from .analysis import QUERIES, READOUT, SUPPORTS, degrees, in_range_of_kernel, needs_sums, roles
+from .analysis import QUERIES, READOUT, SUPPORTS, homogeneity, in_range_of_kernel, needs_sums, roles
 from .arrays import iterates
 from .operators import Operator
 from .trace import per_step, trace
@@ -19,7 +19,7 @@ __all__ = [
     "Operator",
     "Program",
     "Value",
-    "degrees",
+    "homogeneity",
     "in_range_of_kernel",
     "iterates",
     "needs_sums",

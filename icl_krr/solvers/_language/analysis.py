@@ -40,48 +40,48 @@ def roles(program: Program) -> tuple[frozenset[str], ...]:
     return tuple(map(frozenset, needed))
 
 
-def degrees(program: Program) -> tuple[int, ...] | None:
+def homogeneity(program: Program) -> tuple[int, ...] | None:
     """Return the d of each state with f(c y) = c^d f(y); None if there is none."""
-    return homogeneity(program, y=1, dot=0)
+    return state_degrees(program, y=1, dot=0)
 
 
 def needs_sums(program: Program) -> bool:
     """Whether means in place of the sums over supports would change a vector."""
-    return homogeneity(program, y=0, dot=1) is None
+    return state_degrees(program, y=0, dot=1) is None
 
 
-def homogeneity(program: Program, y: int, dot: int) -> tuple[int, ...] | None:
+def state_degrees(program: Program, y: int, dot: int) -> tuple[int, ...] | None:
     """Return the degree of each state in a factor of y, or in one of the sums; None without one.
 
     In a factor of the sums, all vectors must have the degree 0.
     """
     states: dict[str, int | None] = dict.fromkeys(program.states)
     for _ in range(len(program.states) + 2):
-        found: list[int | None] = []
+        degrees: list[int | None] = []
         for op in program.ops:
-            args = [found[arg] for arg in op.args]
-            real = [arg for arg in args if arg is not None]
+            args = [degrees[arg] for arg in op.args]
+            determined = [arg for arg in args if arg is not None]
             if op.kind == "state":
-                found.append(states[op.state])
+                degrees.append(states[op.state])
             elif op.kind == "sum":
-                if len({*real}) > 1:
+                if len({*determined}) > 1:
                     return None
-                found.append(real[0] if real else None)
+                degrees.append(determined[0] if determined else None)
             elif op.kind == "scale" and dot and args[0] not in (0, None):
                 return None
-            elif len(real) < len(args):
-                found.append(None)
+            elif len(determined) < len(args):
+                degrees.append(None)
             elif op.kind == "quotient":
-                found.append(real[0] - real[1])
+                degrees.append(determined[0] - determined[1])
             else:
-                found.append(sum(real) + {"y": y, "dot": dot}.get(op.kind, 0))
-        before = dict(states)
+                degrees.append(sum(determined) + {"y": y, "dot": dot}.get(op.kind, 0))
+        previous = dict(states)
         for name, start, new in zip(program.states, program.start, program.new, strict=True):
-            each = {None if start is None else found[start], found[new], states[name]} - {None}
+            each = {None if start is None else degrees[start], degrees[new], states[name]} - {None}
             if len(each) > 1:
                 return None
             states[name] = each.pop() if each else None
-        if before == states:
+        if previous == states:
             return tuple(states[name] or 0 for name in program.states)
     return None
 
@@ -90,17 +90,17 @@ def in_range_of_kernel(program: Program, state: str) -> bool:
     """Whether a state stays in the range of the kernel matrix, whatever y is."""
     inside = dict.fromkeys(program.states, True)
     while True:
-        found: list[bool] = []
+        flags: list[bool] = []
         for op in program.ops:
-            args = [found[arg] for arg in op.args]
+            args = [flags[arg] for arg in op.args]
             if op.kind == "state":
-                found.append(inside[op.state])
+                flags.append(inside[op.state])
             elif op.kind == "kernel":
-                found.append(True)
+                flags.append(True)
             else:
-                found.append((op.kind == "sum" and all(args)) or (op.kind == "scale" and args[1]))
-        before = dict(inside)
+                flags.append((op.kind == "sum" and all(args)) or (op.kind == "scale" and args[1]))
+        previous = dict(inside)
         for name, start, new in zip(program.states, program.start, program.new, strict=True):
-            inside[name] &= found[new] and (start is None or found[start])
-        if before == inside:
+            inside[name] &= flags[new] and (start is None or flags[start])
+        if previous == inside:
             return inside[state]

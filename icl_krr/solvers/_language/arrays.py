@@ -22,37 +22,38 @@ def iterates(
     """Return all iterates of each state, at the queries for the read-out and else at supports.
 
     Args:
-        arrays: an object with the arrays of a task, such as `icl_krr.solvers.run.KernelArrays`. Its
-            `number` and `scaling` make of a constant and of a scalar what multiplies the part of a
-            value, `dot` is the inner product, `zeros` a part of zeros, and `compute` the part of
-            any value that is not of plain arithmetic.
+        arrays: object with the arrays of a task, such as `icl_krr.solvers._run.KernelArrays`. Its
+            methods `number` and `scaling` convert a constant and a scalar to factors of the part of
+            a value, `dot` is the inner product, `zeros` returns a part of zeros, and `compute` the
+            part of any value that is not plain arithmetic.
     """
     needed = roles(program)
-    mine = [QUERIES if name == READOUT else SUPPORTS for name in program.states]
-    parts = [{*needed[i], part} for i, part in zip(program.old, mine, strict=True)]
-    before = [i for i in program.start if i is not None]
-    known = evaluate(program, constants, arrays, needed, [*before, *program.held], {})
+    outputs = [QUERIES if name == READOUT else SUPPORTS for name in program.states]
+    parts = [{*needed[i], part} for i, part in zip(program.old, outputs, strict=True)]
+    targets = [i for i in (*program.start, *program.invariants) if i is not None]
+    initial = evaluate(program, constants, arrays, needed, targets, {})
     start = [
         {
-            part: known[i][part] if i is not None else arrays.zeros(program.ops[old].shape, part)
-            for part in own
+            part: arrays.zeros(program.ops[old].shape, part) if i is None else initial[i][part]
+            for part in state_parts
         }
-        for i, old, own in zip(program.start, program.old, parts, strict=True)
+        for i, old, state_parts in zip(program.start, program.old, parts, strict=True)
     ]
+    invariants = {i: initial[i] for i in program.invariants}
 
-    def step(states: list[Parts], own: dict[int, jax.Array]) -> tuple[list[Parts], list]:
-        numbers = [own.get(i, value) for i, value in enumerate(constants)]
-        values = {i: known[i] for i in program.held} | dict(zip(program.old, states, strict=True))
+    def step(states: list[Parts], scanned: dict[int, jax.Array]) -> tuple[list[Parts], list]:
+        numbers = [scanned.get(i, value) for i, value in enumerate(constants)]
+        values = invariants | dict(zip(program.old, states, strict=True))
         values = evaluate(program, numbers, arrays, needed, program.new, values)
         states = [
-            {part: values[i][part] for part in own}
-            for i, own in zip(program.new, parts, strict=True)
+            {part: values[i][part] for part in state_parts}
+            for i, state_parts in zip(program.new, parts, strict=True)
         ]
-        return states, [state[part] for state, part in zip(states, mine, strict=True)]
+        return states, [state[part] for state, part in zip(states, outputs, strict=True)]
 
     per_step = {i: constants[i] for i in sorted(program.per_step)}
     _, paths = jax.lax.scan(step, start, per_step, length=steps)
-    first = [state[part] for state, part in zip(start, mine, strict=True)]
+    first = [state[part] for state, part in zip(start, outputs, strict=True)]
     return tuple(jnp.concatenate([one[None], path]) for one, path in zip(first, paths, strict=True))
 
 
@@ -61,25 +62,25 @@ def evaluate(
     constants: Sequence[Any],
     arrays: Any,
     needed: Sequence[frozenset[str]],
-    wanted: Iterable[int],
+    targets: Iterable[int],
     values: dict[int, Parts],
 ) -> dict[int, Parts]:
-    """Return the known values, those that are wanted, and those that they are computed from."""
-    missing, left = set(), list(wanted)
-    while left:
-        i = left.pop()
+    """Return `values` with the targets and all values from which these are computed."""
+    missing, queue = set(), list(targets)
+    while queue:
+        i = queue.pop()
         if i not in values and i not in missing:
             missing.add(i)
-            left += program.ops[i].args
+            queue += program.ops[i].args
     values = dict(values)
     for i in sorted(missing):
         op = program.ops[i]
         args = [values[arg] for arg in op.args]
-        values[i] = {part: computed(op, part, args, constants, arrays) for part in needed[i]}
+        values[i] = {part: compute_part(op, part, args, constants, arrays) for part in needed[i]}
     return values
 
 
-def computed(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Any) -> Any:
+def compute_part(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Any) -> Any:
     if op.kind == "sum":
         terms = []
         for value, sign, c in zip(args, op.signs, op.constants, strict=True):
@@ -95,5 +96,5 @@ def computed(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: 
         return args[0][part] * reciprocal(args[1][part])
     if op.kind == "dot":
         return arrays.dot(args[0][SUPPORTS], args[1][SUPPORTS])
-    own = [constants[c] for c in op.constants if c is not None]
-    return arrays.compute(op, part, args, own)
+    op_constants = [constants[c] for c in op.constants if c is not None]
+    return arrays.compute(op, part, args, op_constants)

@@ -71,11 +71,11 @@ def trace(
             program, constants, default = record(function, K, keywords, shapes)
             ops = program.ops
             states = list(zip(program.states, program.old, program.new, strict=True))
-            found = {name: ops[new].shape for name, old, new in states if ops[old].shape == OPEN}
-            if not found:
+            guesses = {name: ops[new].shape for name, old, new in states if ops[old].shape == OPEN}
+            if not guesses:
                 break
-            clear = {name: shape for name, shape in found.items() if shape != OPEN}
-            shapes |= clear or {name: default[name] for name in found}
+            clear = {name: shape for name, shape in guesses.items() if shape != OPEN}
+            shapes |= clear or {name: default[name] for name in guesses}
     for name, old, new in states:
         if ops[new].shape != ops[old].shape:
             raise TypeError(
@@ -117,8 +117,8 @@ def record(
         raise TypeError(f"{name} must return a dict of states and a step, got {result!r}")
     if not isinstance(start, Mapping) or READOUT not in start:
         raise TypeError(f"{name} must have a state 'prediction', got {', '.join(start)}")
-    if taken := {*start} & {"x", "y", "one", "aggregator", "support", "query"}:
-        raise ValueError(f"state {min(taken)!r} of {name} must have another name: tokens have it")
+    if clash := {*start} & {"x", "y", "one", "aggregator", "support", "query"}:
+        raise ValueError(f"state {min(clash)!r} of {name} must have another name: tokens have it")
     starts, old, default = {}, {}, {}
     for state, value in start.items():
         if isinstance(value, Value):
@@ -159,7 +159,7 @@ def record(
         tuple(value.index for value in old.values()),
         tuple(None if value is None else value.index for value in starts.values()),
         tuple(values),
-        () if isinstance(result, Mapping) else held(ops, values, per_step),
+        () if isinstance(result, Mapping) else loop_invariants(ops, values, per_step),
         frozenset(per_step),
     )
     for op in ops[:first_of_step]:
@@ -177,14 +177,14 @@ def next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[str
         raise TypeError(f"the step of {name} must take {', '.join(old)}: {error}{where}") from None
     new = step(**old)
     if not isinstance(new, Mapping) or {*new} != {*old}:
-        given = ", ".join(new) if isinstance(new, Mapping) else type(new).__name__
+        returned = ", ".join(new) if isinstance(new, Mapping) else type(new).__name__
         raise TypeError(
-            f"the step of {name} must return the states {', '.join(old)}, got {given}{where}"
+            f"the step of {name} must return the states {', '.join(old)}, got {returned}{where}"
         )
     return {state: new[state] for state in old}
 
 
-def held(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:
+def loop_invariants(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:
     """The values that steps read, that are the same in every step, and that take work."""
     changing, work = set(), set()
     for i, op in enumerate(ops):
@@ -192,12 +192,12 @@ def held(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, 
             changing.add(i)
         elif op.kind not in READS and (op.kind != "sum" or work & {*op.args}):
             work.add(i)
-    found, left, seen = set(), list(new), set()
-    while left:
-        i = left.pop()
+    invariants, queue, visited = set(), list(new), set()
+    while queue:
+        i = queue.pop()
         if i in work:
-            found.add(i)
-        elif i not in seen:
-            seen.add(i)
-            left += ops[i].args
-    return tuple(sorted(found))
+            invariants.add(i)
+        elif i not in visited:
+            visited.add(i)
+            queue += ops[i].args
+    return tuple(sorted(invariants))

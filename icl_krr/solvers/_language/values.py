@@ -55,7 +55,7 @@ class Program:
         old: numbers of the values that are the states before a step.
         start: numbers of the first values of the states; None for zero.
         new: numbers of the values that are the states after a step.
-        held: numbers of the values that every step reads and none changes, computed once.
+        invariants: numbers of the values that every step reads and none changes, computed once.
         per_step: numbers of the constants that differ from step to step.
     """
 
@@ -65,7 +65,7 @@ class Program:
     old: tuple[int, ...]
     start: tuple[Any, ...]
     new: tuple[int, ...]
-    held: tuple[int, ...]
+    invariants: tuple[int, ...]
     per_step: frozenset[int]
 
 
@@ -75,19 +75,19 @@ class Recording:
     def __init__(self):
         self.ops: list[Op] = []
         self.names: list[str] = []
-        self.known: dict[Op, int] = {}
+        self.numbers: dict[Op, int] = {}
         self.constants: list[Any] = []
         self.named: dict[tuple[str, int, str], int] = {}
 
-    def value(self, kind: str, shape: str, *args: Value, **rest: Any) -> Value:
+    def value(self, kind: str, shape: str, *args: Value, **fields: Any) -> Value:
         """Record a value; the same value is recorded once."""
         self.check(*args)
-        op = Op(kind, shape, tuple(arg.index for arg in args), **rest)
-        if op not in self.known:
-            self.known[op] = len(self.ops)
+        op = Op(kind, shape, tuple(arg.index for arg in args), **fields)
+        if op not in self.numbers:
+            self.numbers[op] = len(self.ops)
             self.ops.append(op)
             self.names.append("")
-        index = self.known[op]
+        index = self.numbers[op]
         line = place() if op.args else ("", 0, "")
         if assigned := re.match(r"\s*(\w*[a-zA-Z]\w*) = ", line[2]):
             before = self.named.get(line)  # part of the value that the line assigns
@@ -102,8 +102,8 @@ class Recording:
 
     def constant(self, value: Any) -> int:
         """Return the number of a constant, the same for the same object."""
-        for index, known in enumerate(self.constants):
-            if known is value:
+        for index, constant in enumerate(self.constants):
+            if constant is value:
                 return index
         self.constants.append(value)
         return len(self.constants) - 1
