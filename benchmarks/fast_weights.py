@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr.experiments import number, to_markdown
+from icl_krr.experiments import format_number, to_markdown
 from icl_krr.plots import BLUE, GREEN, ORANGE, PURPLE, RED, label_ticks, legend
 
 FEATURES, SUPPORTS, MEMORY, END = 16, 128, 30.0, 16
@@ -488,11 +488,11 @@ def shown(value: Any) -> str:
         return ", ".join(shown(one) for one in value)
     if value is None:
         return "-"
-    return number(value, 2) if isinstance(value, float) else str(value)
+    return format_number(value, 2) if isinstance(value, float) else str(value)
 
 
 def spread(values: list[float]) -> str:
-    middle, low, high = (number(value) for value in values)
+    middle, low, high = (format_number(value) for value in values)
     return f"{middle} ({low} to {high})"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
-from icl_krr.experiments import number, to_markdown
+from icl_krr.experiments import format_number, to_markdown
 
 SEED, SEEDS, QUERIES = 0, 3, 8
 EDGES = 15
@@ -151,7 +151,9 @@ def document(record: dict[str, Any]) -> str:
 
 def after_steps(rows: list[records.Row], name: str) -> dict[str, Callable[[records.Row], str]]:
     """A column for each number of steps."""
-    return {f"{name}, {t} steps": lambda row, t=t: number(row[name][t]) for t in rows[0][name]}
+    return {
+        f"{name}, {t} steps": lambda row, t=t: format_number(row[name][t]) for t in rows[0][name]
+    }
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from icl_krr.experiments import (
     Lines,
     Study,
     environment,
-    json_of,
-    number,
+    format_number,
+    parse_json,
     plain,
     replace,
     run,
@@ -84,7 +84,7 @@ def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[An
 
 def digits(key: str, count: int = 3) -> Callable[[Row], str]:
     """A column of numbers."""
-    return lambda row: number(row[key], count)
+    return lambda row: format_number(row[key], count)
 
 
 def meta(command: str, *packages: str, **facts: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def write(path: Path, record: Any) -> None:
 
 def read(name: str) -> Any:
     path = RESULTS / f"{name}.json"
-    return json_of(path, path.read_bytes())
+    return parse_json(path, path.read_bytes())
 
 
 def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 
 import icl_krr as ik
 from benchmarks import coverage, records
-from icl_krr.experiments import number, to_markdown
+from icl_krr.experiments import format_number, to_markdown
 
 SPLITS, WIDTH = 5, 1.959964
 SIZES = 250, 500, 1000, 2000
@@ -139,7 +139,7 @@ def timed(sizes: tuple[int, ...]) -> list[Row]:
 
 def middle(rows: list[Row], key: str) -> str:
     found = [row[key] for row in rows]
-    return "-" if None in found else number(float(np.median(found)), 3)
+    return "-" if None in found else format_number(float(np.median(found)), 3)
 
 
 def gap(rows: list[Row], ours: str, theirs: str, table: str) -> tuple[float, float]:
@@ -189,7 +189,7 @@ def document(record: Row) -> str:
     for n, (first, own, peer) in records.grouped(record["times"], itemgetter("n")).items():
         seconds = [row["seconds"] for row in (first, own, peer)]
         numbers = [*seconds, peer["seconds"] / own["seconds"], own["rmse"], peer["rmse"]]
-        lines.append([str(n), *(number(value, 3) for value in numbers)])
+        lines.append([str(n), *(format_number(value, 3) for value in numbers)])
     tables.append((header, lines))
     return "\n".join(map(to_markdown, tables))
 

@@ -24,8 +24,8 @@ from icl_krr.experiments import (
     equivalents,
     family_of,
     fit_slope,
+    format_number,
     format_steps,
-    number,
     read_models,
     task_settings,
     to_markdown,
@@ -89,10 +89,10 @@ def document(record: Record) -> str:
             row["group"].removeprefix("trained "),
             *(str(row[name]) for name in ("num_features", "num_supports", "depth", "width")),
             str(row["seed"]),
-            number(row["dimension"]),
+            format_number(row["dimension"]),
             f"{row['updates']}{'' if row['converged'] else ', still falling'}",
             f"{row['excess']:.3g} ± {row['sampling']:.1g}",
-            number(row["nadaraya_watson"] / row["exact"] - 1),
+            format_number(row["nadaraya_watson"] / row["exact"] - 1),
             *(format_steps(row["equivalents"][name]) for name in solvers),
         ]
         for row in sorted(record["models"], key=lambda row: (row["group"], task_settings(row)))
@@ -115,9 +115,9 @@ def document(record: Record) -> str:
     steps = [
         [
             *(str(family[name]) for name in TASK_SETTINGS),
-            number(family["dimension"]),
+            format_number(family["dimension"]),
             name,
-            *(number(one["excess"][t]) if t < len(one["excess"]) else "-" for t in times),
+            *(format_number(one["excess"][t]) if t < len(one["excess"]) else "-" for t in times),
         ]
         for family in record["families"]
         for name, one in family["curves"].items()

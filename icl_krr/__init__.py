@@ -47,9 +47,9 @@ from importlib.util import find_spec
 
 import lazy_loader
 
-from ._core.xla import keep_sums_right
+from ._core.xla_flags import disable_wrong_fusion
 
-keep_sums_right()
+disable_wrong_fusion()
 # This file does not import JAX, so that `icl-krr --help` starts quickly.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 if find_spec("sklearn") is None:  # `from icl_krr import *` works without this extra

@@ -18,7 +18,7 @@ import numpy as np
 from ._core import checks
 from ._core.constants import as_jax
 from ._core.readable import readable
-from ._core.rounding import MARGIN, UNITS, cast, in_float64, is_floating, spread
+from ._core.rounding import MARGIN, UNITS, cast, in_float64, is_floating, with_rounding_error
 from ._core.status import TOLERANCE, Status, assess
 from .solvers._accuracy import worst
 from .tasks import Task
@@ -107,7 +107,7 @@ def compare(
     def widely(args: Any, kwargs: Any) -> list[jax.Array]:
         return numbers_of(function(*args, **kwargs))
 
-    best, moved = spread(widely, *cast((args, kwargs), wide))
+    best, moved = with_rounding_error(widely, *cast((args, kwargs), wide))
     if any(leaf.dtype != wide for leaf in best):
         raise ValueError(
             "function must get all arrays as arguments to be audited, but its value is "

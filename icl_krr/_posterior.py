@@ -11,7 +11,7 @@ import numpy as np
 
 from . import solvers
 from ._core import checks
-from ._core.pytree import compiled
+from ._core.pytree import jit_if_concrete
 from ._core.rounding import in_float64
 from ._core.status import Status, assess
 from .kernels import Kernel, check_kernel
@@ -85,7 +85,7 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     return Posterior(mean, variance, status)
 
 
-@compiled
+@jit_if_concrete
 def with_kernel_values(kernel: Kernel, task: Task) -> Task:
     """The task whose further outputs are k(x) of each query."""
     cross = kernel(task.x, task.x_query)
@@ -97,7 +97,7 @@ def with_kernel_values(kernel: Kernel, task: Task) -> Task:
     return task.replace(y=outputs, y_query=None)
 
 
-@compiled
+@jit_if_concrete
 def moments(kernel: Kernel, task: Task, every: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and variance, from the predictions of the outputs and of k(x)."""
     r = task.num_outputs

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ._core import checks
 from ._core.constants import xp
-from ._core.pytree import checked
+from ._core.pytree import pytree_dataclass
 
 __all__ = ["Huber", "Loss", "Power"]
 
@@ -48,7 +48,7 @@ def check(loss: Any) -> None:
         checks.instance("loss", loss, Loss, "an icl_krr.losses.Huber or Power")
 
 
-@checked
+@pytree_dataclass
 class Huber(Loss):
     r"""The Huber loss: $\ell'(e) = e$ for $|e| \leq \delta$, else $\pm \delta$.
 
@@ -85,7 +85,7 @@ class Huber(Loss):
         return m.divide(above, size, to="cut_error")
 
 
-@checked
+@pytree_dataclass
 class Power(Loss):
     r"""The loss $|e|^p / p$, smooth at 0: $\ell'(e) = e (e^2 + \epsilon)^{p / 2 - 1}$.
 
@@ -106,7 +106,7 @@ class Power(Loss):
 
     def __post_init__(self):
         checks.scalar("exponent", self.exponent)
-        checks.obeys("exponent", self.exponent, ">= 1")
+        checks.satisfies("exponent", self.exponent, ">= 1")
         checks.positive_scalar("smoothing", self.smoothing)
 
     def derivative(self, error: jax.Array) -> jax.Array:

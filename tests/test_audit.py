@@ -9,7 +9,7 @@ import pytest
 from helpers import numpy, often
 
 import icl_krr as ik
-from icl_krr._core.rounding import spread
+from icl_krr._core.rounding import with_rounding_error
 
 N, P, Q = 12, 3, 4
 LINEAR = ik.Linear()
@@ -103,7 +103,7 @@ def test_inside_of_transformations_an_audit_has_no_more_digits(task):
 def test_the_spread_is_that_of_rounding(x64):
     """Of a sum that cancels: about 4 u times the size of its terms."""
     x = jnp.array([1.0, -1.0 + 1e-9])
-    _, change = spread(jnp.sum, x)
+    _, change = with_rounding_error(jnp.sum, x)
     assert 2 <= change / np.finfo("f8").eps <= 8.1
 
 

@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr._core import capacity
+from icl_krr._core import memory_limit
 from icl_krr._core.devices import Placement
 from icl_krr.cli import _program
 from icl_krr.experiments._shared.draws import draw_tasks  # noqa: F401
@@ -97,7 +97,7 @@ OURS = (
 @pytest.fixture
 def little(monkeypatch):
     """A machine on which 1 GB is free."""
-    monkeypatch.setattr(capacity, "free", lambda: 10**9)
+    monkeypatch.setattr(memory_limit, "free_bytes", lambda: 10**9)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -137,7 +137,7 @@ def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_estimate_of_a_run_is_a_lower_bound_of_its_size(model, everything, monkeypatch):
     task, asked = empty(1200), []
-    monkeypatch.setattr(capacity, "check", lambda what, numbers, *_: asked.append(4 * numbers))
+    monkeypatch.setattr(memory_limit, "check", lambda what, numbers, *_: asked.append(4 * numbers))
     admit(model, task, Request(keep=everything)).check_memory()
     assert 0.05 < asked[0] / ik.memory(model, task, everything=everything).peak < 1.01
 
@@ -152,7 +152,7 @@ SOLVED = {
 @often("name", {*SOLVED} - {"leave_one_out"}, SOLVED)
 def test_an_estimate_is_of_the_size_of_what_is_allocated(name, monkeypatch):
     seen, task = [], jax.tree.map(jnp.asarray, empty(256))
-    monkeypatch.setattr(capacity, "check", lambda what, numbers, *_: seen.append(4 * numbers))
+    monkeypatch.setattr(memory_limit, "check", lambda what, numbers, *_: seen.append(4 * numbers))
     solve = partial(getattr(solvers, name), GAUSSIAN, ridge=0.1, **SOLVED[name])
     solve(task)
     found = jax.jit(solve).lower(task).compile().memory_analysis()

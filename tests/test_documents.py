@@ -34,7 +34,7 @@ from benchmarks.power import PROBE
 from benchmarks.records import folder_of, read
 from benchmarks.refresh import solver_table
 from icl_krr._core.files import to_markdown
-from icl_krr._core.text_tables import number
+from icl_krr._core.text_tables import format_number
 from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
 from icl_krr.cli import _commands
 from icl_krr.cli._program import parse
@@ -355,7 +355,7 @@ def test_the_verdicts_at_positions_are_those_that_were_measured(name):
         assert remain == ", ".join(entry["remain"])
         assert nearest == f"{best['candidate']}, {best['kernel']}"
         for space, cell in zip(("prediction", "hat"), distances, strict=False):
-            assert cell.startswith(f"{number(best[space]['mean'])} (")
+            assert cell.startswith(f"{format_number(best[space]['mean'])} (")
         ruled_out = {c["candidate"] for c in entry["candidates"] if "farther" in c["ruled out"]}
         assert {"delta_rule", "prefix_conjugate_gradient"} <= ruled_out
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
 from icl_krr import catalogue
-from icl_krr._core.pytree import checked
+from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.cli._depth_tables import describe
 from icl_krr.experiments._hyperparameters import FitConfig, builder
 from icl_krr.tabular import _build, _depth, _depth_config, _model_selection
@@ -200,7 +200,7 @@ def of_heads(kernel):
     def log(self, x, z):
         return jnp.log(self.mixture(x.dtype)(x, z))
 
-    made_by = checked(type("OfHeads", (type(kernel),), {"log": log}))
+    made_by = pytree_dataclass(type("OfHeads", (type(kernel),), {"log": log}))
     return made_by(kernel.lengthscale, kernel.projection)
 
 

@@ -27,7 +27,7 @@ from helpers import (
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
-from icl_krr._core.files import SEAL
+from icl_krr._core.files import NO_CHECKSUM
 from icl_krr.export import T5, load, open_t5, save, to_t5
 from icl_krr.export._native import read, write
 
@@ -155,7 +155,7 @@ def rewrite(path, change):
     """Change the record and the tensors of a file, and give it a checksum that fits."""
     record, tensors = read(path)
     change(record, tensors)
-    record["checksum"] = SEAL
+    record["checksum"] = NO_CHECKSUM
     write(path, tensors, {"icl_krr": json.dumps(record)})
 
 
@@ -212,7 +212,7 @@ def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(saved):
     assert len(places) > 150
     for place, name, wrong in places:
         right, place[name] = place[name], wrong
-        write(saved, tensors, {"icl_krr": json.dumps(record | {"checksum": SEAL})})
+        write(saved, tensors, {"icl_krr": json.dumps(record | {"checksum": NO_CHECKSUM})})
         refuse(saved, ValueError, "must hold all parts of a model")
         place[name] = right
 

@@ -12,7 +12,7 @@ from helpers import dense, draw, kernel_matrix, numpy, often, relative, sample
 
 import icl_krr as ik
 from icl_krr import catalogue
-from icl_krr._core.pytree import checked
+from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.catalogue import SOLVERS, taken
 from icl_krr.experiments._study import run as run_study
 from icl_krr.experiments._sweep.config import SweepConfig
@@ -23,7 +23,7 @@ from icl_krr.tabular._depth import run
 from icl_krr.tabular._depth_config import DepthConfig
 
 
-@checked
+@pytree_dataclass
 class Tilted(LogBilinear):
     """exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2) with c and d of its own."""
 
@@ -104,7 +104,7 @@ def test_the_patterns_of_the_linear_kernel_sum_to_it(x64, symmetric, error):
     assert relative(total, s) < error
 
 
-@checked
+@pytree_dataclass
 class Forgetful(LogBilinear):
     """A kernel without its one method."""
 
@@ -191,7 +191,7 @@ def test_identify_has_it_as_a_candidate(x64, registered):
     assert again.remain == ("nadaraya_watson",)
 
 
-@checked
+@pytree_dataclass
 class Laplace(PositiveKernel):
     """Positive, and no softmax head."""
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import numpy, sample
 
 import icl_krr as ik
-from icl_krr._core.units import in_units, unit_of
+from icl_krr._core.rescaling import power_of_two_scale, rescaled
 from icl_krr.transformer._degrees import degrees
 
 CONFIG = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
@@ -85,7 +85,7 @@ def test_a_hook_that_closes_over_a_traced_array_is_differentiated(task):
 def test_second_derivatives_follow_y():
     f = lambda y, w: jnp.sum(w * y**3) / jnp.sum(y * y)  # noqa: E731
     y, w = np.array([1.0, 2.0]), np.array([3.0, 1.0])
-    g = lambda y, w: in_units(unit_of(y), f, 1, y, w)  # noqa: E731
+    g = lambda y, w: rescaled(power_of_two_scale(y), f, 1, y, w)  # noqa: E731
     of_f, of_g = (jax.jit(jax.hessian(one, argnums=(0, 1))) for one in (f, g))
     ((yy, yw), (_, ww)), size = of_f(y, w), 2.0**90
     ((of_yy, of_yw), (of_wy, of_ww)) = of_g(size * y, w)
@@ -146,7 +146,7 @@ def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_units_are_powers_of_two_that_divide_without_rounding(dtype):
     y = np.array([0.0, 1.0, 5e5, 1e-9, 3e38, np.inf, np.nan], dtype)
-    units = np.asarray(jax.jit(jax.vmap(unit_of))(y))
+    units = np.asarray(jax.jit(jax.vmap(power_of_two_scale))(y))
     assert units[:3].tolist() == [1, 1, 1]
     assert units[5:].tolist() == [1, 1]
     mantissas, _ = np.frexp(np.asarray(units, "float32"))

@@ -11,7 +11,7 @@ import treescope
 from helpers import cg, draw
 
 import icl_krr as ik
-from icl_krr._core.readable import LINES, on_one_screen
+from icl_krr._core.readable import LINES, screen_repr
 
 ROOMS = [ik, *filter(inspect.ismodule, (getattr(ik, name) for name in ik.__all__))]
 SETTINGS = {"Architecture", "Site", "Slot", "Spec", "Training"}
@@ -32,7 +32,7 @@ def test_every_public_class_with_arrays_is_readable():
     classes = {cls for cls in found if inspect.isclass(cls)}
     records = [cls for cls in classes if dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")]
     records = [cls for cls in records if "catalogue" not in cls.__module__]
-    others = {cls.__name__ for cls in records if cls.__repr__ is not on_one_screen}
+    others = {cls.__name__ for cls in records if cls.__repr__ is not screen_repr}
     assert others == SETTINGS | {"Cache"}
     assert len(records) > 40
 

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from benchmarks.records import read
 from icl_krr._core.files import from_csv
-from icl_krr._core.text_tables import LONGEST, Table, as_text
+from icl_krr._core.text_tables import LONGEST_WORD, TextTable, as_text
 from icl_krr.cli import _identification as tables, _output
 from icl_krr.cli._commands import ablate, sweep, train, verify
 from icl_krr.experiments._ablate.ablation import Ablation
@@ -87,14 +87,16 @@ COMMANDS = {
 @pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, capsys):
-    wanted, console = set(), Table.__rich_console__
+    wanted, console = set(), TextTable.__rich_console__
 
     def remembered(table, *rest):
         for line in (table.header, *(line for group in table.groups for line in group)):
-            wanted.update(word for cell in line for word in cell.split() if len(word) <= LONGEST)
+            wanted.update(
+                word for cell in line for word in cell.split() if len(word) <= LONGEST_WORD
+            )
         return console(table, *rest)
 
-    monkeypatch.setattr(Table, "__rich_console__", remembered)
+    monkeypatch.setattr(TextTable, "__rich_console__", remembered)
     monkeypatch.setenv("COLUMNS", str(width))
     _output.print_parts(COMMANDS[command]())
     printed = capsys.readouterr().out
@@ -126,7 +128,7 @@ def test_claims_are_short_by_default(monkeypatch, capsys):
 
 def test_columns_that_do_not_fit_continue_and_numbers_are_on_the_right():
     header = ["name", *(f"column{i}" for i in range(6))]
-    printed = as_text(Table("t", header, [[["first", *"123456"]]]), width=40)
+    printed = as_text(TextTable("t", header, [[["first", *"123456"]]]), width=40)
     assert printed.count("┃ name ") == printed.count("│ first ") == 2
     for i in range(6):
         assert f"┃ column{i} ┃" in printed

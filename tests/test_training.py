@@ -22,8 +22,8 @@ from helpers import TRAIN, numpy, one, relative, with_one_bit_flipped
 
 import icl_krr as ik
 from benchmarks import records
-from icl_krr._core.files import SEAL, seal
-from icl_krr._core.pytree import checked
+from icl_krr._core.files import NO_CHECKSUM, with_checksum
+from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.cli import main
 from icl_krr.cli._program import subcommands
 from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
@@ -199,7 +199,7 @@ def test_a_run_without_a_terminal_tells_of_every_interval(tmp_path):
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
-    @checked
+    @pytree_dataclass
     class Sour:
         """A few tasks whose error overflows."""
 
@@ -570,9 +570,9 @@ def test_weights_of_another_format_are_refused(weights):
     """Also those without a checksum, which could not be told from damaged ones."""
     for content, message in (
         ({"model": {}}, "no checksum; files of earlier versions had none"),
-        ({"checksum": SEAL}, "no entry model"),
-        ({"checksum": SEAL, "model": {"weights": "text"}}, "does not match"),
+        ({"checksum": NO_CHECKSUM}, "no entry model"),
+        ({"checksum": NO_CHECKSUM, "model": {"weights": "text"}}, "does not match"),
     ):
-        weights.write_bytes(seal(serialization.msgpack_serialize(content)))
+        weights.write_bytes(with_checksum(serialization.msgpack_serialize(content)))
         with pytest.raises(ValueError, match=message):
             load_weights(weights, small())

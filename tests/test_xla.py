@@ -11,7 +11,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import icl_krr as ik
-from icl_krr._core import xla
+from icl_krr._core import xla_flags
 
 
 @pytest.mark.parametrize(("double", "supports"), [(True, 2000), (False, 4000)])
@@ -27,14 +27,14 @@ def test_a_sum_over_a_large_product_is_right(double, supports):
 
 @pytest.fixture
 def needed(monkeypatch):
-    monkeypatch.setattr(xla, "WRONG", (version("jaxlib"),))
-    monkeypatch.setattr(xla, "TOLD", set())
+    monkeypatch.setattr(xla_flags, "WRONG_VERSIONS", (version("jaxlib"),))
+    monkeypatch.setattr(xla_flags, "_WARNINGS", set())
 
 
 AFTER_THE_IMPORT = """
 import os, numpy as np, icl_krr as ik
-from icl_krr._core import xla
-xla.WRONG = (xla.version('jaxlib'),)
+from icl_krr._core import xla_flags
+xla_flags.WRONG_VERSIONS = (xla_flags.version('jaxlib'),)
 os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'
 ik.Gaussian()(np.ones((1, 1)), np.ones((1, 1)))
 print(os.environ['XLA_FLAGS'])
@@ -45,7 +45,7 @@ def test_flags_that_a_user_sets_after_the_import_stay():
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     told = [sys.executable, "-W", "error", "-c", AFTER_THE_IMPORT]
     done = subprocess.run(told, env=environment, capture_output=True, text=True, check=True)
-    flags = f"--xla_force_host_platform_device_count=2 {xla.FLAG}=-reduce"
+    flags = f"--xla_force_host_platform_device_count=2 {xla_flags.FLAG}=-reduce"
     assert done.stdout.strip() == flags
 
 
@@ -59,13 +59,13 @@ def test_flags_that_a_user_sets_after_the_import_stay():
 def test_what_cannot_be_mended_is_told_once(needed, monkeypatch, flags, message):
     monkeypatch.setenv("XLA_FLAGS", flags)
     with pytest.warns(RuntimeWarning, match=f"^jaxlib .* {message}"):
-        xla.keep_sums_right()
-    xla.keep_sums_right()
+        xla_flags.disable_wrong_fusion()
+    xla_flags.disable_wrong_fusion()
     assert os.environ["XLA_FLAGS"] == flags
 
 
 def test_the_flag_of_a_user_stays(needed, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", f"--other=1 {xla.FLAG}=+reduce")
-    xla.keep_sums_right()
-    assert os.environ["XLA_FLAGS"] == f"--other=1 {xla.FLAG}=+reduce"
-    assert xla.given() == ["--other=1"]
+    monkeypatch.setenv("XLA_FLAGS", f"--other=1 {xla_flags.FLAG}=+reduce")
+    xla_flags.disable_wrong_fusion()
+    assert os.environ["XLA_FLAGS"] == f"--other=1 {xla_flags.FLAG}=+reduce"
+    assert xla_flags.user_flags() == ["--other=1"]

@@ -23,14 +23,14 @@ def check_prefix(
 ) -> None:
     checks.choice("prefix", prefix, ("exclusive", "inclusive"))
     if log_gate is not None:
-        checks.obeys("log_gate", log_gate, "<= 0", "; a gate above 1 grows")
+        checks.satisfies("log_gate", log_gate, "<= 0", "; a gate above 1 grows")
     if strength is not None:
-        checks.obeys("strength", strength, ">= 0")
+        checks.satisfies("strength", strength, ">= 0")
     if window is not None:
         checks.count("window", window)
 
 
-def check_of_token(name: str, value: Any, p: int, m: int | None = None) -> None:
+def check_token_parameter(name: str, value: Any, p: int, m: int | None = None) -> None:
     """Check a number of each token: one for all, w for <w, x>, or W for W x [m] if m is given."""
     if np.shape(value) not in ((), (p,), (m, p)):
         matrix = "" if m is None else f", or a matrix [m, p] with m = {m} features of the kernel"
@@ -51,7 +51,7 @@ def check_erase(erase: Any, p: int, m: int) -> None:
         )
 
 
-def no_window(window: Any) -> None:
+def refuse_window(window: Any) -> None:
     """Raise an error of a delta rule whose state no window can leave."""
     if window is not None:
         raise ValueError(

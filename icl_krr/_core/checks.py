@@ -1,4 +1,4 @@
-"""Input checks; an error message gives the name, the rule, the value and often a remedy."""
+"""Input checks; an error message gives the name, the rule, the value and often a hint."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
-from . import capacity
-from .fields import cut, shown, suggesting as suggesting, unknown
+from . import memory_limit
+from .messages import one_line, short_repr, suggest_keywords as suggest_keywords, unknown_name
 
 ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
 """The types that count as arrays; JAX's tracers are of type `jax.Array`."""
@@ -32,8 +32,8 @@ def concrete(value: Any) -> np.ndarray | None:
     return np.asarray(value)
 
 
-def conversion(value: Any) -> str:
-    """The remedy for a value that is not an array, but can become one."""
+def conversion_hint(value: Any) -> str:
+    """The hint for a value that is not an array, but can become one."""
     if isinstance(value, (str, dict, *ARRAYS)):
         return ""
     if hasattr(value, "__array__"):
@@ -41,18 +41,20 @@ def conversion(value: Any) -> str:
     return "; use jnp.asarray" if np.iterable(value) else ""
 
 
-def each(name: str, known: np.ndarray, good: Any, rule: str, remedy: str = "") -> None:
+def each(name: str, known: np.ndarray, good: Any, rule: str, hint: str = "") -> None:
     """Raise an error that shows the first entry that is not good."""
     if np.all(good):
         return
     first = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0])
     place = f" at index {list(first)}" if first else ""
-    raise ValueError(f"{name} must be {rule}, got {known[first]}{place}{remedy}")
+    raise ValueError(f"{name} must be {rule}, got {known[first]}{place}{hint}")
 
 
 def array(name: str, value: Any) -> None:
     if not isinstance(value, ARRAYS):
-        raise TypeError(f"{name} must be an array, got {type(value).__name__}{conversion(value)}")
+        raise TypeError(
+            f"{name} must be an array, got {type(value).__name__}{conversion_hint(value)}"
+        )
 
 
 def floating(name: str, value: Any) -> None:
@@ -66,10 +68,10 @@ def floating_dtype(value: DTypeLike) -> np.dtype:
         wanted = jnp.dtype(value)
     except TypeError:
         raise TypeError(
-            f"dtype must be a floating dtype such as 'float32', got {shown(value)}"
+            f"dtype must be a floating dtype such as 'float32', got {short_repr(value)}"
         ) from None
     if value is None or not jnp.issubdtype(wanted, jnp.floating):
-        raise TypeError(f"dtype must be floating point, got {shown(value)}")
+        raise TypeError(f"dtype must be floating point, got {short_repr(value)}")
     return wanted
 
 
@@ -102,7 +104,7 @@ def matrices(x: Any, z: Any) -> None:
         raise ValueError(
             f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
         )
-    capacity.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
+    memory_limit.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
 
 
 def key(name: str, value: Any) -> None:
@@ -111,7 +113,7 @@ def key(name: str, value: Any) -> None:
     new = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)
     if not new and kind != np.uint32:
         raise TypeError(
-            f"{name} must be a random key of JAX, got {shown(value)}; use jax.random.key(0)"
+            f"{name} must be a random key of JAX, got {short_repr(value)}; use jax.random.key(0)"
         )
     if len(value.shape) != (0 if new else 1):
         raise ValueError(
@@ -121,12 +123,12 @@ def key(name: str, value: Any) -> None:
 
 def flag(name: str, value: Any) -> None:
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+        raise TypeError(f"{name} must be True or False, got {short_repr(value)}")
 
 
 def function(name: str, value: Any) -> None:
     if not callable(value):
-        raise TypeError(f"{name} must be a function, got {shown(value)}")
+        raise TypeError(f"{name} must be a function, got {short_repr(value)}")
 
 
 def instance(name: str, value: Any, wanted: type | tuple[type, ...], what: str) -> None:
@@ -141,16 +143,16 @@ def path(name: str, value: Any) -> Path:
 
 def names(name: str, value: Any) -> None:
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
-        remedy = f"; use ({value!r},)" if isinstance(value, str) else ""
-        raise TypeError(f"{name} must be a tuple of names, got {shown(value)}{remedy}")
+        hint = f"; use ({value!r},)" if isinstance(value, str) else ""
+        raise TypeError(f"{name} must be a tuple of names, got {short_repr(value)}{hint}")
     for entry in value:
         if not isinstance(entry, str):
-            raise TypeError(f"{name} must be a tuple of names, got {shown(entry)} in it")
+            raise TypeError(f"{name} must be a tuple of names, got {short_repr(entry)} in it")
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        raise ValueError(unknown(name, value, allowed))
+        raise ValueError(unknown_name(name, value, allowed))
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
@@ -158,10 +160,10 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
 
     def told(value: Any) -> str:
-        return cut(value) if isinstance(value, str) else shown(value)
+        return one_line(value) if isinstance(value, str) else short_repr(value)
 
     return "; ".join(
-        f"{cut(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
+        f"{one_line(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
         for name in names
     )
 
@@ -173,7 +175,7 @@ def numeric(name: str, value: Any) -> np.ndarray | None:
     else:
         real = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not real:
-        raise TypeError(f"{name} must be a number, got {shown(value)}{conversion(value)}")
+        raise TypeError(f"{name} must be a number, got {short_repr(value)}{conversion_hint(value)}")
     return concrete(value)
 
 
@@ -194,8 +196,8 @@ def in_range(name: str, known: np.ndarray) -> None:
         size = np.abs(known.astype(default))
     safe = (size >= jnp.finfo(default).tiny) & (size < np.inf)
     safe |= (known == 0) | ~np.isfinite(known)
-    remedy = f"; rescale {name}" + ("" if default == np.float64 else " or enable x64")
-    each(name, known, safe, f"in the range of {default}", remedy)
+    hint = f"; rescale {name}" + ("" if default == np.float64 else " or enable x64")
+    each(name, known, safe, f"in the range of {default}", hint)
 
 
 def resolved(name: str, known: np.ndarray) -> None:
@@ -256,17 +258,17 @@ def at_least(name: str, value: Any, minimum: float) -> None:
         in_range(name, known)
 
 
-def finite(name: str, value: Any, remedy: str = "") -> None:
+def finite(name: str, value: Any, hint: str = "") -> None:
     known = concrete(value)
     if known is not None:
-        each(name, known, np.isfinite(known), "finite", remedy)
+        each(name, known, np.isfinite(known), "finite", hint)
 
 
 def count(name: str, value: Any, minimum: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         integer = isinstance(value, ARRAYS) and jnp.issubdtype(value.dtype, jnp.integer)
-        mend = f"; use int({name})" if integer and jnp.shape(value) == () else ""
-        raise TypeError(f"{name} must be an integer, got {shown(value)}{mend}")
+        hint = f"; use int({name})" if integer and jnp.shape(value) == () else ""
+        raise TypeError(f"{name} must be an integer, got {short_repr(value)}{hint}")
     if value < minimum:
         raise ValueError(f"{name} must be >= {minimum}, got {value}")
     if value >= 2**31:
@@ -300,7 +302,7 @@ def spectrum(value: Any) -> tuple[Any, Any]:
             "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
         )
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError(f"spectrum must be a pair (low, high), got {shown(value)}")
+        raise TypeError(f"spectrum must be a pair (low, high), got {short_repr(value)}")
     low, high = value
     positive_scalar("low of spectrum", low)
     positive_scalar("high of spectrum", high)
@@ -310,7 +312,7 @@ def spectrum(value: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def one_of(step_size: Any, bounds: Any) -> None:
+def step_size_or_spectrum(step_size: Any, bounds: Any) -> None:
     if (step_size is None) == (bounds is None):
         raise ValueError(
             "exactly one of step_size and spectrum must be given, "
@@ -357,7 +359,7 @@ def ridges(value: Any, num_features: int) -> None:
         )
 
 
-def one_ridge(value: Any) -> None:
+def scalar_ridge(value: Any) -> None:
     """Refuse a vector where the ridge is the variance of the noise."""
     if jnp.ndim(value) == 1:
         raise ValueError(
@@ -367,7 +369,7 @@ def one_ridge(value: Any) -> None:
     positive_scalar("ridge", value)
 
 
-RULES: dict[str, Callable[[np.ndarray], Any]] = {
+_RULES: dict[str, Callable[[np.ndarray], Any]] = {
     "> 0": lambda v: v > 0,
     ">= 0": lambda v: v >= 0,
     ">= 0 and < 1": lambda v: (v >= 0) & (v < 1),
@@ -378,9 +380,9 @@ RULES: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-def obeys(name: str, value: Any, rule: str, remedy: str = "") -> None:
-    """Raise an error if a number breaks one of `RULES`; a vector for <w, x> has any entries."""
+def satisfies(name: str, value: Any, rule: str, hint: str = "") -> None:
+    """Raise an error if a number breaks one of `_RULES`; a vector for <w, x> has any entries."""
     reals(**{name: value})
     known = concrete(value)
     if known is not None and known.ndim == 0:
-        each(name, known, RULES[rule](known), rule, remedy)
+        each(name, known, _RULES[rule](known), rule, hint)

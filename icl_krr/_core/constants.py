@@ -15,12 +15,12 @@ from . import checks
 from .numerics import matmul
 
 
-def known(value: Any) -> Any:
+def as_constant(value: Any) -> Any:
     """Return a JAX array that is not traced as an array of NumPy, and other values unchanged.
 
     Operations of NumPy compile nothing, and a trace takes its arrays as constants.
 
-    >>> type(known(np.ones(2))).__name__, known(0.5)
+    >>> type(as_constant(np.ones(2))).__name__, as_constant(0.5)
     ('ndarray', 0.5)
     """
     if not isinstance(value, jax.Array) or jnp.issubdtype(value.dtype, jax.dtypes.extended):
@@ -54,13 +54,13 @@ class PerStep(NDArrayOperatorsMixin):
         return PerStep(self.values.astype(dtype))
 
     def __getitem__(self, index: Any) -> PerStep:
-        return in_every_step(lambda value: value[index], (self,))
+        return _map_steps(lambda value: value[index], (self,))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any) -> PerStep:
-        return in_every_step(getattr(xp, ufunc.__name__), args)
+        return _map_steps(getattr(xp, ufunc.__name__), args)
 
 
-def in_every_step(function: Callable, args: Any) -> PerStep:
+def _map_steps(function: Callable, args: Any) -> PerStep:
     leaves, structure = jax.tree.flatten(args)
 
     def apply(*own: Any) -> Any:
@@ -69,12 +69,12 @@ def in_every_step(function: Callable, args: Any) -> PerStep:
         return function(*structure.unflatten(now))
 
     own = [leaf.values for leaf in leaves if isinstance(leaf, PerStep)]
-    if any_is(jax.Array, (leaves, own)):
+    if any_instance(jax.Array, (leaves, own)):
         return PerStep(jax.vmap(apply)(*own))
     return PerStep(np.stack([apply(*values) for values in zip(*own, strict=True)]))
 
 
-def of_all_steps(array: Any) -> Any:
+def stacked_steps(array: Any) -> Any:
     """Return an array [steps, ...] for a `PerStep`, [1, ...] for one that all steps share."""
     return array.values if isinstance(array, PerStep) else array[None]
 
@@ -91,16 +91,16 @@ class NumpyOrJax:
 
     def __getattr__(self, name: str) -> Callable:
         def function(*args: Any, **options: Any) -> Any:
-            if any_is(PerStep, args):
-                return in_every_step(lambda *args: getattr(self, name)(*args, **options), args)
-            library = jnp if any_is(jax.Array, args) else np
+            if any_instance(PerStep, args):
+                return _map_steps(lambda *args: getattr(self, name)(*args, **options), args)
+            library = jnp if any_instance(jax.Array, args) else np
             return getattr(library, name)(*args, **options)
 
         return function
 
     def asarray(self, value: Any, dtype: DTypeLike | None = None) -> Any:
         """Return an array, of NumPy if the value is known, in a dtype that JAX has."""
-        value = known(value)
+        value = as_constant(value)
         if isinstance(value, jax.Array):
             return jnp.asarray(value, dtype)
         dtype = jnp.result_type(value if dtype is None else dtype)
@@ -108,16 +108,16 @@ class NumpyOrJax:
 
     def matmul(self, a: Any, b: Any) -> Any:
         """Compute a @ b at full precision."""
-        if any_is(PerStep, (a, b)):
-            return in_every_step(self.matmul, (a, b))
-        if any_is(jax.Array, (a, b)):
+        if any_instance(PerStep, (a, b)):
+            return _map_steps(self.matmul, (a, b))
+        if any_instance(jax.Array, (a, b)):
             return matmul(a, b)
         return np.matmul(a, b).astype(np.result_type(a, b))  # NumPy turns bfloat16 into float32
 
 
-def any_is(kind: type, args: Any) -> bool:
+def any_instance(kind: type, args: Any) -> bool:
     return any(
-        any_is(kind, arg) if isinstance(arg, (tuple, list)) else isinstance(arg, kind)
+        any_instance(kind, arg) if isinstance(arg, (tuple, list)) else isinstance(arg, kind)
         for arg in args
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from . import checks
+from .xla_workarounds import ordered_collectives
 
 TASKS, CONTEXT = "tasks", "context"
 
@@ -58,25 +59,25 @@ def check_mesh(mesh: Any) -> None:
         )
 
 
-def fitting(mesh: Mesh, value: Any) -> Mesh:
-    """The mesh for arrays like this: without explicit axes, if the array is not on that mesh."""
+def mesh_for(mesh: Mesh, value: Any) -> Mesh:
+    """The mesh for an array: without explicit axes if the array is not on that mesh."""
     typed = not (jax.sharding.get_abstract_mesh().empty and jax.typeof(value).sharding.mesh.empty)
-    return mesh if typed else automatic(mesh)
+    return mesh if typed else automatic_mesh(mesh)
 
 
-def automatic(mesh: Mesh) -> Mesh:
-    """The same devices and axes, where JAX chooses how to divide what nobody divides."""
+def automatic_mesh(mesh: Mesh) -> Mesh:
+    """The same devices and axes; JAX chooses how to divide arrays without a sharding."""
     return Mesh(mesh.devices, mesh.axis_names)
 
 
 def ambient_mesh() -> AbstractMesh | None:
     """The mesh of `jax.set_mesh`; None for one device, and inside of `jax.shard_map`."""
     mesh = jax.sharding.get_abstract_mesh()
-    alone = mesh.empty or mesh.size == 1
-    return None if alone or AxisType.Manual in mesh.axis_types else mesh
+    one_device = mesh.empty or mesh.size == 1
+    return None if one_device or AxisType.Manual in mesh.axis_types else mesh
 
 
-def over_processes() -> bool:
+def spans_processes() -> bool:
     """Whether the mesh of `jax.set_mesh` has devices of several processes."""
     mesh = jax.sharding.get_mesh()
     return not mesh.empty and mesh.is_multi_process
@@ -118,23 +119,22 @@ def axes_of(sharding: NamedSharding, dimension: int) -> Axes:
     return (spec,) if isinstance(spec, str) else tuple(spec or ())
 
 
-def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any) -> Callable:
-    """Run a function on every device of a mesh, each with its own part of the arrays.
-
-    `given` and `made` are `PartitionSpec`s of the arguments and of the results.
-    """
+def shard_map(
+    function: Callable, mesh: Mesh | AbstractMesh, in_specs: Any, out_specs: Any
+) -> Callable:
+    """Return `jax.shard_map` of a function; arguments may be on a mesh with explicit axes."""
 
     def part(*arguments: Any) -> Any:
-        return function(*in_order(arguments))
+        return function(*ordered_collectives(arguments))
 
     # scans in `function` may start from constants, which the check of replication refuses
-    run = jax.shard_map(part, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
+    run = jax.shard_map(part, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
 
     def call(*arguments: Any) -> Any:
         if AxisType.Explicit in mesh.axis_types:
             arguments = jax.tree.map(
                 lambda spec, part: jax.tree.map(lambda leaf: reshard(leaf, mesh, spec), part),
-                given,
+                in_specs,
                 arguments,
                 is_leaf=lambda spec: isinstance(spec, PartitionSpec),
             )
@@ -143,8 +143,8 @@ def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any)
     return jax.jit(call)
 
 
-def in_parts(run: Callable, values: Any, *shared: Any, whole: bool = True) -> Any:
-    """Return `run(values, *shared)`, which the devices of `jax.set_mesh` compute in parts.
+def shard_over_tasks(run: Callable, values: Any, *shared: Any, whole: bool = True) -> Any:
+    """Return `run(values, *shared)`, computed in parts by the devices of `jax.set_mesh`.
 
     The first axis of `values` is divided over the axis `tasks` of the mesh. If several processes
     share the mesh, each gets the whole result, unless `whole` is False: then each can read the part
@@ -153,14 +153,14 @@ def in_parts(run: Callable, values: Any, *shared: Any, whole: bool = True) -> An
     mesh = ambient_mesh()
     if mesh is None or TASKS not in mesh.axis_names:
         return run(values, *shared)
-    made = in_parts_of(mesh, (TASKS,), run, values, *shared)
+    results = shard_over(mesh, (TASKS,), run, values, *shared)
     if not whole or jax.process_count() == 1:
-        return made
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    return jax.tree.map(lambda value: jax.lax.with_sharding_constraint(value, everywhere), made)
+        return results
+    replicated = NamedSharding(mesh, PartitionSpec())
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, replicated), results)
 
 
-def in_parts_of(
+def shard_over(
     mesh: Mesh | AbstractMesh, axes: Axes, run: Callable, values: Any, *shared: Any
 ) -> Any:
     """Return `run(values, *shared)`; the first axis of `values` is divided over axes of a mesh.
@@ -168,23 +168,24 @@ def in_parts_of(
     If its size does not divide evenly, some devices compute the last entry again. JAX cannot
     differentiate a loop by arrays of the mesh that `run` closes over, so these must be `shared`.
     """
-    size, place = len(jax.tree.leaves(values)[0]), PartitionSpec(axes)
-    values = filled_up(values, Placement(mesh).parts(axes))
-    given = (place, *[PartitionSpec()] * len(shared))
-    made = spread(run, mesh, given, place)(values, *shared)
-    return jax.tree.map(lambda value: without_padding(value, size, mesh), made)
+    size = len(jax.tree.leaves(values)[0])
+    values = pad_to_multiple(values, Placement(mesh).parts(axes))
+    spec = PartitionSpec(axes)
+    in_specs = (spec, *[PartitionSpec()] * len(shared))
+    results = shard_map(run, mesh, in_specs, spec)(values, *shared)
+    return jax.tree.map(lambda value: unpad(value, size, mesh), results)
 
 
-def filled_up(values: Any, parts: int) -> Any:
+def pad_to_multiple(values: Any, parts: int) -> Any:
     """The arrays with copies of their last entry, so that the first axis divides evenly."""
     size = len(jax.tree.leaves(values)[0])
     if size % parts == 0:
         return values
-    chosen = jnp.minimum(jnp.arange(size + -size % parts), size - 1)
-    return jax.tree.map(lambda value: value[chosen], values)
+    indices = jnp.minimum(jnp.arange(size + -size % parts), size - 1)
+    return jax.tree.map(lambda value: value[indices], values)
 
 
-def without_padding(value: jax.Array, size: int, mesh: Any, axis: int = 0) -> jax.Array:
+def unpad(value: jax.Array, size: int, mesh: Any, axis: int = 0) -> jax.Array:
     if value.shape[axis] == size:
         return value
     if AxisType.Explicit in mesh.axis_types:  # such an array cannot be divided unevenly
@@ -193,7 +194,7 @@ def without_padding(value: jax.Array, size: int, mesh: Any, axis: int = 0) -> ja
 
 
 def with_automatic_axes(function: Callable, like: Any) -> Callable:
-    """The function, in which JAX chooses how to divide arrays, also if their mesh is explicit."""
+    """The function, for which JAX chooses how to divide arrays also if their mesh is explicit."""
     mesh = jax.typeof(like).sharding.mesh
     if AxisType.Explicit not in mesh.axis_types:
         return function
@@ -209,18 +210,18 @@ def reshard(value: Any, mesh: Any, spec: PartitionSpec) -> jax.Array:
     return jax.reshard(value, NamedSharding(mesh, spec))
 
 
-def total(part: jax.Array, axes: Axes) -> jax.Array:
+def psum(part: jax.Array, axes: Axes) -> jax.Array:
     """The sum of the parts of all devices along some axes; the part itself without axes."""
     return jax.lax.psum(part, axes) if axes else part
 
 
-def largest(part: jax.Array, axes: Axes) -> jax.Array:
+def pmax(part: jax.Array, axes: Axes) -> jax.Array:
     """The largest of the parts of all devices; the part itself without axes."""
     return jax.lax.pmax(part, axes) if axes else part
 
 
-def from_before(part: Any, axes: Axes, distance: int = 1, ring: bool = False) -> Any:
-    """The part of the device that many places before; in a ring, the last is before the first.
+def ppermute(part: Any, axes: Axes, distance: int = 1, ring: bool = False) -> Any:
+    """The part of the device `distance` places before; in a ring, the last is before the first.
 
     Without a ring, devices with none before them get zeros.
     """
@@ -229,34 +230,12 @@ def from_before(part: Any, axes: Axes, distance: int = 1, ring: bool = False) ->
     return jax.lax.ppermute(part, axes, pairs)
 
 
-def in_order(values: Any) -> Any:
-    """The same arrays, none of which is computed before all are; so are their gradients.
-
-    On a CPU, XLA may start exchanges that do not depend on each other in another order on another
-    device, such as those of two heads. The devices would then wait for each other for ever.
-    """
-    leaves, structure = jax.tree.flatten(values)
-    floats = [
-        i
-        for i, leaf in enumerate(leaves)
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size
-    ]
-    if jax.default_backend() != "cpu" or len(floats) < 2:
-        return values
-    dtype = jnp.result_type(*(leaves[i] for i in floats))
-    some = jnp.stack([leaves[i][(0,) * leaves[i].ndim].astype(dtype) for i in floats])
-    # XLA must compute a number before it multiplies it by 0: the number could be NaN
-    nothing = 0 * jnp.sum(jnp.where(jnp.isfinite(some), some, 0))
-    for i in floats:
-        leaves[i] = leaves[i] + nothing.astype(leaves[i].dtype)
-    return structure.unflatten(leaves)
-
-
-def sum_before(part: jax.Array, axes: Axes) -> jax.Array:
+def exclusive_cumsum(part: jax.Array, axes: Axes) -> jax.Array:
     """The sum of the parts of all devices before this one, in a logarithmic number of exchanges."""
-    size, distance = jax.lax.axis_size(axes), 1
-    sums = from_before(part, axes)
+    size = jax.lax.axis_size(axes)
+    distance = 1
+    sums = ppermute(part, axes)
     while distance < size - 1:
-        sums += from_before(sums, axes, distance)
+        sums += ppermute(sums, axes, distance)
         distance *= 2
     return sums

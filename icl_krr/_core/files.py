@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 
-from .fields import shown, unknown
+from .messages import short_repr, unknown_name
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -45,24 +45,26 @@ def append(path: Path, line: bytes) -> None:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
-SEAL = "sha256:" + 64 * "0"
+NO_CHECKSUM = "sha256:" + 64 * "0"
 """The place of a checksum in a file that is not sealed yet."""
 
 
-def seal(content: bytes) -> bytes:
-    """The content of a file with its checksum at the place of the first `SEAL`."""
-    return content.replace(SEAL.encode(), f"sha256:{sha256(content).hexdigest()}".encode(), 1)
+def with_checksum(content: bytes) -> bytes:
+    """The content of a file with its checksum at the place of the first `NO_CHECKSUM`."""
+    return content.replace(
+        NO_CHECKSUM.encode(), f"sha256:{sha256(content).hexdigest()}".encode(), 1
+    )
 
 
-def check_seal(content: bytes) -> None:
-    """Raise ValueError unless every bit of a file is as `seal` returned it.
+def verify_checksum(content: bytes) -> None:
+    """Raise ValueError unless every bit of a file is as `with_checksum` returned it.
 
-    >>> check_seal(seal(f"two words, {SEAL}".encode()))
+    >>> verify_checksum(with_checksum(f"two words, {NO_CHECKSUM}".encode()))
     """
     found = re.search(rb"sha256:[0-9a-f]{64}", content)
     if found is None:
         raise ValueError("no checksum; files of earlier versions had none")
-    if content != seal(content.replace(found[0], SEAL.encode(), 1)):
+    if content != with_checksum(content.replace(found[0], NO_CHECKSUM.encode(), 1)):
         raise ValueError("a checksum of other content; copy or make the file again")
 
 
@@ -85,11 +87,11 @@ def from_markdown(text: str) -> list[Lines]:
     [(['a', 'b'], [['1 | 2', '3']])]
     """
     blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
-    tables = [[cells(line) for line in block.splitlines()] for block in blocks]
+    tables = [[_cells(line) for line in block.splitlines()] for block in blocks]
     return [(header, lines) for header, _, *lines in tables]
 
 
-def cells(line: str) -> list[str]:
+def _cells(line: str) -> list[str]:
     parts = re.split(r"(?<!\\)\|", line)[1:-1]
     return [part.strip().replace("\\|", "|") for part in parts]
 
@@ -112,10 +114,10 @@ def from_csv(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV file, with numbers converted to int or float."""
     with path.open(newline="") as file:
         table = list(csv.DictReader(file))
-    return [{name: number_of(cell or "") for name, cell in row.items()} for row in table]
+    return [{name: _parse_number(cell or "") for name, cell in row.items()} for row in table]
 
 
-def number_of(text: str) -> int | float | str:
+def _parse_number(text: str) -> int | float | str:
     """The number that a text spells, or the text."""
     for kind in (int, float):
         try:
@@ -142,10 +144,10 @@ def plain(value: Any) -> Any:
 
 def read_record(hint: Any, path: Path) -> Any:
     """The record in a JSON file."""
-    return record_of(hint, json_of(path, path.read_bytes()), path)
+    return convert_record(hint, parse_json(path, path.read_bytes()), path)
 
 
-def json_of(path: Path, content: bytes) -> Any:
+def parse_json(path: Path, content: bytes) -> Any:
     """The value of a JSON text; ValueError that names the file of the text if it is none."""
     try:
         return json.loads(content)
@@ -153,16 +155,16 @@ def json_of(path: Path, content: bytes) -> Any:
         raise ValueError(f"{path} must be a JSON file: {error}") from None
 
 
-def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
+def convert_record(hint: Any, value: Any, path: Path, place: str = "") -> Any:
     """A value of a JSON file as a type has it; ValueError names the file, the place and the value.
 
     >>> from typing import TypedDict
     >>> class Run(TypedDict):
     ...     name: str
     ...     seeds: tuple[int, ...]
-    >>> record_of(Run, {"name": "a", "seeds": [1, 2]}, Path("runs.json"))
+    >>> convert_record(Run, {"name": "a", "seeds": [1, 2]}, Path("runs.json"))
     {'name': 'a', 'seeds': (1, 2)}
-    >>> record_of(Run, {"name": "a", "seeds": [1, "2"]}, Path("runs.json"))
+    >>> convert_record(Run, {"name": "a", "seeds": [1, "2"]}, Path("runs.json"))
     Traceback (most recent call last):
     ValueError: runs.json: seeds[1] must be int, got '2'
     """
@@ -175,18 +177,18 @@ def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
         for name, one in value.items():
             if name in known or kind is dict:
                 own = known[name] if known else inner[1]
-                record_of(own, one, path, f"{place}.{name}" if place else name)
+                convert_record(own, one, path, f"{place}.{name}" if place else name)
             elif is_dataclass(hint):
-                raise ValueError(f"{where}: {unknown('field', name, known)}")
+                raise ValueError(f"{where}: {unknown_name('field', name, known)}")
     elif isinstance(value, list) and kind is tuple:
         for i, one in enumerate(value):
-            record_of(inner[0], one, path, f"{place}[{i}]")
+            convert_record(inner[0], one, path, f"{place}[{i}]")
     elif kind is Literal and value not in inner:
-        raise ValueError(f"{path}: {unknown(place, value, inner)}")
+        raise ValueError(f"{path}: {unknown_name(place, value, inner)}")
     try:
         return msgspec.convert(value, hint, dec_hook=lambda kind, one: kind(one))
     except msgspec.ValidationError as error:
         rule, _, inside = str(error).partition(" - at `$")
         rule = f": {re.sub(', got `.*|`', '', rule)}".replace(": Expected", " must be")
-        got = "" if ", got " in rule else f", got {shown(value)}"
+        got = "" if ", got " in rule else f", got {short_repr(value)}"
         raise ValueError(f"{where}{inside.strip('`')}{rule}{got}") from None

@@ -1,33 +1,18 @@
-"""Matrix factorisations that never run at the same time on the CPU.
+"""Matrix factorisations, differentiable in forward and reverse mode by implicit differentiation.
 
-Batched LAPACK calls that run at the same time deadlock in jaxlib, because each call waits for the
-threads of the other: in independent parts of one program, in two threads, on several host devices.
-So on the CPU a batch is a loop of single factorisations, which for small matrices is as fast. All
-functions are differentiable in forward and reverse mode, by implicit differentiation.
+On a CPU, `jax.vmap` runs them one after the other: see `xla_workarounds.sequential_on_cpu`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Float
 
 from .numerics import matmul
-
-
-def one_by_one(function: Callable) -> Callable:
-    """Wrap a function so that `jax.vmap` runs it as a loop on the CPU and unchanged elsewhere."""
-    looped, function = jax.jit(sequential_vmap(function)), jax.jit(function)
-
-    def call(*args: Any) -> Any:
-        return (looped if jax.default_backend() == "cpu" else function)(*args)
-
-    return call
+from .xla_workarounds import sequential_on_cpu
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]:
@@ -57,20 +42,20 @@ def _solution_jvp(primals, tangents):
     change = jax.lax.custom_linear_solve(
         partial(matmul, A),
         db - matmul(dA, x),
-        lambda _, right: substitute(lower, right),
+        lambda _, right: _substitute(lower, right),
         symmetric=True,
     )
     return x, change
 
 
-@one_by_one
+@sequential_on_cpu
 def factor_and_solve(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    lower = cholesky(A)
+    lower = _cholesky(A)
     return lower, jax.scipy.linalg.cho_solve((lower, True), b)
 
 
-@one_by_one
-def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
+@sequential_on_cpu
+def _substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
     return jax.scipy.linalg.cho_solve((lower, True), b)
 
 
@@ -97,12 +82,12 @@ def _log_determinant_jvp(primals, tangents):
     return log_determinant(A), jnp.sum(inverse * dA)
 
 
-def cholesky(A: jax.Array) -> jax.Array:
+def _cholesky(A: jax.Array) -> jax.Array:
     lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
     return jnp.where(jnp.all(jnp.isfinite(A)), lower, jnp.nan)  # an infinite A has no solution
 
 
-factor = one_by_one(cholesky)
+factor = sequential_on_cpu(_cholesky)
 
 
 @jax.custom_jvp
@@ -111,7 +96,7 @@ def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"
 
     If two eigenvalues are equal, the derivatives of their eigenvectors are NaN or infinite.
     """
-    return eigenpairs(A)
+    return _eigenpairs(A)
 
 
 @eigh.defjvp
@@ -127,7 +112,7 @@ def _eigh_jvp(primals, tangents):
 @jax.custom_jvp
 def eigenvalues(A: Float[Array, "n n"]) -> Float[Array, " n"]:
     """Return the ascending eigenvalues of a symmetric A, several times faster than `eigh`."""
-    return values_alone(A)
+    return _eigenvalues(A)
 
 
 @eigenvalues.defjvp
@@ -137,12 +122,12 @@ def _eigenvalues_jvp(primals, tangents):
     return sigma, jnp.sum(vectors * matmul((dA + dA.T) / 2, vectors), axis=0)
 
 
-@one_by_one
-def values_alone(A: jax.Array) -> jax.Array:
+@sequential_on_cpu
+def _eigenvalues(A: jax.Array) -> jax.Array:
     return jnp.linalg.eigvalsh(A)
 
 
-@one_by_one
-def eigenpairs(A: jax.Array) -> tuple[jax.Array, jax.Array]:
+@sequential_on_cpu
+def _eigenpairs(A: jax.Array) -> tuple[jax.Array, jax.Array]:
     sigma, vectors = jnp.linalg.eigh(A)
     return sigma, vectors

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are pytrees and check their fields once, when a caller makes them."""
+"""Frozen dataclasses that are pytrees and check their fields once, when they are constructed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
-from .fields import suggesting
+from .messages import suggest_keywords
 from .readable import readable
-from .xla import keep_sums_right
+from .xla_flags import disable_wrong_fusion
 
-keep_sums_right()
+disable_wrong_fusion()
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable)
@@ -30,16 +30,16 @@ def static(**options: Any) -> Any:
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
-def checked(cls: type[T]) -> type[T]:
+def pytree_dataclass(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree whose unflattening skips `__post_init__`.
 
     `flax.struct.dataclass` runs `__post_init__` whenever JAX unflattens the pytree. The leaves may
     then be gradients (a negative "temperature") or placeholders, and a check in `__post_init__`
     would reject them. Fields made by `static` are structure, and all others are leaves.
     """
-    own = "__repr__" in vars(cls)
+    has_repr = "__repr__" in vars(cls)
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is an array
-    cls.__init__ = suggesting(cls.__init__)
+    cls.__init__ = suggest_keywords(cls.__init__)
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     structure = [f.name for f in fields if f.metadata.get("static")]
@@ -55,26 +55,26 @@ def checked(cls: type[T]) -> type[T]:
         return tree
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
-    return cls if own else readable(cls)
+    return cls if has_repr else readable(cls)
 
 
-def compiled(function: F) -> F:
-    """Make one program of a function, for arguments that are pytrees of arrays.
+def jit_if_concrete(function: F) -> F:
+    """Return `jax.jit` of a function for arguments that are pytrees of arrays, else the function.
 
-    A kernel or a sampler of the user's own may be no pytree. With these the function runs as it is.
+    A user's own kernel or sampler may not be a pytree. With these the function runs without `jit`.
 
-    >>> float(compiled(lambda a: a + 1)(1.0)), compiled(len)("abc")
+    >>> float(jit_if_concrete(lambda a: a + 1)(1.0)), jit_if_concrete(len)("abc")
     (2.0, 3)
     """
     program = jax.jit(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        arrays = all(map(is_array, jax.tree.leaves(args)))
+        arrays = all(map(_is_array, jax.tree.leaves(args)))
         return (program if arrays else function)(*args)
 
     return call  # pyright: ignore[reportReturnType]
 
 
-def is_array(leaf: Any) -> bool:
+def _is_array(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") or isinstance(leaf, (int, float, complex))

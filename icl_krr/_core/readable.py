@@ -29,31 +29,33 @@ def readable(cls: type[T]) -> type[T]:
     Task(x=f32[32,4], y=f32[32], x_query=f32[5,4])
     """
     if not hasattr(cls, "__pdoc__"):
-        cls.__pdoc__ = of_fields  # pyright: ignore[reportAttributeAccessIssue]
-    cls.__repr__ = on_one_screen
+        cls.__pdoc__ = _fields_doc  # pyright: ignore[reportAttributeAccessIssue]
+    cls.__repr__ = screen_repr
     return cls
 
 
-def on_one_screen(self: Any) -> str:
-    texts = (drawn(self, depth) for depth in range(DEPTH, -1, -1))
-    return next((text for text in texts if text.count("\n") < LINES), drawn(self, 0))
+def screen_repr(self: Any) -> str:
+    texts = (pretty(self, depth) for depth in range(DEPTH, -1, -1))
+    return next((text for text in texts if text.count("\n") < LINES), pretty(self, 0))
 
 
-def drawn(value: Any, depth: int, width: int = WIDTH) -> str:
-    return wl.pformat(value, width=width, custom=of_array, depth=depth)
+def pretty(value: Any, depth: int, width: int = WIDTH) -> str:
+    return wl.pformat(value, width=width, custom=_array_doc, depth=depth)
 
 
-def of_fields(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc:
+def _fields_doc(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc:
     """The fields of an object; if `depth` < 0 and they need half a line, a count of its numbers."""
     name, leaves = type(self).__name__, jax.tree.leaves(self)
-    if depth < 0 and (len(leaves) >= 8 or len(drawn(self, DEPTH, width=10**6)) > WIDTH // 2):
+    if depth < 0 and (len(leaves) >= 8 or len(pretty(self, DEPTH, width=10**6)) > WIDTH // 2):
         return wl.TextDoc(f"{name}({sum(map(np.size, leaves))} numbers)")
     if dataclasses.is_dataclass(self):
-        defaults = {field.name: default(field) for field in dataclasses.fields(self) if field.repr}
+        defaults = {field.name: _default(field) for field in dataclasses.fields(self) if field.repr}
     else:
         defaults = dict.fromkeys(self._fields, MISSING) | self._field_defaults
     fields = {field: getattr(self, field) for field in defaults}
-    shown = {field: value for field, value in fields.items() if not empty(value, defaults[field])}
+    shown = {
+        field: value for field, value in fields.items() if not _is_empty(value, defaults[field])
+    }
     return wl.bracketed(
         begin=wl.TextDoc(f"{name}("),
         docs=wl.named_objs(shown.items(), depth=depth - 1, **options),
@@ -63,20 +65,20 @@ def of_fields(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc:
     )
 
 
-def default(field: dataclasses.Field) -> Any:
+def _default(field: dataclasses.Field) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def empty(value: Any, default: Any) -> bool:
+def _is_empty(value: Any, default: Any) -> bool:
     """Whether the default is None, False, 0 or empty, and the value is the same."""
     if default is None or default is MISSING or default:
         return value is default is None
-    return (number(value) if isinstance(value, ARRAYS) else value) == default
+    return (_number(value) if isinstance(value, ARRAYS) else value) == default
 
 
-def of_array(value: Any) -> wl.AbstractDoc | None:
+def _array_doc(value: Any) -> wl.AbstractDoc | None:
     """Dtype and shape of an array, or six digits of a number."""
-    known = number(value) if isinstance(value, ARRAYS) else value
+    known = _number(value) if isinstance(value, ARRAYS) else value
     if isinstance(known, float):
         return wl.TextDoc(repr(float(f"{known:.6g}")))
     if known is None and value is not None:
@@ -84,7 +86,7 @@ def of_array(value: Any) -> wl.AbstractDoc | None:
     return None if known is value else wl.pdoc(known)
 
 
-def number(value: Any) -> Any:
+def _number(value: Any) -> Any:
     """The value of a scalar; None if it is an array, traced, a key, deleted or of another host."""
     try:
         return None if value.ndim or isinstance(value, Tracer) else value.item()

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
-CHANGES = 4
+_SAMPLES = 4
 """Number of random changes of the arguments."""
 
 UNITS = 4.0
@@ -43,7 +43,7 @@ def in_float64(function: Callable, *given: Any) -> Any:
         return function(*given)
 
 
-def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
+def with_rounding_error(function: Callable, *given: Any) -> tuple[Any, Any]:
     r"""Call a function, and estimate how far rounding errors move its result.
 
     The function is called four times more, with all numbers of the arguments multiplied by
@@ -51,23 +51,23 @@ def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
 
     Source: Vignes, A stochastic arithmetic for reliable scientific computation, 1993.
 
-    >>> _, change = spread(lambda x: x - 1, jnp.full(1, 1 + 1e-6))
+    >>> _, change = with_rounding_error(lambda x: x - 1, jnp.full(1, 1 + 1e-6))
     >>> bool(1e-7 < change[0] < 1e-6)
     True
     """
     leaves, structure = jax.tree.flatten(given)
     place = [i for i, leaf in enumerate(leaves) if is_floating(leaf)]
     results = [function(*given)]
-    for changed in nudged([leaves[i] for i in place]):
+    for changed in _perturbed([leaves[i] for i in place]):
         every = dict(enumerate(leaves)) | dict(zip(place, changed, strict=True))
         results.append(function(*structure.unflatten(every.values())))
-    return results[0], largest_changes(*results)
+    return results[0], _largest_changes(*results)
 
 
 @jax.jit
-def nudged(leaves: list) -> list[list]:
+def _perturbed(leaves: list) -> list[list]:
     rng, every = np.random.default_rng(0), []
-    for _ in range(CHANGES):
+    for _ in range(_SAMPLES):
         signs = [rng.integers(0, 2, np.shape(leaf)) * 2 - 1 for leaf in leaves]
         factors = [
             1 + s * UNITS * float(jnp.finfo(v.dtype).eps)
@@ -78,7 +78,7 @@ def nudged(leaves: list) -> list[list]:
 
 
 @jax.jit
-def largest_changes(known: Any, *changed: Any) -> Any:
+def _largest_changes(known: Any, *changed: Any) -> Any:
     def largest(value: jax.Array, *others: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(jnp.stack(others) - value[None]), axis=0)
 

@@ -41,7 +41,7 @@ from .readable import readable
 TOLERANCE = 1e-2
 """The largest gap of a result that is ok."""
 
-HOPELESS = 100.0
+DIVERGED = 100.0
 """The gap from which more steps of the same solver are not advised: it diverges."""
 
 
@@ -103,17 +103,17 @@ class Status(NamedTuple):
         'not converged: gap 0.5 after 16 steps; use more steps (64) or a larger ridge'
         """
         if np.ndim(self.ok) == 0:
-            return sentence(jax.tree.map(np.asarray, self))
+            return _sentence(jax.tree.map(np.asarray, self))
         fields: Any = jax.tree.map(lambda field: np.ravel(np.asarray(field)), self)
         worst = int(np.argmax(np.where(fields.ok, -1.0, fields.gap)))
-        each = sentence(jax.tree.map(lambda field: field[worst], fields))
+        each = _sentence(jax.tree.map(lambda field: field[worst], fields))
         count, bad = len(fields.ok), int(np.sum(~fields.ok))
         if not bad:
-            return f"all {count} results: {sentence(Status(*(worst_of(f) for f in fields)))}"
+            return f"all {count} results: {_sentence(Status(*(_worst(f) for f in fields)))}"
         return f"{bad} of {count} results are not right; the worst: {each}"
 
 
-def worst_of(field: np.ndarray) -> Any:
+def _worst(field: np.ndarray) -> Any:
     return field.min() if field.dtype == bool and field.all() else field.max()
 
 
@@ -146,7 +146,7 @@ def assess(
     return jax.tree.map(lambda field: jax.lax.stop_gradient(jnp.asarray(field)), status)
 
 
-def sentence(s: Status) -> str:
+def _sentence(s: Status) -> str:
     wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
@@ -202,7 +202,7 @@ def sentence(s: Status) -> str:
     far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
     if far and s.spectrum:
         helps.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
-    hopeful = s.steps and s.gap < HOPELESS
+    hopeful = s.steps and s.gap < DIVERGED
     longer = hopeful and (s.falling or far or not lost)
     if longer:
         helps.append(f"more steps ({4 * int(s.steps)})")

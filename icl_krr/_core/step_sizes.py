@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from . import checks
-from .constants import any_is, known, xp
+from .constants import any_instance, as_constant, xp
 
 
 class Momentum(NamedTuple):
@@ -29,11 +29,11 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
     Every step then multiplies the error by at most (cond - 1) / (cond + 1), where cond = high /
     low. No fixed step size has a smaller bound if only low and high are known.
     """
-    checks.one_of(step_size, spectrum)
+    checks.step_size_or_spectrum(step_size, spectrum)
     if spectrum is None:
         checks.positive_scalar("step_size", step_size)
-        return known(step_size)
-    low, high = map(known, checks.spectrum(spectrum))
+        return as_constant(step_size)
+    low, high = map(as_constant, checks.spectrum(spectrum))
     return 2 / (low + high)
 
 
@@ -59,13 +59,13 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
 
 def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Momentum:
     """Return the coefficients of Polyak's heavy-ball method, a_t = mu and b_t = eta."""
-    checks.one_of(step_size, spectrum)
+    checks.step_size_or_spectrum(step_size, spectrum)
     if spectrum is not None:
         if momentum is not None:
             raise ValueError(
                 f"momentum must be None if spectrum is given, got {momentum}; drop one of the two"
             )
-        low, high = (xp.sqrt(known(bound)) for bound in checks.spectrum(spectrum))
+        low, high = (xp.sqrt(as_constant(bound)) for bound in checks.spectrum(spectrum))
         step_size, momentum = 4 / (low + high) ** 2, ((high - low) / (high + low)) ** 2
     else:
         checks.positive_scalar("step_size", step_size)
@@ -88,19 +88,19 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
     """
     low, high = (xp.asarray(bound, float) for bound in checks.spectrum(spectrum))
     theta, delta = (high + low) / 2, (high - low) / 2
-    return Momentum(1 / theta, *iterate(recurrence, steps, delta / theta, theta, delta))
+    return Momentum(1 / theta, *_iterate(_recurrence, steps, delta / theta, theta, delta))
 
 
-def recurrence(rho: Any, theta: Any, delta: Any) -> tuple[Any, tuple[Any, Any]]:
+def _recurrence(rho: Any, theta: Any, delta: Any) -> tuple[Any, tuple[Any, Any]]:
     b = 2 / (2 * theta - delta * rho)
     rho_next = delta * b / 2
     return rho_next, (rho_next * rho, b)
 
 
-def iterate(step: Callable, steps: int, first: Any, *constants: Any) -> Any:
+def _iterate(step: Callable, steps: int, first: Any, *constants: Any) -> Any:
     """Stack what step(state, *constants) -> (next state, result) returns, beginning at `first`."""
-    if any_is(jax.Array, (first, *constants)):
-        return scan(step, steps, first, *constants)
+    if any_instance(jax.Array, (first, *constants)):
+        return _scan(step, steps, first, *constants)
     state, results = first, []
     for _ in range(steps):
         state, result = step(state, *constants)
@@ -110,7 +110,7 @@ def iterate(step: Callable, steps: int, first: Any, *constants: Any) -> Any:
 
 # outside of jit, JAX would compile the scan again for every call
 @partial(jax.jit, static_argnums=(0, 1))
-def scan(step: Callable, steps: int, first: jax.Array, *constants: jax.Array) -> Any:
+def _scan(step: Callable, steps: int, first: jax.Array, *constants: jax.Array) -> Any:
     return jax.lax.scan(lambda state, _: step(state, *constants), first, length=steps)[1]
 
 
@@ -140,12 +140,12 @@ def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Arr
     A vector that is orthogonal to the features of all supports is an eigenvector of I - C V_t, with
     the eigenvalue e_t.
     """
-    low, high = map(known, checks.spectrum(spectrum))
+    low, high = map(as_constant, checks.spectrum(spectrum))
     scale = 2 / (low + high)
-    return scale, iterate(square, steps, xp.asarray(1 - scale * known(ridge), float))
+    return scale, _iterate(_square, steps, xp.asarray(1 - scale * as_constant(ridge), float))
 
 
-def square(e: Any) -> tuple[Any, Any]:
+def _square(e: Any) -> tuple[Any, Any]:
     return e * e, e
 
 
@@ -154,4 +154,4 @@ def richardson_step(step_size: Any) -> Any:
     checks.positive_scalar("step_size", step_size)
     if (value := checks.concrete(step_size)) is not None and not value < 2:
         raise ValueError(f"step_size must be < 2 to converge, got {step_size}")
-    return known(step_size)
+    return as_constant(step_size)

@@ -14,20 +14,20 @@ if TYPE_CHECKING:  # `icl-krr --help` does not need it
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.measure import Measurement
 
-LONGEST = 26
+LONGEST_WORD = 26
 """The width at which a long word is broken if there is no room for it."""
-NUMBER = re.compile(r"[-+]?\d|-$")
+_NUMBER = re.compile(r"[-+]?\d|-$")
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of text cells, in groups of lines with a rule between two groups.
 
     In a narrow terminal cells wrap between words. Columns that still do not fit continue in a
     further table, which repeats the first column.
 
     >>> lines = [["zero", "1 (0.9, 1.1)"], ["gradient_descent", "0.01 (0.009, 0.01)"]]
-    >>> print(as_text(Table("Distances", ["candidate", "distance"], [lines]), width=36))
+    >>> print(as_text(TextTable("Distances", ["candidate", "distance"], [lines]), width=36))
     Distances
     ┏━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┓
     ┃ candidate        ┃      distance ┃
@@ -43,7 +43,7 @@ class Table:
     groups: list[list[list[str]]]
 
     @classmethod
-    def of(cls, title: str, table: Lines) -> Table:
+    def of(cls, title: str, table: Lines) -> TextTable:
         """The table of a header and its lines, in one group."""
         header, lines = table
         return cls(title, header, [lines])
@@ -61,12 +61,14 @@ class Table:
         ]
         sizes = [measure_renderables(console, wide, [*map(Text, cells)]) for cells in columns]
         yield Text(self.title, "table.title")
-        for block in blocks(sizes, options.max_width):
+        for block in _column_blocks(sizes, options.max_width):
             grid = Grid()
-            widths = shared([sizes[at] for at in block], options.max_width - 1 - 3 * len(block))
+            widths = _column_widths(
+                [sizes[at] for at in block], options.max_width - 1 - 3 * len(block)
+            )
             for at, width in zip(block, widths, strict=True):
                 cells = [cell for cell in columns[at][1:] if cell]
-                numbers = sum(NUMBER.match(cell) is not None for cell in cells)
+                numbers = sum(_NUMBER.match(cell) is not None for cell in cells)
                 justify = "right" if 2 * numbers >= len(cells) > 0 else "left"
                 name = Text(self.header[at])
                 grid.add_column(name, justify=justify, width=width, overflow="fold")
@@ -77,20 +79,20 @@ class Table:
             yield grid
 
 
-def blocks(sizes: list[Measurement], width: int) -> list[list[int]]:
+def _column_blocks(sizes: list[Measurement], width: int) -> list[list[int]]:
     """The columns of each table that fits the width. The first column is in all tables."""
     found = [[0]]
     for at in range(1, len(sizes)):
-        least = sum(3 + min(sizes[i].minimum, LONGEST) for i in (*found[-1], at))
+        least = sum(3 + min(sizes[i].minimum, LONGEST_WORD) for i in (*found[-1], at))
         if len(found[-1]) > 1 and least >= width:
             found.append([0])
         found[-1].append(at)
     return found
 
 
-def shared(sizes: list[Measurement], room: int) -> list[int]:
+def _column_widths(sizes: list[Measurement], room: int) -> list[int]:
     """The widths of columns: the longest words, and what is left for those that need the least."""
-    widths = [min(size.minimum, LONGEST) for size in sizes]
+    widths = [min(size.minimum, LONGEST_WORD) for size in sizes]
     spare = max(0, room - sum(widths))
     by_need = sorted(range(len(sizes)), key=lambda i: sizes[i].maximum - widths[i])
     for place, i in enumerate(by_need):
@@ -99,7 +101,7 @@ def shared(sizes: list[Measurement], room: int) -> list[int]:
     return widths
 
 
-def number(value: float, digits: int = 3) -> str:
+def format_number(value: float, digits: int = 3) -> str:
     """Three digits of a number, or as many as are asked for, or "-" for NaN."""
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
 

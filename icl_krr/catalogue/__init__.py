@@ -58,7 +58,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from .._core.fields import unknown
+from .._core.messages import unknown_name
 from ._axes import AXES
 from ._rows import Axis, Battery, Box, Family, Kernel, Solver
 from ._solvers import SOLVERS
@@ -152,8 +152,8 @@ def load(path: str) -> Any:
 def absent(room: str, name: str) -> AttributeError:
     """The error for a name that a module does not have; it has the call of a solver's row."""
     row = SOLVERS.get(spelled(name))
-    mend = f"; write {row.call}" if row and f"{room}:" in row.construction + row.oracle else ""
-    words = f"module {room!r} has no attribute {name!r}{mend}"
+    hint = f"; write {row.call}" if row and f"{room}:" in row.construction + row.oracle else ""
+    words = f"module {room!r} has no attribute {name!r}{hint}"
     return AttributeError(words, name=name, obj=sys.modules[room])
 
 
@@ -192,7 +192,7 @@ def find(what: str, table: Mapping[str, Any], name: str) -> Any:
     """
     row = table.get(spelled(name)) if isinstance(name, str) else None
     if row is None:
-        raise ValueError(unknown(what, name, table))
+        raise ValueError(unknown_name(what, name, table))
     return row
 
 

@@ -7,7 +7,7 @@ import re
 from functools import partial
 from typing import Any
 
-from .._core.text_tables import Table, number
+from .._core.text_tables import TextTable, format_number
 from ..catalogue._choices import Kernel
 from ..plots import depth_figure
 from ..tabular._depth import CONVERGED, DepthResult, Row, run
@@ -55,16 +55,18 @@ def outcome(results: Results, seed: int) -> Outcome:
     )
 
 
-def printed(name: str, result: DepthResult, seed: int) -> tuple[Table, str]:
+def printed(name: str, result: DepthResult, seed: int) -> tuple[TextTable, str]:
     header = ["step", "blocks", "gap to exact", "gap to oracle", "RMSE", "alpha error", "bound"]
     facts = result.facts
     title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
-    steps = [[str(row.step), str(row.blocks), *map(number, row[3:])] for row in shown(result.rows)]
+    steps = [
+        [str(row.step), str(row.blocks), *map(format_number, row[3:])] for row in shown(result.rows)
+    ]
     baselines = [
-        [row.predictor, "", number(row.gap), "", number(row.rmse), "", ""]
+        [row.predictor, "", format_number(row.gap), "", format_number(row.rmse), "", ""]
         for row in result.baselines
     ]
-    return Table(title, header, [steps, baselines]), describe(facts, seed)
+    return TextTable(title, header, [steps, baselines]), describe(facts, seed)
 
 
 def shown(rows: list[Row]) -> list[Row]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._core.fields import cut
+from .._core.messages import one_line
 from ..tabular._answer import Answer
 from ..tasks import Queries, Table
 from ..tasks._division import Division
@@ -37,7 +37,7 @@ def doubts_of(division: Division, table: Table) -> list[str]:
     if not np.any(np.asarray(division.task.y)):
         words.append(f"{table.target} is constant in the supports, so that every interval is empty")
     if np.any(reach == 0):
-        words.append(f"constant in the supports: {cut(', '.join(names[reach == 0]))}")
+        words.append(f"constant in the supports: {one_line(', '.join(names[reach == 0]))}")
     far = x_query > 2 * reach
     if far.any():
         rows = division.rows[far.any(axis=1)]
@@ -45,7 +45,7 @@ def doubts_of(division: Division, table: Table) -> list[str]:
         words.append(
             f"{'1 query is' if one else f'{len(rows)} queries are'} more than twice as far from "
             f"the mean as any support, {'' if one else 'such as '}row {rows[0]}, "
-            f"in {cut(', '.join(names[far.any(axis=0)]))}; do not trust "
+            f"in {one_line(', '.join(names[far.any(axis=0)]))}; do not trust "
             f"{'its prediction' if one else 'their predictions'}"
         )
     return words

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from .._core.files import to_markdown
-from .._core.text_tables import Table
+from .._core.text_tables import TextTable
 from ..experiments._shared.arrays import read_arrays, require, task_of
 from ..experiments._shared.draws import draw_tasks
 from ..experiments._shared.recipe import Recipe
@@ -95,9 +95,9 @@ def findings_record(findings: Findings) -> dict[str, Any]:
     return {"layers": findings.layers} | identification_record(findings.found)
 
 
-def printed(found: Identification) -> list[Table | str]:
+def printed(found: Identification) -> list[TextTable | str]:
     distances = [
-        Table.of(
+        TextTable.of(
             f"Relative distance at every layer, {TITLES[space]} (95 % interval)",
             trained_model.distance_table(found, space),
         )
@@ -106,9 +106,9 @@ def printed(found: Identification) -> list[Table | str]:
     return [*found.tables, *distances]
 
 
-def printed_findings(name: str, findings: Findings) -> list[Table | str]:
+def printed_findings(name: str, findings: Findings) -> list[TextTable | str]:
     return [
-        Table.of(
+        TextTable.of(
             f"{name}: mean squared error after every layer, and the nearest hyperparameters",
             trained_model.layer_table(findings),
         ),
@@ -140,7 +140,7 @@ def answered(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
         raise ValueError(
             f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
         )
-    mend = (
+    hint = (
         "; add the predictions of every layer as answers [b, layers + 1, q], and their derivatives "
         "in y as hats [b, layers + 1, q, n], or the hidden states of the queries as streams "
         "[b, layers + 1, q, d], and their derivatives as stream_jacobians [b, layers + 1, q, d, n]"
@@ -150,7 +150,7 @@ def answered(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
     present = [names for names, every in kinds.items() if not held.keys().isdisjoint(every)]
     for names in present or [*KINDS][:1]:
         more = () if held.keys().isdisjoint(KINDS[names]) else KINDS[names]
-        require(path, held, (*GIVEN[:3], *names, *more), mend)
+        require(path, held, (*GIVEN[:3], *names, *more), hint)
     tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
     return tasks, {
         names[0]: {name: held[name] for name in kinds[names] if name in held} for names in present

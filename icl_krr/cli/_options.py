@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 
 import tyro
 
-from .._core.fields import folded, unknown
+from .._core.messages import normalised, unknown_name
 from ..catalogue import SOLVERS, spelled
 from ..catalogue._choices import Kernel, Solver
 
@@ -56,13 +56,13 @@ def words(info: Any) -> Any:
 
 def reader(known: tuple[str, ...]) -> Callable[[str], str]:
     """A function that returns the word with dashes, underscores, capitals or a short name."""
-    by_spelling = {folded(word): word for word in known}
+    by_spelling = {normalised(word): word for word in known}
 
     def read(given: str) -> str:
-        for word in (folded(given), spelled(given)):
+        for word in (normalised(given), spelled(given)):
             if word in by_spelling:
                 return by_spelling[word]
-        raise ValueError(unknown("", given, known).strip())
+        raise ValueError(unknown_name("", given, known).strip())
 
     return read
 

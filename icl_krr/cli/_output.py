@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.files import replace, to_csv, to_json
-from .._core.text_tables import Table
+from .._core.text_tables import TextTable
 from ..catalogue import SOLVERS
 from ._options import Command
 
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     """
 
     record: dict[str, Any]
-    shown: Sequence[Table | str] = ()
+    shown: Sequence[TextTable | str] = ()
     files: Mapping[str, Any] = NOTHING
     facts: Mapping[str, Any] = NOTHING
     notes: Sequence[str] = ()
@@ -112,7 +112,7 @@ def wide() -> Console:
     return console if fixed else Console(width=160, highlight=False)
 
 
-def print_parts(parts: Sequence[Table | str]) -> None:
+def print_parts(parts: Sequence[TextTable | str]) -> None:
     console = wide()
     for part in parts:
         console.print(part)

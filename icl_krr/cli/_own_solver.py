@@ -8,7 +8,7 @@ from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
 
-from .._core.fields import shown
+from .._core.messages import short_repr
 from ..catalogue import Solver, find, register
 from ..catalogue._solvers import KEYWORDS
 
@@ -42,7 +42,7 @@ def register_file(given: str) -> str:
         found = vars(module).get(name, "no such name")
         if not isinstance(found, Marked):
             mark = "a function with the mark icl_krr.solver"
-            raise ValueError(f"{name} must be {mark}, got {shown(found)}")
+            raise ValueError(f"{name} must be {mark}, got {short_repr(found)}")
         needs = [key for key, one in found.parameters.items() if one.default is one.empty]
         words = f"keyword without a default of {name}"
         fitted = {key: find(words, KEYWORDS, key) for key in needs if key != "steps"}

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import tyro
 from platformdirs import user_cache_dir
 
-from .._core import xla
-from .._core.fields import unknown
+from .._core import xla_flags
+from .._core.messages import unknown_name
 from ..experiments._shared.recipe import Recipe
 from . import _hosts
 from ._commands import COMMANDS, settings_of
@@ -33,7 +33,7 @@ PROG = "icl-krr"
 def parse(argv: list[str]) -> Command:
     """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        raise ValueError(unknown("command", argv[0], COMMANDS))
+        raise ValueError(unknown_name("command", argv[0], COMMANDS))
     shown, printed = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
     try:
         with redirect_stdout(shown), redirect_stderr(printed):
@@ -159,8 +159,14 @@ def compile_quickly() -> None:
     The programs are as fast, except that exponentials take 1.5 times as long. XLA aborts at a flag
     that it does not know, so only a version that knows these gets them.
     """
-    if "jax" not in sys.modules and version("jaxlib").startswith("0.10.") and not xla.given():
-        xla.add("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
+    if (
+        "jax" not in sys.modules
+        and version("jaxlib").startswith("0.10.")
+        and not xla_flags.user_flags()
+    ):
+        xla_flags.add_flags(
+            "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"
+        )
 
 
 def of_device(error: RuntimeError) -> str:

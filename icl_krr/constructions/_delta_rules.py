@@ -40,7 +40,7 @@ class SequentialUpdates:
 
     def __init__(self, make: Callable, kernel: Kernel, steps: int | None, options: Any):
         if make is linear_machine:
-            causal.no_window(options.get("window"))
+            causal.refuse_window(options.get("window"))
         self.steps = STEPS if steps is None else steps
         checks.count("steps", self.steps)
         causal.check_prefix(options.get("prefix", "exclusive"))
@@ -152,7 +152,7 @@ def delta_rule(updates, step_size, normalised, loss, erase):
     m, erased = updates.m, None
     size = xp.asarray(step_size, m.dtype) * m.strength
     if erase is not None:
-        causal.no_window(m.window)
+        causal.refuse_window(m.window)
         if not isinstance(m, LinearAttention):
             raise ValueError(
                 "erase must be None in softmax attention, which has no feature vectors"

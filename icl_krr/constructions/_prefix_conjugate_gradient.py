@@ -35,7 +35,7 @@ def prefix_posterior(kernel, *, ridge, steps, approximates, form="textbook", **o
     checks.choice("form", form, FORMS)
     if approximates is not None:
         check_kernel(approximates)
-    checks.one_ridge(ridge)
+    checks.scalar_ridge(ridge)
     m: Any = prefix_sums(kernel, ridge=ridge, kind=PosteriorSums, **options)
     m.ridges = xp.asarray(ridge, m.dtype)
     m.approximated = None if approximates is None else (approximates,)

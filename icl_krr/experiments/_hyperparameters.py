@@ -14,7 +14,7 @@ from jax.tree_util import Partial
 
 from .. import Kernel, Softmax, predict_batch, theory
 from .._core import checks
-from .._core.constants import known
+from .._core.constants import as_constant
 from ..catalogue import METHODS, SOLVERS, make_kernel
 from ..tabular import _model_selection
 from ..tabular._build import construct, solver_keywords
@@ -137,7 +137,7 @@ def fit_hyperparameters(
     Raises:
         Diverged: the loss at the starting values is NaN or infinite.
     """
-    one = jax.tree.map(lambda leaf: known(leaf)[0], data.likely)
+    one = jax.tree.map(lambda leaf: as_constant(leaf)[0], data.likely)
     kernel, smoother, _ = choose_kernels(one, config)
     ridge = config.ridge or _model_selection.choose_ridge(kernel, one, config.centred)
     averages = not SOLVERS[config.solver].iterates
@@ -179,7 +179,7 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
     error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, apart), apart))
 
     _, family = families(str(config.kernel))
-    first = jax.tree.map(lambda leaf: known(leaf)[0], data.fitted)
+    first = jax.tree.map(lambda leaf: as_constant(leaf)[0], data.fitted)
     widths = np.asarray(_model_selection.bandwidths(family, first))[:, None]
     _, (width,) = best(smoothing, family.of_bandwidth, widths, data.fitted)
 
@@ -203,7 +203,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
     row = SOLVERS[config.solver]
 
     def build(tasks: Task, given: dict[str, Any]) -> Any:
-        one = jax.tree.map(lambda leaf: known(leaf)[0], tasks)
+        one = jax.tree.map(lambda leaf: as_constant(leaf)[0], tasks)
         kernel = make_kernel(str(config.kernel), given)
         if not row.iterates:
             return construct(row.name, kernel, one)

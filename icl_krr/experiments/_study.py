@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import sync_global_devices
 
-from .._core import checks, fields, files
+from .._core import checks, files, messages
 
 Cell = dict[str, Any]
 """One value of every axis of a study, by name."""
@@ -177,7 +177,8 @@ def _compare(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
     name, other = given["study"], stored.get("study")
     if other != name or not isinstance(stored.get("settings"), dict):
         raise ValueError(
-            f"{path} must hold the study {name!r}, got {fields.shown(other)}; choose another folder"
+            f"{path} must hold the study {name!r}, got {messages.short_repr(other)}; choose "
+            "another folder"
         )
     if differs := checks.differences(stored["settings"], given["settings"]):
         raise ValueError(

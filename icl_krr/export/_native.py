@@ -15,8 +15,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
-from .._core import checks, fields
-from .._core.files import SEAL, check_seal, replace, seal
+from .._core import checks, messages
+from .._core.files import NO_CHECKSUM, replace, verify_checksum, with_checksum
 from ..residual import Fixed, Layout, Read, Slot
 from ..tasks import Task
 from ..transformer import (
@@ -84,7 +84,7 @@ def save(path: str | Path, model: Transformer) -> None:
     tensors: Tensors = {}
     saved = Model(model.weights, model.spec, model.layout, model.steps)
     record = {
-        "checksum": SEAL,
+        "checksum": NO_CHECKSUM,
         "format": FORMAT,
         "version": version("icl_krr"),
         "model": encode(saved, "", tensors),
@@ -114,25 +114,29 @@ def load(path: str | Path) -> Transformer:
     record, tensors = read(path)
     if record["format"] != FORMAT:
         raise ValueError(
-            f"{path} must have format {FORMAT}, got {fields.shown(record['format'])}, written by "
-            f"icl_krr {fields.shown(record['version'])}; load it with that version of icl_krr"
+            f"{path} must have format {FORMAT}, got {messages.short_repr(record['format'])}, "
+            f"written by icl_krr {messages.short_repr(record['version'])}; load it with that "
+            "version of icl_krr"
         )
     for name, tensor in tensors.items():
         if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
             raise ValueError(
-                f"{path} has {tensor.dtype} weights ({fields.cut(name)}), which need x64; "
+                f"{path} has {tensor.dtype} weights ({messages.one_line(name)}), which need x64; "
                 'call jax.config.update("jax_enable_x64", True) before loading'
             )
     try:
         saved = decode(record["model"], tensors)
         if type(saved) is not Model or tensors:
-            raise ValueError(f"got {type(saved).__name__} and tensors {fields.shown([*tensors])}")
+            raise ValueError(
+                f"got {type(saved).__name__} and tensors {messages.short_repr([*tensors])}"
+            )
         checks.count("steps", saved.steps)
         model = Transformer(saved.weights, saved.spec, saved.layout, saved.steps)
         check_runs(model)
     except Exception as error:  # a wrong part can break the forward in any way
         raise ValueError(
-            f"{path} must hold all parts of a model and no other parts: {fields.cut(str(error))}"
+            f"{path} must hold all parts of a model and no other parts: "
+            f"{messages.one_line(str(error))}"
         ) from None
     return model
 
@@ -163,7 +167,7 @@ def read(path: Path) -> tuple[dict[str, Any], Tensors]:
     """The JSON record and the tensors of a file; refuses a file that `save` did not write."""
     content = path.read_bytes()  # raises OSError; safetensors raises errors of its own
     try:
-        check_seal(content)
+        verify_checksum(content)
         with safe_open(path, "numpy") as file:
             record = json.loads((file.metadata() or {})["icl_krr"])
             if not {"format", "version", "model"} <= set(record):
@@ -172,14 +176,14 @@ def read(path: Path) -> tuple[dict[str, Any], Tensors]:
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} must be a complete file written by icl_krr.export.save, "
-            f"got another file ({fields.cut(str(error))})"
+            f"got another file ({messages.one_line(str(error))})"
         ) from None
 
 
 def write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
     # safetensors writes the memory of an array as if it were in C order
     rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-    replace(path, seal(serialize(rows, metadata)))
+    replace(path, with_checksum(serialize(rows, metadata)))
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._core import checks
-from .._core.constants import known, xp
+from .._core.constants import as_constant, xp
 from .._core.numerics import matmul
 
 
@@ -35,8 +35,8 @@ def check_projection(projection: Any) -> None:
 def precede(projection: Any, sketch: Any) -> Any:
     """The matrix U P^T, which applies the sketch to x and then the projection U [d, m]."""
     if projection is None:
-        return known(sketch).T
-    return xp.matmul(xp.asarray(projection, sketch.dtype), known(sketch).T)
+        return as_constant(sketch).T
+    return xp.matmul(xp.asarray(projection, sketch.dtype), as_constant(sketch).T)
 
 
 def identity_or(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "d p"]:

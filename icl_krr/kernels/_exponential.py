@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 
 from .._core import checks
 from .._core.constants import xp
-from .._core.pytree import checked, compiled
+from .._core.pytree import jit_if_concrete, pytree_dataclass
 from ._algebra import check_projection, inner, mean_of_pairs, project
 from ._log_bilinear import LogBilinear
 
 
-@checked
+@pytree_dataclass
 class Exponential(LogBilinear):
     r"""The exponential kernel $k(x, z) = \exp(\langle Ux, Uz \rangle / \tau)$ of one softmax head.
 
@@ -49,7 +49,7 @@ class Exponential(LogBilinear):
         checks.matrices(x, z)
         return self._log(x, z)
 
-    @compiled
+    @jit_if_concrete
     def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         x, z = (project(self.projection, points) for points in (x, z))
         # x is divided before the product: XLA would fuse a division after the product into each

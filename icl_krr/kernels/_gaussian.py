@@ -14,14 +14,14 @@ from jaxtyping import Array, Float
 
 from .._core import checks
 from .._core.constants import xp
-from .._core.numerics import power_below
-from .._core.pytree import checked, compiled
+from .._core.numerics import power_of_two_below
+from .._core.pytree import jit_if_concrete, pytree_dataclass
 from ._algebra import check_projection, mean_of_pairs, precede, squared_distances, stationary
 from ._forms import Diagonal
 from ._log_bilinear import LogBilinear, PositiveKernel
 
 
-@checked
+@pytree_dataclass
 class Stationary(PositiveKernel):
     r"""A positive kernel of $|Ux - Uz| / \ell$, with $k(x, x) = 1$.
 
@@ -49,11 +49,11 @@ class Stationary(PositiveKernel):
         checks.matrices(x, z)
         return self._log(x, z)
 
-    @compiled
+    @jit_if_concrete
     def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
         lengthscale = jnp.asarray(self.lengthscale, x.dtype)
-        scale = power_below(lengthscale)
+        scale = power_of_two_below(lengthscale)
         function = partial(self._of_squares, lengthscale / scale)
         return stationary(function, self.projection, x, z, scale)
 
@@ -83,7 +83,7 @@ class Stationary(PositiveKernel):
         return (Diagonal(1.0, "one", None, None),)
 
 
-@checked
+@pytree_dataclass
 class Gaussian(Stationary, LogBilinear):
     r"""The Gaussian kernel $k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)$.
 

@@ -13,8 +13,8 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .._core.fields import made_by
-from .._core.pytree import compiled
+from .._core.messages import constructor_hint
+from .._core.pytree import jit_if_concrete
 from ._forms import Diagonal, FeatureLayer, Pattern
 
 
@@ -43,7 +43,7 @@ class Kernel(ABC):
     @abstractmethod
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...
 
-    @compiled
+    @jit_if_concrete
     def diagonal(self, x: Float[Array, "n p"] | np.ndarray) -> Float[Array, " n"]:
         """$k(x_i, x_i)$ for every row of `x`."""
         return jax.vmap(lambda point: self(point[None], point[None])[0, 0])(x)
@@ -205,4 +205,4 @@ def instead_of(value: object) -> str:
 
     name = spelled(value) if isinstance(value, str) else ""
     meant = kernel_class(name) if name in KERNELS else value
-    return made_by(meant) if isinstance(meant, type) and issubclass(meant, Kernel) else ""
+    return constructor_hint(meant) if isinstance(meant, type) and issubclass(meant, Kernel) else ""

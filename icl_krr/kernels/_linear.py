@@ -17,13 +17,13 @@ from jaxtyping import Array, Float
 from .._core import checks
 from .._core.constants import xp
 from .._core.numerics import matmul
-from .._core.pytree import checked
+from .._core.pytree import pytree_dataclass
 from ._algebra import check_projection, identity_or, inner, outer, precede, project
 from ._forms import Diagonal, FeatureLayer, Pattern
 from ._kernel import Kernel
 
 
-@checked
+@pytree_dataclass
 class Linear(Kernel):
     r"""The linear kernel $k(x, z) = \langle Ux, Uz \rangle$.
 
@@ -98,7 +98,7 @@ def products(projection: Any, x: Any, z: Any) -> Float[Array, "n m"]:
     return inner(project(projection, x), project(projection, z))
 
 
-@checked
+@pytree_dataclass
 class Features(Kernel):
     r"""The kernel $k(x, z) = \phi(x)^T \phi(z)$ of a feature map $\phi$ with m features.
 

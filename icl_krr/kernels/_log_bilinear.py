@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from .._core import checks
 from .._core.constants import xp
 from .._core.numerics import matmul
-from .._core.pytree import compiled
+from .._core.pytree import jit_if_concrete
 from ._algebra import identity_or, inner, outer, precede, project, stationary
 from ._forms import Diagonal, FeatureLayer, Pattern
 from ._kernel import Kernel, not_positive
@@ -52,7 +52,7 @@ class PositiveKernel(Kernel):
         return ((1.0, self),)
 
 
-@compiled
+@jit_if_concrete
 def exponential(kernel: PositiveKernel, x: Any, z: Any) -> Float[Array, "n m"]:
     return jnp.exp(kernel.log(x, z))
 
@@ -105,7 +105,7 @@ class LogBilinear(PositiveKernel):
         if not isinstance(pair, tuple) or len(pair) != 2:
             name = type(self).__name__
             raise TypeError(
-                f"coefficients of {name} must be a pair (c, d), got {checks.shown(pair)}"
+                f"coefficients of {name} must be a pair (c, d), got {checks.short_repr(pair)}"
             )
         for name, value in zip("cd", pair, strict=True):
             if name == "c" or value is not None:

@@ -12,14 +12,14 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .._core.numerics import matmul
-from .._core.pytree import checked
+from .._core.pytree import pytree_dataclass
 from ._algebra import identity_or, outer, project_near, squared_distances
 from ._forms import Pattern
 from ._gaussian import Gaussian, Stationary
 from ._mixture import Mixture
 
 
-@checked
+@pytree_dataclass
 class Matern(Stationary):
     r"""A Matern kernel, a function of $d = |Ux - Uz| / \ell$: the base of the three orders $\nu$.
 
@@ -112,7 +112,7 @@ class Matern(Stationary):
         return -2 * factor * self(x, z) * slope(self.order, root(squares))
 
 
-@checked
+@pytree_dataclass
 class Matern12(Matern):
     r"""The Matern kernel of order 1/2, $k(x, z) = e^{-d}$ with $d = |Ux - Uz| / \ell$.
 
@@ -139,7 +139,7 @@ class Matern12(Matern):
     )
 
 
-@checked
+@pytree_dataclass
 class Matern32(Matern):
     r"""The Matern kernel of order 3/2, $k(x, z) = (1 + \sqrt{3} d) e^{-\sqrt{3} d}$.
 
@@ -156,7 +156,7 @@ class Matern32(Matern):
     )
 
 
-@checked
+@pytree_dataclass
 class Matern52(Matern):
     r"""The Matern kernel of order 5/2, $k(x, z) = (1 + a + a^2 / 3) e^{-a}$ with $a = \sqrt{5} d$.
 

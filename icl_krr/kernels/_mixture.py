@@ -12,13 +12,13 @@ from jaxtyping import Array, Float
 
 from .._core import checks
 from .._core.constants import xp
-from .._core.pytree import checked, compiled
+from .._core.pytree import jit_if_concrete, pytree_dataclass
 from ._forms import Diagonal, Pattern
 from ._kernel import Kernel, check_kernel
 from ._log_bilinear import PositiveKernel
 
 
-@checked
+@pytree_dataclass
 class Mixture(Kernel):
     r"""The weighted sum $k = \sum_h w_h k_h$ of positive kernels; each kernel uses one head.
 
@@ -55,7 +55,7 @@ class Mixture(Kernel):
         checks.matrices(x, z)
         return self._values(x, z)
 
-    @compiled
+    @jit_if_concrete
     def _values(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
         weights = jnp.asarray(self.weights, grams.dtype)

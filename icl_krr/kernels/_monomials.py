@@ -8,7 +8,7 @@ from itertools import chain, combinations_with_replacement
 
 import numpy as np
 
-from .._core import capacity
+from .._core import memory_limit
 
 FEWER = "use a lower degree, or fewer features: a projection, or sketch=P"
 NUMBERS = np.zeros(0, np.float32)
@@ -18,7 +18,7 @@ def num_monomials(width: int, degree: int) -> int:
     """The number of monomials of so many channels; MemoryError if their weights do not fit."""
     count, lower = (math.comb(width + g - 1, g) for g in (degree, degree - degree // 2))
     numbers = count * (2 * lower + degree) if degree > 1 else 0
-    capacity.check("weights of the features", numbers, NUMBERS, FEWER)
+    memory_limit.check("weights of the features", numbers, NUMBERS, FEWER)
     return count
 
 

@@ -12,8 +12,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .._core import checks
-from .._core.constants import known
-from .._core.pytree import checked, static
+from .._core.constants import as_constant
+from .._core.pytree import pytree_dataclass, static
 from ._algebra import check_projection, precede, project
 from ._forms import FeatureLayer
 from ._kernel import Kernel
@@ -24,7 +24,7 @@ LARGEST = 32
 """The largest degree; in float32, the 32nd power of a number above 16 is infinite."""
 
 
-@checked
+@pytree_dataclass
 class Polynomial(Kernel):
     r"""The polynomial kernel $k(x, z) = \langle Ux, Uz \rangle^g$ of degree $g$.
 
@@ -88,7 +88,7 @@ class Polynomial(Kernel):
         return FeatureLayer(self.projection, degree=self.degree)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        features = known(self.feature_map(landmarks))
+        features = as_constant(self.feature_map(landmarks))
         return self.feature_layer(landmarks.dtype).times(features.T)
 
     def derivative_in_x(

@@ -12,14 +12,14 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .._core.constants import xp
-from .._core.pytree import checked, compiled, static
+from .._core.pytree import jit_if_concrete, pytree_dataclass, static
 from ._algebra import precede
 from ._forms import Diagonal, FeatureLayer, Pattern
 from ._kernel import Kernel
 from ._log_bilinear import PositiveKernel
 
 
-@checked
+@pytree_dataclass
 class Weighted(Kernel):
     r"""The kernel $k'((x, u), (z, v)) = e^{u + v} k(x, z)$ of points with one more feature.
 
@@ -95,7 +95,7 @@ class Weighted(Kernel):
         )
 
 
-@checked
+@pytree_dataclass
 class WeightedPositive(Weighted, PositiveKernel):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A `Weighted` kernel that is positive."""
 
@@ -108,7 +108,7 @@ def factors(x: Float[Array, "n p"]) -> Float[Array, " n"]:
     return jnp.exp(x[:, -1])
 
 
-@compiled
+@jit_if_concrete
 def values(kernel: Kernel, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
     return factors(x)[:, None] * kernel(x[:, :-1], z[:, :-1]) * factors(z)[None]
 

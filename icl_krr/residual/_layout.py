@@ -10,8 +10,8 @@ import numpy as np
 import wadler_lindig as wl
 from jax.typing import DTypeLike
 
-from .._core import checks, fields
-from .._core.fields import unknown
+from .._core import checks, messages
+from .._core.messages import unknown_name
 from .._core.readable import readable
 from ._reads import Read
 
@@ -48,7 +48,7 @@ class Slot:
         if not self.name or not self.name.replace("_", "").isalnum():
             raise ValueError(
                 "name must consist of letters, digits and underscores, "
-                f"got {fields.shown(self.name)}"
+                f"got {messages.short_repr(self.name)}"
             )
         checks.count(f"width of {self.name}", self.width)
         checks.choice("kind", self.kind, ("data", "state", "scratch"))
@@ -108,7 +108,7 @@ class Layout:
         for slot in self.slots:
             if slot.name == name:
                 return slot
-        raise ValueError(unknown("slot", name, self.names))
+        raise ValueError(unknown_name("slot", name, self.names))
 
     def channels(self, name: str) -> slice:
         """Return the channels of a slot in an array that holds all slots side by side.

@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 from .._core import checks
 from .._core.constants import xp
-from .._core.fields import unknown
+from .._core.messages import unknown_name
 from .._core.numerics import matmul
 from .._core.readable import readable
 
@@ -65,7 +65,7 @@ class Read:
         """
         for slot in self.blocks:
             if slot not in stream:
-                raise ValueError(unknown("slot", slot, stream))
+                raise ValueError(unknown_name("slot", slot, stream))
             if stream[slot].shape[-1] != self.rows(slot):
                 raise ValueError(
                     f"slot {slot} must have width {self.rows(slot)} for this read, "
@@ -215,7 +215,7 @@ def join(*reads: Read) -> Read:
     [[3.0, 3.0, 1.0]]
     """
     if not reads or not all(isinstance(read, Read) for read in reads):
-        raise TypeError(f"reads must be at least one Read, got {checks.shown(reads)}")
+        raise TypeError(f"reads must be at least one Read, got {checks.short_repr(reads)}")
     blocks = {}
     for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):
         having = [read for read in reads if slot in read.blocks]

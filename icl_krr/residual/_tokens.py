@@ -118,7 +118,7 @@ def embed(
     if not isinstance(embedding, Mapping) or not all(
         isinstance(read, Read) for read in embedding.values()
     ):
-        raise TypeError(f"embedding must be {{slot: Read}}, got {checks.shown(embedding)}")
+        raise TypeError(f"embedding must be {{slot: Read}}, got {checks.short_repr(embedding)}")
     known = fields(centre(task, axes) if centred else task, tokens)
     return {slot: read(known) for slot, read in embedding.items()}
 
@@ -127,8 +127,8 @@ def centre(task: Task, axes: devices.Axes = ()) -> Task:
     """Return the task with the mean of the unmasked supports' x as the new origin of x."""
     keep = kept(task)
     counted = keep.astype(task.x.dtype)
-    shares = counted / jnp.maximum(devices.total(jnp.sum(counted), axes), 1)
-    mean = devices.total(matmul(shares[None], jnp.where(keep[:, None], task.x, 0)), axes)
+    shares = counted / jnp.maximum(devices.psum(jnp.sum(counted), axes), 1)
+    mean = devices.psum(matmul(shares[None], jnp.where(keep[:, None], task.x, 0)), axes)
     return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
 
@@ -194,9 +194,9 @@ def keys_of(task: Task, tokens: str, axes: devices.Axes) -> Keys:
     shown = jnp.asarray(visible(task, tokens))
     shown = shown.at[0].set(jax.lax.axis_index(axes) == 0)
     count = jnp.sum(shown)
-    supports = positions(shown) + devices.sum_before(count, axes)
+    supports = positions(shown) + devices.exclusive_cumsum(count, axes)
     place = np.arange(num_tokens(task, tokens))
-    copies = jnp.where(place == 0, 0, devices.total(count, axes))
+    copies = jnp.where(place == 0, 0, devices.psum(count, axes))
     is_copy = (place == 0) | (place >= len(place) - q)
     return DividedTokens(shown, jnp.where(is_copy, copies, supports), q, axes)
 

@@ -14,12 +14,12 @@ from .._core import checks
 from .._core.constants import xp
 from .._core.linalg import solve
 from .._core.numerics import matmul
-from .._core.pytree import checked
+from .._core.pytree import pytree_dataclass
 from ..kernels import FeatureLayer, Features, Kernel, check_kernel
 from ._matrices import check_at_most, root_inverse, scaled_vectors
 
 
-@checked
+@pytree_dataclass
 class NystromFeatures:
     r"""Feature map $\phi(x) = B^T k(Z, x)$ from kernel values at landmarks.
 
@@ -88,7 +88,7 @@ def nystrom_features(
     return NystromFeatures(kernel, landmarks, mix)
 
 
-@checked
+@pytree_dataclass
 class Nystrom:
     r"""Nystrom preconditioner $M = F F^T + \lambda I$ of $K + \lambda I$ with m features.
 
@@ -123,8 +123,8 @@ class Nystrom:
         for name, given, own in (("kernel", kernel, self.kernel), ("ridge", ridge, self.ridge)):
             if given is not None and not same(given, own):
                 raise ValueError(
-                    f"{name} must be {checks.shown(own)}, for which the preconditioner was made, "
-                    f"got {checks.shown(given)}; make it anew with icl_krr.nystrom"
+                    f"{name} must be {checks.short_repr(own)}, for which the preconditioner was "
+                    f"made, got {checks.short_repr(given)}; make it anew with icl_krr.nystrom"
                 )
 
     def features(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:

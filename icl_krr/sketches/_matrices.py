@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._core import checks
-from .._core.linalg import eigh, one_by_one
+from .._core.linalg import eigh
 from .._core.numerics import matmul
+from .._core.xla_workarounds import sequential_on_cpu
 from ..kernels import Features, Kernel, check_kernel
 
 
@@ -69,7 +70,7 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     """
     checks.key("key", key)
     check_width(width, num_features)
-    rotation = one_by_one(partial(jax.random.orthogonal, n=num_features))(key)
+    rotation = sequential_on_cpu(partial(jax.random.orthogonal, n=num_features))(key)
     return rotation[:, :width]
 
 

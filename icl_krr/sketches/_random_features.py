@@ -14,13 +14,13 @@ from jaxtyping import Array, Float
 
 from .._core import checks
 from .._core.constants import xp
-from .._core.linalg import one_by_one
 from .._core.numerics import matmul
-from .._core.pytree import checked, static
+from .._core.pytree import pytree_dataclass, static
+from .._core.xla_workarounds import sequential_on_cpu
 from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear, Matern, check_kernel, project
 
 
-@checked
+@pytree_dataclass
 class RandomFeatures:
     r"""Random feature map $\phi(x) = e^{-\delta |Ux|^2} g(W U x)$ with m features.
 
@@ -147,10 +147,10 @@ def draw(
         scales = root_mean_squares(of_scale, count, round(2 * kernel.order))
         return dataclasses.replace(drawn, frequencies=drawn.frequencies / scales)
     if not isinstance(kernel, LogBilinear):
-        mend = "; use trigonometric_features" if isinstance(kernel, Matern) else ""
+        hint = "; use trigonometric_features" if isinstance(kernel, Matern) else ""
         raise ValueError(
             "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "
-            f"got {kernel!r}{mend}"
+            f"got {kernel!r}{hint}"
         )
     c, d = kernel.scalars(jnp.result_type(float))
     sign = 1 if kind == "positive" else -1
@@ -175,7 +175,7 @@ def normals(key: jax.Array, c: Any, count: int, d: int, orthogonal: bool) -> Flo
         return jnp.sqrt(c) * jax.random.normal(key, (count, d))
     blocks = -(-count // d)
     turn, size = jax.random.split(key)
-    rotation = one_by_one(partial(jax.random.orthogonal, n=d))
+    rotation = sequential_on_cpu(partial(jax.random.orthogonal, n=d))
     drawn = jax.lax.map(rotation, jax.random.split(turn, blocks)).reshape(-1, d)
     lengths = jnp.linalg.norm(jax.random.normal(size, (blocks * d, d)), axis=-1, keepdims=True)
     return jnp.sqrt(c) * (lengths * drawn)[:count]

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from .. import Kernel, Task
 from .._core import linalg
 from .._core.numerics import matmul
-from .._core.status import HOPELESS, TOLERANCE, Status, assess
-from .._core.units import unit_of
+from .._core.rescaling import power_of_two_scale
+from .._core.status import DIVERGED, TOLERANCE, Status, assess
 from ..tasks._linear_system import System
 from ..tasks._task import kept
 from ._algebra import apply, masked_arrays
@@ -34,7 +34,7 @@ def solution_status(
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
     residual = y - apply(parts.gram, ridge, alpha)
     # by one step of iterative refinement
-    correction = matmul(parts.cross, linalg.substitute(lower, residual))
+    correction = matmul(parts.cross, linalg._substitute(lower, residual))
     scale = scale_of(y, prediction)[None]
     return assess(
         worst(norm(residual) / size_of(norm(y))),
@@ -76,7 +76,7 @@ def rounding_errors(
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     scale = largest(cross / unit.T, axis=1)
-    h, a = (linalg.substitute(lower, cross.T) * unit / scale.T) ** 2, (alpha * unit) ** 2
+    h, a = (linalg._substitute(lower, cross.T) * unit / scale.T) ** 2, (alpha * unit) ** 2
     x, _ = masked_arrays(task)
     across = jnp.where(kept(task)[None], kernel.rounding(task.x_query, x), 0)
     within, across = (kernel.rounding(x, x) / unit / unit.T) ** 2, (across / unit.T / scale) ** 2
@@ -178,7 +178,7 @@ def recurrence_status(task: Task, along: Any) -> Status:
     along = along.reshape(len(along), -1)
     y_scale = largest(y, axis=0)
     growth = worst(jnp.abs(along[:n]) / y_scale)
-    grows = ~(growth <= HOPELESS)
+    grows = ~(growth <= DIVERGED)
     gap = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
     out = out_of_range(y, jnp.ones((), y.dtype), along)
     return assess(jnp.inf, gap, 0.0, y.dtype, range=out & ~grows, grows=grows)
@@ -192,7 +192,7 @@ def mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:
 
 def scaled(y: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Divide y and alpha by the power of two that makes y of order 1, and return the power."""
-    size = unit_of(y, axis=0)[None]
+    size = power_of_two_scale(y, axis=0)[None]
     return y / size, alpha / size, size
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import Task
-from .._core import capacity, checks
+from .._core import checks, memory_limit
 from .._core.numerics import matmul
 from ..kernels import Kernel, check_kernel
 from ..tasks._task import check_axes
@@ -33,7 +33,7 @@ def check_system(
     checks.count("steps", steps)
     n, q = task.num_supports, task.num_queries
     system, trajectory = n * (matrices * n + q), (steps + 1) * (3 * n + q) * task.num_outputs
-    capacity.check("regression", system + trajectory, task.x)
+    memory_limit.check("regression", system + trajectory, task.x)
 
 
 def featured(kernel: Kernel, task: Task) -> Task:

@@ -16,7 +16,7 @@ from .. import Task
 from .._core import checks, linalg
 from .._core.numerics import matmul
 from .._core.readable import readable
-from .._core.rounding import MARGIN, UNITS, cast, in_float64, spread
+from .._core.rounding import MARGIN, UNITS, cast, in_float64, with_rounding_error
 from .._core.status import Status, assess
 from ..kernels import Kernel, check_pairs
 from ..tasks._linear_system import System
@@ -59,7 +59,7 @@ class AverageTrajectory(Result):
     status: Status | None = None
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def bayesian_average(
     kernel: Kernel | Sequence[Kernel],
     task: Task,
@@ -204,7 +204,7 @@ def average_status(kernels, ridges, sharpness, data: Task, means, weights, **abo
         return f[..., 0], w
 
     problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), data), wide)
-    (optimum, shares), changes = spread(exactly, *problem)
+    (optimum, shares), changes = with_rounding_error(exactly, *problem)
     y = masked_arrays(data)[1]
     scale = _accuracy.scale_of(y.astype(wide), optimum)[None]
 

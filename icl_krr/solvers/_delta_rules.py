@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 from .. import Kernel, Task, losses
 from .._core import causal, checks
 from .._core.causal import PrefixOptions
-from .._core.constants import known, xp
+from .._core.constants import as_constant, xp
 from .._core.numerics import matmul, reciprocal
 from ..tasks._task import check_axes
 from ._prefix import PrefixSpec, Tokens, decays, of_tokens, prefix_spec, solve, tokens_of
@@ -48,7 +48,7 @@ class Token(NamedTuple):
             name: name of the parameter, for messages.
             value: number for all tokens, or a vector w for <w, x>.
         """
-        causal.check_of_token(name, value, len(self.x))
+        causal.check_token_parameter(name, value, len(self.x))
         return of_tokens(self.x[None], jnp.ones(1, bool), value)[0]
 
     def error(self, S: Float[Array, "m r"]) -> Float[Array, " r"]:
@@ -74,7 +74,7 @@ def rule(function: Callable) -> Any:
         corrects = isinstance(step, Corrected) and step.erase is None
         of_features = not corrects or np.ndim(spec_args.get("log_gate")) == 2
         if of_features:
-            causal.no_window(spec_args.get("window"))
+            causal.refuse_window(spec_args.get("window"))
         check_axes(task)
         steps = task.num_supports if steps is None else steps
         spec = prefix_spec(kernel, task, steps, spec_args, of_features)
@@ -212,9 +212,9 @@ def momentum_delta_rule(*, step_size, momentum, decay=1.0):
     >>> path.along[-1].tolist()
     [0.0, 1.0, 2.0, 2.5]
     """
-    checks.obeys("step_size", step_size, "> 0")
-    checks.obeys("momentum", momentum, ">= 0 and < 1")
-    checks.obeys("decay", decay, "> 0 and <= 1")
+    checks.satisfies("step_size", step_size, "> 0")
+    checks.satisfies("momentum", momentum, ">= 0 and < 1")
+    checks.satisfies("decay", decay, "> 0 and <= 1")
 
     def step(token, S, M):
         eta, theta = token.number("step_size", step_size), token.number("momentum", momentum)
@@ -257,7 +257,7 @@ def preconditioned_delta_rule(*, step_size, initial=1.0, squash=None, center=0.0
     checks.positive("initial", initial)
     if squash is not None:
         checks.scalar("squash", squash)
-        checks.obeys("squash", squash, "> 1")
+        checks.satisfies("squash", squash, "> 1")
     checks.scalar("center", center)
     checks.finite("center", center)
 
@@ -281,7 +281,7 @@ def initial_curvature(initial: Any, m: int) -> Any:
             f"initial must be a number or a vector [m] with m = {m} features, got shape "
             f"{list(np.shape(initial))}"
         )
-    return xp.broadcast_to(known(initial), (m,))
+    return xp.broadcast_to(as_constant(initial), (m,))
 
 
 @rule
@@ -321,7 +321,7 @@ def kalman_delta_rule(*, ridge, process_noise=0.0, covariance="diagonal", info_s
     """
     checks.positive_scalar("ridge", ridge)
     checks.positive_scalar("info_scale", info_scale)
-    checks.obeys("process_noise", process_noise, ">= 0")
+    checks.satisfies("process_noise", process_noise, ">= 0")
     checks.choice("covariance", covariance, ("diagonal", "isotropic"))
 
     def step(token, S, p):

@@ -44,7 +44,7 @@ def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     return masked_arrays(task)[0], solution[:, 0], solution[:, 1:].T, A
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     """Return the hat matrix $df/dy = k(x)^T A^{-1}$, the derivative of the predictions in y.
 
@@ -58,7 +58,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
     return solved(kernel, task, ridge)[2]
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
     r"""Return the derivative in the ridge, $df/d\lambda = -k(x)^T A^{-1} \alpha$.
 
@@ -71,7 +71,7 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     return -matmul(hat, alpha)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
     r"""Return the derivative in the bandwidth $\theta$, a temperature or lengthscale.
 
@@ -87,7 +87,7 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
     return matmul(cross - matmul(hat, gram), alpha)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q d p"]:
     r"""Return the derivative of the predictions in the projection $U$ of the kernel.
 
@@ -106,7 +106,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
     return contract("qndp,n->qdp", cross, alpha) - contract("qm,mndp,n->qdp", hat, gram, alpha)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q p"]:
     r"""Return the derivative of each prediction in its query, $df(x)/dx = (dk(x)/dx)^T \alpha$.
 
@@ -119,7 +119,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     return contract("qnp,n->qp", kernel.derivative_in_x(task.x_query, x), alpha)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n p"]:
     r"""Return the derivative of every prediction in the features of every support.
 
@@ -140,7 +140,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
     return direct - row - contract("qm,jmp,j->qjp", hat, gram, alpha)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     r"""Return the influence of every support, $df/dw_j = \lambda h_j \alpha_j$ at $w = 1$.
 
@@ -156,7 +156,7 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     return jnp.asarray(ridge, hat.dtype) * hat * alpha[None]
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     r"""Return the change of every prediction if support j is left out of the regression.
 

@@ -11,14 +11,14 @@ from jaxtyping import Array, Float
 from .. import Kernel
 from .._core import checks, linalg
 from .._core.numerics import matmul
-from .._core.units import in_units, times, unit_of
+from .._core.rescaling import power_of_two_scale, rescaled, times_power
 from ..tasks import Task, system
 from . import _accuracy
 from ._algebra import check_system, like
 from ._results import Posterior, Solution
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Solution:
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
@@ -43,10 +43,10 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
 def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     parts = system(kernel, task)
     ridge = jnp.asarray(ridge, parts.y.dtype)
-    y, unit = parts.y, unit_of(parts.y, axis=0)
+    y, unit = parts.y, power_of_two_scale(parts.y, axis=0)
     A = shifted(parts.gram, ridge)
-    lower, solution = linalg.factor_and_solution(A, times(y, unit, -1))
-    alpha, prediction = in_units(unit, coefficients_and_mean, 1, y, A, lower, solution, parts.cross)
+    lower, solution = linalg.factor_and_solution(A, times_power(y, unit, -1))
+    alpha, prediction = rescaled(unit, coefficients_and_mean, 1, y, A, lower, solution, parts.cross)
     status = _accuracy.solution_status(kernel, task, parts, ridge, alpha, lower)
     return Solution(like(task.y, alpha), like(task.y, prediction), status)
 
@@ -57,7 +57,7 @@ def coefficients_and_mean(y: Any, A: Any, lower: Any, solution: Any, cross: Any)
     return alpha, matmul(cross, alpha)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
     r"""Return mean and variance of a Gaussian process at the queries, given the supports.
 
@@ -81,11 +81,11 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     parts = system(kernel, task)
     ridge = jnp.asarray(ridge, parts.y.dtype)
-    y, unit, r = parts.y, unit_of(parts.y, axis=0), parts.y.shape[1]
+    y, unit, r = parts.y, power_of_two_scale(parts.y, axis=0), parts.y.shape[1]
     A, cross = shifted(parts.gram, ridge), parts.cross
-    right = jnp.concatenate([times(y, unit, -1), cross.T], axis=1)
+    right = jnp.concatenate([times_power(y, unit, -1), cross.T], axis=1)
     lower, solution = linalg.factor_and_solution(A, right)
-    alpha, mean = in_units(unit, coefficients_and_mean, 1, y, A, lower, solution[:, :r], cross)
+    alpha, mean = rescaled(unit, coefficients_and_mean, 1, y, A, lower, solution[:, :r], cross)
     weights = linalg.solution(A, cross.T, lower, solution[:, r:])
     prior = kernel.diagonal(task.x_query)
     variance = prior - jnp.sum(cross.T * weights, axis=0)
@@ -95,7 +95,7 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     return Posterior(like(task.y, mean), variance, status)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
     r"""Return the leave-one-out error of every support, without refitting.
 
@@ -123,7 +123,7 @@ def leave_one_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Ar
     def run(y: Any, A: Any) -> jax.Array:
         return linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None]
 
-    return like(task.y, in_units(unit_of(y, axis=0), run, 1, y, A))
+    return like(task.y, rescaled(power_of_two_scale(y, axis=0), run, 1, y, A))
 
 
 @jax.jit

@@ -10,13 +10,13 @@ from jaxtyping import Array, Float
 
 from .. import Kernel
 from .._core import checks, linalg
-from .._core.units import in_units, unit_of
+from .._core.rescaling import power_of_two_scale, rescaled
 from ..tasks import Task, system
 from ..tasks._task import kept
 from ._algebra import check_system
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def log_marginal_likelihood(
     kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 ) -> Float[Array, ""]:
@@ -43,7 +43,7 @@ def log_marginal_likelihood(
 def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     y, A = system(kernel, task).y, covariance(kernel, task, ridge)
     run = lambda y, A: jnp.sum(y * linalg.solve(A, y), axis=0)  # noqa: E731
-    fit = jnp.sum(in_units(unit_of(y, axis=0), run, 2, y, A))
+    fit = jnp.sum(rescaled(power_of_two_scale(y, axis=0), run, 2, y, A))
     return -(fit + complexity(kernel, task, ridge)) / 2
 
 

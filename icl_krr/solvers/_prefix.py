@@ -12,10 +12,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from .. import Task
-from .._core import capacity, causal, checks
+from .._core import causal, checks, memory_limit
 from .._core.causal import PrefixOptions
 from .._core.numerics import matmul
-from .._core.units import in_units, unit_of
+from .._core.rescaling import power_of_two_scale, rescaled
 from ..kernels import Kernel, check_kernel
 from ..tasks._task import check_axes, kept
 from ._algebra import masked_arrays
@@ -50,12 +50,12 @@ def prefix_spec(
     spec = PrefixSpec(**options)
     causal.check_prefix(**options)
     m = num_features(kernel, task) if of_features else None
-    causal.check_of_token("log_gate", spec.log_gate, task.num_features, m)
-    causal.check_of_token("strength", spec.strength, task.num_features)
+    causal.check_token_parameter("log_gate", spec.log_gate, task.num_features, m)
+    causal.check_token_parameter("strength", spec.strength, task.num_features)
     checks.count("steps", steps)
     states = task.num_supports + task.num_queries if m is None else m
     numbers = 3 * (steps + 1) * states * task.num_outputs
-    capacity.check("causal regression", numbers, task.x, "use fewer steps or supports")
+    memory_limit.check("causal regression", numbers, task.x, "use fewer steps or supports")
     return spec
 
 
@@ -111,4 +111,4 @@ def solve(
     if degrees is None:
         return result(task, *run(plain, *arrays))
     at = lambda y, task, *arrays: run(task.replace(y=y), *arrays)  # noqa: E731
-    return result(task, *in_units(unit_of(y, axis=0), at, degrees, y, plain, *arrays))
+    return result(task, *rescaled(power_of_two_scale(y, axis=0), at, degrees, y, plain, *arrays))

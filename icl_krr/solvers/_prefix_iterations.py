@@ -25,7 +25,7 @@ from ._results import CausalTrajectory, Result, causal_trajectory
 from ._run import KernelArrays
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def prefix_conjugate_gradient(
     kernel: Kernel,
     task: Task,
@@ -101,7 +101,7 @@ class PrefixArrays(KernelArrays):
         return super().number(value, part).reshape(-1, 1)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def prefix_chebyshev(
     kernel: Kernel,
     task: Task,
@@ -166,7 +166,7 @@ class PosteriorTrajectory(Result):
     d: Float[Array, "L T m"]
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def prefix_posterior(
     kernel: Kernel,
     task: Task,
@@ -208,7 +208,7 @@ def prefix_posterior(
     >>> result.along[-1].tolist(), [round(float(v), 4) for v in result.variance[-1]]
     ([0.0, 1.0, 2.0], [1.0, 0.5, 0.3333])
     """
-    checks.one_ridge(ridge)
+    checks.scalar_ridge(ridge)
     if approximates is not None:
         check_kernel(approximates)
     spec = prefix_spec(kernel, task, steps, options)

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float
 
 from .. import Status
 from .._core import checks
-from .._core.fields import unknown
+from .._core.messages import unknown_name
 from .._core.numerics import matmul
-from .._core.units import in_units, unit_of
+from .._core.rescaling import power_of_two_scale, rescaled
 from ..kernels import Kernel, check_positive
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
@@ -109,7 +109,7 @@ def check_keywords(
     """Raise an error if a keyword is neither a parameter nor one of the others, or is missing."""
     for keyword in keywords:
         if keyword not in (names := (*parameters, *others)):
-            raise TypeError(unknown(f"keyword of {name}", keyword, names))
+            raise TypeError(unknown_name(f"keyword of {name}", keyword, names))
     for needed, one in parameters.items():
         if one.default is one.empty and needed not in keywords:
             raise TypeError(f"{name}() missing 1 required keyword-only argument: {needed!r}")
@@ -309,7 +309,7 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
     if degrees is None:
         paths = run_program(y, arrays, constants)
     else:
-        paths = in_units(unit_of(y, axis=0), run_program, degrees, y, arrays, constants)
+        paths = rescaled(power_of_two_scale(y, axis=0), run_program, degrees, y, arrays, constants)
     states, status = dict(zip(program.states, paths, strict=True)), None
     if ridge is not None and "alpha" in states:
         ridge, alpha = jnp.asarray(ridge, y.dtype), states["alpha"]

@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from .._core.fields import suggesting
+from .._core.messages import suggest_keywords
 from .._core.numerics import matmul
 from ..kernels import Kernel, PositiveKernel, check_positive
 from ..tasks import Task
@@ -25,7 +25,7 @@ def average(kernel: Kernel, task: Task, at: jax.Array) -> jax.Array:
     return jnp.tensordot(shares / jnp.sum(shares), jnp.stack(each), axes=1, precision="highest")
 
 
-@suggesting
+@suggest_keywords
 def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     r"""Return the leave-one-out error of the Nadaraya-Watson estimator at every support.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import Kernel, Nystrom, Softmax, Task, Transformer, nystrom, theory
-from .._core import capacity
+from .._core import memory_limit
 from ..catalogue import SOLVERS, Solver, find, load
 
 
@@ -46,7 +46,7 @@ def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) ->
     if not row.iterates:
         return {}
     numbers = 3 * (steps or 0) * task.num_supports * task.num_outputs  # states of all steps
-    capacity.check(f"a run of {steps} steps", numbers, task.x, "use fewer steps")
+    memory_limit.check(f"a run of {steps} steps", numbers, task.x, "use fewer steps")
     return {"steps": steps, **solver_keywords(row, kernel, task, ridge)}
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import Kernel, run_with_cache, solvers, theory
-from .._core import capacity
+from .._core import memory_limit
 from .._core.status import TOLERANCE
 from ..catalogue import SOLVERS, load, name_of
 from ..probes._check import check, slots_read
@@ -145,7 +145,7 @@ def run(
 
 def check_size(task: Task) -> None:
     """Raise MemoryError unless exact KRR fits, with its system in float64, too."""
-    capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
+    memory_limit.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
 
 
 MOST_STEPS = {"float32": (256,), "float64": (256, 1024)}

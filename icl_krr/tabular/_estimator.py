@@ -130,7 +130,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     steps_: int
     status_: Status | None
 
-    @checks.suggesting
+    @checks.suggest_keywords
     def __init__(
         self,
         *,
@@ -283,12 +283,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if not found.ok:
             warn(f"standard deviations: {found.source}; use a larger ridge")
         elif np.any(np.abs(scaled - found.mean) > SMALL * found.std):
-            mend = f"use more steps ({4 * self.steps_})"
+            hint = f"use more steps ({4 * self.steps_})"
             if isinstance(self.kernel_, Matern):
-                mend += " or a larger ridge: the model sums Gaussian kernels, which is not exact"
+                hint += " or a larger ridge: the model sums Gaussian kernels, which is not exact"
             warn(
                 "standard deviations: predictions differ from exact regression by more than "
-                f"{SMALL} standard deviations; {mend}"
+                f"{SMALL} standard deviations; {hint}"
             )
         std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
         return like(given, mean), like(given, supports.scaling.undo_width(std)[:rows])

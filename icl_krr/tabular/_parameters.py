@@ -26,7 +26,7 @@ def config_of(given: Any) -> DepthConfig:
         if own is not None and getattr(given, option) != value:
             raise ValueError(
                 f"{option} must be {value!r} if kernel is an object, which has its own bandwidth, "
-                f"got {checks.shown(getattr(given, option))}"
+                f"got {checks.short_repr(getattr(given, option))}"
             )
     config = DepthConfig(
         given.solver,

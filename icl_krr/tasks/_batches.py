@@ -10,9 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .._core import capacity, checks, devices
-from .._core.devices import CONTEXT, TASKS, Placement, axes_of, in_parts, in_parts_of, sharding_of
-from .._core.pytree import compiled
+from .._core import checks, devices, memory_limit
+from .._core.devices import (
+    CONTEXT,
+    TASKS,
+    Placement,
+    axes_of,
+    shard_over,
+    shard_over_tasks,
+    sharding_of,
+)
+from .._core.pytree import jit_if_concrete
 from ._samplers import Sampler, sample
 from ._task import Task, check_axes, kept
 
@@ -60,8 +68,8 @@ def map_tasks(
 
     sharding = sharding_of(tasks.x)
     if sharding is not None and (axes := axes_of(sharding, 0)):
-        return in_parts_of(sharding.mesh, axes, run, tasks, *shared)
-    return in_parts(run, tasks, *shared)
+        return shard_over(sharding.mesh, axes, run, tasks, *shared)
+    return shard_over_tasks(run, tasks, *shared)
 
 
 def batch(tasks: Sequence[Task]) -> Task:
@@ -77,7 +85,7 @@ def batch(tasks: Sequence[Task]) -> Task:
         raise ValueError("tasks must have at least one task, got none")
     kinds = {}
     for one in tasks:
-        check_axes(one, mend="give each of its tasks, jax.tree.map(lambda a: a[i], batch)")
+        check_axes(one, hint="give each of its tasks, jax.tree.map(lambda a: a[i], batch)")
         shapes = one.x.shape[1:], one.y.shape[1:], one.x_query.shape, np.shape(one.y_query)
         kinds.setdefault((one.x.dtype, shapes), one)
     if len(kinds) > 1:
@@ -96,10 +104,10 @@ def sample_batch(keys: jax.Array, sampler: Sampler, active: Any = None) -> Task:
     float32, another rounding of a kernel matrix turns its eigenvectors, and with them the draw of a
     Gaussian process.
     """
-    return in_parts(lambda keys: sample_each(keys, sampler, active), keys, whole=False)
+    return shard_over_tasks(lambda keys: sample_each(keys, sampler, active), keys, whole=False)
 
 
-@compiled
+@jit_if_concrete
 def sample_each(keys: jax.Array, sampler: Sampler, active: Any) -> Task:
     size = None if jax.default_backend() == "cpu" else len(keys)
     return jax.lax.map(lambda key: sample(key, sampler, active), keys, batch_size=size)
@@ -113,7 +121,7 @@ def outline(family: Sampler) -> Task:
 def check_batch(count: int, one: Task) -> None:
     """Raise MemoryError if `count` tasks like this one do not fit into the free memory."""
     numbers = count * sum(leaf.size for leaf in jax.tree.leaves(one))
-    capacity.check(f"{count} tasks", numbers, one.x, "use fewer tasks")
+    memory_limit.check(f"{count} tasks", numbers, one.x, "use fewer tasks")
 
 
 def chunk_of(tasks: Task, chunk: int | None) -> int:
@@ -149,7 +157,7 @@ def placement(task: Task, mesh: Mesh | None = None) -> Placement | None:
                 f"mesh must have an axis {CONTEXT!r} for one task, whose supports it divides, got "
                 f"the axes {mesh.axis_names}; use jax.make_mesh(({mesh.size},), ({CONTEXT!r},))"
             )
-        whole = devices.fitting(mesh, task.x)
+        whole = devices.mesh_for(mesh, task.x)
     elif (sharding := devices.sharding_of(task.x)) is not None:
         whole = sharding.mesh
         over = [devices.axes_of(sharding, i) for i in range(task.x.ndim - 1)]
@@ -168,13 +176,13 @@ def spread_tasks(
     """
     whole = padded(task, place)
     given = (specs(whole, place), *(PartitionSpec() for _ in others))
-    return devices.spread(function, place.mesh, given, made)(whole, *others)
+    return devices.shard_map(function, place.mesh, given, made)(whole, *others)
 
 
 def padded(task: Task, place: Placement) -> Task:
     if missing := -task.num_supports % place.parts(place.context):
         task = with_padding(task, missing)
-    return devices.filled_up(task, place.parts(place.tasks)) if place.tasks else task
+    return devices.pad_to_multiple(task, place.parts(place.tasks)) if place.tasks else task
 
 
 def with_padding(task: Task, missing: int) -> Task:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._core import checks
-from .._core.fields import cut, shown
+from .._core.messages import one_line, short_repr
 
 MISSING = ("", "na", "n/a", "nan", "null", "?")
 """Cells without a value, in small letters."""
@@ -80,9 +80,12 @@ def check_cells(cells: Cells, rules: dict[str, Rule], missing: str | None) -> No
         return
     wrong.sort(key=lambda one: one[0])
     (line, name, value, words), *others = wrong
-    end = f"line {line}, column {shown(name)}: expected {words}, got {shown(value)}"
+    end = f"line {line}, column {short_repr(name)}: expected {words}, got {short_repr(value)}"
     if others:
-        places = (f"line {a}, column {shown(b)}, {shown(c)}" for a, b, c, _ in others[: SHOWN - 1])
+        places = (
+            f"line {a}, column {short_repr(b)}, {short_repr(c)}"
+            for a, b, c, _ in others[: SHOWN - 1]
+        )
         end += f"; and {len(others)} more: {'; '.join(places)}"
         end += "; ..." if len(wrong) > SHOWN else ""
     end += "; correct these cells" if others else "; correct the cell or remove the row"
@@ -108,10 +111,12 @@ def read_cells(path: str | Path) -> Cells:
         raise ValueError(f"{path} is empty; it must have a header and rows of numbers")
     (_, header), *rows = rows
     if not all(header):
-        raise ValueError(f"{path} must name every column, got {cut(', '.join(map(repr, header)))}")
+        raise ValueError(
+            f"{path} must name every column, got {one_line(', '.join(map(repr, header)))}"
+        )
     if repeated := sorted({name for name in header if header.count(name) > 1}):
         raise ValueError(
-            f"{path} must name each column once, got {shown(repeated[0])} more than once"
+            f"{path} must name each column once, got {short_repr(repeated[0])} more than once"
         )
     if not rows:
         raise ValueError(f"{path} must have rows of numbers below its header, got none")

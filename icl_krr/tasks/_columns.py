@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core.fields import cut, shown
+from .._core.messages import one_line, short_repr
 from ._cells import NUMBER, TEXT, Cells, Rule, is_missing, number
 
 DATE = re.compile(
@@ -64,8 +64,8 @@ def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column
         check_dates(cells, texts)
         raise ValueError(
             f"{cells.path} must have numbers in every column, got text in "
-            f"{cut(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the command "
-            "line, encode=True in Python) or remove the column"
+            f"{one_line(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the "
+            "command line, encode=True in Python) or remove the column"
         )
     return tuple(Column(name, different(cells, name) if name in texts else None) for name in names)
 
@@ -81,14 +81,15 @@ def is_text(values: Sequence[str]) -> bool:
 
 
 def check_dates(cells: Cells, names: Sequence[str]) -> None:
-    """Raise an error with the remedy if most cells of a column are dates."""
+    """Raise an error with the hint if most cells of a column are dates."""
     for name in names:
         there = present(cells.columns[name])
         if sum(DATE.fullmatch(value) is not None for value in there) > len(there) / 2:
             raise ValueError(
-                f"{cells.path} must have numbers in every column, got dates in {shown(name)}, such "
-                f"as {shown(there[0])}; replace each by its number of days, with pandas as "
-                f"t[{name!r}] = (pd.to_datetime(t[{name!r}]) - pd.Timestamp('1970-01-01')).dt.days"
+                f"{cells.path} must have numbers in every column, got dates in {short_repr(name)}, "
+                f"such as {short_repr(there[0])}; replace each by its number of days, with pandas "
+                f"as t[{name!r}] = (pd.to_datetime(t[{name!r}]) - "
+                "pd.Timestamp('1970-01-01')).dt.days"
             )
 
 
@@ -98,8 +99,8 @@ def different(cells: Cells, name: str) -> tuple[str, ...]:
     if len(found) > max(2, len(values) // 2):
         check_dates(cells, [name])
         raise ValueError(
-            f"{cells.path}, column {shown(name)} must have few different texts to be encoded, got "
-            f"{len(found)} in {len(values)} rows; remove the column"
+            f"{cells.path}, column {short_repr(name)} must have few different texts to be encoded, "
+            f"got {len(found)} in {len(values)} rows; remove the column"
         )
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._core.fields import cut
+from .._core.messages import one_line
 
 LISTS = (list, tuple, range)
 NO_NUMBERS = "OSUmMVc"
@@ -31,20 +31,20 @@ def as_numpy(name: str, value: Any) -> Any:
             f"{name} must be an array inside JAX transformations, got {kind}; use jnp.asarray"
         ) from None
     except (ValueError, TypeError, RuntimeError) as error:
-        remedy = f"use {name}.detach().cpu().float()"
+        hint = f"use {name}.detach().cpu().float()"
         if not hasattr(value, "detach"):
-            remedy = "cast it"
+            hint = "cast it"
             if isinstance(value, LISTS):
-                remedy = "its rows must have the same length; icl_krr.tasks.batch pads tasks"
+                hint = "its rows must have the same length; icl_krr.tasks.batch pads tasks"
         raise TypeError(
-            f"{name} must be an array that NumPy can read, got {kind}; {remedy} "
-            f"({cut(str(error).partition('. ')[0])})"
+            f"{name} must be an array that NumPy can read, got {kind}; {hint} "
+            f"({one_line(str(error).partition('. ')[0])})"
         ) from None
     if array.dtype.kind in NO_NUMBERS:
         real = "real " * (array.dtype.kind == "c")
         text = name != "y" and any(isinstance(entry, str) for entry in array.flat)
-        mend = "; icl_krr.tasks.read_table(path, target, encode=True) encodes text" * text
-        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}{mend}")
+        hint = "; icl_krr.tasks.read_table(path, target, encode=True) encodes text" * text
+        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}{hint}")
     # labels and counts are numbers, too
     return array.astype(float) if array.dtype.kind in "iu" and name != "mask" else array
 
@@ -56,5 +56,5 @@ def told(value: Any, array: np.ndarray) -> str:
             return f"column {column!r}; drop it or encode it as numbers"
     for index, entry in np.ndenumerate(array.astype(object)):
         if not isinstance(entry, Real):
-            return f"{cut(repr(entry))} at index {list(index)}"
+            return f"{one_line(repr(entry))} at index {list(index)}"
     return f"dtype {array.dtype}; cast it with astype(float)"

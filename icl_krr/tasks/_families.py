@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .._core import checks
 from .._core.numerics import matmul
-from .._core.pytree import checked, static
+from .._core.pytree import pytree_dataclass, static
 from ._columns import Scaling
 from ._samplers import (
     INPUTS,
@@ -25,7 +25,7 @@ from ._tables import Table
 from ._task import Task
 
 
-@checked
+@pytree_dataclass
 class Functions(InOneProgram):
     """Base class of samplers that evaluate a random function at random inputs."""
 
@@ -55,7 +55,7 @@ class Functions(InOneProgram):
         return observe(error, x, self.function(function, x, self.num_outputs or 1), self)
 
 
-@checked
+@pytree_dataclass
 class ReLUNetwork(Functions):
     r"""Tasks of a random network with one hidden layer of ReLU units.
 
@@ -85,7 +85,7 @@ class ReLUNetwork(Functions):
         return matmul(jax.nn.relu(matmul(x, w)), a)
 
 
-@checked
+@pytree_dataclass
 class DecisionTree(Functions):
     r"""Tasks of a random decision tree whose nodes test the sign of one coordinate of x.
 
@@ -123,7 +123,7 @@ class DecisionTree(Functions):
         return jax.random.normal(leaves, (2**self.depth, r))[node - 2**self.depth]
 
 
-@checked
+@pytree_dataclass
 class Sinusoids(Functions):
     r"""Tasks of a random sine wave along a random direction.
 
@@ -158,7 +158,7 @@ class Sinusoids(Functions):
         return size[None] * jnp.sin(frequency * matmul(x, wave) + phase[None])
 
 
-@checked
+@pytree_dataclass
 class Rows(InOneProgram):
     """Tasks of random rows of a table, drawn without replacement.
 

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from .._core import checks
-from .._core.linalg import eigh, one_by_one
+from .._core.linalg import eigh
 from .._core.numerics import matmul
-from .._core.pytree import checked, static
+from .._core.pytree import pytree_dataclass, static
+from .._core.xla_workarounds import sequential_on_cpu
 from ..kernels import Kernel, Linear, check_kernel
 from ._samplers import (
     INPUTS,
@@ -26,7 +27,7 @@ from ._samplers import (
 from ._task import Task
 
 
-@checked
+@pytree_dataclass
 class GaussianProcess(InOneProgram):
     r"""Tasks whose function $f$ is drawn from a Gaussian process, $f \sim GP(0, k)$.
 
@@ -108,7 +109,7 @@ def log_uniform(key: jax.Array, spread: Any) -> jax.Array:
     return jnp.exp(jnp.log(spread) * jax.random.uniform(key, minval=-1))
 
 
-@checked
+@pytree_dataclass
 class LinearRegression(InOneProgram):
     r"""Tasks of linear regression with random weights $w \sim N(0, I / p)$.
 
@@ -172,7 +173,7 @@ class LinearRegression(InOneProgram):
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
-            x = matmul(x, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
+            x = matmul(x, sequential_on_cpu(partial(jax.random.orthogonal, n=p))(rotation).T)
         x, w = restrict(x, active), jax.random.normal(weights, (p, r))
         if self.sparsity is not None:
             places = jax.random.permutation(jax.random.fold_in(weights, 0), p) < self.sparsity

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._core import checks
-from .._core.pytree import compiled
+from .._core.pytree import jit_if_concrete
 from .._core.readable import readable
 from ..kernels import Kernel, check_kernel
 from ._task import Task, check_axes
@@ -54,7 +54,7 @@ def check_matrices(kernel: Kernel, task: Task) -> None:
     checks.matrices(task.x, task.x)
 
 
-@compiled
+@jit_if_concrete
 def parts(kernel: Kernel, task: Task) -> System:
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._core import checks
-from .._core.pytree import checked, compiled, static
+from .._core.pytree import jit_if_concrete, pytree_dataclass, static
 from ..catalogue import BATTERIES, find
 from ._task import Task, check_task
 
@@ -57,7 +57,7 @@ def check_sampler(name: str, value: Any) -> None:
     if not callable(getattr(value, "sample", None)) or isinstance(value, type):
         raise TypeError(
             f"{name} must be a sampler of tasks such as icl_krr.tasks.GaussianProcess(...), "
-            f"got {checks.shown(value)}"
+            f"got {checks.short_repr(value)}"
         )
 
 
@@ -85,7 +85,7 @@ class InOneProgram:
         raise NotImplementedError
 
 
-@compiled
+@jit_if_concrete
 def drawn(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
     return sampler.draw(key, active)
 
@@ -165,7 +165,7 @@ def battery(name: str, family: Sampler) -> Sampler:
     return Changed(own, row.name)
 
 
-@checked
+@pytree_dataclass
 class Changed:
     """Tasks of a family with the inputs and outputs of a battery."""
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._core import checks
-from .._core.fields import cut, shown, similar
+from .._core.messages import one_line, short_repr, suggestion
 from .._core.readable import readable
 from ._cells import DROP, MEDIAN, METHODS, Cells, check_cells, read_cells, separator
 from ._columns import Column, Scaling, check_dates, columns_of, present
@@ -112,13 +112,15 @@ def read_table(
     cells, target = read_cells(path), target.strip()
     if target not in cells.columns:
         raise ValueError(
-            f"target must be a column of {path} ({cut(', '.join(cells.columns))}), "
-            f"got {shown(target)}{separator(cells.columns) or similar(target, cells.columns)}"
+            f"target must be a column of {path} ({one_line(', '.join(cells.columns))}), "
+            f"got "
+            f"{short_repr(target)}{separator(cells.columns) or suggestion(target, cells.columns)}"
         )
     names = [name for name in cells.columns if name != target]
     if not names:
         raise ValueError(
-            f"{path} must have a feature column besides {shown(target)}{separator(cells.columns)}"
+            f"{path} must have a feature column besides "
+            f"{short_repr(target)}{separator(cells.columns)}"
         )
     check_dates(cells, [target])
     needed = {DROP: [target, *names], MEDIAN: [target]}
@@ -144,7 +146,7 @@ def rows_with_values(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[i
         worst = names[int(np.argmax(lacks.sum(axis=0)))]
         raise ValueError(
             f"{cells.path} must have a row without missing cells, got none of {len(keep)}; most "
-            f"are missing in the column {shown(worst)}"
+            f"are missing in the column {short_repr(worst)}"
         )
     return cells.only(keep), tuple((np.flatnonzero(~keep) + 1).tolist())
 
@@ -162,8 +164,8 @@ def filled_in(
         for j in np.flatnonzero(lacks.all(axis=0)):
             name = [feature for column in columns for feature in column.features][j]
             raise ValueError(
-                f"{cells.path}, column {shown(name)} must have a number in some row, got none; "
-                "remove the column"
+                f"{cells.path}, column {short_repr(name)} must have a number in some row, got "
+                "none; remove the column"
             )
         medians = np.nanmedian(x, axis=0)
     return np.where(lacks, medians, x), int(cells.missing(c.name for c in columns).sum())
@@ -192,11 +194,12 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     names = [column.name for column in columns]
     for name in names:
         if name not in cells.columns:
-            raise ValueError(f"{path} must have the column {shown(name)} of the table")
+            raise ValueError(f"{path} must have the column {short_repr(name)} of the table")
     for name in cells.columns:
         if name not in (*names, table.target):
             raise ValueError(
-                f"{path} must have only columns of the table, got {shown(name)}; remove the column"
+                f"{path} must have only columns of the table, got {short_repr(name)}; remove the "
+                "column"
             )
     cells, dropped = rows_with_values(cells, names if missing == DROP else [])
     known = present(cells.columns.get(table.target, ()))

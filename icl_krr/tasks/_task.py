@@ -12,12 +12,12 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from .._core import checks
-from .._core.pytree import checked
+from .._core.pytree import pytree_dataclass
 from .._core.rounding import cast
 from ._conversion import as_numpy
 
 
-@checked
+@pytree_dataclass
 class Task:
     """One regression task: predict the outputs at the queries from the supports.
 
@@ -105,7 +105,7 @@ class Task:
         return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
 
 
-def check_axes(task: Task, axes: int = 0, name: str = "task", mend: str = "") -> None:
+def check_axes(task: Task, axes: int = 0, name: str = "task", hint: str = "") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
     if isinstance(task, (list, tuple)):
         raise TypeError(
@@ -118,8 +118,8 @@ def check_axes(task: Task, axes: int = 0, name: str = "task", mend: str = "") ->
     if task.x.ndim != 2 + axes:
         wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
         usual = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
-        mend = mend or usual
-        raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
+        hint = hint or usual
+        raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {hint}")
 
 
 def kept(task: Task) -> Any:
@@ -160,8 +160,8 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
     for name in ("x", "y", "x_query"):
         checks.floating(name, getattr(task, name))
     if task.x.ndim < 2:
-        mend = "; use x[:, None]" if task.x.ndim else ""
-        raise ValueError(f"x must be [n, p], got shape {list(task.x.shape)}{mend}")
+        hint = "; use x[:, None]" if task.x.ndim else ""
+        raise ValueError(f"x must be [n, p], got shape {list(task.x.shape)}{hint}")
     batch, (n, p) = task.x.shape[:-2], task.x.shape[-2:]
     if n < 1 or p < 1:
         raise ValueError(
@@ -176,10 +176,10 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
         raise ValueError(f"y must have at least one output, got shape {list(task.y.shape)}")
     queries = task.x_query.shape
     if len(queries) != task.x.ndim or queries[:-2] != batch or queries[-1] != p:
-        mend = "; use x_query[None]" if queries == (p,) and not batch else ""
+        hint = "; use x_query[None]" if queries == (p,) and not batch else ""
         raise ValueError(
             f"x_query must be [q, p] with p = {p} to match x {list(task.x.shape)}, "
-            f"got shape {list(queries)}{mend}"
+            f"got shape {list(queries)}{hint}"
         )
     for name in ("y", "x_query"):
         if getattr(task, name).dtype != task.x.dtype:

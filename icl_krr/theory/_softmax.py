@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from .. import Task
 from .._core import checks
 from .._core.numerics import matmul
-from .._core.pytree import compiled
+from .._core.pytree import jit_if_concrete
 from ..kernels import Kernel, PositiveKernel
 from ..tasks._linear_system import check_matrices
 from ..tasks._task import kept
@@ -42,7 +42,7 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     return least_logit([part for _, part in kernel.parts], task)
 
 
-@compiled
+@jit_if_concrete
 def least_logit(kernels: list[PositiveKernel], task: Task) -> jax.Array:
     x, keep = seen(task)
     points = jnp.concatenate([x, task.x_query])

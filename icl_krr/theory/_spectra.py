@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._core import checks, linalg
-from .._core.pytree import compiled
+from .._core.pytree import jit_if_concrete
 from ..kernels import Kernel, PositiveKernel, check_positive
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
@@ -33,12 +33,12 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     return at_least_zero(kernel, task)
 
 
-@compiled
+@jit_if_concrete
 def at_least_zero(kernel: Kernel, task: Task) -> jax.Array:
     return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
-@checks.suggesting
+@checks.suggest_keywords
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: Number) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
@@ -57,7 +57,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: Number) -> tuple:
     return ends(kernel, task, ridge)
 
 
-@compiled
+@jit_if_concrete
 def ends(kernel: Kernel, task: Task, ridge: Any) -> tuple:
     """The smallest and the largest eigenvalue of A."""
     sigma = at_least_zero(kernel, task)
@@ -159,7 +159,7 @@ def preconditioned_eigenvalues(
     return preconditioned(kernel, task, ridge, sink)
 
 
-@compiled
+@jit_if_concrete
 def preconditioned(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> jax.Array:
     gram = system(kernel, task).gram
     ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))

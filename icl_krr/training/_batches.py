@@ -45,8 +45,8 @@ def check_observed(family: Sampler) -> None:
     if missing or not dataclasses.is_dataclass(family):
         raise TypeError(
             "family must be a dataclass with the fields num_supports and num_queries, or have no "
-            f"field noise, so that outputs at queries can have noise, got {checks.shown(family)}; "
-            "use objective='squared_error'"
+            f"field noise, so that outputs at queries can have noise, got "
+            f"{checks.short_repr(family)}; use objective='squared_error'"
         )
 
 

@@ -15,9 +15,9 @@ from flax import serialization
 from jax.experimental.multihost_utils import process_allgather
 
 from .._core import checks
-from .._core.devices import over_processes
-from .._core.fields import cut
-from .._core.files import SEAL, check_seal, replace, seal
+from .._core.devices import spans_processes
+from .._core.files import NO_CHECKSUM, replace, verify_checksum, with_checksum
+from .._core.messages import one_line
 from ._step import State
 
 Config = dict[str, Any]
@@ -53,11 +53,11 @@ def checksum(array: np.ndarray) -> str:
 
 
 def compare(
-    there: Config, here: Config, path: Path, mend: str = "choose another file or folder"
+    there: Config, here: Config, path: Path, hint: str = "choose another file or folder"
 ) -> None:
     """Raise Mismatch if the configs differ."""
     if differs := checks.differences(there, here):
-        raise Mismatch(f"{path} does not match the given settings: {differs}; {mend}")
+        raise Mismatch(f"{path} does not match the given settings: {differs}; {hint}")
 
 
 def save(path: Path, state: State, config: Config) -> None:
@@ -81,7 +81,7 @@ def restore(path: Path, like: State, config: Config) -> State | None:
         saved = jax.device_put(saved, jax.tree.map(lambda leaf: leaf.sharding, arrays(like)))
         key = jax.random.wrap_key_data(saved["key"])
         found = State(saved["model"], saved["optimiser"], key, saved["step"])
-    if over_processes():
+    if spans_processes():
         steps = process_allgather(np.asarray(-1 if found is None else int(found.step)))
         if np.ptp(steps):
             raise ValueError(
@@ -167,21 +167,21 @@ def write(path: Path, record: dict[str, Any]) -> None:
     fixed = lambda part: isinstance(part, float)  # noqa: E731
     tree = serialization.to_state_dict(plain)
     held = jax.tree.map(lambda part: None if fixed(part) else part, tree, is_leaf=fixed)
-    replace(path, seal(serialization.msgpack_serialize({"checksum": SEAL, **held})))
+    replace(path, with_checksum(serialization.msgpack_serialize({"checksum": NO_CHECKSUM, **held})))
 
 
 def read(path: Path, *names: str) -> dict[str, Any]:
     """The entries of a file; refuses a damaged file, and one without the entries `names`."""
     content = path.read_bytes()
     try:
-        check_seal(content)
+        verify_checksum(content)
         record: Any = serialization.msgpack_restore(content)
         if missing := [name for name in names if name not in record]:
             raise ValueError(f"no entry {', '.join(missing)}")
     except Exception as error:
         raise ValueError(
             f"{path} must be a checkpoint, but cannot be read "
-            f"({cut(str(error) or type(error).__name__)})"
+            f"({one_line(str(error) or type(error).__name__)})"
         ) from None
     return record
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from .._core.devices import automatic, check_mesh, explicit_mesh, off_explicit_meshes
+from .._core.devices import automatic_mesh, check_mesh, explicit_mesh, off_explicit_meshes
 from .._core.files import replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
@@ -92,7 +92,7 @@ def train(
     if mesh is not None:
         check_mesh(mesh)
     if (mesh := mesh or explicit_mesh()) is not None:
-        with jax.set_mesh(automatic(mesh)):
+        with jax.set_mesh(automatic_mesh(mesh)):
             model, family = off_explicit_meshes((model, family))
             return train(model, family, settings, folder=folder, progress=progress)
     state, rows = start(model, settings), []

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from .._core import capacity
+from .._core import memory_limit
 from .._core.devices import Placement
 from ..residual import Stream, num_tokens
 from ..residual._tokens import tokens_of_role
@@ -78,7 +78,7 @@ class Admission:
         together = 1 if self.chunk is None else min(self.chunk, len(own.x))
         together *= copies * (own.num_outputs // spec.num_outputs)
         each = tokens * layout.width + formed + (model.steps + 1) * stored + model.steps * kept
-        capacity.check("run", together * each, self.task.x, HELP)
+        memory_limit.check("run", together * each, self.task.x, HELP)
 
 
 ALL_POINTS = ("resid_pre", "resid_mid", "resid_post", "heads.0.pattern")

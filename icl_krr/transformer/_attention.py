@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._core import devices
-from .._core.numerics import NARROW, accumulator, apart, matmul, sum_of_few, times_columns
+from .._core.numerics import accumulation_dtype, matmul
+from .._core.xla_workarounds import NARROW, matmul_by_columns, unfused, vectorised_sum
 from ..residual._tokens import DividedTokens
 from ._ring_attention import ring_softmax
 from ._tiled_attention import tiled_softmax, uses_tiles
@@ -64,7 +65,7 @@ def linear(
     k, all_v = zero_hidden(k, visible), v
     v = zero_hidden(v, visible)
     if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
-        state = apart(jnp.sum(zero_hidden(k * all_v, visible), axis=0, keepdims=True))
+        state = unfused(jnp.sum(zero_hidden(k * all_v, visible), axis=0, keepdims=True))
         # the same as the product, also for NaN, but its gradient sums what is selected
         return jnp.where(q == q, q * total(state, visible), q)
     if v.shape[1] >= NARROW or len(q) > LONG:
@@ -72,9 +73,9 @@ def linear(
         state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
         return matmul(q, total(state, visible))
     if k.shape[1] == 1:
-        return q * total(jax.vmap(sum_of_few, 1)(k * v)[None], visible)
+        return q * total(jax.vmap(vectorised_sum, 1)(k * v)[None], visible)
     state = jnp.stack([matmul(column, k) for column in v.T], axis=1)
-    return times_columns(q, total(state, visible))
+    return matmul_by_columns(q, total(state, visible))
 
 
 def linear_causal(
@@ -91,7 +92,7 @@ def linear_causal(
     """
     first = k[:1, :, None] * v[:1, None, :]
     products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
-    wide, shift = accumulator(k.dtype), order.mask == "exclusive"
+    wide, shift = accumulation_dtype(k.dtype), order.mask == "exclusive"
     log_gate = None if log_gate is None else log_gate.astype(wide)
     if order.window is not None:
         states = windowed_sums(products.astype(wide), log_gate, visible, order).astype(k.dtype)
@@ -106,8 +107,8 @@ def linear_causal(
         fade = jnp.exp(log_gate[shift:] - held[: len(q) - shift])[:, None, None]
     if isinstance(visible, DividedTokens):
         own, asked = sums[-1], len(q) - visible.queries
-        sums += devices.sum_before(own, visible.axes)[None]
-        sums = sums.at[asked - shift :].set(devices.total(own, visible.axes)[None])
+        sums += devices.exclusive_cumsum(own, visible.axes)[None]
+        sums = sums.at[asked - shift :].set(devices.psum(own, visible.axes)[None])
     sums = sums[: len(q) - shift]
     sums = sums if fade is None else sums * fade
     if shift:
@@ -183,7 +184,7 @@ def check_gate(visible: Visible, spec: Spec) -> None:
 
 def total(part: jax.Array, visible: Visible) -> jax.Array:
     """The sum over all tokens, of which this device may hold a part."""
-    return devices.total(part, visible.axes) if isinstance(visible, DividedTokens) else part
+    return devices.psum(part, visible.axes) if isinstance(visible, DividedTokens) else part
 
 
 def pattern(

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._core.fields import shown, similar
-from .._core.pytree import checked, static
-from .._core.readable import LINES, WIDTH, drawn
+from .._core.messages import short_repr, suggestion
+from .._core.pytree import pytree_dataclass, static
+from .._core.readable import LINES, WIDTH, pretty
 
 
-@checked
+@pytree_dataclass
 class Cache(Mapping):
     """Stored values of a run: slots after each step, and points inside blocks.
 
@@ -141,8 +141,8 @@ def without(cache: Cache, name: Any) -> str:
         has += f" and points of {label([*range(depth(cache))])}"
     known = [*cache] if depth(cache) < 1000 else [*cache.slots]
     return (
-        f"{shown(name)} is not in the cache, which {has}; choose slots with names= and points of "
-        f"blocks with points= or everything=True{similar(name, known)}"
+        f"{short_repr(name)} is not in the cache, which {has}; choose slots with names= and points "
+        f"of blocks with points= or everything=True{suggestion(name, known)}"
     )
 
 
@@ -195,7 +195,7 @@ def as_text(tree: dict[str, Any]) -> str:
     def grow(node: Any, tree: dict[str, Any], depth: int) -> None:
         for name, value in tree.items():
             if not isinstance(value, dict):
-                node.add(escape(f"{name}: {drawn(value, 0)}"))
+                node.add(escape(f"{name}: {pretty(value, 0)}"))
             elif depth > 1:
                 grow(node.add(escape(name)), value, depth - 1)
             else:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._core.devices import Placement
-from .._core.numerics import accumulator
+from .._core.numerics import accumulation_dtype
 from ..residual import Read, num_tokens
 from ..tasks import Task
 from ..tasks._batches import chunk_of, own_part
@@ -219,7 +219,7 @@ def wanted_slots(model: Transformer) -> set[str]:
 def sent_by_heads(heads: Heads, spec: Spec, task: Task, devices: int, gradient: bool) -> list[int]:
     """The bytes of every array that one device sends for one group of heads."""
     q, v = heads.query.width, sum(write.value.width for write in heads.writes)
-    size, wide = jnp.dtype(task.x.dtype).itemsize, accumulator(task.x.dtype).itemsize
+    size, wide = jnp.dtype(task.x.dtype).itemsize, accumulation_dtype(task.x.dtype).itemsize
     states, passes = q * v // heads.heads, 3 if gradient else 1
     if is_mean(heads, spec):
         return [size * v] * passes

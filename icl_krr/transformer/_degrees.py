@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._core.devices import Axes, largest
-from .._core.units import unit_of
+from .._core.devices import Axes, pmax
+from .._core.rescaling import power_of_two_scale
 from ..residual import Read
 from ..tasks import Task
 from ..tasks._task import kept
@@ -78,7 +78,7 @@ def degrees_of_results(
 def unit_of_task(task: Task, axes: Axes) -> jax.Array:
     """The unit of all y at unmasked supports, a scalar."""
     y = jnp.where(kept(task)[:, None], task.y.reshape(task.num_supports, -1), 0)
-    return unit_of(largest(jnp.max(jnp.abs(jax.lax.stop_gradient(y)), initial=0), axes))
+    return power_of_two_scale(pmax(jnp.max(jnp.abs(jax.lax.stop_gradient(y)), initial=0), axes))
 
 
 def writes(model: Transformer, known: Degrees) -> Iterator[tuple[str, int | None]]:

@@ -58,7 +58,7 @@ def join(parts: Parts, supports: int, place: Placement) -> Any:
     """The values of all tokens, without those of padding."""
 
     def joined(before: jax.Array, middle: jax.Array, after: jax.Array) -> jax.Array:
-        middle = devices.without_padding(middle, supports, place.mesh, axis=1)
+        middle = devices.unpad(middle, supports, place.mesh, axis=1)
         if before.shape[1] + after.shape[1] == 0:
             return middle
         if AxisType.Explicit in place.mesh.axis_types:
@@ -75,4 +75,4 @@ def evaluate_batch_divided(
     """`evaluate_batch` of tasks that are divided over devices, or whose supports are, or both."""
     run = lambda tasks, model: evaluate_batch(model, tasks, chunk, place.context)  # noqa: E731
     made = spread_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
-    return devices.without_padding(made, len(tasks.x), place.mesh)
+    return devices.unpad(made, len(tasks.x), place.mesh)

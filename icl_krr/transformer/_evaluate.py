@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .._core.devices import Axes, with_automatic_axes
-from .._core.units import in_units, in_units_plainly
+from .._core.rescaling import rescaled, rescaled_without_jvp
 from ..residual import Stream, embed, num_tokens
 from ..residual._tokens import keys_of, positions, slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
@@ -71,7 +71,7 @@ def evaluate(
         at = partial(evaluate_once, request, axes)
         made = degrees_of_results(model, request.names, bool(request.keep), every)
         # hooks may close over arrays of which a derivative is asked
-        compute = in_units_plainly if request.hooks else in_units
+        compute = rescaled_without_jvp if request.hooks else rescaled
 
         def once(task: Task, stream: Stream | None) -> tuple[Any, Kept]:
             given = task.y, task, model, stream

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .._core.devices import in_order
-from .._core.fields import similar
+from .._core.messages import suggestion
+from .._core.xla_workarounds import ordered_collectives
 from ..residual import Stream
 from ..residual._tokens import DividedTokens, without_aggregator
 from ._hook_points import Hook, HookPoints, PlacedHook, Where
@@ -149,12 +149,12 @@ def run_block(
 ) -> Stream:
     """h += attention(h); h += mlp(h). The writes of a sublayer are summed before they are added."""
     in_rings = isinstance(visible, DividedTokens) and spec.attention == "softmax"
-    stream = hook_points("resid_pre", in_order(stream) if in_rings else stream)
+    stream = hook_points("resid_pre", ordered_collectives(stream) if in_rings else stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
     for j, heads in enumerate(block.attention):
         if in_rings:
-            inputs, written = in_order((inputs, written))
+            inputs, written = ordered_collectives((inputs, written))
         mixed = written_by_heads(heads, inputs, visible, spec, hook_points, j, known.get(j))
         written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
     stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
@@ -195,4 +195,4 @@ def listed(asked: str, seen: Collection[str]) -> str:
     """The end of a sentence about a point that does not exist: the points without their parts."""
     parts = {point for point in seen if any(point.startswith(f"{whole}.") for whole in seen)}
     example = f", and their parts, such as {min(parts)}" if parts else ""
-    return f"the points are {', '.join(sorted({*seen} - parts))}{example}{similar(asked, seen)}"
+    return f"the points are {', '.join(sorted({*seen} - parts))}{example}{suggestion(asked, seen)}"

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .._core import capacity, checks
+from .._core import checks, memory_limit
 from ..residual import Layout, Read, Slot
 from ._weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -83,7 +83,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     checks.key("key", key)
     dtype = checks.dtype(dtype)
     leaves = jax.tree.leaves(jax.eval_shape(lambda key: draw(key, architecture, dtype), key))
-    capacity.check(
+    memory_limit.check(
         "weights", sum(leaf.size for leaf in leaves), key, "use a smaller width or depth"
     )
     return draw(key, architecture, dtype)

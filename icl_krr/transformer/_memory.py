@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from .._core import capacity, checks
+from .._core import checks, memory_limit
 from .._core.readable import readable
 from ..tasks import Task
 from ._admission import admit
@@ -92,7 +92,7 @@ def memory(
         sizes.argument_size_in_bytes,
         sizes.output_size_in_bytes,
         sizes.temp_size_in_bytes,
-        capacity.free(),
+        memory_limit.free_bytes(),
         int(work.get("flops", 0)),
         int(work.get("bytes accessed", 0)),
     )

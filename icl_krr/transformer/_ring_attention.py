@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._core import devices
-from .._core.numerics import accumulator, as_one, power_below
+from .._core.numerics import accumulation_dtype, power_of_two_below
+from .._core.xla_workarounds import joint_barrier
 from ..residual._tokens import DividedTokens
 from ._tiled_attention import (
     Tiles,
@@ -38,7 +39,7 @@ def ring_softmax(
     zero at hidden tokens. Forward-mode derivatives are not implemented.
     """
     keys = slice(len(q) - tokens.queries)
-    wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]
+    wide = [part.astype(accumulation_dtype(q.dtype)) for part in (q, k[keys], v[keys])]
     number, last = numbered(tokens, order)
     shown = tokens.visible[keys], number[keys], last
     out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
@@ -52,15 +53,17 @@ def wide_ring(q, k, v, visible, number, last, order, axes):
 
 def forward_ring(q, k, v, visible, number, last, order, axes):
     """The output, log total, and the total over exp(log total), as `forward_tiles`."""
-    q, k, v, visible = as_one(q, k, v, visible)
+    q, k, v, visible = joint_barrier(q, k, v, visible)
     if order.mask:
-        v, number, last = as_one(v, number, last)
-    size = power_below(devices.largest(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes))
+        v, number, last = joint_barrier(v, number, last)
+    size = power_of_two_below(
+        devices.pmax(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes)
+    )
     held = k, scaled(v, size), visible, number
 
     def round(state, _):
         sums, shift, held = state
-        passed = devices.from_before(held, axes, ring=True)
+        passed = devices.ppermute(held, axes, ring=True)
         found, own = sums_of_tiles(q, last, Tiles(*all_into_tiles(*held)), order)
         most = jnp.maximum(shift, own)
         sums = sums * jnp.exp(shift - most)[:, None] + found * jnp.exp(own - most)[:, None]
@@ -85,7 +88,7 @@ def backward_ring(order, axes, kept, cotangents):
         d_q, held, sums = state
         found, *more = slopes_of_tiles(own, Tiles(*all_into_tiles(*held)), order)
         sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
-        return (d_q + found, *devices.from_before((held, sums), axes, ring=True)), None
+        return (d_q + found, *devices.ppermute((held, sums), axes, ring=True)), None
 
     start = (jnp.zeros_like(q), (k, v, visible, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
     rounds = jax.lax.axis_size(axes)

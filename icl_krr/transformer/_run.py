@@ -176,7 +176,7 @@ def placed_hooks(hooks: Mapping[str, Hook]) -> tuple[tuple[str, Hook], ...]:
     """The points of hooks, each with its function."""
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         wanted = "{name: function (value, where) -> value}"
-        raise TypeError(f"hooks must be {wanted}, got {checks.shown(hooks)}")
+        raise TypeError(f"hooks must be {wanted}, got {checks.short_repr(hooks)}")
     for name, hook in hooks.items():
         check_arguments(name, hook)
     return tuple(hooks.items())

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._core.fields import unknown
-from .._core.numerics import NARROW, matmul, reciprocal
+from .._core.messages import unknown_name
+from .._core.numerics import matmul, reciprocal
+from .._core.xla_workarounds import NARROW
 from ..residual import Stream
 from ..residual._reads import read_together
 from ._attention import attend, pattern, total
@@ -52,7 +53,7 @@ def add_to_stream(stream: Stream, written: Stream) -> Stream:
     """Add what a sublayer writes; the stream must have all written slots."""
     for slot, part in written.items():
         if slot not in stream:
-            raise ValueError(unknown("slot to write", slot, stream))
+            raise ValueError(unknown_name("slot to write", slot, stream))
         if part.shape != stream[slot].shape:
             raise ValueError(
                 f"values written to slot {slot} must have shape {list(stream[slot].shape)}, "

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._core.numerics import accumulator, as_one, matmul, power_below
+from .._core.numerics import accumulation_dtype, matmul, power_of_two_below
+from .._core.xla_workarounds import joint_barrier
 from ._visible import Order, numbered, reads
 
 LARGEST_PATTERN = 2**22
@@ -43,7 +44,7 @@ def tiled_softmax(
     Source: Rabe, Staats, Self-attention does not need O(n^2) memory, 2021; Dao et al.,
     FlashAttention, 2022.
     """
-    wide = (part.astype(accumulator(q.dtype)) for part in (q, k, v))
+    wide = (part.astype(accumulation_dtype(q.dtype)) for part in (q, k, v))
     out, log_total = wide_softmax(*wide, visible, order)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
@@ -97,8 +98,8 @@ def weights_of(
 
 def forward_tiles(q, k, v, visible, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    q, k, v, visible, number, last = as_one(q, k, v, visible, *numbered(visible, order))
-    size = power_below(jnp.max(jnp.abs(v), axis=0))
+    q, k, v, visible, number, last = joint_barrier(q, k, v, visible, *numbered(visible, order))
+    size = power_of_two_below(jnp.max(jnp.abs(v), axis=0))
     keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, number))
     return quotients(*sums_of_tiles(q, last, keys, order), size)
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._core.numerics import NARROW, matmul, times_columns
+from .._core.numerics import matmul
+from .._core.xla_workarounds import NARROW, matmul_by_columns
 from ._tiled_attention import everywhere
 from ._visible import Order, Visible, hide, mask_of, of_keys, shown
 
@@ -28,7 +29,7 @@ class UndividedSoftmax(NamedTuple):
 
     def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
         """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
-        sums = times_columns(self.weights, of_keys(v, visible))
+        sums = matmul_by_columns(self.weights, of_keys(v, visible))
         sums = sums if self.own is None else sums + self.own * v
         return quotient(sums, self.totals, self.inverse)
 

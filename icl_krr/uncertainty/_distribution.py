@@ -92,8 +92,8 @@ def check_predictive(predictive: Any) -> None:
     checks.finite("means", predictive.means)
     known = checks.concrete(predictive.variances)
     if known is not None:
-        remedy = "; a model that has not converged can give such a variance"
-        checks.each("variances", known, (known > 0) & np.isfinite(known), "> 0 and finite", remedy)
+        hint = "; a model that has not converged can give such a variance"
+        checks.each("variances", known, (known > 0) & np.isfinite(known), "> 0 and finite", hint)
     if (known := checks.concrete(predictive.weights)) is not None:
         checks.each("weights", known, (known >= 0) & np.isfinite(known), ">= 0 and finite")
         total = known.sum(-1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ..._core.files import to_markdown
-from ..._core.text_tables import Table
+from ..._core.text_tables import TextTable
 from ...catalogue import SOLVERS
 from ...experiments._ablate.config import AblateConfig
 from ...experiments._shared.recipe import solver_of
@@ -87,7 +87,7 @@ def run(settings: Ablate) -> Outcome:
     )
 
 
-def printed(config: AblateConfig, found: Ablation) -> list[Table | str]:
+def printed(config: AblateConfig, found: Ablation) -> list[TextTable | str]:
     from ...experiments._ablate.ablation import table
 
     by = "0" if config.replace == "zero" else "its mean"
@@ -95,7 +95,7 @@ def printed(config: AblateConfig, found: Ablation) -> list[Table | str]:
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     expects = any("expectation" in row for row in found.rows)
     return [
-        Table(f"{config.model}: one part at a time replaced by {by}", header, [lines]),
+        TextTable(f"{config.model}: one part at a time replaced by {by}", header, [lines]),
         f"change: |f' - f| / |f| at the queries of {config.tasks} tasks; f are the predictions "
         f"of the intact model, and f' are the predictions after the replacement.\n"
         f"loss: mean squared error of f'. Losses of other predictors: {known}.\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..._core.text_tables import Table, number
+from ..._core.text_tables import TextTable, format_number
 from ...catalogue import taken
 from ...catalogue._choices import Kernel
 from ...experiments._shared.recipe import folder_of, holds_run
@@ -139,20 +139,20 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
     return lambda: of_run(run, settings.tasks, settings.seed), kernel
 
 
-def printed(settings: Fit, fitted: FittedHyperparameters) -> list[Table | str]:
+def printed(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | str]:
     found, facts = fitted.found, fitted.facts
     moved = [
-        [row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", number(row.change)]
+        [row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", format_number(row.change)]
         for row in found.moved
     ]
     errors = [[row["predictor"], f"{row['error']:.4g}"] for row in fitted.errors]
     return [
-        Table(
+        TextTable(
             f"{Path(settings.data).name}: fitted hyperparameters",
             ["parameter", "start", "fitted", "relative change"],
             [moved],
         ),
-        Table("mean squared error on held-out data", ["predictor", "error"], [errors]),
+        TextTable("mean squared error on held-out data", ["predictor", "error"], [errors]),
         f"loss ({UNITS[facts['objective']]}): {found.losses[0]:.6g} at the start, "
         f"{min(found.losses):.6g} after {len(found.losses) - 1} iterations of {facts['method']}"
         f"{'; ' * bool(found.stopped)}{found.stopped}\n"

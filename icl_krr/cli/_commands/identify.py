@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..._core.files import to_markdown
-from ..._core.text_tables import Table
+from ..._core.text_tables import TextTable
 from ...catalogue import candidate
 from ...experiments.identify._settings import IdentifyConfig, IdentifyOptions
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
@@ -218,7 +218,7 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table)
         words = "error, verdict, nearest candidate and nearest baseline after some supports"
-        shown.append(Table.of(f"{settings.model}: {words}", table))
+        shown.append(TextTable.of(f"{settings.model}: {words}", table))
     if others:
         shown.append(f"with {len(configs)} seeds: {together.verdict}")
     if streams is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from ..._core.text_tables import Table, number
+from ..._core.text_tables import TextTable, format_number
 from ...catalogue._choices import Kernel
 from .._options import Construction
 from .._output import Outcome, working
@@ -125,7 +125,7 @@ def run(settings: Predict) -> Outcome:
 
 def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
     """The task, the names of its features, and what makes its predictions doubtful."""
-    from ..._core.fields import cut
+    from ..._core.messages import one_line
     from ...tasks import read_queries, read_table
     from ...tasks._division import divide, usual_supports
     from .._doubts import about_missing, doubts_of
@@ -147,7 +147,7 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
     if queries and queries.unseen:
         doubts.append(
             f"{settings.queries} has text that the table does not have, whose features are all 0: "
-            f"{cut(', '.join(queries.unseen))}"
+            f"{one_line(', '.join(queries.unseen))}"
         )
     return division, table.features, doubts
 
@@ -158,10 +158,10 @@ def printed(
     rmse: dict[str, float],
     answer: Answer,
     calibration: dict[str, float],
-) -> tuple[Table, str]:
+) -> tuple[TextTable, str]:
     count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
     lines = [
-        [str(value) if name == "row" else number(value, 5) for name, value in row.items()]
+        [str(value) if name == "row" else format_number(value, 5) for name, value in row.items()]
         for row in found[:SHOWN]
     ]
     title = f"predictions of {settings.target} ({count} queries)"
@@ -175,27 +175,27 @@ def printed(
     )
     if answer.process.ok:
         how = "given" if settings.amplitude else "estimated from the supports by maximum likelihood"
-        amplitude = number(float(answer.process.amplitude), 4)
+        amplitude = format_number(float(answer.process.amplitude), 4)
         words += (
             f"amplitude of the prior: {amplitude}, {how}: the covariance is {amplitude} k(x, z), "
-            f"and the variance of the noise {number(float(answer.process.noise), 4)}\n"
+            f"and the variance of the noise {format_number(float(answer.process.noise), 4)}\n"
         )
     if rmse:
-        each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
+        each = ", ".join(f"{name} {format_number(value, 4)}" for name, value in rmse.items())
         words += judged(found, calibration)
         words += f"RMSE in units of {settings.target}: {each}\n"
     if settings.bandwidths == "one" and facts["p"] > 1 and answer.result.kernel.bandwidth:
         words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
-    return Table(title, list(found[0]), [lines]), words
+    return TextTable(title, list(found[0]), [lines]), words
 
 
 def judged(found: Rows, calibration: dict[str, float]) -> str:
     if not calibration:
         return ""
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
-    low, high = (number(100 * calibration[end], 3) for end in ("low", "high"))
+    low, high = (format_number(100 * calibration[end], 3) for end in ("low", "high"))
     narrow = calibration["fraction"] < calibration["level"]
     verdict = (
         "not distinguishable from 95 %"
@@ -205,8 +205,8 @@ def judged(found: Rows, calibration: dict[str, float]) -> str:
     return (
         f"{inside} of {len(found)} intervals contain y: a coverage of {low} to {high} % (95 % "
         f"confidence, independent rows), {verdict}\n"
-        f"log likelihood of a y: {number(calibration['log_likelihood'], 4)}; with the mean and the "
-        f"deviation of the supports: {number(calibration['constant'], 4)}\n"
+        f"log likelihood of a y: {format_number(calibration['log_likelihood'], 4)}; with the mean "
+        f"and the deviation of the supports: {format_number(calibration['constant'], 4)}\n"
     )
 
 
@@ -221,15 +221,18 @@ def features_of(found: Answer, names: tuple[str, ...]) -> Rows:
     return sorted(rows, key=lambda row: -row["importance"])
 
 
-def printed_features(features: Rows, found: Answer) -> list[Table | str]:
+def printed_features(features: Rows, found: Answer) -> list[TextTable | str]:
     if not features:
         return []
     header = _, name, importance = [*features[0]]
-    lines = [[row["feature"], number(row[name], 3), number(row[importance], 3)] for row in features]
+    lines = [
+        [row["feature"], format_number(row[name], 3), format_number(row[importance], 3)]
+        for row in features
+    ]
     facts = found.result.facts["each"]
     errors = facts["leave_one_out"]
     return [
-        Table("features", header, [lines]),
+        TextTable("features", header, [lines]),
         f"{name}: of this feature, in standard deviations of the feature. A feature with a large "
         f"{name} has little influence; none above {facts['most']:g} is tried\n"
         "importance: share of this feature in the squares of the slopes of exact KRR at the "

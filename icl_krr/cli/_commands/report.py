@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..._core.text_tables import Table
+from ..._core.text_tables import TextTable
 from .. import _output
 from .._options import Command
 from .._output import Outcome, working
@@ -53,7 +53,7 @@ def run(settings: Report) -> Outcome:
     lines = [[title, f"{spent:.0f}"] for title, spent in seconds.items()]
     return Outcome(
         {"rows": rows},
-        [Table("report.html", ["part", "seconds"], [lines])],
+        [TextTable("report.html", ["part", "seconds"], [lines])],
         {"grid.csv": rows, "meta.json": {}},
         {"dtype": grid[0].dtype},
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ..._core.text_tables import Table
+from ..._core.text_tables import TextTable
 from .._options import Command, refuse_unused
 from .._output import Outcome, working
 
@@ -83,7 +83,7 @@ def write(settings: Solverbench) -> Outcome:
     counts = dict(Counter(label["variant"] for label in labels["models"].values()))
     title = f"SolverBench, seed {settings.seed}, float64; see {folder / MODELS}, {folder / LABELS}"
     lines = [[name, str(count)] for name, count in counts.items()]
-    return Outcome({"models": counts}, [Table(title, ["variant", "models"], [lines])])
+    return Outcome({"models": counts}, [TextTable(title, ["variant", "models"], [lines])])
 
 
 def identify(settings: Solverbench) -> Outcome:
@@ -103,7 +103,7 @@ def identify(settings: Solverbench) -> Outcome:
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
     return Outcome(
         {"rows": rows},
-        [Table("Verdicts of identify", header, [lines])],
+        [TextTable("Verdicts of identify", header, [lines])],
         {"verdicts.json": {"rows": rows}, "verdicts.csv": rows},
         {"dtype": manifest["dtype"], **asked.settings},
     )
@@ -131,7 +131,7 @@ def score_table(settings: Solverbench) -> Outcome:
     }
     return Outcome(
         record,
-        [Table.of(title, table) for title, table in tables.items()],
+        [TextTable.of(title, table) for title, table in tables.items()],
         {"score.json": record, "score.md": markdown(found)},
         {"dtype": labels["dtype"]},
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from ..._core.files import number_of
-from ..._core.text_tables import Table
+from ..._core.files import _parse_number
+from ..._core.text_tables import TextTable
 from ...catalogue._choices import Axis
 from ...experiments._sweep.config import SweepConfig, axis_of, kernel_for
 from .. import _output
@@ -61,7 +61,7 @@ def run(settings: Sweep) -> Outcome:
     from ...experiments._sweep import grid
     from ...plots import sweep_figure
 
-    values, lines = map(number_of, settings.values), map(register_file, settings.lines)
+    values, lines = map(_parse_number, settings.values), map(register_file, settings.lines)
     config = checked(settings, SweepConfig, values=tuple(values), lines=tuple(lines))
     with working(settings) as show:
         found = _study.run(grid.study(config), settings.folder, show)
@@ -91,7 +91,7 @@ def run(settings: Sweep) -> Outcome:
     )
 
 
-def printed(config: SweepConfig, rows: Rows) -> tuple[Table, str]:
+def printed(config: SweepConfig, rows: Rows) -> tuple[TextTable, str]:
     """The medians over seeds at the last step, of every line and of the baselines."""
     from statistics import median
 
@@ -113,7 +113,7 @@ def printed(config: SweepConfig, rows: Rows) -> tuple[Table, str]:
     title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
     header = [f"line, {config.axis}", *map(str, shown)]
     return (
-        Table(title, header, [lines, baselines, known]),
+        TextTable(title, header, [lines, baselines, known]),
         "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
         "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "
         f"{EIGENVALUES if known else ''}results.csv has all values, steps and errors.",

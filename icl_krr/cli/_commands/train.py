@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from ..._core.text_tables import Table, number
+from ..._core.text_tables import TextTable, format_number
 from ...catalogue import FAMILIES, SOLVERS, kernel_class
 from ...experiments._shared.recipe import (
     WEIGHTS,
@@ -160,14 +160,14 @@ def words_of(row: dict[str, Any]) -> str:
     return f"loss {row['loss']:.3g}, {words}{row['steps_per_second']:.1f} steps/s"
 
 
-def printed(rows: list[dict[str, Any]], seed: int) -> list[Table | str]:
+def printed(rows: list[dict[str, Any]], seed: int) -> list[TextTable | str]:
     unsure = "nll" in rows[-1]
     shown = UNSURE if unsure else SHOWN
     title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
     if unsure:
         title = f"loss, nll: minus the log density of an output, in nats; validation: {title}"
     lines = [
-        [str(row["step"]), *(number(row[name]) for name in shown[1:])]
+        [str(row["step"]), *(format_number(row[name]) for name in shown[1:])]
         for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]
     ]
     last = rows[-1]
@@ -179,4 +179,4 @@ def printed(rows: list[dict[str, Any]], seed: int) -> list[Table | str]:
             f"nll of exact KRR {last['exact_nll']:.4g}, of one Gaussian for all outputs "
             f"{last['constant_nll']:.4g}\n{words}"
         )
-    return [Table(title, [name.replace("_", " ") for name in shown], [lines]), words]
+    return [TextTable(title, [name.replace("_", " ") for name in shown], [lines]), words]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..._core.text_tables import Table, number
+from ..._core.text_tables import TextTable, format_number
 from .. import _output
 from .._options import Command
 from .._output import Outcome, working
@@ -97,7 +97,7 @@ def run(settings: Verify) -> Outcome:
     return Outcome(record, shown, files, status=int(not all(one["agrees"] for one in results)))
 
 
-def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list[Table | str]:
+def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list[TextTable | str]:
     from ...experiments._claims.tables import compute, references
 
     known = [result for result in results if result["expected"]]
@@ -124,23 +124,23 @@ def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list
     ]
 
 
-def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> Table:
+def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> TextTable:
     """A line for each claim; with its source and what the models are told, if there is room."""
     lines = [
         [
             f"{result['id']}: {chosen[result['id']].title}",
             status(result),
-            number(result["measured"]),
-            number(result["bound"]),
+            format_number(result["measured"]),
+            format_number(result["bound"]),
             *(["; ".join(chosen[result["id"]].authors), result["told"]] if wide else []),
         ]
         for result in results
     ]
     header = ["claim", "verdict", "measured", "bound", *(["source", "told"] if wide else [])]
-    return Table("Claims", header, [lines])
+    return TextTable("Claims", header, [lines])
 
 
-def long_table(results: list[Record]) -> Table:
+def long_table(results: list[Record]) -> TextTable:
     from ...experiments._claims.tables import words as in_words
 
     header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
@@ -158,8 +158,8 @@ def long_table(results: list[Record]) -> Table:
             "experiment": result["file"],
         }
         numbers = [
-            f"{number(result['measured'])}, {number(result['bound'])}",
-            f"tightness {number(result['tightness'])}",
+            f"{format_number(result['measured'])}, {format_number(result['bound'])}",
+            f"tightness {format_number(result['tightness'])}",
         ]
         if result["interval"] is not None:
             numbers.append("{:.3g} to {:.3g}".format(*result["interval"]))
@@ -169,7 +169,7 @@ def long_table(results: list[Record]) -> Table:
         parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
         found = [*numbers, f"told: {result['told']}", result["dtype"]]
         lines.append([result["id"], status(result), parts, "\n".join(found)])
-    return Table("Claims: measured value and claimed bound", header, [[line] for line in lines])
+    return TextTable("Claims: measured value and claimed bound", header, [[line] for line in lines])
 
 
 def status(result: Record) -> str:

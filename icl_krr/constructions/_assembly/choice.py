@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from ..._core import checks
-from ..._core.constants import known
-from ..._core.fields import suggesting
+from ..._core.constants import as_constant
+from ..._core.messages import suggest_keywords
 from ...kernels import Features, Kernel, check_kernel
 from ...residual import ROLES
 from ...solvers._run import check_keywords
@@ -32,12 +32,12 @@ S = TypeVar("S", bound=SoftmaxAttention)
 def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
     """Compute with the known arguments in NumPy, and note them in the model for `rebuild`."""
 
-    build = suggesting(build)
+    build = suggest_keywords(build)
 
     @wraps(build)
     def built(*args: P.args, **keywords: P.kwargs) -> Transformer:
         arguments: dict[str, Any] = {**dict(zip(("kernel",), args, strict=False)), **keywords}
-        args, keywords = jax.tree.map(known, (args, keywords))
+        args, keywords = jax.tree.map(as_constant, (args, keywords))
         with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
             model = build(*args, **keywords)
         return dataclasses.replace(model, made=partial(built, **arguments))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ... import Kernel, Read
-from ..._core.constants import known, xp
+from ..._core.constants import as_constant, xp
 from ...kernels._algebra import precede
 from ...transformer._weights import Heads, Write
 from .features import add_product, fill
@@ -50,7 +50,7 @@ class LinearAttention(Machine):
             points = xp.matmul(points, self.sketch)
         if self.layer.is_read:
             return precede(self.layer.projection, points).T
-        return known(self.kernel.feature_map(points))
+        return as_constant(self.kernel.feature_map(points))
 
     def start(self) -> None:
         self.compute_features()

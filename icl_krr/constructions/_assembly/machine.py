@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from ... import Kernel
 from ..._core import checks
-from ..._core.constants import as_jax, of_all_steps, xp
+from ..._core.constants import as_jax, stacked_steps, xp
 from ...residual import ROLES, Read
 from ...transformer._weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic, Out, Size
@@ -289,7 +289,7 @@ class Machine(Recorder, ABC):
         patterns = {}
         if self.spec.attention == "softmax":  # linear attention forms no patterns
             patterns, (first, blocks) = name_patterns(first, blocks)
-        blocks, further = jax.tree.map(of_all_steps, blocks), dict(readouts)
+        blocks, further = jax.tree.map(stacked_steps, blocks), dict(readouts)
         weights = Weights(
             self.embedding, blocks, readout, first, self.positions, {}, further, patterns
         )

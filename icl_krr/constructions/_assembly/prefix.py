@@ -125,7 +125,7 @@ def causal_machine(
     if interleaved and max_supports is not None:
         read_partners(m, max_supports)  # before anything reads m.x
     if np.ndim(log_gate) == 2:
-        causal.no_window(window)
+        causal.refuse_window(window)
     m.strength = m.support if strength is None else per_support(m, "strength", strength)
     if log_gate is not None:
         m.token_log_gate = of_token(m, "log_gate", log_gate)
@@ -199,7 +199,7 @@ def of_token(m: Machine, name: str, value: Any) -> Read:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
     gates = name == "log_gate"
     width = m.features.width if gates and type(m) is LinearAttention else None
-    causal.check_of_token(name, value, m.x.width, width)
+    causal.check_token_parameter(name, value, m.x.width, width)
     return m.x @ xp.atleast_2d(xp.asarray(value, m.dtype)).T
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..._core import checks
-from ..._core.fields import unknown
+from ..._core.messages import unknown_name
 from .claim import Claim, Config, Exactly
 
 KINDS = (int, float, str)
@@ -30,7 +30,7 @@ def changed(name: str, claim: Claim, quick: bool, typed: Iterable[str]) -> Confi
         if not sign:
             raise ValueError(f"set must be NAME=VALUE, such as draws=4, got {text!r}")
         if setting not in known:
-            raise ValueError(unknown(f"setting of {name}", setting, known))
+            raise ValueError(unknown_name(f"setting of {name}", setting, known))
         default = getattr(claim.config, setting)
         config = config.replace(**{setting: read(setting, value, known[setting], default)})
     return config

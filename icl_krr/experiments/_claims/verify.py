@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from ..._core import checks
-from ..._core.fields import unknown
+from ..._core.messages import unknown_name
 from .._shared.rows import Rows
 from .._study import Cell, Study, one_by_one, run
 from .claim import Claim, Config, named
@@ -43,7 +43,7 @@ def choose_claims(names: Iterable[str]) -> dict[str, Claim]:
     chosen = [name.upper() for name in names]
     for name in chosen:
         if name not in known:
-            raise ValueError(unknown("claim", name, known))
+            raise ValueError(unknown_name("claim", name, known))
     return {name: known[name] for name in chosen} if chosen else known
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.fields import cut
+from ..._core.messages import one_line
 from ...tasks import Task
 
 MASK = "mask"
@@ -16,9 +16,9 @@ MASK = "mask"
 
 
 def read_arrays(
-    path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), mend: str = ""
+    path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), hint: str = ""
 ) -> dict[str, np.ndarray]:
-    """Arrays of a file in float64, a mask in booleans; `mend` says what helps if one is missing."""
+    """Arrays of a file in float64, a mask in booleans; `hint` says what helps if one is missing."""
     with path.open("rb") as file:
         try:
             # NumPy takes any other file for a pickle
@@ -34,17 +34,17 @@ def read_arrays(
         except Exception as error:  # NumPy, zipfile and zlib raise a dozen kinds for damaged files
             raise ValueError(
                 f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "
-                f"({cut(str(error).partition('. ')[0] or type(error).__name__)})"
+                f"({one_line(str(error).partition('. ')[0] or type(error).__name__)})"
             ) from None
-    require(path, held, names, mend)
+    require(path, held, names, hint)
     return {name: converted(f"{path}: {name}", name, value) for name, value in held.items()}
 
 
-def require(path: Path, held: Collection[str], names: tuple[str, ...], mend: str = "") -> None:
+def require(path: Path, held: Collection[str], names: tuple[str, ...], hint: str = "") -> None:
     """Raise an error unless the file holds all arrays of these names."""
     if missing := [name for name in names if name not in held]:
         raise ValueError(
-            f"{path} must hold the arrays {', '.join(names)}; {', '.join(missing)} is missing{mend}"
+            f"{path} must hold the arrays {', '.join(names)}; {', '.join(missing)} is missing{hint}"
         )
 
 

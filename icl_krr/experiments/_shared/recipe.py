@@ -10,9 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from ..._core import fields
-from ..._core.fields import similar
-from ..._core.files import SEAL, check_seal, json_of, record_of, seal
+from ..._core import messages
+from ..._core.files import NO_CHECKSUM, convert_record, parse_json, verify_checksum, with_checksum
+from ..._core.messages import suggestion
 from ...catalogue import FAMILIES, KERNELS, SOLVERS, find, spelled
 from ...catalogue._choices import Attention, Family, Kernel
 from ...training._settings import Training
@@ -137,13 +137,13 @@ class Recipe:
         except FileNotFoundError:
             raise ValueError(
                 f"recipe must be a JSON file, a run's folder or one of {', '.join(names())}; "
-                f"got {str(where)!r}{similar(str(where), names())}"
+                f"got {str(where)!r}{suggestion(str(where), names())}"
             ) from None
-        entries = json_of(path, content)
+        entries = parse_json(path, content)
         sealed = isinstance(entries, dict) and CHECKSUM in entries
         if sealed or beside_weights(path):
             try:
-                check_seal(content)
+                verify_checksum(content)
             except ValueError as error:
                 raise ValueError(
                     f"{path} must be as icl-krr train wrote it, but has {error}; for other "
@@ -151,25 +151,26 @@ class Recipe:
                 ) from None
         if sealed:
             del entries[CHECKSUM]
-        recipe = record_of(cls, entries, path)
+        recipe = convert_record(cls, entries, path)
         for part, settings in vars(recipe).items():
             for name, value in vars(settings).items():
                 most = 2**31 if isinstance(value, int) else math.inf
                 if isinstance(value, (int, float)) and not 0 <= value < most:
                     rule = f"{part}.{name} must be >= 0 and < {most}"
-                    raise ValueError(f"{path}: {rule}, got {fields.shown(value)}")
+                    raise ValueError(f"{path}: {rule}, got {messages.short_repr(value)}")
         start = recipe.model.start
         if not (start is None or start in SOLVERS or start in names() or start.startswith(DIGEST)):
             raise ValueError(
                 f"{path}: model.start must be the name of a solver or a run of the package, got "
-                f"{fields.shown(start)}; give the folder of another run as --model.start FOLDER"
+                f"{messages.short_repr(start)}; give the folder of another run as --model.start "
+                "FOLDER"
             )
         return recipe
 
     def to_json(self) -> str:
         """The JSON text with its checksum."""
-        record = {CHECKSUM: SEAL, **dataclasses.asdict(self)}
-        return seal((json.dumps(record, indent=2, default=str) + "\n").encode()).decode()
+        record = {CHECKSUM: NO_CHECKSUM, **dataclasses.asdict(self)}
+        return with_checksum((json.dumps(record, indent=2, default=str) + "\n").encode()).decode()
 
 
 def beside_weights(path: Path) -> bool:

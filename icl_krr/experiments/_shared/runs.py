@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ... import Architecture, Transformer, catalogue, init, untie
-from ..._core.fields import similar
+from ..._core.messages import suggestion
 from ...catalogue import FAMILIES, SOLVERS, make_kernel, taken
 from ...tabular._build import build_model
 from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table, sample
@@ -69,7 +69,7 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
         empty = ", which holds no recipe.json" if folder.is_dir() else ""
         raise ValueError(
             f"{name} must be a run's folder or one of {', '.join([*known, *others])}; "
-            f"got {str(where)!r}{empty or similar(str(where), [*known, *others])}"
+            f"got {str(where)!r}{empty or suggestion(str(where), [*known, *others])}"
         )
     return folder
 

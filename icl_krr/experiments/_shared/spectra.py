@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import optax
 
 from ... import sketches
-from ..._core.fields import unknown
 from ..._core.linalg import eigenvalues
+from ..._core.messages import unknown_name
 from ..._core.numerics import matmul
 from ...sketches._matrices import root_inverse
 from ...tasks import LinearRegression, Task, sample
@@ -31,7 +31,7 @@ def spectral_task(
 ) -> Task:
     """Linear regression on randomly rotated features with the standard deviations of `SPECTRA`."""
     if spectrum not in SPECTRA:
-        raise ValueError(unknown("spectrum", spectrum, SPECTRA))
+        raise ValueError(unknown_name("spectrum", spectrum, SPECTRA))
     variances = SPECTRA[spectrum](jnp.arange(1.0, num_features + 1)) ** 2
     sizes: dict[str, Any] = {"num_features": num_features, "num_supports": num_supports}
     return sample(key, LinearRegression(**sizes, num_queries=num_queries, spectrum=variances))

@@ -1,13 +1,13 @@
 """How results are written: cells, tables and files, as the package and its benchmarks need them."""
 
-from ..._core.files import Lines, from_csv, json_of, plain, replace, to_csv, to_json, to_markdown
-from ..._core.text_tables import number
+from ..._core.files import Lines, from_csv, parse_json, plain, replace, to_csv, to_json, to_markdown
+from ..._core.text_tables import format_number
 
 __all__ = [
     "Lines",
+    "format_number",
     "from_csv",
-    "json_of",
-    "number",
+    "parse_json",
     "plain",
     "replace",
     "to_csv",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import Task, run_with_cache, solvers, theory
-from ..._core.devices import in_parts
+from ..._core.devices import shard_over_tasks
 from ...catalogue import SOLVERS
 from ...training._reference import average
 from .._shared.rows import Rows, tidy
@@ -84,7 +84,7 @@ def last(rows: Rows) -> Rows:
 @partial(jax.jit, static_argnames=("line", "config"))
 def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfig) -> dict:
     each = jax.vmap(lambda value: measure(key, value, line, config))
-    return in_parts(each, values)
+    return shard_over_tasks(each, values)
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.files import Lines
-from ..._core.text_tables import Table
+from ..._core.text_tables import TextTable
 from .._shared.rows import Rows
 from ._error_profile import Findings, Profile, Reading, Rival
 from ._profile_paths import ALIGNMENTS, MEASURES, NULLS
@@ -102,7 +102,7 @@ def panels(findings: Findings, measure: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
+def printed(name: str, every: Sequence[Findings]) -> list[TextTable | str]:
     """What a person reads of one model: verdicts, the candidates of one reading, and the names."""
     first, verdicts = every[0], verdict_table(every[0])
     reading = first.profile.readings[0]
@@ -112,8 +112,8 @@ def printed(name: str, every: Sequence[Findings]) -> list[Table | str]:
             names[f"{one.measure}, {one.alignment}"].append(one.nearest.name)
     header, lines = reading_table(reading)
     return [
-        Table(f"{name}: the solver with the nearest errors", verdicts[0], [verdicts[1]]),
-        Table(
+        TextTable(f"{name}: the solver with the nearest errors", verdicts[0], [verdicts[1]]),
+        TextTable(
             f"Candidates: {MEASURES[reading.measure]}, {ALIGNMENTS[reading.alignment]}",
             header,
             [lines],

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from ..._core.fields import shown
 from ..._core.files import read_record
+from ..._core.messages import short_repr
 from ...tasks import Task
 from .._shared.arrays import read_arrays, task_of
 from ._folder import FORMAT, MANIFEST, digest, task_file
@@ -114,7 +114,7 @@ def check_row(where: str, row: Row, answers: Answers) -> None:
     if steps is not None and ((len(steps),) != count or min(steps) < 0):
         raise ValueError(
             f"{where}.steps must be one number >= 0 for layer 0 and each layer of its answers, "
-            f"got {shown(steps)}"
+            f"got {short_repr(steps)}"
         )
 
 
@@ -132,7 +132,7 @@ def read_bench(path: Path, hint: Any) -> Any:
     record = read_record(hint, path)
     if record["format"] != FORMAT:
         raise ValueError(
-            f"{path} must have format {FORMAT}, got {shown(record['format'])}; "
+            f"{path} must have format {FORMAT}, got {short_repr(record['format'])}; "
             "write SolverBench anew"
         )
     return record

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import Architecture, Read, Task, Transformer, init, per_step
-from ..._core.pytree import checked
+from ..._core.pytree import pytree_dataclass
 from ...catalogue import SOLVERS
 from ...constructions import compile
 from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
@@ -20,7 +20,7 @@ from ._models import OPEN, Model, Truth
 from ._settings import LINEAR, BenchConfig, Setting
 
 
-@checked
+@pytree_dataclass
 class Tilted(LogBilinear):
     """exp(c <x, z> - d (|x|^2 + |z|^2) / 2) with d = c / 4, between exponential and Gaussian."""
 

@@ -127,7 +127,7 @@ def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hoo
     """
     check_model(model)
     if not isinstance(formats, Mapping):
-        raise TypeError(f"formats must be {{slot: dtype}}, got {checks.shown(formats)}")
+        raise TypeError(f"formats must be {{slot: dtype}}, got {checks.short_repr(formats)}")
     if set(model.weights.embedding) == {"stream"}:
         raise ValueError("model must have separate slots to round a slot, got merged slots")
     hooks = {}

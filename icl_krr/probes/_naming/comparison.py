@@ -58,7 +58,7 @@ class Options:
         if (system := self.system) is not None:
             if not isinstance(system, tuple) or len(system) != 2:
                 raise TypeError(
-                    f"system must be a pair (kernel, ridge), got {checks.shown(system)}"
+                    f"system must be a pair (kernel, ridge), got {checks.short_repr(system)}"
                 )
             check_kernel(system[0])
             checks.positive_scalar("ridge of system", system[1])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._core.readable import readable
-from ..._core.text_tables import Table, as_text, number
+from ..._core.text_tables import TextTable, as_text, format_number
 from .distances import BASELINES, SPACES, TITLES, Distance, Statement, Suspect
 from .elimination import CLOSE
 from .nested_models import NULLS, WORDS
@@ -38,13 +38,13 @@ def candidate_table(
     suspects: Sequence[Suspect],
     baselines: dict[str, dict[str, Distance]],
     strata: tuple[float, ...],
-) -> Table:
+) -> TextTable:
     """A line for every candidate and for every baseline, with the distances in both spaces.
 
     The last column has the distances of predictions in the groups of tasks, by condition number. Of
     streams, there is the evidence instead, and baselines are controls of the first candidate.
     """
-    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, strata)))
+    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(format_number, strata)))
     last = [f"prediction, cond {edges}"]
     if suspects[0].evidence:
         last = ["nearest control", "independent steps", "effect if removed, swapped"]
@@ -59,15 +59,15 @@ def candidate_table(
         cells = [""] * len(last) if suspects[0].evidence else [strata_cell(of["prediction"])]
         last_rows.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
-    return Table(title, header, [candidates, last_rows])
+    return TextTable(title, header, [candidates, last_rows])
 
 
 def last_cells(suspect: Suspect) -> list[str]:
     if (known := suspect.evidence) is None:
         return [strata_cell(suspect.distances["prediction"])]
     nearest = min(known.controls, key=lambda name: total(known.controls[name]))
-    cells = ", ".join(number(d.mean) for d in known.controls[nearest].values())
-    effects = ", ".join(map(number, known.effects.values()))
+    cells = ", ".join(format_number(d.mean) for d in known.controls[nearest].values())
+    effects = ", ".join(map(format_number, known.effects.values()))
     return [f"{nearest} ({cells})", " ".join(map(str, known.ranks)), effects]
 
 
@@ -84,7 +84,7 @@ def steps_cell(suspect: Suspect) -> str:
     return f"{steps} ({', '.join(words)})" if words else steps
 
 
-def ladder_table(best: Suspect, ladder: Sequence[Statement]) -> Table:
+def ladder_table(best: Suspect, ladder: Sequence[Statement]) -> TextTable:
     """A line for every statement about the model, from weak to strong, and the nearest solver."""
     lines = [
         [one.name, one.kernel, *cells_of(one.distances), ", ".join(parameters_of(one.values))]
@@ -93,7 +93,7 @@ def ladder_table(best: Suspect, ladder: Sequence[Statement]) -> Table:
     solver = f"solver: {best.fit.candidate}"
     lines.append([solver, best.fit.kernel, *cells_of(best.distances), ""])
     title = "Ladder: relative distance to what fulfils a statement, mean over layers"
-    return Table(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
+    return TextTable(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
 
 
 def parameters_of(values: dict[str, float]) -> list[str]:
@@ -105,11 +105,13 @@ def cells_of(distances: dict[str, Distance]) -> list[str]:
 
 
 def distance_cell(d: Distance) -> str:
-    return f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
+    return (
+        f"{format_number(d.mean)} ({format_number(d.interval[0])}, {format_number(d.interval[1])})"
+    )
 
 
 def strata_cell(d: Distance) -> str:
-    return ", ".join(map(number, d.by_stratum))
+    return ", ".join(map(format_number, d.by_stratum))
 
 
 EXACT = 0.01
@@ -235,7 +237,7 @@ class Identification(NamedTuple):
         return as_text(*self.tables, self.verdict)
 
     @property
-    def tables(self) -> list[Table | str]:
+    def tables(self) -> list[TextTable | str]:
         """The tables of the candidates and of the ladder, each with what its names mean."""
         first = candidate_table(self.suspects, self.baselines, self.strata)
         if known := self.best.evidence:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ... import Task
-from ..._core import capacity, checks
+from ..._core import checks, memory_limit
 from ..._core.readable import readable
 from ...tasks._task import check_axes, check_one_output
 
@@ -106,7 +106,7 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
     for leaf in leaves:
         checks.numeric("parameters", leaf)
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise TypeError(f"parameters must be floating point, got {checks.shown(leaf)}")
+            raise TypeError(f"parameters must be floating point, got {checks.short_repr(leaf)}")
     return jacobian(answers, jax.tree.map(jnp.asarray, parameters))
 
 
@@ -114,6 +114,6 @@ def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
     """Jacobian: reverse mode if there are fewer outputs than inputs, else forward mode."""
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
-    capacity.check("derivatives", count * numbers, jax.tree.leaves(at)[0])
+    memory_limit.check("derivatives", count * numbers, jax.tree.leaves(at)[0])
     derive = jax.jacrev if count < numbers else jax.jacfwd
     return derive(function)(at)

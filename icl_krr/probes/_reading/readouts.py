@@ -15,7 +15,7 @@ from ... import Task, Transformer, map_tasks, run_with_cache
 from ..._core import checks
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
-from ..._core.pytree import checked
+from ..._core.pytree import pytree_dataclass
 from ...residual import visible
 from ...residual._tokens import tokens_of_role
 from ...tasks._batches import each_task
@@ -29,7 +29,7 @@ RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a
 """Ridges that a probe chooses from, relative to the mean variance of the features."""
 
 
-@checked
+@pytree_dataclass
 class Probe:
     """An affine read-out $b + (h - m) W$ of the queries' stream $h$ for every layer.
 

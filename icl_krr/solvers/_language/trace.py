@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._core.constants import PerStep, known, xp
+from ..._core.constants import PerStep, as_constant, xp
 from ...kernels import Kernel
 from .analysis import QUERIES, READOUT, roles
 from .operators import Operator
@@ -61,7 +61,7 @@ def trace(
     >>> program.states, [program.ops[i].kind for i in program.new], constants
     (('alpha', 'r', 'prediction'), ['sum', 'sum', 'sum'], [0.01, 0.1])
     """
-    keywords: dict[str, Any] = jax.tree.map(known, dict(parameters))
+    keywords: dict[str, Any] = jax.tree.map(as_constant, dict(parameters))
     if "steps" in inspect.signature(function).parameters:
         keywords["steps"] = steps
     shapes: dict[str, str] = {}

@@ -10,7 +10,7 @@ from reprlib import Repr
 from typing import Any, TypeVar, get_args, get_type_hints
 
 F = TypeVar("F", bound=Callable)
-SYNONYMS = {
+_SYNONYMS = {
     "ridge": ("lam", "lambda_", "alpha", "reg", "regularization", "l2"),
     "steps": ("iterations", "max_iter", "n_iter"),
     "step_size": ("eta", "lr", "learning_rate"),
@@ -19,67 +19,67 @@ SYNONYMS = {
     "num_features": ("p", "d", "n_features", "dim"),
 }
 """What other books and libraries call a keyword."""
-FORMULAS = {("Gaussian", "gamma"): "; did you mean 'lengthscale=(2 * gamma) ** -0.5'?"}
+_FORMULAS = {("Gaussian", "gamma"): "; did you mean 'lengthscale=(2 * gamma) ** -0.5'?"}
 """What makes a keyword of a class from one that other libraries have."""
-SHORT = Repr()
-SHORT.maxstring = SHORT.maxother = 100
-SHORT.maxlist = SHORT.maxtuple = 16
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
+_SHORT.maxlist = _SHORT.maxtuple = 16
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value in a message: its repr, cut where it is long, deep or of many lines.
 
-    >>> print(shown("gauss"), shown([[[[[[[[1]]]]]]]]))
+    >>> print(short_repr("gauss"), short_repr([[[[[[[[1]]]]]]]]))
     'gauss' [[[[[[[...]]]]]]]
     """
-    return cut(SHORT.repr(value))
+    return one_line(_SHORT.repr(value))
 
 
-def cut(text: str) -> str:
+def one_line(text: str) -> str:
     """A text in a message: one line of at most 200 characters."""
     line = " ".join(text.split())
     return line if len(line) <= 200 else f"{line[:197]}..."
 
 
-def unknown(what: str, name: Any, known: Iterable[str]) -> str:
+def unknown_name(what: str, name: Any, known: Iterable[str]) -> str:
     """The sentence of an error: all known names, and those that resemble the given one.
 
-    >>> print(unknown("kernel", "gausian", ("linear", "gaussian")))
+    >>> print(unknown_name("kernel", "gausian", ("linear", "gaussian")))
     kernel must be one of 'linear', 'gaussian', got 'gausian'; did you mean 'gaussian'?
     """
     known = tuple(known)
     listed = ", ".join(map(repr, known))
-    return f"{what} must be one of {listed}, got {shown(name)}{similar(name, known)}"
+    return f"{what} must be one of {listed}, got {short_repr(name)}{suggestion(name, known)}"
 
 
-def similar(name: Any, known: Iterable[str]) -> str:
+def suggestion(name: Any, known: Iterable[str]) -> str:
     """The end of such a sentence: the nearest known name, or up to three that contain the text.
 
     A synonym comes between a name that is close and one that is less so.
 
-    >>> similar("alhpa", ("alpha", "r", "p"))
+    >>> suggestion("alhpa", ("alpha", "r", "p"))
     "; did you mean 'alpha'?"
     """
-    spelled = {folded(one): one for one in known}
+    spelled = {normalised(one): one for one in known}
     if isinstance(name, type):
-        row = spelled.get(folded(name.__name__))
-        return f"; write {row!r}" if row else made_by(name)
+        row = spelled.get(normalised(name.__name__))
+        return f"; write {row!r}" if row else constructor_hint(name)
     if not isinstance(name, str) or not name:
         return ""
-    asked = folded(name)
+    asked = normalised(name)
     close = (
         get_close_matches(asked, spelled, 1, 0.8)
-        or [one for one, names in SYNONYMS.items() if asked in names and one in spelled]
+        or [one for one, names in _SYNONYMS.items() if asked in names and one in spelled]
         or get_close_matches(asked, spelled, 1)
         or [one for one in spelled if len(asked) > 2 and asked in one][:3]
     )
     return f"; did you mean {' or '.join(repr(spelled[one]) for one in close)}?" if close else ""
 
 
-def made_by(cls: type) -> str:
+def constructor_hint(cls: type) -> str:
     """How an object of a class of this library or of the user's own is made.
 
-    >>> made_by(dict)
+    >>> constructor_hint(dict)
     '; write dict()'
     """
     place = "icl_krr." if cls.__module__.startswith("icl_krr.") else ""
@@ -87,14 +87,14 @@ def made_by(cls: type) -> str:
     return f"; write {place}{cls.__name__}({f'{bandwidth}=1.0' if bandwidth else ''})"
 
 
-def folded(name: str) -> str:
+def normalised(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def suggesting(function: F) -> F:
+def suggest_keywords(function: F) -> F:
     """Let the error for an unknown keyword of a function say those that it has, and which is meant.
 
-    >>> suggesting(lambda ridge: ridge)(lam=0.1)
+    >>> suggest_keywords(lambda ridge: ridge)(lam=0.1)
     Traceback (most recent call last):
     TypeError: keyword of <lambda> must be one of 'ridge', got 'lam'; did you mean 'ridge'?
     """
@@ -105,17 +105,20 @@ def suggesting(function: F) -> F:
             return function(*args, **keywords)
         except TypeError as error:
             if error.__traceback__ and not error.__traceback__.tb_next:  # before the first line
-                name, known = function.__qualname__.removesuffix(".__init__"), keywords_of(function)
+                name, known = (
+                    function.__qualname__.removesuffix(".__init__"),
+                    _keywords_of(function),
+                )
                 for given in keywords:
                     if given not in known:
-                        told = unknown(f"keyword of {name}", given, known)
-                        raise TypeError(told + FORMULAS.get((name, given), "")) from None
+                        told = unknown_name(f"keyword of {name}", given, known)
+                        raise TypeError(told + _FORMULAS.get((name, given), "")) from None
             raise
 
     return call  # pyright: ignore[reportReturnType]
 
 
-def keywords_of(function: Callable) -> list[str]:
+def _keywords_of(function: Callable) -> list[str]:
     """The names of all keywords, with those of a `TypedDict` that `**options` unpacks."""
     names = []
     for name, one in signature(function).parameters.items():

@@ -10,7 +10,7 @@ import sys
 import warnings
 from importlib.metadata import version
 
-WRONG = "0.10.2", "0.11.0"
+WRONG_VERSIONS = "0.10.2", "0.11.0"
 """Versions of jaxlib whose programs for a CPU return wrong sums over a product of matrices, if the
 product has more than 128 KB. The values of a Gaussian kernel with a projection are such sums.
 
@@ -20,40 +20,41 @@ Source: github.com/jax-ml/jax/issues/39103.
 FLAG = "--xla_cpu_experimental_ynn_fusion_type"
 """The flag that keeps them from computing products and sums in one."""
 
-TOLD: set[str] = set()
-"""What has been told once."""
+_WARNINGS: set[str] = set()
+"""The warnings that have been issued: each is issued once."""
 
 
-def given() -> list[str]:
+def user_flags() -> list[str]:
     """The flags that the user has set, without the one that the library adds."""
     return [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(FLAG)]
 
 
-def add(*flags: str) -> None:
+def add_flags(*flags: str) -> None:
     """Set more flags, for this process and those that it starts."""
     os.environ["XLA_FLAGS"] = " ".join([*os.environ.get("XLA_FLAGS", "").split(), *flags])
 
 
-def keep_sums_right() -> None:
-    """Set the flag, if this version of jaxlib needs it and the user has not set it.
+def disable_wrong_fusion() -> None:
+    """Set the flag if this version of jaxlib needs it and the user has not set it.
 
     `import icl_krr` calls this, and so does the first use of JAX in the library, because a user may
     set XLA_FLAGS in between.
     """
-    flags, number = os.environ.get("XLA_FLAGS", ""), version("jaxlib")
-    if number not in WRONG or FLAG in flags:
+    flags = os.environ.get("XLA_FLAGS", "")
+    jaxlib = version("jaxlib")
+    if jaxlib not in WRONG_VERSIONS or FLAG in flags:
         return
     bridge = sys.modules.get("jax._src.xla_bridge")  # these versions have it
-    wrong = f"jaxlib {number} returns wrong sums over large products of matrices on a CPU, and "
+    fault = f"jaxlib {jaxlib} returns wrong sums over large products of matrices on a CPU, and "
     if flags and not flags.lstrip().startswith("--"):
-        told = f"XLA_FLAGS is a file; add the line {FLAG}=-reduce to {flags}"
+        hint = f"XLA_FLAGS is a file; add the line {FLAG}=-reduce to {flags}"
     elif bridge is None or not bridge.backends_are_initialized():
-        return add(f"{FLAG}=-reduce")
+        return add_flags(f"{FLAG}=-reduce")
     else:
-        told = (
+        hint = (
             "JAX has read its flags before icl_krr could set the one that helps; import icl_krr "
             f"before JAX computes anything, or set XLA_FLAGS={FLAG}=-reduce"
         )
-    if told not in TOLD:
-        TOLD.add(told)
-        warnings.warn(wrong + told, RuntimeWarning, stacklevel=3)
+    if hint not in _WARNINGS:
+        _WARNINGS.add(hint)
+        warnings.warn(fault + hint, RuntimeWarning, stacklevel=3)

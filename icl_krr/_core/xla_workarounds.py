@@ -1,0 +1,106 @@
+"""Workarounds of XLA on a CPU, each with its reason and what it gains.
+
+Each function returns what the plain operation returns, up to rounding; one that is no longer needed
+can be replaced by that operation. `xla_flags` has a further workaround, a flag of XLA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
+
+from .numerics import matmul
+
+NARROW = 8
+"""With fewer columns or channels, products are faster one by one than together."""
+
+
+def matmul_by_columns(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return a @ b at full precision, computed column by column if b has few columns.
+
+    Reason: XLA hands a product with two to four columns to a library that takes two to three times
+    as long as one matrix-vector product (58 and 19 microseconds for [512, 512] in float32).
+    """
+    if b.shape[1] >= NARROW:
+        return matmul(a, b)
+    return jnp.stack([matmul(a, column) for column in b.T], axis=1)
+
+
+def unfused(values: jax.Array) -> jax.Array:
+    """Return the same values; XLA does not fuse the sum that computes them with what uses them.
+
+    Reason: in linear attention with heads of width 1, that fusion takes five times as long as its
+    parts. XLA drops `jax.lax.optimization_barrier` before it fuses, but not a rounding.
+    """
+    dtype = jnp.finfo(values.dtype)
+    return jax.lax.reduce_precision(values, dtype.nexp, dtype.nmant)
+
+
+@jax.custom_jvp
+def vectorised_sum(values: jax.Array) -> jax.Array:
+    """Return the sum of an array [n] of at most some thousand numbers.
+
+    Reason: XLA adds slices as vectors, but sums a row number by number. If the rows of a batch have
+    more than 4096 numbers, it calls a library that is several times slower (1.5 times for 64 rows
+    of 512 numbers, with the products around it).
+    """
+    lanes = max(8, len(values) // 16)
+    values = jnp.pad(unfused(values), (0, -len(values) % lanes))
+    return jnp.sum(sum(jnp.split(values, len(values) // lanes)))
+
+
+@vectorised_sum.defjvp
+def _vectorised_sum_jvp(primals, tangents):
+    return vectorised_sum(*primals), jnp.sum(*tangents)
+
+
+def joint_barrier(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+    """Return the same arrays; JAX takes none of them as constant in a loop if another one is not.
+
+    Reason: the gradient of a loop computes before the loop, and stores, whatever is the same in all
+    of its steps. For blockwise attention, that is the whole pattern if queries and keys are the
+    same in all steps, or the causal mask: 71 GB instead of 0.36 GB for 131072 tokens.
+    """
+    return jax.lax.optimization_barrier(arrays)
+
+
+def ordered_collectives(values: Any) -> Any:
+    """Return the same arrays, none of which is computed before all are; so are their gradients.
+
+    Reason: XLA may start exchanges that do not depend on each other, such as those of two heads, in
+    another order on another device. The devices would then wait for each other for ever.
+    """
+    leaves, structure = jax.tree.flatten(values)
+    floats = [
+        i
+        for i, leaf in enumerate(leaves)
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size
+    ]
+    if jax.default_backend() != "cpu" or len(floats) < 2:
+        return values
+    dtype = jnp.result_type(*(leaves[i] for i in floats))
+    entries = jnp.stack([leaves[i][(0,) * leaves[i].ndim].astype(dtype) for i in floats])
+    # XLA must compute a number before it multiplies it by 0: the number could be NaN
+    zero = 0 * jnp.sum(jnp.where(jnp.isfinite(entries), entries, 0))
+    for i in floats:
+        leaves[i] = leaves[i] + zero.astype(leaves[i].dtype)
+    return structure.unflatten(leaves)
+
+
+def sequential_on_cpu(function: Callable) -> Callable:
+    """Return the function, which `jax.vmap` runs as a loop on the CPU and unchanged elsewhere.
+
+    Reason: batched LAPACK calls that run at the same time deadlock in jaxlib, because each waits
+    for the threads of the other: in independent parts of one program, in two threads, on several
+    host devices. For small matrices, a loop of single factorisations is as fast.
+    """
+    looped, function = jax.jit(sequential_vmap(function)), jax.jit(function)
+
+    def call(*args: Any) -> Any:
+        return (looped if jax.default_backend() == "cpu" else function)(*args)
+
+    return call
