@@ -62,7 +62,8 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
 
     >>> import icl_krr as ik
     >>> task = ik.tasks.split(ik.tasks.diabetes(), 300, seed=0)
-    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=10, ridge=1.0, steps=8)
+    >>> cg = ik.constructions.conjugate_gradient
+    >>> model = cg(ik.Linear(), num_features=10, ridge=1.0, steps=3)
     >>> step_cost(model, task).flops
     57590
     """
@@ -178,7 +179,8 @@ def step_sent(
     >>> import icl_krr as ik
     >>> from jax.sharding import AbstractMesh
     >>> task = ik.tasks.split(ik.tasks.diabetes(), 300, seed=0)
-    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=10, ridge=1.0, steps=8)
+    >>> cg = ik.constructions.conjugate_gradient
+    >>> model = cg(ik.Linear(), num_features=10, ridge=1.0, steps=3)
     >>> step_sent(model, task, Placement(AbstractMesh((2,), ("context",)), context=("context",)))
     Sent(bytes=60, arrays=6)
     """
