@@ -21,7 +21,7 @@ from icl_krr.cli import _hosts, main
 from icl_krr.cli._program import parse
 from icl_krr.training import _checkpoint
 
-PATIENCE = 4
+TIMEOUT = 4
 RUN = """
 import os, pathlib, signal, sys
 from icl_krr.cli import console, hosts
@@ -47,7 +47,7 @@ def start(folder, *options, second="lives", only_second=()):
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", RUN, str(PATIENCE), second, *TRAIN, folder]
+    command = [sys.executable, "-c", RUN, str(TIMEOUT), second, *TRAIN, folder]
     slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     return [
@@ -130,7 +130,7 @@ def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whol
         raise
     killed = time.monotonic()
     printed, statuses = end(processes)
-    assert time.monotonic() - killed < PATIENCE + 6
+    assert time.monotonic() - killed < TIMEOUT + 6
     assert statuses[0] != 0, printed
     assert statuses[1] == -signal.SIGKILL
     assert len(curve(tmp_path)) == 2
@@ -153,8 +153,8 @@ def test_processes_with_different_settings_are_refused(tmp_path):
 
 
 def test_the_stated_time_is_that_of_the_program():
-    assert f"not heard of for {_hosts.PATIENCE} seconds" in " ".join(ik.training.__doc__.split())
-    assert _hosts.PATIENCE <= 30
+    assert f"not heard of for {_hosts.TIMEOUT} seconds" in " ".join(ik.training.__doc__.split())
+    assert _hosts.TIMEOUT <= 30
 
 
 MESH = "mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got "

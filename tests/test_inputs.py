@@ -13,7 +13,7 @@ import pytest
 from icl_krr import cli
 from icl_krr.cli import _output
 from icl_krr.cli._identification import answered
-from icl_krr.cli._page_in_parts import Part, make_page
+from icl_krr.cli._page_parts import Part, make_page
 from icl_krr.experiments.solverbench._folder import FORMAT, digest
 from icl_krr.report import Section
 

@@ -12,8 +12,8 @@ from helpers import numpy
 
 import icl_krr as ik
 from icl_krr._core.files import from_csv, to_csv, to_markdown
-from icl_krr.cli import _page_in_parts, main
-from icl_krr.cli._page_in_parts import TITLE, WORDS, identification_section, sweep_section
+from icl_krr.cli import _page_parts, main
+from icl_krr.cli._page_parts import TITLE, WORDS, identification_section, sweep_section
 from icl_krr.experiments._explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments._snapshot import take_snapshot
 from icl_krr.report import Section, explorer_section, render, snapshots_section
@@ -395,9 +395,9 @@ def finished(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(_page_in_parts, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
-    monkeypatch.setattr(_page_in_parts, "verify_all", None)  # what is there is not computed again
-    monkeypatch.setattr(_page_in_parts, "examine", None)
+    monkeypatch.setattr(_page_parts, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
+    monkeypatch.setattr(_page_parts, "verify_all", None)  # what is there is not computed again
+    monkeypatch.setattr(_page_parts, "examine", None)
     assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 5_000_000
@@ -420,7 +420,7 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
     def fail(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(_page_in_parts, "explore", fail)
+    monkeypatch.setattr(_page_parts, "explore", fail)
     with pytest.raises(RuntimeError):
         main(["report", "linear", *map(str, finished), "--out", str(tmp_path)])
     text = (tmp_path / "report.html").read_text()

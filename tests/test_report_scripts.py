@@ -10,10 +10,10 @@ from helpers import often
 from test_report import identification
 
 from icl_krr._core.files import to_markdown
-from icl_krr.cli._page_in_parts import claims_section
+from icl_krr.cli._page_parts import claims_section
 from icl_krr.experiments._shared.rows import Plot
 from icl_krr.report import Facts, Section, render, sweep_section
-from icl_krr.report._chart import Axis, Board, Cell, Table
+from icl_krr.report._chart import Axis, Board, BoardTable, Cell
 from icl_krr.report._page import Fold
 
 # RUN opens a dialog and URL makes a request, and each says which payload it belongs to
@@ -93,7 +93,7 @@ def sliders(word):
         data={"numbers": [word, word]},
         words=(word, Cell(("numbers", "place"))),
         caption=word,
-        tables=(Table(word, [word, word], [[word, Cell(("numbers", 1))]]),),
+        tables=(BoardTable(word, [word, word], [[word, Cell(("numbers", 1))]]),),
     )
 
 
@@ -132,7 +132,7 @@ def page_of(words, folder):
             (word,),
             (
                 Facts({word: word}),
-                Fold(word, (word, Table(word, [word], [[word, word]])), word),
+                Fold(word, (word, BoardTable(word, [word], [[word, word]])), word),
                 sliders(word),
             ),
         )

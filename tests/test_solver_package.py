@@ -17,7 +17,7 @@ from test_sweep import ARGV, no_figure, small, task_of  # noqa: F401
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidate, compared, load
-from icl_krr.cli._own_solver import register_file
+from icl_krr.cli._user_solver import register_file
 from icl_krr.experiments._sweep.grid import measure_all
 from icl_krr.probes._naming.candidates import solve
 

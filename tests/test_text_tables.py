@@ -32,7 +32,7 @@ def of_ablation():
 def of_claims(long):
     place = {"counterexample": {"seed": 3, "draw": 14}}
     found = [entry | {"tightness": entry["tightness"] or float("inf")} | place for entry in CLAIMS]
-    return verify.printed(found, claims(), long)
+    return verify.summary(found, claims(), long)
 
 
 def distances(entries):
@@ -64,7 +64,7 @@ def of_identification():
 def of_sweep():
     config = SweepConfig("depth", seeds=1)
     gaps = {f"{name} gap": 0.85123 for name in BASELINES} | dict.fromkeys(("d_eff", "tail"), np.nan)
-    return sweep.printed(
+    return sweep.summary(
         config,
         [
             {"axis": "depth", "line": line, "seed": 0, "value": t, "step": t, "gap": 1.2e-7, **gaps}
@@ -80,7 +80,7 @@ COMMANDS = {
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,
     "sweep": of_sweep,
-    "train": lambda: train.printed(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
+    "train": lambda: train.summary(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
 }
 
 
@@ -146,6 +146,6 @@ def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
 
 def test_without_a_terminal_tables_are_wide_unless_the_user_says_so(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert _output.wide().width == 160
+    assert _output.table_console().width == 160
     monkeypatch.setenv("COLUMNS", "72")
-    assert _output.wide().width == Console().width == 72
+    assert _output.table_console().width == Console().width == 72

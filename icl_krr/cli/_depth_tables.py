@@ -44,10 +44,12 @@ def outcome(results: Results, seed: int) -> Outcome:
     }
     tasks = {name: result.facts for name, result in results.items()}
     return Outcome(
-        {"results": {name: {"rows": own} for name, own in rows.items()}},
-        [part for name, result in results.items() for part in printed(name, result, seed)],
+        {"results": {name: {"rows": task_rows} for name, task_rows in rows.items()}},
+        [part for name, result in results.items() for part in summary(name, result, seed)],
         {
-            "results.csv": [{"task": name, **row} for name, own in rows.items() for row in own],
+            "results.csv": [
+                {"task": name, **row} for name, task_rows in rows.items() for row in task_rows
+            ],
             "meta.json": {},
             "depth": partial(depth_figure, results, seed),
         },
@@ -55,12 +57,13 @@ def outcome(results: Results, seed: int) -> Outcome:
     )
 
 
-def printed(name: str, result: DepthResult, seed: int) -> tuple[TextTable, str]:
+def summary(name: str, result: DepthResult, seed: int) -> tuple[TextTable, str]:
     header = ["step", "blocks", "gap to exact", "gap to oracle", "RMSE", "alpha error", "bound"]
     facts = result.facts
     title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
     steps = [
-        [str(row.step), str(row.blocks), *map(format_number, row[3:])] for row in shown(result.rows)
+        [str(row.step), str(row.blocks), *map(format_number, row[3:])]
+        for row in sparse_rows(result.rows)
     ]
     baselines = [
         [row.predictor, "", format_number(row.gap), "", format_number(row.rmse), "", ""]
@@ -69,7 +72,7 @@ def printed(name: str, result: DepthResult, seed: int) -> tuple[TextTable, str]:
     return TextTable(title, header, [steps, baselines]), describe(facts, seed)
 
 
-def shown(rows: list[Row]) -> list[Row]:
+def sparse_rows(rows: list[Row]) -> list[Row]:
     """The rows of a few depths, sparser as the depth grows, and the row of the last depth."""
     few = {base << power for power in range(32) for base in (1, 3)} | {0, rows[-1].step}
     return [row for row in rows if row.step in few]
@@ -93,17 +96,17 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"{facts['cond']:.4g}, relative residual of exact KRR = {facts['exact_residual']:.2g}, "
         f"dtype = {facts['dtype']}, seed = {seed}",
     ]
-    errors, learned, dtype = facts["leave_one_out"], facts["learned"], facts["dtype"]
+    errors, loo, dtype = facts["leave_one_out"], facts["learned"], facts["dtype"]
     if len(errors) > 1:
         of = " with one bandwidth for all features" if facts["each"] else ""
         each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
         lines.append(
             f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE{of} ({each})"
         )
-    if learned and not learned["ok"]:
+    if loo and not loo["ok"]:
         lines.append(
             "nothing was learned: the mean is as good (leave-one-out RMSE "
-            f"{learned['regression']:.3g} of exact KRR, {learned['mean']:.3g} of the mean of the "
+            f"{loo['regression']:.3g} of exact KRR, {loo['mean']:.3g} of the mean of the "
             "other supports; the difference of the squares is not above two standard errors)"
         )
     if not math.isfinite(facts["exact_residual"]):
@@ -111,8 +114,8 @@ def describe(facts: dict[str, Any], seed: int) -> str:
             f"exact KRR is not finite: the kernel overflows {dtype} or K + ridge I is singular in "
             f"{dtype}; raise the temperature, the lengthscale or the ridge"
         )
-    if told := advice(facts):
-        lines.append(told)
+    if hint := advice(facts):
+        lines.append(hint)
     if facts["steps_because"] in ENOUGH:
         enough = ENOUGH[facts["steps_because"]].format(most=facts["most_steps"])
         lines.append(f"{facts['steps']} steps (--steps N runs N steps): {enough}")
@@ -153,6 +156,6 @@ def advice(facts: dict[str, Any]) -> str:
     instead = r"--steps \1"
     if facts["steps_because"] == "nearest" and facts["steps"] < 0.9 * facts["most_steps"]:
         instead = "another --solver"  # more steps were tried
-    told = re.sub(r"more steps \((\d+)\)", instead, facts["advice"])
-    told = re.sub(r"float64(?!:)", "JAX_ENABLE_X64=1", told)
-    return told.replace("larger ridge", "larger --ridge")
+    text = re.sub(r"more steps \((\d+)\)", instead, facts["advice"])
+    text = re.sub(r"float64(?!:)", "JAX_ENABLE_X64=1", text)
+    return text.replace("larger ridge", "larger --ridge")

@@ -13,13 +13,13 @@ from zlib import crc32
 
 from ._options import ONE_DEVICE, Devices
 
-PATIENCE = 30
-"""Seconds after which a process that does not answer is lost; JAX then ends the others."""
+TIMEOUT = 30
+"""Seconds after which a process that does not answer counts as lost; JAX then ends the others."""
 
 
 def prepare(devices: Devices) -> None:
-    """Check the options and set what must be set before JAX is imported."""
-    size, hosts = devices.mesh, arguments_of(devices.hosts)
+    """Check the options, and set the environment variables that JAX reads when it is imported."""
+    size, hosts = devices.mesh, initialize_arguments(devices.hosts)
     if size is not None and not re.fullmatch("tasks=0*[1-9][0-9]*", size):
         raise ValueError(f"mesh must be tasks=SIZE with SIZE >= 1, such as tasks=8, got {size!r}")
     if hosts and not hosts["process_id"] < hosts["num_processes"]:
@@ -28,22 +28,26 @@ def prepare(devices: Devices) -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def arguments_of(hosts: str | None) -> dict[str, Any]:
-    """The arguments of `jax.distributed.initialize`; none if JAX finds the processes itself."""
+def initialize_arguments(hosts: str | None) -> dict[str, Any]:
+    """The arguments of `jax.distributed.initialize`; {} if JAX finds the processes itself."""
     if hosts is None or hosts == "auto":
         return {}
-    found = re.fullmatch(r"(.+:\d+),(\d+),(\d+)", hosts)
-    if found is None:
+    match = re.fullmatch(r"(.+:\d+),(\d+),(\d+)", hosts)
+    if match is None:
         raise ValueError(
             "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as 10.0.0.1:1234,2,0 for the first "
             f"of two processes, got {hosts!r}"
         )
-    address, count, own = found.groups()
-    return {"coordinator_address": address, "num_processes": int(count), "process_id": int(own)}
+    address, count, process_id = match.groups()
+    return {
+        "coordinator_address": address,
+        "num_processes": int(count),
+        "process_id": int(process_id),
+    }
 
 
 @contextmanager
-def joined(devices: Devices) -> Iterator[None]:
+def device_context(devices: Devices) -> Iterator[None]:
     """Connect the processes, divide computations over the mesh, and silence all but process 0."""
     if devices == ONE_DEVICE:
         yield
@@ -53,9 +57,9 @@ def joined(devices: Devices) -> Iterator[None]:
     if devices.hosts is not None:
         try:
             jax.distributed.initialize(
-                **arguments_of(devices.hosts),
-                heartbeat_timeout_seconds=PATIENCE,
-                shutdown_timeout_seconds=PATIENCE,
+                **initialize_arguments(devices.hosts),
+                heartbeat_timeout_seconds=TIMEOUT,
+                shutdown_timeout_seconds=TIMEOUT,
             )
         except Exception as error:
             first = str(error).partition("\n")[0].rstrip(".")
@@ -81,7 +85,7 @@ def joined(devices: Devices) -> Iterator[None]:
             yield
 
 
-def require_the_same(settings: Any) -> None:
+def require_same_settings(settings: Any) -> None:
     """Raise ValueError if the processes have different settings, but for the id in --hosts."""
     import jax
 
@@ -90,8 +94,8 @@ def require_the_same(settings: Any) -> None:
     import numpy as np
     from jax.experimental.multihost_utils import process_allgather
 
-    own = repr(replace(settings, argv=(), devices=replace(settings.devices, hosts=None)))
-    each = process_allgather(np.asarray(crc32(own.encode()), np.uint32))
+    text = repr(replace(settings, argv=(), devices=replace(settings.devices, hosts=None)))
+    each = process_allgather(np.asarray(crc32(text.encode()), np.uint32))
     if different := [i for i, other in enumerate(each) if other != each[0]]:
         raise ValueError(
             "settings must be the same in all processes, got different ones in process "

@@ -1,4 +1,4 @@
-"""What the options of the commands share: their types, and the settings of several commands.
+"""Types of options, and settings that several commands share.
 
 Neither this file nor those of the commands import JAX when they are imported, so that `--help` is
 fast.
@@ -21,78 +21,78 @@ from ..catalogue._choices import Kernel, Solver
 
 T = TypeVar("T")
 WORDS = tyro.constructors.ConstructorRegistry()
-"""What the command line adds to the types that tyro knows."""
+"""The types that the command line adds to those of tyro."""
 
 
 @WORDS.primitive_rule
 def words(info: Any) -> Any:
     """Read Literal[...], also in a tuple or with None, in any spelling of its words.
 
-    tyro would compare letter by letter, and could not say which word was meant.
+    tyro itself compares letter by letter, and does not suggest the word that is meant.
     """
     hints = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
     (hint, *others) = [hint for hint in hints if hint is not NoneType] or [None]
     many, optional = get_origin(hint) is tuple, NoneType in hints
     if get_origin(literal := get_args(hint)[0] if many else hint) is not Literal or others:
         return None
-    known = get_args(literal)
-    read = reader(known)
+    choices = get_args(literal)
+    read = reader(choices)
 
-    def instance(given: list[str]) -> Any:
-        if optional and given == ["None"]:
+    def instance(arguments: list[str]) -> Any:
+        if optional and arguments == ["None"]:
             return None
-        return tuple(map(read, given)) if many else read(given[0])
+        return tuple(map(read, arguments)) if many else read(arguments[0])
 
-    one = f"{{{','.join([*['None'] * (optional and not many), *known])}}}"
-    several = f"{'{None}|' * optional}[{one} [{one} ...]]"
+    one = f"{{{','.join([*['None'] * (optional and not many), *choices])}}}"
+    metavar = f"{'{None}|' * optional}[{one} [{one} ...]]"
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*" if many else 1,
-        metavar=several if many else one,
+        metavar=metavar if many else one,
         instance_from_str=instance,
         is_instance=lambda value: value is None or isinstance(value, (str, tuple)),
         str_from_instance=lambda value: list(value) if isinstance(value, tuple) else [str(value)],
     )
 
 
-def reader(known: tuple[str, ...]) -> Callable[[str], str]:
-    """A function that returns the word with dashes, underscores, capitals or a short name."""
-    by_spelling = {normalised(word): word for word in known}
+def reader(choices: tuple[str, ...]) -> Callable[[str], str]:
+    """A function that reads a choice, also with dashes, underscores, capitals or a short name."""
+    by_spelling = {normalised(word): word for word in choices}
 
-    def read(given: str) -> str:
-        for word in (normalised(given), spelled(given)):
+    def read(argument: str) -> str:
+        for word in (normalised(argument), spelled(argument)):
             if word in by_spelling:
                 return by_spelling[word]
-        raise ValueError(unknown_name("", given, known).strip())
+        raise ValueError(unknown_name("", argument, choices).strip())
 
     return read
 
 
 ASKING: list[Any] = []
-"""The class of settings that the next rule asks tyro about."""
+"""The class of settings for which the next rule is calling tyro."""
 
 
 @WORDS.struct_rule
 def settings(info: Any) -> Any:
-    """Make one paragraph of the help of each option; tyro breaks it at each line of the source."""
+    """Join the help of each option to one paragraph; tyro keeps the line breaks of the source."""
     if ASKING or not is_dataclass(info.type):
         return None
     ASKING.append(info.type)
     try:
-        found: Any = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
+        spec: Any = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
     finally:
         ASKING.pop()
-    joined = [replace(field, helptext=partial(paragraph, field.helptext)) for field in found.fields]
-    return replace(found, fields=tuple(joined))
+    joined = [replace(field, helptext=partial(paragraph, field.helptext)) for field in spec.fields]
+    return replace(spec, fields=tuple(joined))
 
 
 def paragraph(text: str | Callable[[], str | None] | None) -> str | None:
-    """The text, or what a function returns, without line breaks and with a capital."""
+    """A text, or the result of a function, without line breaks and with a capital letter."""
     words = " ".join(((text() if callable(text) else text) or "").split())
     return words[:1].upper() + words[1:] or None
 
 
 def checked(settings: Any, config: type[T], **changed: Any) -> T:
-    """The settings that the library takes, in its own class, which checks them."""
+    """The settings as a config of the library, which checks them."""
     known = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
     names = known & {field.name for field in fields(settings)}
     return config(**{name: getattr(settings, name) for name in names}, **changed)

@@ -1,4 +1,4 @@
-"""What a command returns, and the driver that shows its work, writes its files and prints it."""
+"""The results of a command, and the driver that reports progress, writes files and prints."""
 
 from __future__ import annotations
 
@@ -22,55 +22,55 @@ from ._options import Command
 if TYPE_CHECKING:
     from rich.console import Console
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Outcome(NamedTuple):
-    """What a command found.
+    """The results of a command.
 
     Attributes:
-        record: what `--json` prints, besides what made it.
-        shown: tables and sentences, in the order in which they are printed without `--json`.
-        files: {name: content}. Rows become CSV, a record becomes JSON with what made it, and a
+        record: what `--json` prints, beside the meta data.
+        parts: tables and sentences, in the order in which they are printed without `--json`.
+        files: {name: content}. Rows become CSV, a record becomes JSON with the meta data, and a
             partial that draws a figure becomes an image in two formats. None stands for a file that
-            the work has written.
-        facts: what the command knows of its making besides its settings and the machine.
+            is already written.
+        facts: further meta data, beside the settings and the machine.
         notes: sentences for standard error.
         status: the exit status.
     """
 
     record: dict[str, Any]
-    shown: Sequence[TextTable | str] = ()
-    files: Mapping[str, Any] = NOTHING
-    facts: Mapping[str, Any] = NOTHING
+    parts: Sequence[TextTable | str] = ()
+    files: Mapping[str, Any] = EMPTY
+    facts: Mapping[str, Any] = EMPTY
     notes: Sequence[str] = ()
     status: int = 0
 
 
-def finish(settings: Command, found: Outcome) -> int:
-    """Write and print what a command found; return its exit status."""
-    for words in found.notes:
+def finish(settings: Command, outcome: Outcome) -> int:
+    """Write and print the results of a command; return its exit status."""
+    for words in outcome.notes:
         print(words, file=sys.stderr)
-    if not (found.record or found.files):
-        return found.status
+    if not (outcome.record or outcome.files):
+        return outcome.status
     precision = {"dtype": "float64"} if settings.float64 else {}
-    meta = surroundings(settings, **{**precision, **found.facts})
-    if settings.folder is not None and found.files:
+    meta = surroundings(settings, **{**precision, **outcome.facts})
+    if settings.folder is not None and outcome.files:
         files = {}
-        for name, content in found.files.items():
+        for name, content in outcome.files.items():
             files |= encoded(name, content, meta)
         save(settings.folder, {n: one for n, one in files.items() if one is not None})
         names = ", ".join(str(settings.folder / name) for name in files)
         print(f"wrote {names}", file=sys.stderr)
     if vars(settings)["json"]:
-        print(to_json({"meta": meta, **found.record}))
+        print(to_json({"meta": meta, **outcome.record}))
     else:
-        print_parts(found.shown)
-    return found.status
+        print_parts(outcome.parts)
+    return outcome.status
 
 
 def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, Any]:
-    """The files of one entry; meta.json holds what made the others."""
+    """The files of one entry; meta.json holds the meta data."""
     if isinstance(content, partial):
         from ..plots import images
 
@@ -84,7 +84,7 @@ def encoded(name: str, content: Any, meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
-    """The command, its settings, the machine and versions that ran it, and other facts."""
+    """The meta data: the command, its settings, the machine, versions, and other facts."""
     import jax
 
     from ..experiments._study import environment
@@ -103,8 +103,8 @@ def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def wide() -> Console:
-    """A console for tables: 160 columns if the output is no terminal, unless COLUMNS is set."""
+def table_console() -> Console:
+    """A console for tables; it has 160 columns without a terminal, unless COLUMNS is set."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -113,24 +113,24 @@ def wide() -> Console:
 
 
 def print_parts(parts: Sequence[TextTable | str]) -> None:
-    console = wide()
+    console = table_console()
     for part in parts:
         console.print(part)
 
 
 EVERY = 30.0
-"""Seconds between the lines of a status where there is no terminal."""
+"""Seconds between two lines of progress if standard error is not a terminal."""
 
 
 Show = Callable[..., None]
-"""Says what is being done in words and, if that is known, how much of how much is done."""
+"""Reports progress: words and, if the amount of work is known, how much of it is done."""
 
 
 @contextmanager
 def working(settings: Command) -> Iterator[Show]:
-    """Yield a function that tells the work of a command, whose folder and precision are set.
+    """Make the folder, set the precision, and yield a function that reports progress.
 
-    It tells on stderr; where that is no terminal, a line now and then.
+    It writes to standard error: a bar on a terminal, otherwise a line every 30 seconds.
     """
     import jax
     from rich import progress as rich
@@ -161,7 +161,7 @@ def working(settings: Command) -> Iterator[Show]:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder before the computation, so that one without access fails early."""
+    """Make the folder before the computation, so that a folder without access fails early."""
     import jax
     from jax.experimental.multihost_utils import sync_global_devices
 
@@ -173,10 +173,7 @@ def prepare(folder: Path) -> None:
 
 
 def save(folder: Path, files: dict[str, bytes]) -> None:
-    """Write files; each replaces an older file only after all its content is written.
-
-    Of several processes, the first writes, as soon as all have read what was there.
-    """
+    """Write files atomically. Of several processes, only the first writes, after all have read."""
     import jax
     from jax.experimental.multihost_utils import sync_global_devices
 

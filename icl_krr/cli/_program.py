@@ -34,9 +34,9 @@ def parse(argv: list[str]) -> Command:
     """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise ValueError(unknown_name("command", argv[0], COMMANDS))
-    shown, printed = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
+    output, errors = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
     try:
-        with redirect_stdout(shown), redirect_stderr(printed):
+        with redirect_stdout(output), redirect_stderr(errors):
             return tyro.cli(
                 subcommands(argv),
                 prog=PROG,
@@ -48,9 +48,9 @@ def parse(argv: list[str]) -> Command:
             )
     except SystemExit as stop:
         if not stop.code:  # --help
-            print(wrapped(shown.getvalue(), shutil.get_terminal_size().columns))
+            print(wrapped(output.getvalue(), shutil.get_terminal_size().columns))
             raise
-        raise ValueError(sentence(printed.getvalue())) from None
+        raise ValueError(sentence(errors.getvalue())) from None
 
 
 def wrapped(text: str, width: int) -> str:
@@ -136,8 +136,8 @@ def run(settings: Command) -> int:
         if value == () and f"--{option}" in settings.argv:
             raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
     name = type(settings).__name__.lower()
-    with _hosts.joined(devices_of(settings)):
-        _hosts.require_the_same(settings)
+    with _hosts.device_context(devices_of(settings)):
+        _hosts.require_same_settings(settings)
         return finish(settings, import_module(f"._commands.{name}", __package__).run(settings))
 
 

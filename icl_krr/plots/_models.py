@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
     """Distances to exact KRR and the error at the queries against depth, one column per task."""
-    known = not any(math.isnan(row.rmse) for found in results.values() for row in found.baselines)
-    figure = Figure(figsize=(5.2 * len(results), 7 if known else 4.2), layout="constrained")
-    axes = figure.subplots(1 + known, len(results), squeeze=False, sharex="col")
+    has_errors = not any(
+        math.isnan(row.rmse)
+        for result_of_task in results.values()
+        for row in result_of_task.baselines
+    )
+    figure = Figure(figsize=(5.2 * len(results), 7 if has_errors else 4.2), layout="constrained")
+    axes = figure.subplots(1 + has_errors, len(results), squeeze=False, sharex="col")
     for (name, result), column in zip(results.items(), axes.T, strict=True):
         top, bottom = column[0], column[-1]
         facts, rows = result.facts, result.rows
@@ -56,7 +60,7 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             f"{facts['dtype']}, seed {seed}",
             fontsize=9,
         )
-        if known:
+        if has_errors:
             bottom.set_ylabel("RMSE at the queries (units of y)")
         label_ticks(top)
         label_ticks(bottom, whole="x")
@@ -70,19 +74,21 @@ def training_figure(rows: Rows, title: str) -> Figure:
 
     With a predictive distribution, it is minus the log density of an output, else an error.
     """
-    unsure = "nll" in rows[-1]
-    names = {"training batches": "loss", "validation tasks": "nll" if unsure else "validation"}
-    known = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
-    if unsure:
-        known = {"exact": "exact_nll", "one Gaussian": "constant_nll"}
+    has_density = "nll" in rows[-1]
+    names = {"training batches": "loss", "validation tasks": "nll" if has_density else "validation"}
+    baselines = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
+    if has_density:
+        baselines = {"exact": "exact_nll", "one Gaussian": "constant_nll"}
     steps = [row["step"] for row in rows]
     curves = {label: (steps, [row[name] for row in rows]) for label, name in names.items()}
     return curves_figure(
         {"training step": curves},
-        "minus log density of an output (nats)" if unsure else "mean squared error (y squared)",
+        "minus log density of an output (nats)"
+        if has_density
+        else "mean squared error (y squared)",
         title,
-        log="" if unsure else "y",
-        lines={label: rows[-1][name] for label, name in known.items()},
+        log="" if has_density else "y",
+        lines={label: rows[-1][name] for label, name in baselines.items()},
     )
 
 
@@ -92,23 +98,23 @@ def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
     return curves_figure({"iteration": {"loss": losses}}, f"loss: {units}", title, log=log)
 
 
-def identification_figure(found: Identification, title: str) -> Figure:
+def identification_figure(identification: Identification, title: str) -> Figure:
     """Relative distance of every layer to every step of each candidate, and the alignment.
 
     Of streams, the distance is that of the decoded states, from the stream before the first layer
     on. Beside each candidate stand its steps, decoded from an untrained model.
     """
-    panels = [panel for suspect in found.suspects for panel in panels_of(suspect)]
-    columns = min(4 if found.best.evidence else 3, len(panels))
+    panels = [panel for suspect in identification.suspects for panel in panels_of(suspect)]
+    columns = min(4 if identification.best.evidence else 3, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(3.6 * columns, 2.6 * lines + 0.6), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     norm = LogNorm(1e-4, 1)
-    for axis, (words, near, suspect) in zip(axes.flat, panels, strict=False):
+    for axis, (words, distance, suspect) in zip(axes.flat, panels, strict=False):
         first = int(suspect.evidence is not None)  # the first step; layers then begin with 0
-        layers, steps = near.matrix.shape
+        layers, steps = distance.matrix.shape
         axis.imshow(
-            np.clip(np.nan_to_num(near.matrix, nan=1), 1e-4, 1),
+            np.clip(np.nan_to_num(distance.matrix, nan=1), 1e-4, 1),
             norm=norm,
             cmap="cividis",
             aspect="auto",
@@ -119,8 +125,8 @@ def identification_figure(found: Identification, title: str) -> Figure:
         at = suspect.fit.alignment
         axis.plot(at, range(1, len(at) + 1), "o-", color=RED, markersize=3, linewidth=1)
         axis.set_title(
-            f"{words}\n{suspect.fit.kernel}, {near.mean:.2g} "
-            f"({near.interval[0]:.2g}, {near.interval[1]:.2g})",
+            f"{words}\n{suspect.fit.kernel}, {distance.mean:.2g} "
+            f"({distance.interval[0]:.2g}, {distance.interval[1]:.2g})",
             fontsize=7,
         )
         label_ticks(axis, whole="xy")
@@ -131,19 +137,21 @@ def identification_figure(found: Identification, title: str) -> Figure:
         axis.set_visible(False)
     bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
     what = "|layer - step| / |layer| of the predictions"
-    if found.best.evidence:
+    if identification.best.evidence:
         what = "|step - decoded| / |step beyond the start|"
     bar.set_label(what, fontsize=7)
-    remain = f" (not ruled out: {', '.join(found.remain)})" if found.remain else ""
-    figure.suptitle(f"{title}: {found.status}{remain}", fontsize=9)
+    remain = (
+        f" (not ruled out: {', '.join(identification.remain)})" if identification.remain else ""
+    )
+    figure.suptitle(f"{title}: {identification.status}{remain}", fontsize=9)
     return figure
 
 
 def panels_of(suspect: Suspect) -> list[tuple[str, Distance, Suspect]]:
     """What is drawn of a candidate: its distances and, of streams, those of an untrained model."""
-    name, near = suspect.fit.candidate, next(iter(suspect.distances.values()))
+    name, distance = suspect.fit.candidate, next(iter(suspect.distances.values()))
     control = "untrained model"
-    both = [(name, near, suspect)]
+    both = [(name, distance, suspect)]
     if suspect.evidence and control in suspect.evidence.controls:
         both.append((f"{name}, {control}", suspect.evidence.controls[control]["state"], suspect))
     return both
@@ -152,29 +160,29 @@ def panels_of(suspect: Suspect) -> list[tuple[str, Distance, Suspect]]:
 def filter_figure(findings: Findings, title: str) -> Figure:
     """The filter of every layer on the eigenvalues of the kernel matrix, and that of exact KRR."""
     figure, axis = sheet(6.4, 4.6)
-    found = findings.filter
-    exact = 1 / (found.sigma + findings.ridge)
+    filters = findings.filter
+    exact = 1 / (filters.sigma + findings.ridge)
     least = float(exact.min()) / 4  # a log axis has no place for q <= 0
-    for layer in range(1, len(found.q)):
-        color = colormaps["viridis"]((layer - 1) / max(1, len(found.q) - 2))
-        q = np.where(found.q[layer] > 0, found.q[layer], np.nan)
-        axis.plot(found.sigma, q, "o-", color=color, markersize=3, label=f"{layer}")
-        band = (np.maximum(end[layer], least) for end in (found.low, found.high))
-        axis.fill_between(found.sigma, *band, color=color, alpha=0.2, linewidth=0)
-    axis.plot(found.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
+    for layer in range(1, len(filters.q)):
+        color = colormaps["viridis"]((layer - 1) / max(1, len(filters.q) - 2))
+        q = np.where(filters.q[layer] > 0, filters.q[layer], np.nan)
+        axis.plot(filters.sigma, q, "o-", color=color, markersize=3, label=f"{layer}")
+        band = (np.maximum(end[layer], least) for end in (filters.low, filters.high))
+        axis.fill_between(filters.sigma, *band, color=color, alpha=0.2, linewidth=0)
+    axis.plot(filters.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
     words = "filter q(sigma) > 0; points <= 0 are not shown\nd prediction / d y = k(x)^T q(K)"
     axis.set(xscale="log", yscale="log", xlabel="eigenvalue sigma of K", ylabel=words)
     axis.set_ylim(least, float(exact.max()) * 4)
     about = f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}"
-    return finish(figure, axis, about, "", heading="after layer", ncols=len(found.q))
+    return finish(figure, axis, about, "", heading="after layer", ncols=len(filters.q))
 
 
 LEAST = 1e-6
 
 
-def ablation_figure(found: Ablation, title: str) -> Figure:
+def ablation_figure(ablation: Ablation, title: str) -> Figure:
     """The change of the predictions without each part, and the expected change."""
-    rows = [row for row in found.rows if "change" in row]
+    rows = [row for row in ablation.rows if "change" in row]
     figure, axis = sheet(7.2, 0.19 * len(rows) + 1.4)
     for i, row in enumerate(rows):
         change = max(row["change"], LEAST)

@@ -57,15 +57,15 @@ def curves_figure(
     figure = Figure(figsize=(2.6 + 3.6 * len(panels), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     taken = {STYLES[name][0] for name in lines if name in STYLES}
-    looks = looks_of([name for name in names if name not in dots], taken)
-    looks |= {
+    styles = line_styles([name for name in names if name not in dots], taken)
+    styles |= {
         name: {"color": "black", "linestyle": "", "marker": mark, "markersize": 4}
         for name, mark in zip(dots, cycle(".x+"))
     }
     for axis, (x, curves) in zip(axes, panels.items(), strict=True):
         scales = {f"{name}scale": "log" for name in log}
         axis.set(xlabel=x, **scales)
-        whole = [draw(axis, name, curve, looks[name]) for name, curve in curves.items()]
+        whole = [draw(axis, name, curve, styles[name]) for name, curve in curves.items()]
         for (name, height), dashes in zip(lines.items(), cycle(("--", "-."))):
             color, style = STYLES.get(name, ("black", dashes))
             axis.axhline(height, color=color, linestyle=style, linewidth=1.2, label=name)
@@ -78,27 +78,27 @@ def curves_figure(
     return figure
 
 
-def looks_of(names: list[str], taken: set[str]) -> dict[str, dict[str, str]]:
+def line_styles(names: list[str], taken: set[str]) -> dict[str, dict[str, str]]:
     """A colour for what stands before the first comma, and dashes for what stands after it."""
     colors = cycle(color for color in COLORS if color not in taken | {"black"})
     left: dict[str, tuple[str, Iterator[str]]] = {}
-    looks = {}
+    styles = {}
     for name in names:
         group = name.split(",")[0]
         if group not in left:
             left[group] = (next(colors), cycle(DASHES))
         color, dashes = left[group]
-        looks[name] = {"color": color, "linestyle": next(dashes)}
-    return looks
+        styles[name] = {"color": color, "linestyle": next(dashes)}
+    return styles
 
 
-def draw(axis: Axes, name: str, curve: Any, look: dict[str, Any]) -> bool:
+def draw(axis: Axes, name: str, curve: Any, style: dict[str, Any]) -> bool:
     """Draw one curve, and say whether its points lie at whole numbers."""
     x, y, *band = curve if isinstance(curve, tuple) else (np.arange(len(curve)), curve)
     points = {"marker": "o" if len(x) <= FEW else "", "markersize": 3}
-    axis.plot(x, y, **(points | look), label=name)
+    axis.plot(x, y, **(points | style), label=name)
     if band:
-        axis.fill_between(np.ravel(x), *band, color=look["color"], alpha=0.2)
+        axis.fill_between(np.ravel(x), *band, color=style["color"], alpha=0.2)
     return bool(np.all(np.asarray(x) == np.round(x)))
 
 
@@ -125,10 +125,10 @@ def heatmaps_figure(
     for axis, (label, matrix) in zip(axes, panels.items(), strict=True):
         values = np.asarray(matrix, float)
         top, signed = np.max(np.abs(values)), np.min(values) < 0
-        shown = np.where(values == 0, np.nan, values)
-        norm = Normalize(-top, top) if signed else LogNorm(np.nanmin(shown), top)
+        image_values = np.where(values == 0, np.nan, values)
+        norm = Normalize(-top, top) if signed else LogNorm(np.nanmin(image_values), top)
         image = axis.imshow(
-            shown,
+            image_values,
             norm=norm,
             cmap="RdBu_r" if signed else "cividis",
             aspect="auto",

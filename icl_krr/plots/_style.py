@@ -52,12 +52,12 @@ def finish(figure: Figure, axis: Axes, title: str, whole: str = "x", **options: 
 
 def legend(figure: Figure, *axes: Axes, heading: str = "", ncols: int = 3) -> None:
     """One legend for all axes, below them, so that it hides no curve."""
-    found = {}
+    handles = {}
     for axis in axes:
-        found |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     figure.legend(
-        found.values(),
-        found.keys(),
+        handles.values(),
+        handles.keys(),
         loc="outside lower center",
         ncols=ncols,
         fontsize=7,

@@ -92,9 +92,9 @@ class Chart(NamedTuple):
 @cache
 def svg_of(spec: str) -> str:
     svg = vl_convert.vegalite_to_svg(spec, config=CONFIG)
-    rounded = lambda found: f"{float(found[0]):.2f}"  # noqa: E731
+    rounded = lambda match: f"{float(match[0]):.2f}"  # noqa: E731
     places = r' (?:d|transform|fill-opacity)="[^"]*"'
-    return re.sub(places, lambda found: re.sub(r"\d+\.\d{3,}", rounded, found[0]), svg)
+    return re.sub(places, lambda match: re.sub(r"\d+\.\d{3,}", rounded, match[0]), svg)
 
 
 def library() -> str:
@@ -123,7 +123,7 @@ class Cell(NamedTuple):
     path: tuple[str | int, ...]
 
 
-class Table(NamedTuple):
+class BoardTable(NamedTuple):
     caption: str
     header: Sequence[str]
     lines: Sequence[Sequence[str | Cell]]
@@ -140,7 +140,7 @@ class Board(NamedTuple):
     data: Mapping[str, Any] = NO_AXES
     words: tuple[str | Cell, ...] = ()
     caption: str = ""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[BoardTable, ...] = ()
 
     def at(self) -> dict[str, int]:
         return {name: axis.start for name, axis in self.axes.items()}
@@ -148,7 +148,7 @@ class Board(NamedTuple):
     def show(self, cell: Cell) -> str:
         """The number where the sliders start."""
         first, *steps = (self.at().get(step, step) for step in cell.path)  # pyright: ignore
-        return reduce(lambda found, step: found[step], steps, self.data[first])
+        return reduce(lambda value, step: value[step], steps, self.data[first])
 
     def svg(self, chart: Chart, name: str) -> str:
         return chart.svg(name, self.at() | {name: self.data[name] for name in chart.reads})

@@ -19,19 +19,19 @@ from ._chart import (
     RED,
     Axis,
     Board,
+    BoardTable,
     Cell,
     Chart,
     Line,
     Lines,
-    Table,
     numbers,
     shares,
     thousandths,
 )
-from ._marks import STEPS, curves, heatmap, log_axis, said
+from ._marks import STEPS, curves, heatmap, log_axis, tooltip
 from ._page import Fold, Section
 
-HERE = ("temperature", "ridge", "channels", "depth")
+SLIDERS = ("temperature", "ridge", "channels", "depth")
 """The sliders; in a chart `width` is the width of the chart."""
 PREDICTORS = {
     "transformer, at this depth and width": ("gap", "rmse"),
@@ -50,8 +50,8 @@ NUMBERS = (
 )
 
 
-def explorer_section(found: Explored) -> Section:
-    config = found.config
+def explorer_section(grid: Explored) -> Section:
+    config = grid.config
     axes = {
         "temperature": nearest("temperature", config.temperatures, 0.5),
         "ridge": nearest("ridge / k(x, x)", config.ridges, config.noise),
@@ -66,18 +66,18 @@ def explorer_section(found: Explored) -> Section:
     }
     board = Board(
         charts=(
-            predictions(found),
+            predictions(grid),
             gaps("depth", [{"depth": depth} for depth in range(config.steps + 1)]),
             gaps(
                 "channels",
                 [{"channels": w, "m": str(m or "all")} for w, m in enumerate(config.widths)],
             ),
-            *(slot_chart(slot, found) for slot in SLOTS),
+            *(slot_chart(slot, grid) for slot in SLOTS),
         ),
         axes=axes,
-        data=data_of(found),
+        data=data_of(grid),
         words=tuple(
-            cell_of(found, part) if i % 2 else part
+            cell_of(grid, part) if i % 2 else part
             for i, part in enumerate(re.split(r"\{(\w+)\}", NUMBERS))
         ),
         caption=(
@@ -85,10 +85,10 @@ def explorer_section(found: Explored) -> Section:
             f"on the unit circle, {config.num_queries} queries, y from a Gaussian process with "
             f"k(x, x) = 1 at temperature 0.5 and noise variance {config.noise:g}. Slots: blue is "
             "positive and orange is negative; full colour is the largest entry of the slot. "
-            f"Seed {config.seed}, {found.dtype}. Point at a chart for values. Shift and the wheel "
+            f"Seed {config.seed}, {grid.dtype}. Point at a chart for values. Shift and the wheel "
             "zoom the predictions, and a double click resets them."
         ),
-        tables=tables(found),
+        tables=tables(grid),
     )
     words = (
         "One softmax head is a Nadaraya-Watson smoother: it predicts a weighted mean of the "
@@ -106,47 +106,50 @@ def explorer_section(found: Explored) -> Section:
     return Section("explorer", "Temperature, ridge, depth and width", (), parts)
 
 
-def nearest(label: str, values: tuple[float, ...], wanted: float) -> Axis:
-    start = int(np.argmin(np.abs(np.asarray(values) - wanted)))
+def nearest(label: str, values: tuple[float, ...], value: float) -> Axis:
+    start = int(np.argmin(np.abs(np.asarray(values) - value)))
     return Axis(label, tuple(map(str, values)), start)
 
 
-def data_of(found: Explored) -> dict[str, Any]:
+def data_of(explored: Explored) -> dict[str, Any]:
     """Nested lists by name: numbers as text, and curves in thousandths."""
     data: dict[str, Any] = {}
-    for name, values in found.arrays.items():
+    for name, values in explored.arrays.items():
         key = name.replace(" ", "_")
         if name in SLOTS:  # alpha is e^(1 / temperature) times smaller than y
             data[key], data[f"{key}_most"] = shares(values, (-2, -1))
-        elif values.ndim > len(found.over[name]):
+        elif values.ndim > len(explored.over[name]):
             data[key] = thousandths(values)
         else:
             data[key] = numbers(values)
     return data
 
 
-def cell_of(found: Explored, name: str) -> str | Cell:
+def cell_of(explored: Explored, name: str) -> str | Cell:
     """The number of an array where the sliders are."""
-    over = {one.replace(" ", "_"): len(axes) for one, axes in found.over.items()}
-    return Cell((name, *HERE[: over[name]])) if name else "0"
+    over = {one.replace(" ", "_"): len(axes) for one, axes in explored.over.items()}
+    return Cell((name, *SLIDERS[: over[name]])) if name else "0"
 
 
-def tables(found: Explored) -> tuple[Table, ...]:
-    config = found.config
+def tables(explored: Explored) -> tuple[BoardTable, ...]:
+    config = explored.config
     widths = range(len(config.widths))
     depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
     return (
-        Table(
+        BoardTable(
             "At these settings: gap |f - f*| / |f*| to exact KRR, and RMSE at the queries "
             "against the true function (units of y)",
             ["predictor", "gap to exact KRR", "RMSE"],
-            [[name, *(cell_of(found, one) for one in both)] for name, both in PREDICTORS.items()],
+            [
+                [name, *(cell_of(explored, one) for one in both)]
+                for name, both in PREDICTORS.items()
+            ],
         ),
-        Table(
+        BoardTable(
             "Gap to exact KRR by depth and width, at this temperature and ridge",
             ["solver steps", *(f"width {width or 'all'}" for width in config.widths)],
             [
-                [str(depth), *(Cell(("gap", *HERE[:2], width, depth)) for width in widths)]
+                [str(depth), *(Cell(("gap", *SLIDERS[:2], width, depth)) for width in widths)]
                 for depth in depths
             ],
         ),
@@ -162,9 +165,11 @@ GAPS = {
 }
 
 
-def predictions(found: Explored) -> Chart:
-    task = found.task
-    angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
+def predictions(explored: Explored) -> Chart:
+    task = explored.task
+    angle, query_angle = (
+        np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query))
+    )
     y, truth = np.asarray(task.y, float), np.asarray(task.y_query, float)
     lines = {
         "exact KRR": Line(GREEN, width=5),
@@ -180,16 +185,18 @@ def predictions(found: Explored) -> Chart:
     reach = round(1.15 * float(np.max(np.abs([*y, *truth]))), 2)
     points = [
         {"query": i, "angle": round(float(a), 4), "true function": round(float(f), 4)}
-        for i, (a, f) in enumerate(zip(asked, truth, strict=True))
+        for i, (a, f) in enumerate(zip(query_angle, truth, strict=True))
     ]
-    seen = [
+    support_points = [
         {"angle": round(float(a), 4), "y of the support": round(float(f), 4)}
         for a, f in zip(angle, y, strict=True)
     ]
     supports = (
-        alt.Chart(alt.Data(values=seen))
+        alt.Chart(alt.Data(values=support_points))
         .mark_circle(color=INK, size=45, opacity=0.75, clip=True)
-        .encode(y="y of the support:Q", tooltip=[said(f"{name}:Q") for name in seen[0]])
+        .encode(
+            y="y of the support:Q", tooltip=[tooltip(f"{name}:Q") for name in support_points[0]]
+        )
     )
     return curves(
         "Predictions",
@@ -204,7 +211,7 @@ def predictions(found: Explored) -> Chart:
             "title": "y (prior standard deviations)",
         },
         lines,
-        shown=[*lines],
+        tooltips=[*lines],
         base=folded({name: f"{path}[datum.query] / 1000" for name, path in paths.items()}, lines),
         below=[supports],
         zoom=True,
@@ -245,7 +252,7 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
         x,
         log_axis((), 1e-8, 1e3),
         GAPS,
-        shown=[*GAPS],
+        tooltips=[*GAPS],
         base=folded({name: f"toNumber({path})" for name, path in paths.items()}, GAPS),
         below=[marker],
         reads=("gap", "bound", "smoother_gap", "mean_gap"),
@@ -253,9 +260,9 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
     )
 
 
-def slot_chart(slot: str, found: Explored) -> Chart:
+def slot_chart(slot: str, explored: Explored) -> Chart:
     """A slot at every support after every step; a frame marks the depth of the slider."""
-    supports, depths = range(found.config.num_supports), range(found.config.steps + 1)
+    supports, depths = range(explored.config.num_supports), range(explored.config.steps + 1)
     frame = (
         alt.Chart()
         .mark_rect(fillOpacity=0, stroke=INK, strokeWidth=1)
@@ -275,7 +282,7 @@ def slot_chart(slot: str, found: Explored) -> Chart:
             "size": "abs(datum.sign)",
             slot: f"datum.sign * toNumber({slot}_most[temperature][ridge][channels])",
         },
-        shown=["step:O", "support:O", f"{slot}:Q"],
+        tooltips=["step:O", "support:O", f"{slot}:Q"],
         layer=[frame],
         reads=(slot, f"{slot}_most"),
         span=4,

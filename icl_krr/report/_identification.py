@@ -10,7 +10,7 @@ import numpy as np
 
 from .._core.files import Lines as TableLines
 from ..experiments._shared.rows import Rows
-from ._chart import BLUE, INK, RED, Board, Chart, Line, Table
+from ._chart import BLUE, INK, RED, Board, BoardTable, Chart, Line
 from ._marks import curves, heatmap, log_axis
 from ._page import Fold, Section
 
@@ -55,17 +55,19 @@ def identification_section(
         Fold(
             "Tables: probes, distances of predictions and of hat matrices",
             (
-                Table(
+                BoardTable(
                     "Errors of the linear probe and of its controls after every layer. The other "
                     "columns are the hyperparameters of the kernel ridge regression or "
                     "Nadaraya-Watson smoother whose hat matrix is nearest to that of the layer. "
                     f"{provenance}",
                     *layers,
                 ),
-                Table(
+                BoardTable(
                     f"Relative distance of predictions (95 % interval). {provenance}", *prediction
                 ),
-                Table(f"Relative distance of hat matrices (95 % interval). {provenance}", *hat),
+                BoardTable(
+                    f"Relative distance of hat matrices (95 % interval). {provenance}", *hat
+                ),
             ),
         ),
     )
@@ -98,7 +100,7 @@ def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
         alt.X("step:O", title="solver steps"),
         alt.Y("layer:O", title="layer", sort="descending"),
         scale={"type": "log", "domain": [0.01, 1], "range": [1, 0]},
-        shown=["layer:O", "step:O", "distance:Q"],
+        tooltips=["layer:O", "step:O", "distance:Q"],
         calculated={"size": "datum.distance"},
         height=max(60, 16 * len(aligned)),
         layer=[frame.transform_filter("datum.aligned")],
@@ -144,7 +146,7 @@ def filter_chart(rows: Rows) -> Chart:
         alt.X("sigma:Q", title="eigenvalue sigma of K", **log_axis(row["sigma"] for row in rows)),
         log_axis((), *limits) | {"title": "filter q(sigma)"},
         lines,
-        shown=("layer", "value", "low", "high"),
+        tooltips=("layer", "value", "low", "high"),
         base=alt.Chart().encode(detail="layer:N"),
         below=[intervals],
         height=220,

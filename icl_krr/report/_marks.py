@@ -24,7 +24,7 @@ def curves(
     y: Mapping[str, Any],
     lines: Lines,
     *,
-    shown: Sequence[str] = (),
+    tooltips: Sequence[str] = (),
     base: alt.Chart | None = None,
     below: Sequence[alt.Chart] = (),
     zoom: bool = False,
@@ -35,7 +35,7 @@ def curves(
 ) -> Chart:
     """Curves of `value` against x, one for each `line`, after the transforms of `base`.
 
-    `shown` are the numbers that a point says beside its x, by default its line and value.
+    `tooltips` are the numbers that a point says beside its x, by default its line and value.
     """
     place = x["shorthand"]
     if marked and place.endswith(":Q"):  # no point is cut at the ends of the axis
@@ -45,7 +45,9 @@ def curves(
         "scale": alt.Scale(type="ordinal", domain=[*lines], range=values),
     }
     height_of: dict[str, Any] = {"title": None, **y}
-    words = [place, *(f"{name}:Q" for name in shown)] if shown else ["line:N", place, "value:Q"]
+    words = (
+        [place, *(f"{name}:Q" for name in tooltips)] if tooltips else ["line:N", place, "value:Q"]
+    )
     dashes = [[*map(int, line.dashes.split())] for line in lines.values()]
     drawn = (
         (base or alt.Chart())
@@ -55,7 +57,7 @@ def curves(
             color=alt.Color("line:O", **style([line.color for line in lines.values()])),
             strokeDash=alt.StrokeDash("line:O", **style(dashes)),
             strokeWidth=alt.StrokeWidth("line:O", **style([line.width for line in lines.values()])),
-            tooltip=[*map(said, words)],
+            tooltip=[*map(tooltip, words)],
         )
     )
     if zoom:  # the wheel alone and the finger still scroll the page
@@ -71,7 +73,7 @@ def curves(
     return Chart(title, description, layers, lines, reads, span)
 
 
-def said(column: str) -> alt.Tooltip:
+def tooltip(column: str) -> alt.Tooltip:
     """How a point says one of its columns: a number has three digits."""
     return alt.Tooltip(column, format=".3~g") if column.endswith(":Q") else alt.Tooltip(column)
 
@@ -84,7 +86,7 @@ def heatmap(
     y: alt.Y,
     *,
     scale: Mapping[str, Any],
-    shown: Sequence[str],
+    tooltips: Sequence[str],
     calculated: Mapping[str, str] = {},
     height: int = 160,
     layer: Sequence[alt.Chart] = (),
@@ -102,7 +104,7 @@ def heatmap(
         .encode(
             color=alt.condition("datum.sign < 0", alt.value(RED), alt.value(BLUE)),
             fillOpacity=alt.FillOpacity("size:Q", scale=shades, legend=None),
-            tooltip=[*map(said, shown)],
+            tooltip=[*map(tooltip, tooltips)],
         )
     )
     whole = alt.layer(cells, *layer, data=data_of(points), height=height).encode(x=x, y=y)
@@ -111,8 +113,8 @@ def heatmap(
 
 def log_axis(values: Iterable[float], *limits: float) -> dict[str, Any]:
     """A log axis over the positive values, or over the given limits, with round labels."""
-    shown = limits or [value for value in values if 0 < value < math.inf] or (1,)
-    low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
+    ends = limits or [value for value in values if 0 < value < math.inf] or (1,)
+    low, high = math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends)))
     each = (1, 2, 5) if high - low < 3 else (1,)
     apart = -(-(high - low) // 6) or 1
     ticks = [digit * 10.0**power for power in range(low, high + 1, apart) for digit in each]

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 
 from .._core.files import Lines
 from ..experiments._claims.claim import works
-from ._chart import CONFIG, Board, Table, library
+from ._chart import CONFIG, Board, BoardTable, library
 
 
 class Facts(NamedTuple):
@@ -24,7 +24,7 @@ class Fold(NamedTuple):
     """Parts that a reader opens; a string is a paragraph. A verdict is shown in bold."""
 
     summary: str
-    parts: tuple[str | Table | Board | Facts, ...]
+    parts: tuple[str | BoardTable | Board | Facts, ...]
     verdict: str = ""
 
 
@@ -34,7 +34,7 @@ class Section(NamedTuple):
     name: str
     title: str
     words: tuple[str, ...]
-    parts: tuple[Table | Board | Facts | Fold, ...]
+    parts: tuple[BoardTable | Board | Facts | Fold, ...]
 
 
 POLICY = (
@@ -76,7 +76,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for kind in (Table, Board, Facts, Fold):
+    for kind in (BoardTable, Board, Facts, Fold):
         templates.tests[kind.__name__.lower()] = lambda part, kind=kind: isinstance(part, kind)
     return templates
 
@@ -99,9 +99,9 @@ def claims_section(table: Lines, provenance: str) -> Section:
     )
     folds, sources = [], []
     for claim, verdict, *rest in lines:
-        known = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
-        folds.append(Fold(claim, (Facts(known),), verdict))
-        sources.append(known.get("source", ""))
+        facts = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
+        folds.append(Fold(claim, (Facts(facts),), verdict))
+        sources.append(facts.get("source", ""))
     quoted = works(sources)
     if quoted:
         folds.append(Fold("Works that the claims quote", (Facts(quoted),)))

@@ -21,7 +21,7 @@ from ..experiments._scaling import (
     task_settings,
 )
 from ..experiments._shared.rows import Rows
-from ._chart import INK, PALETTE, Board, Chart, Line, Table, three_digits
+from ._chart import INK, PALETTE, Board, BoardTable, Chart, Line, three_digits
 from ._marks import curves, log_axis
 from ._page import Section
 
@@ -36,10 +36,10 @@ WORDS = (
 )
 
 
-def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) -> Section:
+def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance: str) -> Section:
     """Excess errors of models with their `dimension`, and of solvers on the tasks with a key."""
     facts = ", ".join(f"{name} {value:g}" for name, value in zip(TASK_SETTINGS, key, strict=True))
-    solvers = {name.replace("_", " "): found.excess(name) for name in found.squares}
+    solvers = {name.replace("_", " "): solver_curves.excess(name) for name in solver_curves.squares}
     styles = product(("1 0", "5 1"), PALETTE)
     lines = {name: Line(color, dash) for name, (dash, color) in zip(solvers, styles, strict=False)}
     drawn: list[dict[str, Any]] = [
@@ -50,10 +50,10 @@ def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) ->
     ]
     charts = []
     for axis in AXIS_SETTINGS:
-        points, shown = (drawn, dict(lines)) if axis == "depth" else ([], {})
+        points, lines_of_chart = (drawn, dict(lines)) if axis == "depth" else ([], {})
         dashes = iter(("1 0", "6 3", "2 3", "9 2"))
         for group, rows in by_architecture(models).items():
-            shown[group] = Line(INK, next(dashes), 3)
+            lines_of_chart[group] = Line(INK, next(dashes), 3)
             places: dict[float, list[float]] = {}
             for row in along_axis([row for row in rows if row["excess"] > 0], axis):
                 places.setdefault(axis_value(axis, row), []).append(np.log(row["excess"]))
@@ -61,16 +61,18 @@ def scaling_section(models: Rows, key: tuple, found: Curves, provenance: str) ->
                 {"line": group, "x": place, "value": float(np.exp(np.mean(logs)))}
                 for place, logs in sorted(places.items())
             ]
-        charts.append(chart(axis, [one for one in points if one["value"] >= LEAST], shown))
+        charts.append(chart(axis, [one for one in points if one["value"] >= LEAST], lines_of_chart))
     board = Board(
         tuple(charts),
         caption=f"First chart: {facts}. Other charts vary one setting of the most common models; "
         f"the means are over training seeds. {provenance}",
-        tables=(table(models, key, found),),
+        tables=(table(models, key, solver_curves),),
     )
-    blocks = {name: SOLVERS[name].blocks.get("softmax", 1) for name in found.squares}
-    several = ", ".join(f"{n} for {name.replace('_', ' ')}" for name, n in blocks.items() if n > 1)
-    words = (*WORDS, f"A step is one block of a constructed transformer, but {several}.")
+    blocks = {name: SOLVERS[name].blocks.get("softmax", 1) for name in solver_curves.squares}
+    multiples = ", ".join(
+        f"{n} for {name.replace('_', ' ')}" for name, n in blocks.items() if n > 1
+    )
+    words = (*WORDS, f"A step is one block of a constructed transformer, but {multiples}.")
     return Section("scaling", "Errors of trained models against their sizes", words, (board,))
 
 
@@ -85,7 +87,7 @@ def chart(axis: str, points: Rows, lines: dict[str, Line]) -> Chart:
     return curves(title, about, points, x, y, lines, marked=True, height=240)
 
 
-def table(models: Rows, key: tuple, found: Curves) -> Table:
+def table(models: Rows, key: tuple, solver_curves: Curves) -> BoardTable:
     """A line for each model; solvers are compared with those of one family of tasks."""
     header = ["model", "p", "N", "depth", "width", "effective dimension", "excess"]
     lines = []
@@ -93,9 +95,9 @@ def table(models: Rows, key: tuple, found: Curves) -> Table:
         sizes = (str(row[part]) for part in ("num_features", "num_supports", "depth", "width"))
         numbers = [three_digits(row[part]) for part in ("dimension", "excess")]
         numbers[1] += "" if row["converged"] else ", still falling"
-        same = equivalents(found, row).values() if task_settings(row) == key else ()
-        steps = [format_steps(one) for one in same] or ["-"] * len(found.squares)
+        same = equivalents(solver_curves, row).values() if task_settings(row) == key else ()
+        steps = [format_steps(one) for one in same] or ["-"] * len(solver_curves.squares)
         lines.append([row["model"], *sizes, *numbers, *steps])
     caption = "Excess errors of trained models, and steps of solvers with the same excess"
-    header += [name.replace("_", " ") for name in found.squares]
-    return Table(caption, header, lines)
+    header += [name.replace("_", " ") for name in solver_curves.squares]
+    return BoardTable(caption, header, lines)

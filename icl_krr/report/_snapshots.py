@@ -27,7 +27,7 @@ def snapshots_section(
         f"{name} is a trained model. Its residual stream has no named slots.",
     )
     models = {"constructed": constructed, "trained": trained}
-    largest = {key: most_of(one) for key, one in models.items()}
+    largest = {key: full_scale(one) for key, one in models.items()}
     board = Board(
         charts=(
             stream_chart("Construction: size of every slot after every block", constructed.slots),
@@ -41,7 +41,7 @@ def snapshots_section(
         },
         data={
             f"{key}_weights": thousandths(
-                np.stack([pattern.weights[:, : read_by(one)] for pattern in one.patterns])
+                np.stack([pattern.weights[:, : num_attended_keys(one)] for pattern in one.patterns])
                 / largest[key]
             )
             for key, one in models.items()
@@ -62,25 +62,25 @@ def snapshots_section(
     return Section("inside", "Residual streams and attention patterns", words, (board,))
 
 
-def head_names(found: Snapshot) -> tuple[str, ...]:
-    return tuple(f"block {pattern.block}: {pattern.name}" for pattern in found.patterns)
+def head_names(snapshot: Snapshot) -> tuple[str, ...]:
+    return tuple(f"block {pattern.block}: {pattern.name}" for pattern in snapshot.patterns)
 
 
-def read_by(found: Snapshot) -> int:
+def num_attended_keys(snapshot: Snapshot) -> int:
     """The number of keys without those at the end that no head reads, such as the queries."""
-    return int(np.flatnonzero(sum(pattern.weights.sum(0) for pattern in found.patterns))[-1]) + 1
+    return int(np.flatnonzero(sum(pattern.weights.sum(0) for pattern in snapshot.patterns))[-1]) + 1
 
 
-def is_signed(found: Snapshot) -> bool:
+def is_signed(snapshot: Snapshot) -> bool:
     """Linear attention weighs by any number."""
-    weights = np.stack([pattern.weights for pattern in found.patterns])
+    weights = np.stack([pattern.weights for pattern in snapshot.patterns])
     return bool(weights.min() < 0 or weights.max() > 1)
 
 
-def most_of(found: Snapshot) -> float:
+def full_scale(snapshot: Snapshot) -> float:
     """The weight with full colour."""
-    most = max(float(np.max(np.abs(pattern.weights))) for pattern in found.patterns)
-    return most if is_signed(found) else 1.0
+    most = max(float(np.max(np.abs(pattern.weights))) for pattern in snapshot.patterns)
+    return most if is_signed(snapshot) else 1.0
 
 
 def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
@@ -90,8 +90,8 @@ def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
     least = max(float(values.min()), LEAST * top)
     points = [
         {"row": row, "block": block, "size": float(f"{size:.3g}")}
-        for row, found in zip(sizes, values, strict=True)
-        for block, size in enumerate(found)
+        for row, sizes_of_row in zip(sizes, values, strict=True)
+        for block, size in enumerate(sizes_of_row)
         if size > LEAST * top
     ]
     return heatmap(
@@ -101,24 +101,24 @@ def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
         alt.X("block:O", title="after block (0: embedding)").scale(domain=[*range(len(values.T))]),
         alt.Y("row:O", title=None).scale(domain=[*sizes]),
         scale={"type": "log", "domain": [least, top], "range": [0.1, 1]},
-        shown=["row:N", "block:O", "size:Q"],
+        tooltips=["row:N", "block:O", "size:Q"],
         height=max(150, 11 * len(sizes)) if len(sizes) < 30 else 300,
     )
 
 
-def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
+def pattern_chart(key: str, title: str, snapshot: Snapshot) -> Chart:
     """A heatmap of one head: one row per attending token, one column per key."""
     named = [
         f"{role} {i + 1}" if count > 1 else role
-        for role, count in found.roles
+        for role, count in snapshot.roles
         for i in range(count)
     ]
-    read = read_by(found)
-    ends = np.cumsum([count for _, count in found.roles])[:-1].tolist()
+    read = num_attended_keys(snapshot)
+    ends = np.cumsum([count for _, count in snapshot.roles])[:-1].tolist()
     starts = [0, *ends]
     middles = {
         start + count // 2: role
-        for start, (role, count) in zip(starts, found.roles, strict=True)
+        for start, (role, count) in zip(starts, snapshot.roles, strict=True)
         if count > 1  # no room for the name of a single token, such as the aggregator
     }
     names = ", ".join(f"'{middle}': '{role}'" for middle, role in middles.items())
@@ -146,8 +146,8 @@ def pattern_chart(key: str, title: str, found: Snapshot) -> Chart:
         ],
         alt.X("key:O", title="attended token (key)", axis=tick(read)),
         alt.Y("query:O", title="attending token", axis=tick(len(named))),
-        scale={"domain": [0, 1]} if is_signed(found) else {"type": "sqrt", "domain": [0, 1]},
-        shown=["token:N", "attends to:N", "weight:Q"],
+        scale={"domain": [0, 1]} if is_signed(snapshot) else {"type": "sqrt", "domain": [0, 1]},
+        tooltips=["token:N", "attends to:N", "weight:Q"],
         calculated={
             "sign": f"{key}_weights[{key}][datum.query][datum.key] / 1000",
             "size": "abs(datum.sign)",

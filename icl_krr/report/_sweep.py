@@ -20,10 +20,10 @@ from ._chart import (
     SKY,
     Axis,
     Board,
+    BoardTable,
     Cell,
     Chart,
     Line,
-    Table,
     numbers,
 )
 from ._marks import STEPS, curves, log_axis
@@ -58,12 +58,14 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
 
     def medians(rows: Rows, column: str) -> np.ndarray:
         """A model with fewer steps than the slider, such as one head, keeps its last value."""
-        found: dict[tuple[Any, int], list[float]] = {}
+        values_at: dict[tuple[Any, int], list[float]] = {}
         for row in rows:
             place = row[plot.x], row["step"] if moves else 0
-            found.setdefault(place, []).append(float(row[column]))
-        last = {value: max(step for other, step in found if other == value) for value in along}
-        return np.array([[median(found[v, min(step, last[v])]) for step in frames] for v in along])
+            values_at.setdefault(place, []).append(float(row[column]))
+        last = {value: max(step for other, step in values_at if other == value) for value in along}
+        return np.array(
+            [[median(values_at[v, min(step, last[v])]) for step in frames] for v in along]
+        )
 
     groups: dict[str, Rows] = {}
     for row in rows:
@@ -71,25 +73,25 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
     top: dict[str, Curve] = {}
     bottom: dict[str, Curve] = {}
     styles = cycle(product(("1 0", "6 3", "1 2"), PALETTE))
-    for (label, own), (dashes, color) in zip(groups.items(), styles, strict=False):
-        top[label] = Curve(Line(color, dashes), medians(own, plot.y))
+    for (label, group), (dashes, color) in zip(groups.items(), styles, strict=False):
+        top[label] = Curve(Line(color, dashes), medians(group, plot.y))
         if plot.bound:
-            top[f"{label}: {plot.bound}"] = Curve(Line(color, "2 3"), medians(own, plot.bound))
-        bottom[label] = Curve(Line(color, dashes), medians(own, "rmse"))
+            top[f"{label}: {plot.bound}"] = Curve(Line(color, "2 3"), medians(group, plot.bound))
+        bottom[label] = Curve(Line(color, dashes), medians(group, "rmse"))
     bottom["exact KRR"] = Curve(Line(INK), medians(rows, "exact rmse"))
     bottom["zero prediction"] = Curve(Line(INK, "2 3"), medians(rows, "zero rmse"))
     top = {label: one for label, one in top.items() if np.any(np.isfinite(one.values))}
-    shown = [*range(0, len(along), -(-len(along) // 8))]
+    columns = [*range(0, len(along), -(-len(along) // 8))]
     frame = "step" if moves else 0
     charts, data, tables = [], {}, []
     for name, column, lines in (("top", plot.y, top), ("bottom", "rmse", bottom)):
         charts.append(chart(WORDS[column], name, lines, along, x, frame))
         data[name] = [numbers(one.values) for one in lines.values()]
         cells = [
-            [label, *(Cell((name, i, k, frame)) for k in shown)] for i, label in enumerate(lines)
+            [label, *(Cell((name, i, k, frame)) for k in columns)] for i, label in enumerate(lines)
         ]
-        header = ["line", *(str(along[k]) for k in shown)]
-        tables.append(Table(f"{WORDS[column]}, against {x['title']}", header, cells))
+        header = ["line", *(str(along[k]) for k in columns)]
+        tables.append(BoardTable(f"{WORDS[column]}, against {x['title']}", header, cells))
     slider = Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)
     board = Board(
         charts=tuple(charts),
@@ -193,11 +195,11 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
         height=220,
         span=12,
     )
-    shown = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
+    table_rows = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
     header = ["step", *columns]
     table = [
         [str(row["step"]), *(f"{float(row[column]):.3g}" for column in columns.values())]
-        for row in shown
+        for row in table_rows
     ]
-    board = Board((chart,), caption=provenance, tables=(Table(measure.title, header, table),))
+    board = Board((chart,), caption=provenance, tables=(BoardTable(measure.title, header, table),))
     return Section("training", f"How {name} was trained", (measure.words,), (board,))

@@ -16,7 +16,7 @@ from ...experiments._ablate.config import AblateConfig
 from ...experiments._shared.recipe import solver_of
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 from .._output import Outcome, working
-from .._own_solver import register_file
+from .._user_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments._ablate.ablation import Ablation

@@ -68,12 +68,17 @@ def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
 
     kernel = make_kernel(str(config.kernel), dict.fromkeys(BANDWIDTHS, 1.0))
     noise = 0.03 * kernel.diagonal(np.eye(1, 2)).item()  # inputs are on the unit circle
-    own = {"ridge": noise}
+    hyperparameters = {"ridge": noise}
     if kernel.bandwidth in BANDWIDTHS:
-        own[str(kernel.bandwidth)] = 1.0
-    own = {name: value for name, value in own.items() if getattr(config, name) is None}
+        hyperparameters[str(kernel.bandwidth)] = 1.0
+    hyperparameters = {
+        name: value for name, value in hyperparameters.items() if getattr(config, name) is None
+    }
     process = GaussianProcess(kernel, noise=noise, num_queries=64, inputs="sphere")
     return {
         "diabetes.csv": (split(diabetes(), 300, seed), replace(config, centred=True)),
-        "Gaussian process": (sample(jax.random.key(seed), process), replace(config, **own)),
+        "Gaussian process": (
+            sample(jax.random.key(seed), process),
+            replace(config, **hyperparameters),
+        ),
     }

@@ -91,21 +91,21 @@ def run(settings: Fit) -> Outcome:
             raise ValueError(
                 f"{error}; raise the temperature, the lengthscale or the ridge"
             ) from None
-    found, facts = fitted.found, fitted.facts
-    losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
-    known = {"moved": [row._asdict() for row in found.moved], "errors": fitted.errors}
+    result, facts = fitted.found, fitted.facts
+    losses = [{"iteration": i, "loss": value} for i, value in enumerate(result.losses)]
+    record = {"moved": [row._asdict() for row in result.moved], "errors": fitted.errors}
     title = f"{Path(settings.data).name}, seed {settings.seed}, {facts['dtype']}:\n"
     title += f"{config.solver}, {config.kernel} kernel"
     return Outcome(
-        {"losses": losses, **known},
-        printed(settings, fitted),
+        {"losses": losses, **record},
+        summary(settings, fitted),
         {
             "fit.csv": losses,
-            "moved.csv": known["moved"],
-            "meta.json": known,
-            "fit": partial(fitting_figure, found.losses, UNITS[config.objective], title),
+            "moved.csv": record["moved"],
+            "meta.json": record,
+            "fit": partial(fitting_figure, result.losses, UNITS[config.objective], title),
         },
-        {**facts, "stopped": found.stopped},
+        {**facts, "stopped": result.stopped},
     )
 
 
@@ -133,17 +133,17 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
         )
     find(settings.data, "a table with --target COLUMN", name="data")
     run = load(settings.data)
-    kernel, own = settings.kernel, run.recipe.task
-    if kernel is None and own.family == "gaussian_process":
-        kernel = own.kernel if own.kernel in taken(settings.solver) else None
+    kernel, recipe = settings.kernel, run.recipe.task
+    if kernel is None and recipe.family == "gaussian_process":
+        kernel = recipe.kernel if recipe.kernel in taken(settings.solver) else None
     return lambda: of_run(run, settings.tasks, settings.seed), kernel
 
 
-def printed(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | str]:
-    found, facts = fitted.found, fitted.facts
+def summary(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | str]:
+    result, facts = fitted.found, fitted.facts
     moved = [
         [row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", format_number(row.change)]
-        for row in found.moved
+        for row in result.moved
     ]
     errors = [[row["predictor"], f"{row['error']:.4g}"] for row in fitted.errors]
     return [
@@ -153,9 +153,9 @@ def printed(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | st
             [moved],
         ),
         TextTable("mean squared error on held-out data", ["predictor", "error"], [errors]),
-        f"loss ({UNITS[facts['objective']]}): {found.losses[0]:.6g} at the start, "
-        f"{min(found.losses):.6g} after {len(found.losses) - 1} iterations of {facts['method']}"
-        f"{'; ' * bool(found.stopped)}{found.stopped}\n"
+        f"loss ({UNITS[facts['objective']]}): {result.losses[0]:.6g} at the start, "
+        f"{min(result.losses):.6g} after {len(result.losses) - 1} iterations of {facts['method']}"
+        f"{'; ' * bool(result.stopped)}{result.stopped}\n"
         f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps\n"
         f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held-out data: q = "
         f"{facts['q']} queries per task; p = {facts['p']} features, dtype = {facts['dtype']}, "

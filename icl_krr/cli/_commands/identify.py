@@ -15,7 +15,7 @@ from ...catalogue import candidate
 from ...experiments.identify._settings import IdentifyConfig, IdentifyOptions
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 from .._output import Outcome, working
-from .._own_solver import register_file
+from .._user_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments.identify._trained_model import Positions

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...tabular._answer import Answer
     from ...tasks._division import Division
 
-SHOWN = 10
+MAX_ROWS = 10
 """The number of predictions that the command prints."""
 
 
@@ -80,7 +80,7 @@ def run(settings: Predict) -> Outcome:
     from ..._core import checks
     from ...tabular._answer import answer, calibration_of, errors, predictions
     from .._depth_tables import depth_config, outcome
-    from .._doubts import doubts_of_answer
+    from .._warnings import answer_warnings
 
     config = depth_config(settings, centred=True)
     if settings.amplitude is not None:
@@ -88,22 +88,27 @@ def run(settings: Predict) -> Outcome:
     name = settings.table.name
     with working(settings) as show:
         with jax.enable_x64(True):
-            division, names, doubts = read_task(settings)
-        found = answer(division, config, settings.amplitude, lambda doing: show(f"{name}: {doing}"))
-    each = predictions(found.division, found.result, found.process)
-    rmse, calibration = errors(found.division, found.result), calibration_of(found.division, each)
-    features = features_of(found, names)
+            division, names, warnings = read_task(settings)
+        result = answer(
+            division, config, settings.amplitude, lambda doing: show(f"{name}: {doing}")
+        )
+    each = predictions(result.division, result.result, result.process)
+    rmse, calibration = (
+        errors(result.division, result.result),
+        calibration_of(result.division, each),
+    )
+    features = feature_rows(result, names)
     rows = [row._asdict() for row in each]
     if division.task.y_query is None:
         rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
     cells = [{n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows]
-    depths = outcome({name: found.result}, settings.seed)
+    depths = outcome({name: result.result}, settings.seed)
     return Outcome(
         {"predictions": rows, **depths.record},
         [
-            *printed(settings, rows, rmse, found, calibration),
-            *printed_features(features, found),
-            *depths.shown,
+            *summary(settings, rows, rmse, result, calibration),
+            *feature_summary(features, result),
+            *depths.parts,
         ],
         {
             "predictions.csv": cells,
@@ -114,21 +119,21 @@ def run(settings: Predict) -> Outcome:
             **depths.facts,
             "target": settings.target,
             "rmse": rmse,
-            "process": found.process.facts,
-            "float64_because": found.wider,
+            "process": result.process.facts,
+            "float64_because": result.wider,
             "calibration": calibration,
             "features": features,
         },
-        [*doubts, *doubts_of_answer(found)],
+        [*warnings, *answer_warnings(result)],
     )
 
 
 def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
-    """The task, the names of its features, and what makes its predictions doubtful."""
+    """The task, the names of its features, and warnings about its predictions."""
     from ..._core.messages import one_line
     from ...tasks import read_queries, read_table
     from ...tasks._division import divide, usual_supports
-    from .._doubts import about_missing, doubts_of
+    from .._warnings import missing_cell_warnings, task_warnings
 
     table = read_table(settings.table, settings.target, settings.encode, settings.missing)
     if len(table) < 2:
@@ -142,27 +147,30 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
     if supports < 2:
         raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
     division = divide(table, supports, settings.seed, queries)
-    doubts = [*about_missing(settings.table, table), *about_missing(settings.queries, queries)]
-    doubts += doubts_of(division, table)
+    warnings = [
+        *missing_cell_warnings(settings.table, table),
+        *missing_cell_warnings(settings.queries, queries),
+    ]
+    warnings += task_warnings(division, table)
     if queries and queries.unseen:
-        doubts.append(
+        warnings.append(
             f"{settings.queries} has text that the table does not have, whose features are all 0: "
             f"{one_line(', '.join(queries.unseen))}"
         )
-    return division, table.features, doubts
+    return division, table.features, warnings
 
 
-def printed(
+def summary(
     settings: Predict,
-    found: Rows,
+    rows: Rows,
     rmse: dict[str, float],
     answer: Answer,
     calibration: dict[str, float],
 ) -> tuple[TextTable, str]:
-    count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
+    count = f"first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else f"all {len(rows)}"
     lines = [
         [str(value) if name == "row" else format_number(value, 5) for name, value in row.items()]
-        for row in found[:SHOWN]
+        for row in rows[:MAX_ROWS]
     ]
     title = f"predictions of {settings.target} ({count} queries)"
     source, facts = settings.queries or settings.table, answer.result.facts
@@ -182,19 +190,19 @@ def printed(
         )
     if rmse:
         each = ", ".join(f"{name} {format_number(value, 4)}" for name, value in rmse.items())
-        words += judged(found, calibration)
+        words += coverage_summary(rows, calibration)
         words += f"RMSE in units of {settings.target}: {each}\n"
     if settings.bandwidths == "one" and facts["p"] > 1 and answer.result.kernel.bandwidth:
         words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"
-    if settings.out is None and len(found) > SHOWN:
+    if settings.out is None and len(rows) > MAX_ROWS:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
-    return TextTable(title, list(found[0]), [lines]), words
+    return TextTable(title, list(rows[0]), [lines]), words
 
 
-def judged(found: Rows, calibration: dict[str, float]) -> str:
+def coverage_summary(rows: Rows, calibration: dict[str, float]) -> str:
     if not calibration:
         return ""
-    inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
+    inside = sum(row["low"] <= row["y"] <= row["high"] for row in rows)
     low, high = (format_number(100 * calibration[end], 3) for end in ("low", "high"))
     narrow = calibration["fraction"] < calibration["level"]
     verdict = (
@@ -203,25 +211,25 @@ def judged(found: Rows, calibration: dict[str, float]) -> str:
         else f"not 95 %: the intervals are too {'narrow' if narrow else 'wide'}"
     )
     return (
-        f"{inside} of {len(found)} intervals contain y: a coverage of {low} to {high} % (95 % "
+        f"{inside} of {len(rows)} intervals contain y: a coverage of {low} to {high} % (95 % "
         f"confidence, independent rows), {verdict}\n"
         f"log likelihood of a y: {format_number(calibration['log_likelihood'], 4)}; with the mean "
         f"and the deviation of the supports: {format_number(calibration['constant'], 4)}\n"
     )
 
 
-def features_of(found: Answer, names: tuple[str, ...]) -> Rows:
+def feature_rows(answer: Answer, names: tuple[str, ...]) -> Rows:
     """Bandwidth and importance of each feature, the most important first; [] for one bandwidth."""
-    each = found.result.facts["each"]
+    each = answer.result.facts["each"]
     if each is None:
         return []
-    name = str(found.result.kernel.bandwidth)
+    name = str(answer.result.kernel.bandwidth)
     columns = zip(names, each["bandwidths"], each["importance"], strict=True)
     rows = [{"feature": n, name: width, "importance": share} for n, width, share in columns]
     return sorted(rows, key=lambda row: -row["importance"])
 
 
-def printed_features(features: Rows, found: Answer) -> list[TextTable | str]:
+def feature_summary(features: Rows, answer: Answer) -> list[TextTable | str]:
     if not features:
         return []
     header = _, name, importance = [*features[0]]
@@ -229,7 +237,7 @@ def printed_features(features: Rows, found: Answer) -> list[TextTable | str]:
         [row["feature"], format_number(row[name], 3), format_number(row[importance], 3)]
         for row in features
     ]
-    facts = found.result.facts["each"]
+    facts = answer.result.facts["each"]
     errors = facts["leave_one_out"]
     return [
         TextTable("features", header, [lines]),

@@ -39,10 +39,10 @@ class Report(Command):
 
 
 def run(settings: Report) -> Outcome:
-    from .._page_in_parts import grid_rows, make_page, parts_of
+    from .._page_parts import grid_rows, make_page, page_parts
 
     grid: list[Explored] = []
-    parts = parts_of(settings.runs, settings.seed, _output.surroundings(settings), grid)
+    parts = page_parts(settings.runs, settings.seed, _output.surroundings(settings), grid)
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
         raise ValueError(
             f"{settings.out} must be empty or hold a report, got other files; choose another --out"

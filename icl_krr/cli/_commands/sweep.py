@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from ..._core.files import _parse_number
+from ..._core.files import _parse_number, plain
 from ..._core.text_tables import TextTable
 from ...catalogue._choices import Axis
 from ...experiments._sweep.config import SweepConfig, axis_of, kernel_for
-from .. import _output
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 from .._output import Outcome, working
-from .._own_solver import register_file
+from .._user_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments._shared.rows import Rows
@@ -64,34 +63,34 @@ def run(settings: Sweep) -> Outcome:
     values, lines = map(_parse_number, settings.values), map(register_file, settings.lines)
     config = checked(settings, SweepConfig, values=tuple(values), lines=tuple(lines))
     with working(settings) as show:
-        found = _study.run(grid.study(config), settings.folder, show)
-    rows = [row for _, cell in found.cells for row in cell]
+        study = _study.run(grid.study(config), settings.folder, show)
+    rows = [row for _, cell in study.cells for row in cell]
     axis, dtype = axis_of(config.axis), str(jnp.result_type(float))
     drawn = grid.last(rows) if axis.plot.x == "value" else rows
     return Outcome(
         {"rows": rows},
-        printed(config, rows),
+        summary(config, rows),
         {
-            "results.csv": [row for one in found.kept for row in one["result"]],
+            "results.csv": [row for one in study.kept for row in one["result"]],
             "meta.json": {},
             config.axis: partial(sweep_figure, config.axis, axis.plot, drawn, dtype, axis.against),
         },
         {
             "dtype": dtype,
-            "config": _output.plain(asdict(config)),
+            "config": plain(asdict(config)),
             "own_solvers": {
-                one["cell"]["line"]: one["source"] for one in found.kept if one["source"]
+                one["cell"]["line"]: one["source"] for one in study.kept if one["source"]
             },
-            "cells": [one["cell"] | {"rows": len(one["result"])} for one in found.kept],
+            "cells": [one["cell"] | {"rows": len(one["result"])} for one in study.kept],
         },
         [
-            f"{found.before} of {len(found.cells)} cells (pairs of line and seed) were finished "
+            f"{study.before} of {len(study.cells)} cells (pairs of line and seed) were finished "
             "before"
         ],
     )
 
 
-def printed(config: SweepConfig, rows: Rows) -> tuple[TextTable, str]:
+def summary(config: SweepConfig, rows: Rows) -> tuple[TextTable, str]:
     """The medians over seeds at the last step, of every line and of the baselines."""
     from statistics import median
 
@@ -99,22 +98,22 @@ def printed(config: SweepConfig, rows: Rows) -> tuple[TextTable, str]:
 
     final = last(rows)
     values = list(dict.fromkeys(row["value"] for row in final))
-    shown = [*values[: -1 : -(-len(values) // 5)], values[-1]]
+    columns = [*values[: -1 : -(-len(values) // 5)], values[-1]]
 
     def medians(name: str, column: str, among: Rows) -> list[str]:
-        gaps = [[row[column] for row in among if row["value"] == value] for value in shown]
+        gaps = [[row[column] for row in among if row["value"] == value] for value in columns]
         return [name, *("-" if isnan(gap[0]) else f"{median(gap):.2g}" for gap in gaps)]
 
     names = list(dict.fromkeys(row["line"] for row in final))
     lines = [medians(name, "gap", [row for row in final if row["line"] == name]) for name in names]
     baselines = [medians(name, f"{name} gap", final) for name in BASELINES if name not in names]
-    known = [medians(name, name, final) for name in ("d_eff", "tail") if final[0][name] >= 0]
+    spectrum = [medians(name, name, final) for name in ("d_eff", "tail") if final[0][name] >= 0]
     against = axis_of(config.axis).against
     title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
-    header = [f"line, {config.axis}", *map(str, shown)]
+    header = [f"line, {config.axis}", *map(str, columns)]
     return (
-        TextTable(title, header, [lines, baselines, known]),
+        TextTable(title, header, [lines, baselines, spectrum]),
         "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
         "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "
-        f"{EIGENVALUES if known else ''}results.csv has all values, steps and errors.",
+        f"{EIGENVALUES if spectrum else ''}results.csv has all values, steps and errors.",
     )

@@ -28,8 +28,8 @@ from .._output import Outcome, working
 ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
 """Settings of a model with random weights that a construction determines itself."""
 
-SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
-UNSURE = ("step", "loss", "nll", "validation", "ratio", "steps_per_second")
+COLUMNS = ("step", "loss", "validation", "ratio", "steps_per_second")
+DENSITY_COLUMNS = ("step", "loss", "nll", "validation", "ratio", "steps_per_second")
 """Columns of the table, without and with a predictive distribution."""
 
 
@@ -74,12 +74,12 @@ class Train(Command):
         taken = {*FAMILIES[self.task.family].takes, *(["kernel"] if solver else [])}
         if "kernel" in taken:
             taken |= {kernel_class(self.task.kernel).bandwidth}
-            own = f"family {self.task.family!r} and kernel {self.task.kernel!r}"
+            owner = f"family {self.task.family!r} and kernel {self.task.kernel!r}"
         else:
-            own = f"family {self.task.family!r}"
+            owner = f"family {self.task.family!r}"
         named = {name for row in FAMILIES.values() for name in row.takes}
         others = {*named, "temperature", "lengthscale"} - taken
-        refuse_unused(self.task, others, f"for {own}", "task.")
+        refuse_unused(self.task, others, f"for {owner}", "task.")
         if solver:
             refuse_unused(self.model, ARCHITECTURE, f"for start {self.model.start!r}", "model.")
 
@@ -131,7 +131,7 @@ def run(settings: Train) -> Outcome:
         files |= {"training": partial(training_figure, rows, title)}
     return Outcome(
         {"rows": rows},
-        printed(rows, recipe.training.seed) if rows else [],
+        summary(rows, recipe.training.seed) if rows else [],
         files,
         {"dtype": dtype, "recipe": asdict(recipe)},
     )
@@ -160,23 +160,23 @@ def words_of(row: dict[str, Any]) -> str:
     return f"loss {row['loss']:.3g}, {words}{row['steps_per_second']:.1f} steps/s"
 
 
-def printed(rows: list[dict[str, Any]], seed: int) -> list[TextTable | str]:
-    unsure = "nll" in rows[-1]
-    shown = UNSURE if unsure else SHOWN
+def summary(rows: list[dict[str, Any]], seed: int) -> list[TextTable | str]:
+    has_density = "nll" in rows[-1]
+    columns = DENSITY_COLUMNS if has_density else COLUMNS
     title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
-    if unsure:
+    if has_density:
         title = f"loss, nll: minus the log density of an output, in nats; validation: {title}"
     lines = [
-        [str(row["step"]), *(format_number(row[name]) for name in shown[1:])]
+        [str(row["step"]), *(format_number(row[name]) for name in columns[1:])]
         for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]
     ]
     last = rows[-1]
     baselines = ("exact", "nadaraya_watson", "mean", "zero")
     words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
     words = f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}"
-    if unsure:
+    if has_density:
         words = (
             f"nll of exact KRR {last['exact_nll']:.4g}, of one Gaussian for all outputs "
             f"{last['constant_nll']:.4g}\n{words}"
         )
-    return [TextTable(title, [name.replace("_", " ") for name in shown], [lines]), words]
+    return [TextTable(title, [name.replace("_", " ") for name in columns], [lines]), words]

@@ -78,7 +78,7 @@ def run(settings: Verify) -> Outcome:
         seeds = 1 if settings.quick else 10
     checks.count("seeds", seeds)
     with working(settings) as show:
-        found = verify_all(
+        verified = verify_all(
             chosen,
             seeds=range(settings.seed, settings.seed + seeds),
             quick=settings.quick,
@@ -86,25 +86,25 @@ def run(settings: Verify) -> Outcome:
             folder=settings.folder,
             progress=show,
         )
-    results = [result for result, _ in found.values()]
+    results = [result for result, _ in verified.values()]
     record = {"claims": results}
     files = {"claims.json": record, "claims.md": claims_to_markdown(results)}
-    for name, (result, rows) in found.items():
-        given = {f"setting {name}": words(value) for name, value in result["settings"].items()}
-        files[f"{name}.csv"] = [row | given for row in rows]
+    for name, (result, rows) in verified.items():
+        config = {f"setting {name}": words(value) for name, value in result["settings"].items()}
+        files[f"{name}.csv"] = [row | config for row in rows]
         files[name] = partial(claim_figure, name, chosen[name], rows)
-    shown = printed(results, chosen, settings.long)
-    return Outcome(record, shown, files, status=int(not all(one["agrees"] for one in results)))
+    parts = summary(results, chosen, settings.long)
+    return Outcome(record, parts, files, status=int(not all(one["agrees"] for one in results)))
 
 
-def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list[TextTable | str]:
+def summary(results: list[Record], chosen: dict[str, Claim], long: bool) -> list[TextTable | str]:
     from ...experiments._claims.tables import compute, references
 
-    known = [result for result in results if result["expected"]]
+    judged = [result for result in results if result["expected"]]
     agree = (
-        f"{sum(result['agrees'] for result in known)} of {len(known)} verdicts agree with the "
+        f"{sum(result['agrees'] for result in judged)} of {len(judged)} verdicts agree with the "
         "recorded verdicts"
-        if known
+        if judged
         else "The verdicts are for the settings that were given, and there is no recorded verdict "
         "for them"
     )
@@ -116,7 +116,9 @@ def printed(results: list[Record], chosen: dict[str, Claim], long: bool) -> list
         "deciding check, what the models are told besides the kernel, and the settings."
     )
     return [
-        long_table(results) if long else short_table(results, chosen, _output.wide().width >= 120),
+        long_table(results)
+        if long
+        else short_table(results, chosen, _output.table_console().width >= 120),
         f"{agree}; seeds per claim: {results[0]['seeds']}. "
         f"{compute(results)}\n"
         f"measured: value of the worst draw, averaged over seeds{more}",
@@ -146,7 +148,9 @@ def long_table(results: list[Record]) -> TextTable:
     header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
     lines = []
     for result in results:
-        readings = "; ".join(f"{words}: {found}" for words, found in result["readings"].items())
+        readings = "; ".join(
+            f"{words}: {measurements}" for words, measurements in result["readings"].items()
+        )
         words = {
             "source": result["source"],
             "as printed": result["quote"],
@@ -167,8 +171,8 @@ def long_table(results: list[Record]) -> TextTable:
             draw = "" if place["draw"] is None else f", draw {place['draw']}"
             numbers.append(f"seed {place['seed']}{draw}")
         parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
-        found = [*numbers, f"told: {result['told']}", result["dtype"]]
-        lines.append([result["id"], status(result), parts, "\n".join(found)])
+        measurements = [*numbers, f"told: {result['told']}", result["dtype"]]
+        lines.append([result["id"], status(result), parts, "\n".join(measurements)])
     return TextTable("Claims: measured value and claimed bound", header, [[line] for line in lines])
 
 

@@ -1,4 +1,4 @@
-"""Solvers in files of the user's own: FILE.py:NAME where a command takes the name of a solver."""
+"""Solvers in files of the user: commands take FILE.py:NAME in place of the name of a solver."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from ..catalogue import Solver, find, register
 from ..catalogue._solvers import KEYWORDS
 
 
-def register_file(given: str) -> str:
+def register_file(argument: str) -> str:
     """Register the solver of FILE.py:NAME and return NAME; other names are returned as they are.
 
-    An error, also one of the function itself, is one sentence with the line of the file.
+    An error, also one that the function raises, is one sentence with the line of the file.
     """
-    if ".py:" not in given:
-        return given
+    if ".py:" not in argument:
+        return argument
     import jax
 
     from .. import Linear
     from ..solvers._language import trace
     from ..solvers._run import NORMALISED, Solver as Marked
 
-    file, _, name = given.rpartition(":")
+    file, _, name = argument.rpartition(":")
     source = Path(file).read_text()
     module = sys.modules[f"file {file}"] = ModuleType(f"file {file}")
     kinds: set[str] = set()
 
     def read_kinds(low, high):
         numbers = {key: (low, high) if key == "spectrum" else high for key in fitted}
-        program, _ = trace(found.function, Linear(), 1, numbers)
+        program, _ = trace(function.function, Linear(), 1, numbers)
         kinds.update(op.kind for op in program.ops)
 
     try:
-        with redirect_stdout(sys.stderr):  # what the file prints is no result of the command
+        with redirect_stdout(sys.stderr):  # what the file prints is not a result of the command
             exec(compile(source, file, "exec"), vars(module))
-        found = vars(module).get(name, "no such name")
-        if not isinstance(found, Marked):
+        function = vars(module).get(name, "no such name")
+        if not isinstance(function, Marked):
             mark = "a function with the mark icl_krr.solver"
-            raise ValueError(f"{name} must be {mark}, got {short_repr(found)}")
-        needs = [key for key, one in found.parameters.items() if one.default is one.empty]
+            raise ValueError(f"{name} must be {mark}, got {short_repr(function)}")
+        needs = [key for key, one in function.parameters.items() if one.default is one.empty]
         words = f"keyword without a default of {name}"
         fitted = {key: find(words, KEYWORDS, key) for key in needs if key != "steps"}
         jax.eval_shape(read_kinds, 0.5, 1.0)
@@ -58,7 +58,7 @@ def register_file(given: str) -> str:
     row = Solver(
         name,
         name,
-        oracle=f"file {given}",
+        oracle=f"file {argument}",
         kernels="positive" if kinds & {*NORMALISED, "average"} else kernels,
         told=tuple(fitted),
         fitted={key: box for boxes in fitted.values() for key, box in boxes.items()},

@@ -1,4 +1,4 @@
-"""The parts of the page of `icl-krr report`, read from folders of other commands or computed."""
+"""The parts of the page of `icl-krr report`: read from folders of other commands, or computed."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ WORDS = (
 
 
 class Part(NamedTuple):
-    """A part of the page that is computed: what it shows, its cost, and how it is made."""
+    """A part of the page that is still to be computed."""
 
     title: str
     cost: int  # CPU seconds, about, on two cores with nothing compiled before
     make: Callable[[_output.Show], Section]
 
 
-def parts_of(
+def page_parts(
     runs: tuple[str, ...], seed: int, meta: dict[str, Any], grid: list[Explored]
 ) -> list[Part | Section]:
     """The parts in the order of the page; the grid of the sliders is kept in `grid`."""
-    found = sort_by_kind(runs)
-    (where,) = found[TRAINED] or ["gp-encoder"]
+    folders = sort_by_kind(runs)
+    (where,) = folders[TRAINED] or ["gp-encoder"]
     run, name = load(where), Path(where).name
-    identified = [identification_section(folder_of(one)) for one in found[IDENTIFICATION]]
-    verified = [claims_section(folder_of(one)) for one in found[CLAIMS]]
-    identifying = partial(small_identification, run, name, seed, meta)
+    identified = [identification_section(folder_of(one)) for one in folders[IDENTIFICATION]]
+    verified = [claims_section(folder_of(one)) for one in folders[CLAIMS]]
+    identifying = partial(reduced_identification, run, name, seed, meta)
     return [
         Part("sliders over constructed transformers", 15, partial(sliders, seed, grid)),
         Part(
@@ -87,7 +87,7 @@ def parts_of(
         *training_sections(run, name, folder_of(where)),
         Part("scaling of trained models", 15, partial(scaling, seed, meta)),
         *(identified or [Part(f"identification of {name}", 90, identifying)]),
-        *(sweep_section(i, folder_of(one)) for i, one in enumerate(found[SWEEP])),
+        *(sweep_section(i, folder_of(one)) for i, one in enumerate(folders[SWEEP])),
         *(verified or [Part("claims, quick run", 150, partial(quick_claims, seed, meta))]),
         Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
     ]
@@ -141,75 +141,78 @@ def streams_section(run: Run, name: str, seed: int, show: _output.Show) -> Secti
     constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
     first = len(constructed.weights.prologue) + constructed.blocks_per_step
     drawn = sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
-    known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
-    return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
+    construction, trained = (
+        take_snapshot(constructed, task, blocks=first),
+        take_snapshot(run.model, drawn),
+    )
+    return pages.snapshots_section(construction, trained, name, str(jnp.result_type(float)), seed)
 
 
 def scaling(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
     show("effective dimensions")
     models = read_models()
     show("solvers")
-    own, tasks = most_common(models), 64
-    family = family_of(own, queries=8)
-    found = curves(family, steps=32, tasks=tasks, points=128, seeds=(seed,))
-    made = f"Solvers: {tasks} tasks. {pages.provenance(meta, str(jnp.result_type(float)))}"
-    return pages.scaling_section(models, own, found, made)
+    key, tasks = most_common(models), 64
+    family = family_of(key, queries=8)
+    solver_curves = curves(family, steps=32, tasks=tasks, points=128, seeds=(seed,))
+    provenance = f"Solvers: {tasks} tasks. {pages.provenance(meta, str(jnp.result_type(float)))}"
+    return pages.scaling_section(models, key, solver_curves, provenance)
 
 
-def small_identification(
+def reduced_identification(
     run: Run, name: str, seed: int, meta: dict[str, Any], show: _output.Show
 ) -> Section:
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
-        found = examine(run, config, show)
+        findings = examine(run, config, show)
     return pages.identification_section(
         name,
-        identification_record(found.found),
-        [layer_table(found), *(distance_table(found.found, space) for space in SPACES)],
-        distance_rows(found.found),
-        filter_rows(found),
+        identification_record(findings.found),
+        [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)],
+        distance_rows(findings.found),
+        filter_rows(findings),
         f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}",
     )
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
-    found = verify_all(claims(), seeds=range(seed, seed + 1), quick=True, progress=show)
-    results = [result for result, _ in found.values()]
-    made = (
+    verified = verify_all(claims(), seeds=range(seed, seed + 1), quick=True, progress=show)
+    results = [result for result, _ in verified.values()]
+    provenance = (
         f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')} "
         f"{compute(results)}"
     )
-    return pages.claims_section(table_of_claims(results), made)
+    return pages.claims_section(table_of_claims(results), provenance)
 
 
-def grid_rows(found: Explored) -> Rows:
+def grid_rows(grid: Explored) -> Rows:
     """One row per cell of the grid, with all its numbers."""
-    config = found.config
+    config = grid.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
     places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))
     columns = {}
-    for name, over in found.over.items():
-        values = found.arrays[name]
+    for name, over in grid.over.items():
+        values = grid.arrays[name]
         if values.ndim == len(over):  # a number, not a curve
             columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
     return tidy(places, **columns)
 
 
 CLAIMS, IDENTIFICATION, TRAINED, SWEEP = "claims", "an identification", "a trained model", "a sweep"
-"""What a folder may hold."""
+"""The kinds of folders."""
 
 
 def sort_by_kind(runs: tuple[str, ...]) -> dict[str, list[str]]:
     """The folders of each kind; ValueError for an unknown folder, or two where one is shown."""
-    found: dict[str, list[str]] = {kind: [] for kind in (CLAIMS, IDENTIFICATION, TRAINED, SWEEP)}
+    kinds: dict[str, list[str]] = {kind: [] for kind in (CLAIMS, IDENTIFICATION, TRAINED, SWEEP)}
     for run in runs:
         kind = kind_of(run)
-        if found[kind] and kind != SWEEP:
+        if kinds[kind] and kind != SWEEP:
             raise ValueError(
-                f"runs must include at most one folder with {kind}, got {found[kind][0]} and {run}"
+                f"runs must include at most one folder with {kind}, got {kinds[kind][0]} and {run}"
             )
-        found[kind].append(run)
-    return found
+        kinds[kind].append(run)
+    return kinds
 
 
 def kind_of(run: str) -> str:
@@ -240,7 +243,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def whole_folder(folder: Path, command: str) -> Iterator[None]:
+def require_complete(folder: Path, command: str) -> Iterator[None]:
     """Raise ValueError in one sentence if a file of the folder is missing or damaged."""
     try:
         yield
@@ -253,37 +256,37 @@ def whole_folder(folder: Path, command: str) -> Iterator[None]:
 
 def identification_section(folder: Path) -> Section:
     record = read_json(folder / "identify.json")
-    with whole_folder(folder, "identify"):
+    with require_complete(folder, "identify"):
         tables = from_markdown((folder / "identify.md").read_text())[:3]  # states are last
-        rivals = len(record["candidates"]) + len(record["baselines"])
-        require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
+        count = len(record["candidates"]) + len(record["baselines"])
+        require_equal([len(lines) for _, lines in tables], [len(record["layers"]), count, count])
         distances = from_csv(folder / "heatmaps.csv")
         filters = from_csv(folder / "filter.csv")
         for one in record["candidates"]:
             keys = ("candidate", "kernel")
-            own = [row for row in distances if all(row[key] == one[key] for key in keys)]
-            require_equal(size_of_grid(own, "layer", "step"), len(own))
-            require_equal(len({row["layer"] for row in own}), len(one["alignment"]))
+            rows = [row for row in distances if all(row[key] == one[key] for key in keys)]
+            require_equal(size_of_grid(rows, "layer", "step"), len(rows))
+            require_equal(len({row["layer"] for row in rows}), len(one["alignment"]))
         require_equal(size_of_grid(filters, "layer", "sigma"), len(filters))
         name = Path(record["meta"]["settings"]["model"]).name
-        made = pages.provenance(record["meta"], record["meta"]["dtype"])
-        return pages.identification_section(name, record, tables, distances, filters, made)
+        provenance = pages.provenance(record["meta"], record["meta"]["dtype"])
+        return pages.identification_section(name, record, tables, distances, filters, provenance)
 
 
 def sweep_section(place: int, folder: Path) -> Section:
     meta = read_json(folder / "meta.json")
-    with whole_folder(folder, "sweep"):
-        given, own = meta["config"], meta.get("own_solvers", {})
-        known = [line for line in given["lines"] if line not in own]
-        config = SweepConfig(**given | {"lines": known})
+    with require_complete(folder, "sweep"):
+        settings, own_solvers = meta["config"], meta.get("own_solvers", {})
+        lines = [line for line in settings["lines"] if line not in own_solvers]
+        config = SweepConfig(**settings | {"lines": lines})
         rows = from_csv(folder / "results.csv")
-        found = Counter((row["line"], row["seed"]) for row in rows)
-        require_equal(found, {(one["line"], one["seed"]): one["rows"] for one in meta["cells"]})
+        counts = Counter((row["line"], row["seed"]) for row in rows)
+        require_equal(counts, {(one["line"], one["seed"]): one["rows"] for one in meta["cells"]})
         seeds = range(config.seed, config.seed + config.seeds)
-        require_equal({*product(given["lines"], seeds)} - {*found}, set())
-        made = pages.provenance(meta, meta["dtype"])
+        require_equal({*product(settings["lines"], seeds)} - {*counts}, set())
+        provenance = pages.provenance(meta, meta["dtype"])
         plot = axis_of(config.axis).plot
-        return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
+        return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, provenance)
 
 
 def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
@@ -291,27 +294,27 @@ def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
     metrics = folder / "metrics.csv"
     if not metrics.exists():
         return []
-    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
+    provenance = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
     try:
-        return [pages.training_section(name, from_csv(metrics), made)]
+        return [pages.training_section(name, from_csv(metrics), provenance)]
     except (KeyError, IndexError, TypeError, ValueError):
         raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
 
 
 def claims_section(folder: Path) -> Section:
     record = read_json(folder / "claims.json")
-    with whole_folder(folder, "verify"):
+    with require_complete(folder, "verify"):
         table, *_, settings = from_markdown((folder / "claims.md").read_text())
         for lines in table[1], settings[1]:
             require_equal(len(lines), len(record["claims"]))
-        made = pages.provenance(record["meta"], "dtype of each claim")
-        return pages.claims_section(table, f"{made} {compute(record['claims'])}")
+        provenance = pages.provenance(record["meta"], "dtype of each claim")
+        return pages.claims_section(table, f"{provenance} {compute(record['claims'])}")
 
 
 def size_of_grid(rows: Rows, *names: str) -> int:
     return math.prod(len({row[name] for row in rows}) for name in names)
 
 
-def require_equal(found: Any, wanted: Any) -> None:
-    if found != wanted:
+def require_equal(actual: Any, expected: Any) -> None:
+    if actual != expected:
         raise ValueError
