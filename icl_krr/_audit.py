@@ -20,7 +20,7 @@ from ._core.constants import as_jax
 from ._core.readable import readable
 from ._core.rounding import MARGIN, UNITS, cast, in_float64, is_floating, with_rounding_error
 from ._core.status import TOLERANCE, Status, assess
-from .solvers._accuracy import worst
+from .solvers._accuracy import max_error
 from .tasks import Task
 
 SMALL = 100.0
@@ -139,5 +139,7 @@ def of_array(found: Any, best: Any, moved: Any, outputs: frozenset[int]) -> tupl
     info = jnp.finfo(found.dtype)
     left = jnp.isinf(found) | (size > float(info.max))
     errors = (jnp.abs(found.astype(best.dtype) - best), moved)
-    gap, change = (worst(error / jnp.maximum(size, SMALL * float(info.tiny))) for error in errors)
+    gap, change = (
+        max_error(error / jnp.maximum(size, SMALL * float(info.tiny))) for error in errors
+    )
     return gap, change, jnp.any(left)

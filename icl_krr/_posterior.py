@@ -133,11 +133,12 @@ def status_of(
     parts = system(kernel, given)  # where the y of masked supports is 0
     f, optimum = (part.reshape(len(part), given.num_outputs) for part in (mean, best.mean))
     gaps = (
-        jnp.abs(f.astype(wide) - optimum) / _accuracy.scale_of(parts.y.astype(wide), optimum)[None],
+        jnp.abs(f.astype(wide) - optimum)
+        / _accuracy.output_scale(parts.y.astype(wide), optimum)[None],
         jnp.abs(variance.astype(wide) - best.variance)
-        / _accuracy.size_of(kernel.diagonal(task.x_query)),
+        / _accuracy.nonzero_divisor(kernel.diagonal(task.x_query)),
     )
-    gap = jnp.maximum(*map(_accuracy.worst, gaps))
+    gap = jnp.maximum(*map(_accuracy.max_error, gaps))
     below = jnp.any(variance < 0)
     return _accuracy.measured_status(
         best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, **about

@@ -111,8 +111,8 @@ def test_what_does_not_fit_is_refused_before_it_is_compiled(call, little, caplog
         pytest.raises(MemoryError, match=f"(?m)^{re.escape(told)}"),
     ):
         eval(call, globals())
-    compiled = [record.getMessage() for record in caplog.records]
-    assert not [line for line in compiled for own in OURS.split() if f"jit({own})" in line]
+    messages = [record.getMessage().replace("jit(_", "jit(") for record in caplog.records]
+    assert not [line for line in messages for name in OURS.split() if f"jit({name})" in line]
 
 
 def test_a_program_that_may_never_run_is_not_refused(little):

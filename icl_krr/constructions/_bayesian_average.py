@@ -25,11 +25,11 @@ from ._assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, repeat
 from ._compiler import run_on
 from ._prefix_conjugate_gradient import FORMS
 
-LARGEST = 80.0
+_MAX_LOG_RATIO = 80.0
 """Largest difference of two log evidences that is exponentiated: e^80 is finite in float32."""
 
 
-class GroupAverage(PosteriorSums):
+class _GroupAverage(PosteriorSums):
     """A machine that averages posteriors with weights proportional to exp(evidence).
 
     Its tokens solve (C_i + I) h_i = psi_i for each of G kernels in parallel. The features of group
@@ -147,8 +147,8 @@ class GroupAverage(PosteriorSums):
         differences = self.evidence @ (eye[other] - eye[model]).T
         each = repeat(here, G**2)
         pairs = self.scratch("pairs", SUPPORTS_AND_QUERIES, "differences of evidences", G**2)
-        self.add(LARGEST * each, to=pairs)
-        self.activate("relu", LARGEST * each - self.sharpness * differences, -each, to=pairs)
+        self.add(_MAX_LOG_RATIO * each, to=pairs)
+        self.activate("relu", _MAX_LOG_RATIO * each - self.sharpness * differences, -each, to=pairs)
         total = self.scratch("total", SUPPORTS_AND_QUERIES, "1 / weight")
         self.activate("exp", pairs, each, total, eye[model])
         return total
@@ -175,12 +175,12 @@ class GroupAverage(PosteriorSums):
             self.activate("normal_cdf", scores, weights, self.bins, ends)
 
 
-class AverageOptions(Options, total=False):
+class _AverageOptions(Options, total=False):
     tokens: str
     max_supports: int | None
 
 
-@compiled_from(solvers.bayesian_average, AverageOptions)
+@compiled_from(solvers.bayesian_average, _AverageOptions)
 def bayesian_average(
     kernel, *, ridges, steps, approximates, sharpness, form="textbook", edges=None, **options
 ):
@@ -197,7 +197,7 @@ def bayesian_average(
             "sketch must be a matrix for bayesian_average, got a feature map; pass "
             "icl_krr.Features(map) as a kernel"
         )
-    kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
+    kind = partial(_GroupAverage, kernels=kernels, ridges=ridges)
     m: Any = prefix_sums(kernels[0], ridge=None, kind=kind, **options)
     if m.sketch is not None:
         kernels = tuple(one.sketched(m.sketch) for one in kernels)

@@ -27,11 +27,11 @@ from ._assembly.prefix import (
 )
 from ._assembly.slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, repeat
 
-STEPS = 256
+_STEPS = 256
 """Default number of steps, and the largest number of supports of a model with this default."""
 
 
-class SequentialUpdates:
+class _SequentialUpdates:
     """A machine on which the supports update the model one after the other, one in each step.
 
     The step mask says which supports have been reached. In every step, all of these compute their
@@ -41,11 +41,11 @@ class SequentialUpdates:
     def __init__(self, make: Callable, kernel: Kernel, steps: int | None, options: Any):
         if make is linear_machine:
             causal.refuse_window(options.get("window"))
-        self.steps = STEPS if steps is None else steps
+        self.steps = _STEPS if steps is None else steps
         checks.count("steps", self.steps)
         causal.check_prefix(options.get("prefix", "exclusive"))
         self.inclusive = options.get("prefix") == "inclusive"
-        default_limit = {"max_supports": STEPS} if steps is None else {}
+        default_limit = {"max_supports": _STEPS} if steps is None else {}
         # coefficients depend on earlier supports only, also where predictions do not
         machine_options: Any = default_limit | options | {"prefix": "exclusive"}
         self.m = m = causal_machine(make, kernel, **machine_options)
@@ -140,7 +140,7 @@ def rule(solver: Any, make: Callable) -> Callable:
         def build(kernel: Kernel, *, steps: int | None, **options: Any) -> Transformer:
             numbers = {name: options.pop(name) for name in signature(solver.function).parameters}
             solver.function(**numbers)  # which checks them
-            return build_rule(SequentialUpdates(make, kernel, steps, options), **numbers)
+            return build_rule(_SequentialUpdates(make, kernel, steps, options), **numbers)
 
         return compiled_from(solver)(build)
 
@@ -160,7 +160,7 @@ def delta_rule(updates, step_size, normalised, loss, erase):
         causal.check_erase(erase, m.x.width, m.features.width)
         queries = m.x @ xp.asarray(erase, m.dtype).T
         erased = partial(m.inner_products_times, updates.next_alpha, queries=queries)
-    return correction(updates, size, (lambda k: k) if normalised else None, loss, erased)
+    return _correction(updates, size, (lambda k: k) if normalised else None, loss, erased)
 
 
 @rule(solvers.implicit_delta_rule, machine)
@@ -171,10 +171,10 @@ def implicit_delta_rule(updates, step_size):
     def divisor(diagonal: Read) -> Read:  # of c k(x, x) with c = m.scale
         return m.scale * m.support + m.multiply(eta, diagonal, to="eta_k")
 
-    return correction(updates, eta, divisor)
+    return _correction(updates, eta, divisor)
 
 
-def correction(updates: Any, size: Read, divisor: Any, loss: Any = None, erased: Any = None) -> Any:
+def _correction(updates: Any, size: Read, divisor: Any, loss=None, erased=None) -> Transformer:
     """Return the delta rule with the given step sizes, divided by a function of c k(x, x) / c."""
     m, diagonal, rate = updates.m, Read({}, 1), size
     if divisor is not None or updates.inclusive:
@@ -199,8 +199,8 @@ def correction(updates: Any, size: Read, divisor: Any, loss: Any = None, erased:
 def momentum_delta_rule(updates, step_size, momentum, decay):
     m, next_alpha, r = updates.m, updates.next_alpha, updates.m.spec.num_outputs
     phi = m.over_outputs(m.features)
-    _, log_momentum = with_logs(m, "momentum", momentum)
-    decays, log_decay = with_logs(m, "decay", decay)
+    _, log_momentum = _with_logs(m, "momentum", momentum)
+    decays, log_decay = _with_logs(m, "decay", decay)
     gate_of_M = gated(m, accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS))
     gate_of_S = gated(m, accumulate(m, "log_decay", "log decays before", log_decay, ()))
     heads = gate_of_M.width
@@ -234,7 +234,7 @@ def momentum_delta_rule(updates, step_size, momentum, decay):
     return updates.build(m.strength, predict, include, prepare=prepare)
 
 
-def with_logs(m: LinearAttention, name: str, value: Any) -> tuple[Read, Read]:
+def _with_logs(m: LinearAttention, name: str, value: Any) -> tuple[Read, Read]:
     """The reads of a number >= 0 of every support, and of its logarithm; the floor stands for 0."""
     here = per_support(m, name, value)
     if np.ndim(value) == 0:

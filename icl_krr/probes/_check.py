@@ -128,8 +128,8 @@ def compare(
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
     iterates = len(slots["prediction"])
     f = slots["prediction"].astype(wide).reshape(iterates, *optimum.shape)
-    errors = _accuracy.worst(jnp.abs(f - optimum[None]), axis=1)
-    gap = _accuracy.worst(errors / _accuracy.scale_of(parts.y, optimum)[None], axis=1)
+    errors = _accuracy.max_error(jnp.abs(f - optimum[None]), axis=1)
+    gap = _accuracy.max_error(errors / _accuracy.output_scale(parts.y, optimum)[None], axis=1)
     if "variance" in slots:
         gap = jnp.maximum(gap, variance_gap(kernel, task, ridge, slots))
     residual, falling = 0.0, gap[-1] < 0.9 * gap[(iterates - 1) // 2]
@@ -169,5 +169,5 @@ def variance_gap(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Arr
     )
     if not kernel.featured:  # the kernel itself, of which features leave nothing out
         left_out = 0.0 * left_out
-    size = _accuracy.size_of(kernel.diagonal(task.x_query))
-    return _accuracy.worst(jnp.abs(v - best[None] - left_out) / size[None], axis=1)
+    size = _accuracy.nonzero_divisor(kernel.diagonal(task.x_query))
+    return _accuracy.max_error(jnp.abs(v - best[None] - left_out) / size[None], axis=1)

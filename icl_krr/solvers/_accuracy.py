@@ -29,19 +29,19 @@ def solution_status(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> Status:
     """The status of a solution by Cholesky."""
-    y, alpha, size = scaled(parts.y, alpha)
+    y, alpha, size = rescale(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
     residual = y - apply(parts.gram, ridge, alpha)
     # by one step of iterative refinement
     correction = matmul(parts.cross, linalg._substitute(lower, residual))
-    scale = scale_of(y, prediction)[None]
+    scale = output_scale(y, prediction)[None]
     return assess(
-        worst(norm(residual) / size_of(norm(y))),
-        jnp.maximum(worst(error / scale), worst(jnp.abs(correction) / scale)),
+        max_error(norm(residual) / nonzero_divisor(norm(y))),
+        jnp.maximum(max_error(error / scale), max_error(jnp.abs(correction) / scale)),
         condition_times_eps(parts.gram, ridge),
         y.dtype,
-        overflow=overflows(parts),
+        overflow=_overflows(parts),
         range=out_of_range(parts.y, size, alpha, prediction),
         uneven=uneven(jnp.diagonal(parts.gram)),
     )
@@ -50,7 +50,7 @@ def solution_status(
 def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Status:
     """The status of mean and variance, from that of the mean and the errors of the variance."""
     errors = jnp.stack([error, -variance, variance - prior])  # v is in [0, k(x, x)]
-    gap = jnp.maximum(status.gap, worst(errors / size_of(prior)[None]))
+    gap = jnp.maximum(status.gap, max_error(errors / nonzero_divisor(prior)[None]))
     return assess(
         status.residual,
         gap,
@@ -75,7 +75,7 @@ def rounding_errors(
     """
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
-    scale = largest(cross / unit.T, axis=1)
+    scale = max_abs(cross / unit.T, axis=1)
     h, a = (linalg._substitute(lower, cross.T) * unit / scale.T) ** 2, (alpha * unit) ** 2
     x, _ = masked_arrays(task)
     across = jnp.where(kept(task)[None], kernel.rounding(task.x_query, x), 0)
@@ -88,7 +88,7 @@ def rounding_errors(
     return jnp.finfo(y.dtype).eps * scale * jnp.sqrt(squares)
 
 
-EXTRAPOLATION = 10.0
+_EXTRAPOLATION = 10.0
 """Predictions so many times larger than y are extrapolations."""
 
 
@@ -108,28 +108,28 @@ def trajectory_status(
     is one large number, and r may be small just there: then the last is at least $|r|$.
     """
     gram, cross, _ = parts
-    y, alpha_last, size = scaled(parts.y, alpha[-1])
+    y, alpha_last, size = rescale(parts.y, alpha[-1])
     residual = y - apply(gram, ridge, alpha_last)
     prediction = matmul(cross, alpha_last)
-    share, eps = norm(residual) / size_of(norm(y)), jnp.finfo(y.dtype).eps
+    share, eps = norm(residual) / nonzero_divisor(norm(y)), jnp.finfo(y.dtype).eps
     # what rounding hides in the products with r may be there
-    rounding = eps * mean_eigenvalue(jnp.abs(residual), matmul(jnp.abs(gram), jnp.abs(residual)))
-    mean = mean_eigenvalue(residual, matmul(gram, residual)) + rounding
+    rounding = eps * _mean_eigenvalue(jnp.abs(residual), matmul(jnp.abs(gram), jnp.abs(residual)))
+    mean = _mean_eigenvalue(residual, matmul(gram, residual)) + rounding
     query_error = jnp.abs(matmul(cross, residual)) + eps * matmul(jnp.abs(cross), jnp.abs(residual))
-    scale = scale_of(y, prediction)
-    query_gap = worst(query_error, axis=0) / scale / ridge
-    extrapolates = scale > EXTRAPOLATION * largest(y, axis=0)[0]
+    scale = output_scale(y, prediction)
+    query_gap = max_error(query_error, axis=0) / scale / ridge
+    extrapolates = scale > _EXTRAPOLATION * max_abs(y, axis=0)[0]
     query_gap = jnp.where(extrapolates, jnp.maximum(query_gap, share), query_gap)
     gap = 6 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, query_gap))
     gap = jnp.where(stuck, query_gap, jnp.minimum(gap, 2 * query_gap))
-    rounded = norm(matmul(jnp.abs(gram), jnp.abs(alpha_last))) / size_of(norm(y))
-    half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
+    rounded = norm(matmul(jnp.abs(gram), jnp.abs(alpha_last))) / nonzero_divisor(norm(y))
+    half = norm(r[(len(r) - 1) // 2] / size) / nonzero_divisor(norm(y))
     return assess(
-        worst(share),
-        worst(gap + eps * rounded),
+        max_error(share),
+        max_error(gap + eps * rounded),
         condition_times_eps(gram, ridge),
         y.dtype,
-        overflow=overflows(parts),
+        overflow=_overflows(parts),
         range=out_of_range(parts.y, size, alpha_last, prediction),
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.diagonal(gram)),
@@ -159,7 +159,7 @@ def measured_status(
         best.condition_times_eps / jnp.finfo(wide).eps * float(jnp.finfo(y.dtype).eps),
         y.dtype,
         uncertain=best.gap,
-        overflow=overflows(parts),
+        overflow=_overflows(parts),
         range=out if any_size else out | (~(gap <= TOLERANCE) & extreme(y, y.dtype)),
         uneven=best.uneven,
         **flags,
@@ -176,21 +176,21 @@ def recurrence_status(task: Task, along: Any) -> Status:
     task, along = jax.lax.stop_gradient((task, along))
     y, n = masked_arrays(task)[1], task.num_supports
     along = along.reshape(len(along), -1)
-    y_scale = largest(y, axis=0)
-    growth = worst(jnp.abs(along[:n]) / y_scale)
+    y_scale = max_abs(y, axis=0)
+    growth = max_error(jnp.abs(along[:n]) / y_scale)
     grows = ~(growth <= DIVERGED)
     gap = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
     out = out_of_range(y, jnp.ones((), y.dtype), along)
     return assess(jnp.inf, gap, 0.0, y.dtype, range=out & ~grows, grows=grows)
 
 
-def mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:
+def _mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:
     """The mean r.Kr / r.r of the eigenvalues of K in r, of every output; at least 0."""
-    unit = r / size_of(norm(r))[None]
-    return jnp.maximum(jnp.sum(unit * Kr, axis=0) / size_of(norm(r)), 0)
+    unit = r / nonzero_divisor(norm(r))[None]
+    return jnp.maximum(jnp.sum(unit * Kr, axis=0) / nonzero_divisor(norm(r)), 0)
 
 
-def scaled(y: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def rescale(y: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Divide y and alpha by the power of two that makes y of order 1, and return the power."""
     size = power_of_two_scale(y, axis=0)[None]
     return y / size, alpha / size, size
@@ -200,24 +200,24 @@ def norm(values: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(values * values, axis=-2))
 
 
-def size_of(values: jax.Array) -> jax.Array:
+def nonzero_divisor(values: jax.Array) -> jax.Array:
     """The values as divisors: 1 where they are 0."""
     return jnp.where(values == 0, 1, values)
 
 
-def worst(errors: jax.Array, axis: int | None = None) -> jax.Array:
+def max_error(errors: jax.Array, axis: int | None = None) -> jax.Array:
     """The largest error, at least 0. A NaN counts as infinite: maxima of XLA can lose it."""
     return jnp.max(jnp.where(jnp.isnan(errors), jnp.inf, errors), axis=axis, initial=0)
 
 
-def largest(values: jax.Array, axis: int) -> jax.Array:
+def max_abs(values: jax.Array, axis: int) -> jax.Array:
     """The largest magnitude along an axis, which is kept; 1 if all values are 0."""
-    return size_of(jnp.max(jnp.abs(values), axis=axis, keepdims=True, initial=0))
+    return nonzero_divisor(jnp.max(jnp.abs(values), axis=axis, keepdims=True, initial=0))
 
 
-def scale_of(y: jax.Array, prediction: jax.Array) -> jax.Array:
+def output_scale(y: jax.Array, prediction: jax.Array) -> jax.Array:
     """The larger of the largest |y| and the largest |f| of every output; 1 if both are 0."""
-    return largest(jnp.concatenate([y, prediction.astype(y.dtype)]), axis=0)[0]
+    return max_abs(jnp.concatenate([y, prediction.astype(y.dtype)]), axis=0)[0]
 
 
 def condition_times_eps(gram: jax.Array, ridge: Any) -> jax.Array:
@@ -232,11 +232,11 @@ def uneven(on: jax.Array) -> jax.Array:
     return jnp.max(on, initial=0) > 2 * jnp.min(on, where=on > 0, initial=jnp.inf)
 
 
-def overflows(parts: System) -> jax.Array:
-    return ~(all_finite(parts.gram) & all_finite(parts.cross))
+def _overflows(parts: System) -> jax.Array:
+    return ~(_all_finite(parts.gram) & _all_finite(parts.cross))
 
 
-def all_finite(values: jax.Array) -> jax.Array:
+def _all_finite(values: jax.Array) -> jax.Array:
     return jnp.all(jnp.isfinite(values))
 
 
@@ -250,13 +250,13 @@ def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Arra
     nonzero = jnp.max(bits << 1, axis=0) > 0
     low = nonzero & (jnp.max(jnp.abs(y), axis=0) < 100 * jnp.finfo(y.dtype).tiny)
     is_extreme = extreme(y, y.dtype)
-    high = [~all_finite(size * f) & (all_finite(f) | is_extreme) for f in results]
+    high = [~_all_finite(size * f) & (_all_finite(f) | is_extreme) for f in results]
     return jnp.any(low) | jnp.any(jnp.stack(high))
 
 
 def extreme(y: jax.Array, dtype: Any) -> jax.Array:
     """Whether y is so large or small that squares of y leave the range of the dtype."""
     magnitude, info = jnp.max(jnp.abs(y), axis=0), jnp.finfo(dtype)
-    tiny, largest, eps = float(info.tiny), float(info.max), float(info.eps)
-    low, high = tiny**0.5 / eps, (largest * eps) ** 0.5
+    tiny, top, eps = float(info.tiny), float(info.max), float(info.eps)
+    low, high = tiny**0.5 / eps, (top * eps) ** 0.5
     return jnp.any((magnitude > 0) & ((magnitude < low) | (magnitude > high)))

@@ -206,10 +206,10 @@ def average_status(kernels, ridges, sharpness, data: Task, means, weights, **abo
     problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), data), wide)
     (optimum, shares), changes = with_rounding_error(exactly, *problem)
     y = masked_arrays(data)[1]
-    scale = _accuracy.scale_of(y.astype(wide), optimum)[None]
+    scale = _accuracy.output_scale(y.astype(wide), optimum)[None]
 
     def gap(f: jax.Array, w: jax.Array) -> jax.Array:
-        return jnp.maximum(_accuracy.worst(jnp.abs(f) / scale), _accuracy.worst(jnp.abs(w)))
+        return jnp.maximum(_accuracy.max_error(jnp.abs(f) / scale), _accuracy.max_error(jnp.abs(w)))
 
     errors = means.reshape(-1, *optimum.shape).astype(wide) - optimum[None]
     gaps = jax.vmap(gap)(errors, weights.astype(wide) - shares[None, None])

@@ -73,7 +73,7 @@ def fused(K, y, *, ridge):
     def step(alpha, r, p, prediction):
         Kp = K @ p
         Ap = Kp + ridge * p
-        gamma, beta = quotients(r, p, Ap)
+        gamma, beta = _quotients(r, p, Ap)
         r = r - gamma * Ap
         return dict(
             alpha=alpha + gamma * p, r=r, p=r + beta * p, prediction=prediction + gamma * Kp
@@ -87,7 +87,7 @@ def pipelined(K, y, *, ridge):
         return K @ v + ridge * v
 
     def step(alpha, r, p, s, prediction):
-        gamma, beta = quotients(r, p, s)
+        gamma, beta = _quotients(r, p, s)
         r_next = r - gamma * s
         return dict(
             alpha=alpha + gamma * p,
@@ -100,7 +100,7 @@ def pipelined(K, y, *, ridge):
     return dict(alpha=0, r=y, p=y, s=A(y), prediction=0), step
 
 
-def quotients(r, p, s):
+def _quotients(r, p, s):
     """Compute gamma = r.p / p.s and beta = -r'.s / p.s from r, p and s = Ap, with r' the next r.
 
     In exact arithmetic r.p = r.r and r.s = p.s. With r.p, gamma minimises the error along p for

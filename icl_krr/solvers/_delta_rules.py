@@ -18,7 +18,7 @@ from .._core.causal import PrefixOptions
 from .._core.constants import as_constant, xp
 from .._core.numerics import matmul, reciprocal
 from ..tasks._task import check_axes
-from ._prefix import PrefixSpec, Tokens, decays, of_tokens, prefix_spec, solve, tokens_of
+from ._prefix import PrefixSpec, Tokens, decays, make_tokens, per_token, prefix_spec, solve
 from ._results import CausalTrajectory, recurrent
 from ._run import check_keywords
 
@@ -49,7 +49,7 @@ class Token(NamedTuple):
             value: number for all tokens, or a vector w for <w, x>.
         """
         causal.check_token_parameter(name, value, len(self.x))
-        return of_tokens(self.x[None], jnp.ones(1, bool), value)[0]
+        return per_token(self.x[None], jnp.ones(1, bool), value)[0]
 
     def error(self, S: Float[Array, "m r"]) -> Float[Array, " r"]:
         """y - S phi, before the write."""
@@ -61,7 +61,7 @@ def rule(function: Callable) -> Any:
 
     `start` gives the states beside S, which is 0, for m features and r outputs. `step` takes a
     token, S after the gates, and the other states, and returns the new states and the coefficients
-    [r]. A `Corrected` step needs no features.
+    [r]. A `ErrorCorrection` step needs no features.
     """
     steps = Parameter("steps", Parameter.KEYWORD_ONLY, default=None, annotation="int | None")
     parameters = {**signature(function).parameters, "steps": steps}
@@ -71,7 +71,7 @@ def rule(function: Callable) -> Any:
         spec_args: Any = {k: options.pop(k) for k in PrefixOptions.__annotations__ if k in options}
         steps = options.pop("steps", None)
         _, step = function(**options)
-        corrects = isinstance(step, Corrected) and step.erase is None
+        corrects = isinstance(step, _ErrorCorrection) and step.erase is None
         of_features = not corrects or np.ndim(spec_args.get("log_gate")) == 2
         if of_features:
             causal.refuse_window(spec_args.get("window"))
@@ -81,7 +81,7 @@ def rule(function: Callable) -> Any:
         choices = {name: value for name, value in options.items() if isinstance(value, (str, bool))}
         numbers = {name: value for name, value in options.items() if name not in choices}
         degrees = 1 if options.get("loss") is None else None  # losses take y in its own units
-        iterates = iterates_from_state if of_features else iterates_from_kernel
+        iterates = _iterates_from_state if of_features else _iterates_from_kernel
         static = function, tuple(choices.items()), steps
         return solve(task, iterates, static, recurrent, degrees, kernel, spec, numbers)
 
@@ -93,7 +93,7 @@ def rule(function: Callable) -> Any:
     return solver
 
 
-class Corrected(NamedTuple):
+class _ErrorCorrection(NamedTuple):
     """The step of a rule whose coefficients are a rate times the derivative of the loss."""
 
     rate: Callable  # of strength and k(x, x)
@@ -155,7 +155,7 @@ def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
     def rate(strength, diagonal):
         return step_size * strength * (reciprocal(diagonal) if normalised else 1)
 
-    return None, Corrected(rate, loss, erase)
+    return None, _ErrorCorrection(rate, loss, erase)
 
 
 @rule
@@ -182,7 +182,7 @@ def implicit_delta_rule(*, step_size):
         eta = step_size * strength
         return eta * reciprocal(1 + eta * diagonal)
 
-    return None, Corrected(rate)
+    return None, _ErrorCorrection(rate)
 
 
 @rule
@@ -338,17 +338,17 @@ def kalman_delta_rule(*, ridge, process_noise=0.0, covariance="diagonal", info_s
     return lambda m, r: (np.ones(m if covariance == "diagonal" else 1),), step
 
 
-def in_dtype(task: Task, value: Any) -> Any:
+def _as_task_dtype(task: Task, value: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, task.x.dtype), value)
 
 
-def iterates_from_kernel(function, choices, steps, task, kernel, spec, numbers):
-    """All iterates of a `Corrected` rule, from the kernel and the coefficients before."""
-    _, rule = function(**dict(choices), **in_dtype(task, numbers))
-    tokens, n = tokens_of(task, spec), task.num_supports
+def _iterates_from_kernel(function, choices, steps, task, kernel, spec, numbers):
+    """All iterates of a `ErrorCorrection` rule, from the kernel and the coefficients before."""
+    _, rule = function(**dict(choices), **_as_task_dtype(task, numbers))
+    tokens, n = make_tokens(task, spec), task.num_supports
     diagonal = jnp.where(tokens.mask[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
-    earlier = faded(tokens, spec.replace(prefix="exclusive"), values)
+    earlier = _apply_decays(tokens, spec.replace(prefix="exclusive"), values)
     rates = rule.rate(tokens.strength, diagonal)
 
     def step(alpha, i):
@@ -356,29 +356,29 @@ def iterates_from_kernel(function, choices, steps, task, kernel, spec, numbers):
         return alpha.at[i].set(rates[i] * rule.derivative(e)), None
 
     alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
-    path = jnp.where(update_mask(tokens, steps)[:, :, None], alpha[None], 0)
-    weights = earlier if spec.prefix == "exclusive" else faded(tokens, spec, values)
+    path = jnp.where(_update_mask(tokens, steps)[:, :, None], alpha[None], 0)
+    weights = earlier if spec.prefix == "exclusive" else _apply_decays(tokens, spec, values)
     finite = jnp.isfinite(path)  # an overflow spreads to the tokens that see it, and to no other
     overflows = matmul((weights != 0).astype(path.dtype), (~finite).astype(path.dtype)) > 0
     along = jnp.where(overflows, jnp.nan, matmul(weights, jnp.where(finite, path, 0)))
     return path, jnp.where(tokens.mask[None, :, None], along, 0)
 
 
-def faded(tokens: Tokens, spec: PrefixSpec, values: jax.Array) -> jax.Array:
+def _apply_decays(tokens: Tokens, spec: PrefixSpec, values: jax.Array) -> jax.Array:
     """Kernel values times decays; 0 also where a value that no token sees overflows."""
     weights = decays(tokens, spec)
     return jnp.where(weights == 0, 0, weights * values)
 
 
-def iterates_from_state(function, choices, steps, task, kernel, spec, numbers):
+def _iterates_from_state(function, choices, steps, task, kernel, spec, numbers):
     """All iterates of a rule of features."""
-    start, rule = function(**dict(choices), **in_dtype(task, numbers))
-    tokens, n = tokens_of(task, spec), task.num_supports
+    start, rule = function(**dict(choices), **_as_task_dtype(task, numbers))
+    tokens, n = make_tokens(task, spec), task.num_supports
     mask = tokens.mask
     phi = jnp.where(mask[:, None], kernel.feature_map(tokens.x), 0)
     gates = jnp.exp(tokens.log_gate.reshape(len(phi), -1))
     m, r = phi.shape[1], tokens.y.shape[1]
-    states = in_dtype(task, (np.zeros((m, r)), *(start(m, r) if start else ())))
+    states = _as_task_dtype(task, (np.zeros((m, r)), *(start(m, r) if start else ())))
 
     def step(states, each):
         token, real = each
@@ -395,10 +395,10 @@ def iterates_from_state(function, choices, steps, task, kernel, spec, numbers):
         last, (along, alpha) = jax.lax.scan(step, states, (all_tokens, mask[:n]))
         return alpha, jnp.concatenate([along, matmul(gates[n:] * phi[n:], last[0])])
 
-    return jax.vmap(until)(update_mask(tokens, steps))
+    return jax.vmap(until)(_update_mask(tokens, steps))
 
 
-def update_mask(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
+def _update_mask(tokens: Tokens, steps: int) -> Bool[Array, "L n"]:
     """Which supports each iterate has learned from: the first t that are not masked."""
     number = jnp.cumsum(tokens.mask[: len(tokens.y)])
     return number[None] <= jnp.arange(steps + 1)[:, None]

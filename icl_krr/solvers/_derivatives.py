@@ -24,19 +24,19 @@ from ._exact import shifted
 Ridge = float | Float[Array, ""]
 
 
-Solved = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+_Solved = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 """x [n, p], zero where masked, alpha [n], rows h(x)^T of the hat matrix [q, n], and A [n, n]."""
 
 
-def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
+def solved(kernel: Kernel, task: Task, ridge: Ridge) -> _Solved:
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     check_one_output(task)
-    return solve(kernel, task, ridge)
+    return _solve(kernel, task, ridge)
 
 
 @jax.jit
-def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
+def _solve(kernel: Kernel, task: Task, ridge: Ridge) -> _Solved:
     gram, cross, y = system(kernel, task)
     # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
@@ -103,7 +103,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
     """
     x, alpha, hat, _ = solved(kernel, task, ridge)
     cross, gram = (kernel.derivative_in_projection(at, x) for at in (task.x_query, x))
-    return contract("qndp,n->qdp", cross, alpha) - contract("qm,mndp,n->qdp", hat, gram, alpha)
+    return _contract("qndp,n->qdp", cross, alpha) - _contract("qm,mndp,n->qdp", hat, gram, alpha)
 
 
 @checks.suggest_keywords
@@ -116,7 +116,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     [[2.0]]
     """
     x, alpha, _, _ = solved(kernel, task, ridge)
-    return contract("qnp,n->qp", kernel.derivative_in_x(task.x_query, x), alpha)
+    return _contract("qnp,n->qp", kernel.derivative_in_x(task.x_query, x), alpha)
 
 
 @checks.suggest_keywords
@@ -135,9 +135,9 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
     """
     x, alpha, hat, _ = solved(kernel, task, ridge)
     cross, gram = (kernel.derivative_in_x(x, to) for to in (task.x_query, x))
-    direct = contract("nqp,n->qnp", cross, alpha)
-    row = contract("qj,jmp,m->qjp", hat, gram, alpha)
-    return direct - row - contract("qm,jmp,j->qjp", hat, gram, alpha)
+    direct = _contract("nqp,n->qnp", cross, alpha)
+    row = _contract("qj,jmp,m->qjp", hat, gram, alpha)
+    return direct - row - _contract("qm,jmp,j->qjp", hat, gram, alpha)
 
 
 @checks.suggest_keywords
@@ -175,5 +175,5 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     return -hat * alpha[None] / linalg.diagonal_of_inverse(A)[None]
 
 
-def contract(formula: str, *operands: Any) -> jax.Array:
+def _contract(formula: str, *operands: Any) -> jax.Array:
     return jnp.einsum(formula, *operands, precision=jax.lax.Precision.HIGHEST)

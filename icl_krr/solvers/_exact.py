@@ -36,22 +36,22 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     """
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
-    return solve(kernel, task, ridge)
+    return _solve(kernel, task, ridge)
 
 
 @jax.jit
-def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
+def _solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     parts = system(kernel, task)
     ridge = jnp.asarray(ridge, parts.y.dtype)
     y, unit = parts.y, power_of_two_scale(parts.y, axis=0)
     A = shifted(parts.gram, ridge)
     lower, solution = linalg.factor_and_solution(A, times_power(y, unit, -1))
-    alpha, prediction = rescaled(unit, coefficients_and_mean, 1, y, A, lower, solution, parts.cross)
+    alpha, prediction = rescaled(unit, _alpha_and_mean, 1, y, A, lower, solution, parts.cross)
     status = _accuracy.solution_status(kernel, task, parts, ridge, alpha, lower)
     return Solution(like(task.y, alpha), like(task.y, prediction), status)
 
 
-def coefficients_and_mean(y: Any, A: Any, lower: Any, solution: Any, cross: Any) -> Any:
+def _alpha_and_mean(y: Any, A: Any, lower: Any, solution: Any, cross: Any) -> Any:
     """A^-1 y, which was found, and k(x)^T A^-1 y at the queries."""
     alpha = linalg.solution(A, y, lower, solution)
     return alpha, matmul(cross, alpha)
@@ -85,7 +85,7 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     A, cross = shifted(parts.gram, ridge), parts.cross
     right = jnp.concatenate([times_power(y, unit, -1), cross.T], axis=1)
     lower, solution = linalg.factor_and_solution(A, right)
-    alpha, mean = rescaled(unit, coefficients_and_mean, 1, y, A, lower, solution[:, :r], cross)
+    alpha, mean = rescaled(unit, _alpha_and_mean, 1, y, A, lower, solution[:, :r], cross)
     weights = linalg.solution(A, cross.T, lower, solution[:, r:])
     prior = kernel.diagonal(task.x_query)
     variance = prior - jnp.sum(cross.T * weights, axis=0)
@@ -112,11 +112,11 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     """
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
-    return leave_one_out_errors(kernel, task, ridge)
+    return _leave_one_out_errors(kernel, task, ridge)
 
 
 @jax.jit
-def leave_one_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
+def _leave_one_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
 

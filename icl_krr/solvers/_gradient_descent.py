@@ -22,7 +22,7 @@ def gradient_descent(K, y, *, ridge, step_size=None, spectrum=None):
     [0.0, 0.75, 1.125]
     """
     eta = step_sizes.gradient_step(step_size, spectrum)
-    return descend(K, y, ridge, eta, lambda r: r)
+    return _descend(K, y, ridge, eta, lambda r: r)
 
 
 @solver
@@ -47,10 +47,10 @@ def gradient_descent_in_alpha(K, y, *, ridge, step_size=None, spectrum=None):
     [0.0, 0.1875, 0.28125]
     """
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
-    return descend(K, y, ridge, eta, lambda r: K @ r)
+    return _descend(K, y, ridge, eta, lambda r: K @ r)
 
 
-def descend(K, y, ridge, eta, ascent_of):
+def _descend(K, y, ridge, eta, ascent_of):
     """Change alpha by eta a with the ascent a of the residual r."""
 
     def step(alpha, r, prediction):

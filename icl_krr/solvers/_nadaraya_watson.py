@@ -13,7 +13,7 @@ from ._run import Solver, run
 from ._smoother import average
 
 
-class Smoother(Solver):
+class _Smoother(Solver):
     """The solver with its result: it has no steps, and its weights are known."""
 
     def __call__(self, kernel: Kernel, task: Task) -> Smoothing:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -27,7 +27,7 @@ def smoothing(kernel: Kernel, task: Task) -> Smoothing:
     return Smoothing(prediction, average(kernel, task, task.x_query))
 
 
-@partial(Smoother, iterates=False)
+@partial(_Smoother, iterates=False)
 def nadaraya_watson(K, y):
     r"""Predict the average of the outputs of the supports, weighted by the kernel.
 

@@ -12,15 +12,15 @@ from .._core import linalg, step_sizes
 from .._core.numerics import matmul
 from .._core.status import Status, assess
 from ._accuracy import (
-    largest,
+    max_abs,
+    max_error,
     nondifferentiable,
+    nonzero_divisor,
     norm,
     out_of_range,
-    scale_of,
-    scaled,
-    size_of,
+    output_scale,
+    rescale,
     uneven,
-    worst,
 )
 from ._language import per_step
 from ._run import KernelArrays, Solver
@@ -31,7 +31,7 @@ def covariance(x: Any, ridge: Any) -> Any:
 
 
 @nondifferentiable
-def inverse_status(
+def _inverse_status(
     arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], stuck: bool, spectrum: bool
 ) -> Status:
     r"""The status of the last iterate: its distance from the weights that Cholesky finds.
@@ -43,20 +43,20 @@ def inverse_status(
     """
     (x, at), outputs = arrays.features, arrays.y
     r, f = states["r"], states["prediction"][-1]
-    y, alpha, size = scaled(outputs, states["alpha"][-1])
+    y, alpha, size = rescale(outputs, states["alpha"][-1])
     C = covariance(x, ridge)
     trace, unit = jnp.sum(x * x), jnp.sqrt(jnp.diagonal(C))[:, None]
-    query_scale = largest(at / unit.T, axis=1)
+    query_scale = max_abs(at / unit.T, axis=1)
     right = jnp.concatenate([matmul(x.T, y), (at / query_scale).T], axis=1)
     solution = linalg.solve(C, right)
     best, h = solution[:, : y.shape[1]], solution[:, y.shape[1] :]
     magnitude = jnp.sqrt(norm(y) ** 2 + norm(best * unit) ** 2)
     rounded = jnp.finfo(y.dtype).eps * query_scale * norm(h * unit)[:, None] * magnitude[None]
-    scale = scale_of(y, f / size)[None]
-    share, half = (norm(r[i] / size) / size_of(norm(y)) for i in (-1, (len(r) - 1) // 2))
+    scale = output_scale(y, f / size)[None]
+    share, half = (norm(r[i] / size) / nonzero_divisor(norm(y)) for i in (-1, (len(r) - 1) // 2))
     return assess(
-        worst(share),
-        worst((jnp.abs(f / size - matmul(at, best)) + rounded) / scale),
+        max_error(share),
+        max_error((jnp.abs(f / size - matmul(at, best)) + rounded) / scale),
         (trace + ridge) / ridge * jnp.finfo(y.dtype).eps,
         y.dtype,
         overflow=~jnp.isfinite(trace),
@@ -68,7 +68,7 @@ def inverse_status(
     )
 
 
-@partial(Solver, status=inverse_status)
+@partial(Solver, status=_inverse_status)
 def newton_schulz(K, y, *, ridge, steps, spectrum=None):
     r"""Invert the covariance of the features, $C = X^T X + \lambda I$ [p, p], by Newton's method.
 

@@ -32,7 +32,7 @@ def richardson(K, y, *, ridge, step_size=1.0, sink=None):
     eta = richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)
-    return descend(K, y, ridge, ridge if sink is None else sink, eta, eta)
+    return _descend(K, y, ridge, ridge if sink is None else sink, eta, eta)
 
 
 @solver
@@ -76,10 +76,10 @@ def preconditioned_chebyshev(K, y, *, ridge, steps, num_supports, largest=None):
     """
     spectrum = normalised_spectrum(K.kernel, ridge, num_supports, largest)
     first, a, b = chebyshev(steps, spectrum)
-    return descend(K, y, ridge, ridge, first, per_step(b), per_step(a))
+    return _descend(K, y, ridge, ridge, first, per_step(b), per_step(a))
 
 
-def descend(K, y, ridge, c, first, b, a=None):
+def _descend(K, y, ridge, c, first, b, a=None):
     """Change alpha by b z + a (its last change), with z = (D + c)^-1 (y - A alpha).
 
     The state `next_alpha` is alpha one step later, so that alpha and prediction, which one head

@@ -66,16 +66,16 @@ def num_features(kernel: Kernel, task: Task) -> int:
     return jax.eval_shape(kernel.feature_map, task.x).shape[1]
 
 
-def tokens_of(task: Task, spec: PrefixSpec) -> Tokens:
+def make_tokens(task: Task, spec: PrefixSpec) -> Tokens:
     x, y = masked_arrays(task)
     points = jnp.concatenate([x, task.x_query])
     keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
-    gates = of_tokens(points, keep, spec.log_gate, 0)
-    strengths = of_tokens(points, keep, spec.strength, 1)
+    gates = per_token(points, keep, spec.log_gate, 0)
+    strengths = per_token(points, keep, spec.strength, 1)
     return Tokens(points, y, keep, gates, strengths[: task.num_supports])
 
 
-def of_tokens(points: Any, keep: Any, value: Any, default: float = 0) -> Float[Array, "T ..."]:
+def per_token(points: Any, keep: Any, value: Any, default: float = 0) -> Float[Array, "T ..."]:
     """A number, <w, x> for a vector w or W x for a matrix W, at all tokens; 0 if masked."""
     value = jnp.asarray(default if value is None else value, points.dtype)
     numbers = matmul(points, jnp.atleast_2d(value).T) if value.ndim else value[None, None]

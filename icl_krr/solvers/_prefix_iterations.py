@@ -20,7 +20,7 @@ from ._conjugate_gradient import conjugate_gradient
 from ._language import iterates, trace
 from ._momentum import descend
 from ._preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from ._prefix import PrefixSpec, decays, num_features, prefix_spec, solve, tokens_of
+from ._prefix import PrefixSpec, decays, make_tokens, num_features, prefix_spec, solve
 from ._results import CausalTrajectory, Result, causal_trajectory
 from ._run import KernelArrays
 
@@ -61,7 +61,7 @@ def prefix_conjugate_gradient(
     checks.ridges(ridge, num_features(kernel, task))
     spec = prefix_spec(kernel, task, steps, options)
     static = steps, token_solver(preconditioner)
-    return solve(task, regress, static, causal_trajectory, 1, kernel, spec, {"ridge": ridge})
+    return solve(task, _regress, static, causal_trajectory, 1, kernel, spec, {"ridge": ridge})
 
 
 def token_solver(preconditioner=None):
@@ -72,29 +72,29 @@ def token_solver(preconditioner=None):
     return (conjugate_gradient if plain else preconditioned_conjugate_gradient).function
 
 
-def regress(steps, function, task, kernel, spec, numbers):
+def _regress(steps, function, task, kernel, spec, numbers):
     """The predictions [L + 1, T, r] and all w, r, d [L + 1, T, m, r] of the systems."""
-    phi, C, b = prefix_systems(task, kernel, spec)
-    f, w, r, d = iterate(steps, function, kernel, phi, C, b, numbers)
+    phi, C, b = _prefix_systems(task, kernel, spec)
+    f, w, r, d = _iterate(steps, function, kernel, phi, C, b, numbers)
     return f[:, :, 0], w, r, d
 
 
-def iterate(steps, function, kernel, phi, C, b, numbers):
+def _iterate(steps, function, kernel, phi, C, b, numbers):
     """The states of a function of the language at every token, with C_i for K and b_i for y."""
     program, constants = trace(function, kernel, steps, numbers)
     constants = [c.values if i in program.per_step else c for i, c in enumerate(constants)]
 
-    def of_token(phi, C, b):
+    def solve_token(phi, C, b):
         ones = jnp.ones((len(C), 1), b.dtype)
-        arrays = PrefixArrays(b, ones, phi[None], System(C, phi[None], b))
+        arrays = _PrefixArrays(b, ones, phi[None], System(C, phi[None], b))
         return iterates(program, constants, arrays, steps)
 
-    paths = jax.vmap(of_token, out_axes=1)(phi, C, b)
+    paths = jax.vmap(solve_token, out_axes=1)(phi, C, b)
     states = dict(zip(program.states, paths, strict=True))
     return [states[name] for name in ("prediction", "alpha", "r", "p")]
 
 
-class PrefixArrays(KernelArrays):
+class _PrefixArrays(KernelArrays):
     """The arrays of a token, whose ridge may be one for each feature."""
 
     def number(self, value, part):
@@ -136,7 +136,7 @@ def prefix_chebyshev(
     checks.ridges(ridge, num_features(kernel, task))
     spec = prefix_spec(kernel, task, steps, options)
     numbers = {"ridge": ridge, "momentum": step_sizes.chebyshev(steps, spectrum)}
-    return solve(task, regress, (steps, descend), causal_trajectory, 1, kernel, spec, numbers)
+    return solve(task, _regress, (steps, descend), causal_trajectory, 1, kernel, spec, numbers)
 
 
 @readable
@@ -217,23 +217,23 @@ def prefix_posterior(
 
 def solve_posterior(kernel, task, ridge, approximates, spec, steps):
     parts = kernel, spec, ridge, approximates
-    return solve(task, posteriors, (steps,), posterior_trajectory, (1, 0, 0, 0, 0), *parts)
+    return solve(task, posteriors, (steps,), _posterior_trajectory, (1, 0, 0, 0, 0), *parts)
 
 
-def posterior_trajectory(task, along, *fields):
+def _posterior_trajectory(task, along, *fields):
     along = like(task.y, along)
     return PosteriorTrajectory(along[:, task.num_supports :], along, *fields)
 
 
 def posteriors(steps, task, kernel, spec, ridge, approximates):
-    phi, C, b = prefix_systems(task, kernel, spec)
+    phi, C, b = _prefix_systems(task, kernel, spec)
     ridge = jnp.asarray(ridge, phi.dtype)
-    paths = iterate(steps, token_solver(), kernel, phi, C, phi[:, :, None], {"ridge": ridge})
+    paths = _iterate(steps, token_solver(), kernel, phi, C, phi[:, :, None], {"ridge": ridge})
     _, h, r, d = (path[..., 0] for path in paths)
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
     missing = jnp.zeros(len(phi), phi.dtype)
     if approximates is not None:
-        tokens = tokens_of(task, spec)
+        tokens = make_tokens(task, spec)
         residual_variance = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
         missing = jnp.where(tokens.mask, residual_variance, 0)
     # jaxlib 0.10.2 compiles a sum of products to wrong numbers here, for many steps in float32
@@ -242,14 +242,14 @@ def posteriors(steps, task, kernel, spec, ridge, approximates):
     return along, variance, h, r, d
 
 
-def prefix_systems(
+def _prefix_systems(
     task: Task, kernel: Kernel, spec: PrefixSpec
 ) -> tuple[Float[Array, "T m"], Float[Array, "T m m"], Float[Array, "T m r"]]:
     """The features phi_i, C_i = sum_j w_ij phi_j phi_j^T and b_i = sum_j w_ij phi_j y_j.
 
     The sums of a window are taken anew for every token; others follow a recurrence.
     """
-    tokens, n = tokens_of(task, spec), task.num_supports
+    tokens, n = make_tokens(task, spec), task.num_supports
     phi = jnp.where(tokens.mask[:, None], kernel.feature_map(tokens.x), 0)
     both = jnp.concatenate([phi[:n], tokens.y], axis=1)
     gates = jnp.exp(tokens.log_gate)[:, None, None]

@@ -67,7 +67,7 @@ class Solver:
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
         steps = inspect.Parameter("steps", inspect.Parameter.KEYWORD_ONLY, annotation="int")
-        self.parameters = {k.name: k for k in keywords_of(function) if k.name != "steps"}
+        self.parameters = {k.name: k for k in _keyword_parameters(function) if k.name != "steps"}
         self.defaults = {
             name: k.default for name, k in self.parameters.items() if k.default is not k.empty
         }
@@ -85,7 +85,7 @@ class Solver:
         return f"<solver {self.__name__}>"
 
 
-def keywords_of(function: FunctionType) -> list[inspect.Parameter]:
+def _keyword_parameters(function: FunctionType) -> list[inspect.Parameter]:
     """The parameters of a solver after K and y, all of them given by name."""
     signature = inspect.signature(function)
     K_and_y, keywords = [*signature.parameters.values()][:2], [*signature.parameters.values()][2:]
@@ -241,7 +241,7 @@ class KernelArrays:
         return c / sums if op.kind == "sink" else sums / c
 
 
-def trajectory_status(arrays: KernelArrays, ridge: Any, states: Any, *flags: bool) -> Status:
+def _trajectory_status(arrays: KernelArrays, ridge: Any, states: Any, *flags: bool) -> Status:
     return _accuracy.trajectory_status(arrays.system, ridge, states["alpha"], states["r"], *flags)
 
 
@@ -268,8 +268,8 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     check_system(kernel, task, 1.0 if ridge is None else ridge, steps, matrices=0)
     program, constants = trace(solver.function, kernel, steps, parameters)
     check_numbers(constants)
-    judge, by_bounds = solver.status or trajectory_status, "spectrum" in solver.parameters
-    if needs_system(program, ridge, judge):
+    judge, by_bounds = solver.status or _trajectory_status, "spectrum" in solver.parameters
+    if _needs_system(program, ridge, judge):
         check_system(kernel, task, 1.0, steps)
         check_matrices(kernel, task)
     if any(op.kind in NORMALISED for op in program.ops):
@@ -278,9 +278,9 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     return iterate(kernel, task, program, steps, constants, ridge, judge, by_bounds)
 
 
-def needs_system(program: Program, ridge: Any, judge: Callable) -> bool:
+def _needs_system(program: Program, ridge: Any, judge: Callable) -> bool:
     """Whether the kernel matrix is needed, by a value or by the status."""
-    judged = ridge is not None and "alpha" in program.states and judge is trajectory_status
+    judged = ridge is not None and "alpha" in program.states and judge is _trajectory_status
     return judged or any(op.kind in OF_KERNEL for op in program.ops)
 
 
@@ -290,7 +290,7 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
     x, y = masked_arrays(task)
     mask = kept(task)[:, None]
     arrays: Any = KernelArrays(y, jnp.asarray(mask, y.dtype), task.x_query)
-    if needs_system(program, ridge, judge):
+    if _needs_system(program, ridge, judge):
         arrays = arrays.replace(system=system(kernel, task))
     if kinds & {"features", "inner"}:
         phi = kernel.feature_map

@@ -93,7 +93,7 @@ def linear_machine(
     **options: Unpack[Options],
 ) -> LinearAttention:
     """Make the machine for solvers that use features of the kernel and need linear attention."""
-    kernel, attention, arguments = machine_args(kernel, num_features, options)
+    kernel, attention, arguments = _machine_args(kernel, num_features, options)
     if attention not in (None, "linear"):
         raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
     return kind(kernel, *arguments)
@@ -107,7 +107,7 @@ def softmax_machine(
     **options: Unpack[Options],
 ) -> S:
     """Make the machine for solvers that use softmax patterns; `sinks` gives the sink's logits."""
-    kernel, attention, arguments = machine_args(kernel, num_features, options)
+    kernel, attention, arguments = _machine_args(kernel, num_features, options)
     if attention == "linear":
         raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
     settings = attention if isinstance(attention, Softmax) else Softmax()
@@ -143,7 +143,7 @@ def average_machine(
     return m
 
 
-def machine_args(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
+def _machine_args(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
     """Return the kernel, the attention, and the further arguments that all machines take.
 
     If `sketch` is a feature map, the kernel is that of its features.

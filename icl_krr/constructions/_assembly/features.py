@@ -17,7 +17,7 @@ from .slots import SUPPORTS_AND_QUERIES, repeat
 def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     """Add phi(x) = s B^T e^(<t, x> - damping |Ux|^2) g(W U x + b) to a slot, see `FeatureLayer`."""
     if layer.degree > 1:
-        fill_products(m, layer, to)
+        _fill_products(m, layer, to)
         return
     x, here = m.projected(layer), m.inside(SUPPORTS_AND_QUERIES)
     here, count = here if layer.scale is None else layer.scale * here, len(layer.frequencies)
@@ -27,7 +27,7 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     angles, size = x @ layer.frequencies.T, here
     log_size = tilted(m, layer)
     if layer.damping is not None:
-        log_size = log_size - squared_norm(m, x, x, layer.damping)
+        log_size = log_size - _squared_norm(m, x, x, layer.damping)
     if layer.function == "identity":
         m.activate("exp", repeat(log_size, count), angles, to, layer.mix)
         return
@@ -42,7 +42,7 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     m.activate(layer.function, angles, repeat(size, count), to, layer.mix)
 
 
-def fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
+def _fill_products(m: Machine, layer: FeatureLayer, to: Read) -> None:
     """Add all products of `degree` channels to a slot, each a product of two of half the degree."""
     x = m.projected(layer)
     if layer.frequencies is not None:
@@ -85,7 +85,7 @@ def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int = 0) -> None
                 out = m.scale * term.weight * term.factor * np.repeat(place, x.width, axis=0)
                 m.multiply(here, x, to=to, out=out)
                 continue
-            logit = logit + squared_norm(m, here, x, term.factor)
+            logit = logit + _squared_norm(m, here, x, term.factor)
         m.exponential(logit, to, term.weight * place)
 
 
@@ -96,7 +96,7 @@ def tilted(m: Machine, form: FeatureLayer | Diagonal | Pattern) -> Read:
     return m.x @ xp.asarray(form.tilt, m.dtype)[:, None]
 
 
-def squared_norm(m: Machine, here: Read, x: Read, factor: Any) -> Read:
+def _squared_norm(m: Machine, here: Read, x: Read, factor: Any) -> Read:
     """Compute factor |x|^2 in a new scratch slot, where `here` reads x, too."""
     slot = m.scratch("square", m.at(here), "multiple of |x|^2", width=1)
     add_product(m, here, x, factor, slot)

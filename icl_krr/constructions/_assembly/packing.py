@@ -71,7 +71,7 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
         return [layer for operation in group for layer in operation.layers]
 
     return tuple(
-        Block(tuple(share_patterns(layers_of(attention))), tuple(layers_of(attention + 1)))
+        Block(tuple(_share_patterns(layers_of(attention))), tuple(layers_of(attention + 1)))
         for attention in range(0, max(places, default=-1) + 1, 2)
     )
 
@@ -81,7 +81,7 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
 
     In the parts, these heads have only the name.
     """
-    groups = [{pattern_of(h): h for block in part for h in block.attention} for part in parts]
+    groups = [{_pattern_key(h): h for block in part for h in block.attention} for part in parts]
     common = [
         (key, heads)
         for key, heads in groups[0].items()
@@ -90,7 +90,7 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
     names = {key: f"pattern_{i}" for i, (key, _) in enumerate(common)}
 
     def named(heads: Heads) -> Heads:
-        name = names.get(pattern_of(heads))
+        name = names.get(_pattern_key(heads))
         return heads if name is None else Heads(None, None, heads.writes, heads.heads, None, name)
 
     patterns = {names[key]: replace(h, writes=(), pattern=names[key]) for key, h in common}
@@ -100,16 +100,16 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
     ]
 
 
-def pattern_of(heads: Heads) -> tuple[int | None, ...]:
+def _pattern_key(heads: Heads) -> tuple[int | None, ...]:
     """What two groups of heads have in common if they have one pattern: window and reads."""
     return heads.window, *map(id, heads.reads)
 
 
-def share_patterns(heads: list) -> list[Heads]:
+def _share_patterns(heads: list) -> list[Heads]:
     """Merge single heads with the same query, key and window into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
-        key = pattern_of(one) if one.heads == 1 else i
+        key = _pattern_key(one) if one.heads == 1 else i
         groups.setdefault(key, []).append(one)
     return [
         group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]

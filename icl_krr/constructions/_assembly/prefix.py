@@ -123,12 +123,12 @@ def causal_machine(
     if window is not None:
         m.window = window * (2 if interleaved else 1)
     if interleaved and max_supports is not None:
-        read_partners(m, max_supports)  # before anything reads m.x
+        _read_partners(m, max_supports)  # before anything reads m.x
     if np.ndim(log_gate) == 2:
         causal.refuse_window(window)
     m.strength = m.support if strength is None else per_support(m, "strength", strength)
     if log_gate is not None:
-        m.token_log_gate = of_token(m, "log_gate", log_gate)
+        m.token_log_gate = per_token(m, "log_gate", log_gate)
         after = QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES
         m.log_gate = accumulate(m, "log_gate", "cumulative log gate", m.token_log_gate, after)
     return m
@@ -176,7 +176,7 @@ def prefix_sums(
     return m
 
 
-def read_partners(m: Machine, max_supports: int) -> None:
+def _read_partners(m: Machine, max_supports: int) -> None:
     """Let m.x read x at a token of y, too: copied from the token of x, which has the same place."""
     place = m.declare(Slot("place", max_supports, "data", ROLES, "one-hot number of the support"))
     here = m.scratch("place_here", SUPPORTS, "place", width=max_supports)
@@ -193,7 +193,7 @@ def read_partners(m: Machine, max_supports: int) -> None:
     m.preparations.append(copy)
 
 
-def of_token(m: Machine, name: str, value: Any) -> Read:
+def per_token(m: Machine, name: str, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or W x for an array W."""
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
@@ -208,7 +208,7 @@ def per_support(m: Machine, name: str, value: Any) -> Read:
     if np.ndim(value) == 0:
         return xp.asarray(value, m.dtype) * m.support
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
-    m.preparations.append(partial(m.add, of_token(m, name, value), to=state))
+    m.preparations.append(partial(m.add, per_token(m, name, value), to=state))
     return state
 
 

@@ -58,15 +58,15 @@ class ReLU(Arithmetic):
     ) -> None:
         eye = np.eye(value.width, dtype=m.dtype)
         at = ROLES if {*m.at(value)} <= {*at} else at
-        relus(m, join(value, -value), np.concatenate([eye, -eye]), to.slot, at, erases)
+        _relus(m, join(value, -value), np.concatenate([eye, -eye]), to.slot, at, erases)
 
     def erase(self, m: Recorder, slot: Read) -> None:
         self.add(m, -slot, slot, m.at(slot), erases=True)
 
     def multiply(self, m: Recorder, a: Read, b: Read, to: Read, out: Out, size: Size) -> None:
-        bound = bound_of(self.bound, m, to.slot)
+        bound = _table_bound(self.bound, m, to.slot)
         if isinstance(size, Read):
-            each = (bound_of(self.bound, m, s) * xp.max(abs(c)) for s, c in size.blocks.items())
+            each = (_table_bound(self.bound, m, s) * xp.max(abs(c)) for s, c in size.blocks.items())
             other = reduce(xp.maximum, each)
         else:
             other = bound if size is None else xp.asarray(size, m.dtype)
@@ -76,18 +76,18 @@ class ReLU(Arithmetic):
         hidden = table(m, join(a + b, -a - b, a - b, b - a), -knots)
         signs = np.kron([[1], [1], [-1], [-1]], np.eye(a.width))
         result = np.kron(signs, rises).astype(m.dtype) * (bound * other / 4)
-        relus(m, hidden, result if out is None else result @ out, to.slot, m.at(to))
+        _relus(m, hidden, result if out is None else result @ out, to.slot, m.at(to))
         report(m, [a, -a, b, -b], m.at(to))
 
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
-        bound = bound_of(self.bound, m, to.slot)
+        bound = _table_bound(self.bound, m, to.slot)
         name = "_".join(["inverse", *sorted(divisor.slots)])
         inverse = m.scratch(name, m.at(to), "1 / divisor", divisor.width)
-        tabulate_inverse(m, self.width, divisor, inverse, 1 / bound, bound)
+        _tabulate_inverse(m, self.width, divisor, inverse, 1 / bound, bound)
         self.multiply(m, dividend, inverse, to, None, None)
 
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
-        tabulate_inverse(m, self.width, divisor, to, 1 / bound_of(self.bound, m, to.slot), 1.0)
+        _tabulate_inverse(m, self.width, divisor, to, 1 / _table_bound(self.bound, m, to.slot), 1.0)
 
     def activate(
         self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out
@@ -97,7 +97,7 @@ class ReLU(Arithmetic):
         )
 
 
-def bound_of(bound: Any, m: Recorder, slot: str) -> jax.Array:
+def _table_bound(bound: Any, m: Recorder, slot: str) -> jax.Array:
     """The bound on the factors of the products that a slot receives, in the dtype of a machine."""
     if isinstance(bound, Mapping):
         if slot not in bound:
@@ -109,7 +109,7 @@ def bound_of(bound: Any, m: Recorder, slot: str) -> jax.Array:
     return xp.asarray(bound, m.dtype)
 
 
-def tabulate_inverse(
+def _tabulate_inverse(
     m: Recorder, width: int, divisor: Read, to: Read, low: jax.Array, high: jax.Array | float
 ) -> None:
     """Add 1 / divisor to a slot, by a table of so many segments for divisors in [low, high]."""
@@ -119,7 +119,7 @@ def tabulate_inverse(
     eye = np.eye(divisor.width, dtype=m.dtype)
     rises = xp.kron(eye, (slopes[:-1] - slopes[1:])[:, None])
     result = xp.concatenate([rises, eye / knots[-1]])
-    relus(m, join(table(m, -divisor, knots[1:]), ones), result, to.slot, m.at(to))
+    _relus(m, join(table(m, -divisor, knots[1:]), ones), result, to.slot, m.at(to))
     report(m, [divisor * (1 / knots[-1]), 2 * ones - divisor * (1 / knots[0])], m.at(to))
 
 
@@ -128,7 +128,7 @@ def report(m: Recorder, sizes: list[Read], at: tuple[str, ...]) -> None:
     if "overrun" not in m.embedding:
         m.state("overrun", ROLES, "out of range, summed over tables", width=1)
     excess = join(*(size - repeat(m.one, size.width) for size in sizes))
-    relus(m, excess, np.ones((excess.width, 1), m.dtype), "overrun", at)
+    _relus(m, excess, np.ones((excess.width, 1), m.dtype), "overrun", at)
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
@@ -138,7 +138,7 @@ def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
     return every + m.one @ xp.tile(offsets, value.width)[None, :]
 
 
-def relus(
+def _relus(
     m: Recorder, hidden: Read, out: Any, to: str, at: tuple[str, ...], erases: bool = False
 ) -> None:
     """Add relu(hidden) out to a slot at the roles `at`; elsewhere, it is shifted far below 0."""

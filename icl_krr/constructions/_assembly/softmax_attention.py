@@ -20,11 +20,11 @@ from .machine import Machine
 from .options import Softmax
 from .slots import SUPPORTS_AND_QUERIES, label
 
-NOTHING = Read({}, 1)
+_ZERO = Read({}, 1)
 """A query with which all logits are 0."""
 
 
-class Term(NamedTuple):
+class _Term(NamedTuple):
     """One softmax pattern with logits <query_i, key_j>, and the weight of its contribution."""
 
     query: Read
@@ -82,11 +82,11 @@ class SoftmaxAttention(Machine):
         }
 
     @cached_property
-    def terms(self) -> list[Term]:
+    def terms(self) -> list[_Term]:
         """The patterns, cached, because packing merges heads by the identity of query and key."""
         return [self.term(pattern, k) for k, pattern in enumerate(self.patterns)]
 
-    def term(self, pattern: Pattern, k: int) -> Term:
+    def term(self, pattern: Pattern, k: int) -> _Term:
         x = self.projected(pattern)
         tilt = tilted(self, pattern)
         of_sink, of_support = self.log_sink - tilt, tilt
@@ -100,7 +100,7 @@ class SoftmaxAttention(Machine):
             query, key = [self.one, of_sink], [of_support, self.aggregator]
         if pattern.inner is not None:
             query, key = [pattern.inner * x, *query], [x, *key]
-        return Term(join(*query), join(*key), pattern.weight)
+        return _Term(join(*query), join(*key), pattern.weight)
 
     def start(self) -> None:
         """Compute |x|^2 / 2, and the sink weights and normalisers that the steps use."""
@@ -214,7 +214,7 @@ class SoftmaxAttention(Machine):
         if self.spec.causal:  # the first support sees no other one
             super().exponential(logit, to, out)
             return
-        for name, query in (("exponential", logit), ("count", NOTHING)):
+        for name, query in (("exponential", logit), ("count", _ZERO)):
             sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
             rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
             self.head(query, self.aggregator, self.aggregator, to=sink)
@@ -255,4 +255,4 @@ class SoftmaxAttention(Machine):
     def mean(self, value: Read, to: Read) -> None:
         """Add the mean over all visible tokens to a slot; the mean is the same at every token."""
         with self.within(None):
-            self.head(query=NOTHING, key=NOTHING, value=value, to=to)
+            self.head(query=_ZERO, key=_ZERO, value=value, to=to)

@@ -82,7 +82,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
         sketched = options.get("sketch") is not None
         program, constants = trace(solver.function, kernel, steps, keywords, sketched)
         check_numbers(constants)
-        m = machine_of(program, constants, kernel, num_features, options)
+        m = _choose_machine(program, constants, kernel, num_features, options)
         if "ridge" in keywords:
             m.solves(keywords["ridge"])
         return emit(m, program, constants, steps)
@@ -90,7 +90,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
     return construction_like(solver, solver.parameters, Options, build)
 
 
-def machine_of(
+def _choose_machine(
     program: Program,
     constants: Sequence[Any],
     kernel: Kernel,
@@ -108,7 +108,7 @@ def machine_of(
     if "average" in kinds and kinds & OF_KERNEL:
         raise ValueError("a solver with K.average must read nothing else of K")
     if sinks:
-        return normalised_machine(kernel, num_features, constants[sinks.pop()], **options)
+        return _normalised_machine(kernel, num_features, constants[sinks.pop()], **options)
     if "average" in kinds:
         return average_machine(kernel, num_features, **options)
     if "features" in kinds:
@@ -116,7 +116,7 @@ def machine_of(
     return machine(kernel, num_features, **options)
 
 
-def normalised_machine(
+def _normalised_machine(
     kernel: Kernel, num_features: int, sink: Any, **options: Any
 ) -> NormalisedAttention:
     """Make a softmax machine whose sink has this weight at the supports."""
@@ -142,7 +142,7 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
     states = list(zip(program.states, program.start, program.old, program.new, strict=True))
     emitter = Emitter(m, program, constants, tuple(needed))
     for _, start, *others in states:
-        if start is not None and has_product(program, start):  # this is not zero at the queries
+        if start is not None and _has_product(program, start):  # this is not zero at the queries
             for i in (start, *others):
                 needed[i] |= {QUERIES}
     starts, slots, invariants = {}, emitter.slots, {}
@@ -150,11 +150,11 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
         read = None if start is None or state == READOUT else emitter.embedded(start)
         if start is not None and read is None:
             starts[state] = start
-        slots[state] = declare(m, state, ops[i].shape, needed[later], read)
+        slots[state] = _declare(m, state, ops[i].shape, needed[later], read)
     for i in program.invariants:
         name = program.names[i] or f"invariant_{i}"
         invariants[i] = name = f"{name}_" if name in slots else name
-        starts[name], slots[name] = i, declare(m, name, ops[i].shape, needed[i], None)
+        starts[name], slots[name] = i, _declare(m, name, ops[i].shape, needed[i], None)
     new = {state: i for state, _, old, i in states if i != old}
     preconditioners = {op.constants[0] for op in ops if op.kind == "nystrom"}
     emitter.nystrom = {k: nystrom_features(m, constants[k]) for k in preconditioners}
@@ -172,15 +172,15 @@ def emit(m: Machine, program: Program, constants: Sequence[Any], steps: int) -> 
     return m.transformer(step, steps=steps, readout=slots[READOUT], prologue=before)
 
 
-def has_product(program: Program, i: int) -> bool:
+def _has_product(program: Program, i: int) -> bool:
     """Whether a value is a sum with a product with the kernel matrix."""
     op = program.ops[i]
     if op.kind == "sum":
-        return any(has_product(program, arg) for arg in op.args)
+        return any(_has_product(program, arg) for arg in op.args)
     return op.kind == "kernel"
 
 
-def declare(m: Any, state: str, shape: str, needed: frozenset[str], starts_as: Read | None) -> Read:
+def _declare(m: Any, state: str, shape: str, needed: frozenset, starts_as: Read | None) -> Read:
     """Declare the slot of a state at the tokens where it is needed."""
     if state == READOUT:
         if SUPPORTS in needed and "support" not in m.fit_at:

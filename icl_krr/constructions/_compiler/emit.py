@@ -16,9 +16,9 @@ from .._assembly.normalised_attention import NormalisedAttention
 from .._assembly.slots import SUPPORTS_AND_QUERIES, tile
 from .._assembly.softmax_attention import SoftmaxAttention
 from .instructions import Expression, Factors, Instruction, Leaf, Term
-from .order import Order, is_own, keeps
+from .order import Order, accumulates, is_old_value
 
-Scaled = tuple[Any, int]
+_Scaled = tuple[Any, int]
 """What an expression reads, which is c^k times its value: K v is c K v in softmax attention."""
 
 
@@ -42,7 +42,7 @@ class Emitter:
             self.share = m.state("share", ROLES, "1 / number of tokens that are seen")
         self.needed = needed
         self.nystrom: dict[int, tuple[Read, Any]] = {}
-        self.read: dict[Leaf, Scaled] = {}
+        self.read: dict[Leaf, _Scaled] = {}
         self.products: dict[int, Any] = {}
         self.powers: dict[int, int] = {}
         self.means: dict[int, list[Read]] = {}
@@ -155,7 +155,7 @@ class Emitter:
 
     # ---- expressions --------------------------------------------------------------------------
 
-    def leaf(self, leaf: Leaf) -> Scaled:
+    def leaf(self, leaf: Leaf) -> _Scaled:
         """The read of a leaf; a KeyError means that the order is wrong."""
         m = self.m
         if leaf.kind == "new":
@@ -187,7 +187,7 @@ class Emitter:
         width = {SCALAR: m.systems, ENTRIES: m.diagonal_width}.get(op.shape, m.right.width)
         return tile(m.inside(at), width)
 
-    def expression(self, expression: Expression) -> Scaled:
+    def expression(self, expression: Expression) -> _Scaled:
         """Read a sum of slots, all as the highest power of c."""
         parts = [(factors, *self.leaf(leaf)) for factors, leaf in expression]
         k = max(power for _, _, power in parts)
@@ -334,8 +334,8 @@ class Emitter:
     def parts(self, one: Instruction) -> tuple[Read, Any, tuple[Term, ...]]:
         """The slot of a state, the multiple of its old value that an update adds, and the rest."""
         state, slot = one.target.what, self.slots[one.target.what]
-        old_terms = [term for term in one.terms if is_own(term, state)]
-        new_terms = tuple(term for term in one.terms if not is_own(term, state))
+        old_terms = [term for term in one.terms if is_old_value(term, state)]
+        new_terms = tuple(term for term in one.terms if not is_old_value(term, state))
         if len(old_terms) == 1 and self.coefficient(old_terms[0].factors) is None:
             return slot, None, new_terms
         c = sum(1 if (c := self.coefficient(term.factors)) is None else c for term in old_terms)
@@ -347,7 +347,7 @@ class Emitter:
         summands, operations = self.prepare(terms, slot, 0)
         plain = [term for term in terms if term.kind in ("read", "kernel")]
         ready = all(leaf.kind in ("old", "read", "heads") for term in plain for leaf in term.leaves)
-        if change is not None and (keeps(one) or (summands and ready)):
+        if change is not None and (accumulates(one) or (summands and ready)):
             self.m.add(total([change, *summands] if ready else [change]), to=slot)
             summands = [] if ready else summands
         elif change is not None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...solvers._language import QUERIES, READS, SCALAR, Op, Program
 
-HEADS = frozenset({"kernel", "smooth"})
+_HEADS = frozenset({"kernel", "smooth"})
 """Kinds of values that heads compute, and of which units add multiples."""
 
 
@@ -161,7 +161,7 @@ class Lowering:
             return True
         if op.kind == "sum" and (leaf is None or leaf.kind == "new"):
             return all(map(self.is_free, op.args))
-        return leaf is None and op.kind in HEADS
+        return leaf is None and op.kind in _HEADS
 
     def flat(self, i: int, expand: bool, top: bool = True) -> list[tuple[Factors, int]]:
         """The terms of a sum; `expand` also those of new values that need not be waited for."""
@@ -183,7 +183,7 @@ class Lowering:
             is_target = term == i and (not state or self.home.get(i) == state)
             if leaf is not None and not is_target:
                 result.append(Term("read", factors, term, ((((), leaf),),)))
-            elif op.kind in HEADS or (op.kind == "inner" and self.is_early(op)):
+            elif op.kind in _HEADS or (op.kind == "inner" and self.is_early(op)):
                 heads = self.stored_as("heads", term)
                 is_split = self.splits and part == QUERIES
                 more = (self.expression(op.args[-1], part),) if is_split else ()

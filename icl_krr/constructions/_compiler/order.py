@@ -24,11 +24,11 @@ class Order:
     early: tuple[Instruction, ...]
 
 
-def is_own(term: Term, state: str) -> bool:
+def is_old_value(term: Term, state: str) -> bool:
     return term.kind == "read" and term.operands[0][0][1] == Leaf("old", state)
 
 
-def is_local(instruction: Instruction, by_head: bool) -> bool:
+def _is_local(instruction: Instruction, by_head: bool) -> bool:
     """Whether units of one sublayer compute all terms."""
     kinds = ("read", "kernel", "smooth", "product", *(() if by_head else ("scale",)))
     return all(term.kind in kinds for term in instruction.terms)
@@ -52,7 +52,7 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
     >>> order(lowering.instructions(), by_head=True).copied
     ('p',)
     """
-    graph = Graph(instructions, by_head)
+    graph = _Graph(instructions, by_head)
     copied = [state for state in graph.updates if graph.overwrites_too_early(state)]
     while circles := graph.circles(copied):
         copied.append(graph.to_copy(min(circles, key=min), copied))
@@ -67,12 +67,12 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
             for state, k in graph.updates.items()
             if k in graph.single
             and state not in copied
-            and (state in graph.reads[k] or not keeps(instructions[k]))
+            and (state in graph.reads[k] or not accumulates(instructions[k]))
         ),
     )
 
 
-class Graph:
+class _Graph:
     """What each instruction, by its number, waits for.
 
     Attributes:
@@ -93,13 +93,13 @@ class Graph:
                 leaf.what
                 for term in one.terms
                 for leaf in term.leaves
-                if leaf.kind == "old" and not is_own(term, one.target.what)
+                if leaf.kind == "old" and not is_old_value(term, one.target.what)
             }
             for one in instructions
         ]
-        self.behind, numbers = closure(self.waits), {*self.updates.values()}
+        self.behind, numbers = _closure(self.waits), {*self.updates.values()}
         self.late = {k for k, others in enumerate(self.behind) if numbers & {k, *others}}
-        self.local = {k for k in numbers if is_local(instructions[k], by_head)}
+        self.local = {k for k in numbers if _is_local(instructions[k], by_head)}
         heads = {k for leaf, k in place.items() if leaf.kind == "heads" and not self.waits[k]}
         self.single = {k for k in self.local if self.waits[k] <= heads}
 
@@ -122,7 +122,7 @@ class Graph:
 
     def groups(self, copied: list[str]) -> list[frozenset[int]]:
         """For each, all that are in a circle with it, and itself."""
-        reached = closure(self.edges(copied))
+        reached = _closure(self.edges(copied))
         return [
             frozenset({k, *(j for j in others if k in reached[j])})
             for k, others in enumerate(reached)
@@ -144,13 +144,13 @@ class Graph:
             for state, k in self.updates.items()
             if k in circle and state not in copied and (self.readers(state) - {k}) & circle
         ]
-        return min(candidates, key=lambda state: keeps(self.instructions[self.updates[state]]))
+        return min(candidates, key=lambda name: accumulates(self.instructions[self.updates[name]]))
 
     def is_held_up(self, state: str, copied: list[str]) -> bool:
         """Whether an update with operations would wait for late readers of the old value."""
         k = self.updates[state]
         one = self.instructions[k]
-        if state in copied or keeps(one) or all(term.kind == "read" for term in one.terms):
+        if state in copied or accumulates(one) or all(term.kind == "read" for term in one.terms):
             return False
         late = (self.readers(state) & self.late) - {k}
         return bool(late - self.groups(copied)[k])
@@ -171,12 +171,12 @@ class Graph:
         return result
 
 
-def keeps(instruction: Instruction) -> bool:
+def accumulates(instruction: Instruction) -> bool:
     """Whether the new value of a state is its old value and more."""
-    return any(is_own(term, instruction.target.what) for term in instruction.terms)
+    return any(is_old_value(term, instruction.target.what) for term in instruction.terms)
 
 
-def closure(edges: list[set[int]]) -> list[set[int]]:
+def _closure(edges: list[set[int]]) -> list[set[int]]:
     """All that can be reached from each node along the edges."""
     reached = [set(next_) for next_ in edges]
     for _ in edges:

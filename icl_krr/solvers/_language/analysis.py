@@ -6,7 +6,7 @@ from .values import SCALAR, Program
 
 SUPPORTS, QUERIES = "supports", "queries"
 READOUT = "prediction"
-MATRICES = ("kernel", "smooth", "average", "nystrom", "inner")
+_MATRICES = ("kernel", "smooth", "average", "nystrom", "inner")
 
 
 def roles(program: Program) -> tuple[frozenset[str], ...]:
@@ -35,22 +35,22 @@ def roles(program: Program) -> tuple[frozenset[str], ...]:
         for i in reversed(range(len(ops))):
             op, here = ops[i], needed[i]
             for k, arg in enumerate(op.args):
-                inside = op.kind == "dot" or (op.kind in MATRICES and (op.kind != "inner" or k > 0))
-                needed[arg] |= {SUPPORTS} if here and (inside or ops[arg].shape == SCALAR) else here
+                sums = op.kind == "dot" or (op.kind in _MATRICES and (op.kind != "inner" or k > 0))
+                needed[arg] |= {SUPPORTS} if here and (sums or ops[arg].shape == SCALAR) else here
     return tuple(map(frozenset, needed))
 
 
 def homogeneity(program: Program) -> tuple[int, ...] | None:
     """Return the d of each state with f(c y) = c^d f(y); None if there is none."""
-    return state_degrees(program, y=1, dot=0)
+    return _state_degrees(program, y=1, dot=0)
 
 
 def needs_sums(program: Program) -> bool:
     """Whether means in place of the sums over supports would change a vector."""
-    return state_degrees(program, y=0, dot=1) is None
+    return _state_degrees(program, y=0, dot=1) is None
 
 
-def state_degrees(program: Program, y: int, dot: int) -> tuple[int, ...] | None:
+def _state_degrees(program: Program, y: int, dot: int) -> tuple[int, ...] | None:
     """Return the degree of each state in a factor of y, or in one of the sums; None without one.
 
     In a factor of the sums, all vectors must have the degree 0.

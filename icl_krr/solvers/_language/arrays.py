@@ -12,7 +12,7 @@ from ..._core.numerics import reciprocal
 from .analysis import QUERIES, READOUT, SUPPORTS, roles
 from .values import Op, Program
 
-Parts = dict[str, jax.Array]
+_Parts = dict[str, jax.Array]
 """A value: its array at the supports and at the queries; that of a scalar counts as the first."""
 
 
@@ -31,7 +31,7 @@ def iterates(
     outputs = [QUERIES if name == READOUT else SUPPORTS for name in program.states]
     parts = [{*needed[i], part} for i, part in zip(program.old, outputs, strict=True)]
     targets = [i for i in (*program.start, *program.invariants) if i is not None]
-    initial = evaluate(program, constants, arrays, needed, targets, {})
+    initial = _evaluate(program, constants, arrays, needed, targets, {})
     start = [
         {
             part: arrays.zeros(program.ops[old].shape, part) if i is None else initial[i][part]
@@ -41,10 +41,10 @@ def iterates(
     ]
     invariants = {i: initial[i] for i in program.invariants}
 
-    def step(states: list[Parts], scanned: dict[int, jax.Array]) -> tuple[list[Parts], list]:
+    def step(states: list[_Parts], scanned: dict[int, jax.Array]) -> tuple[list[_Parts], list]:
         numbers = [scanned.get(i, value) for i, value in enumerate(constants)]
         values = invariants | dict(zip(program.old, states, strict=True))
-        values = evaluate(program, numbers, arrays, needed, program.new, values)
+        values = _evaluate(program, numbers, arrays, needed, program.new, values)
         states = [
             {part: values[i][part] for part in state_parts}
             for i, state_parts in zip(program.new, parts, strict=True)
@@ -57,14 +57,14 @@ def iterates(
     return tuple(jnp.concatenate([one[None], path]) for one, path in zip(first, paths, strict=True))
 
 
-def evaluate(
+def _evaluate(
     program: Program,
     constants: Sequence[Any],
     arrays: Any,
     needed: Sequence[frozenset[str]],
     targets: Iterable[int],
-    values: dict[int, Parts],
-) -> dict[int, Parts]:
+    values: dict[int, _Parts],
+) -> dict[int, _Parts]:
     """Return `values` with the targets and all values from which these are computed."""
     missing, queue = set(), list(targets)
     while queue:
@@ -76,11 +76,11 @@ def evaluate(
     for i in sorted(missing):
         op = program.ops[i]
         args = [values[arg] for arg in op.args]
-        values[i] = {part: compute_part(op, part, args, constants, arrays) for part in needed[i]}
+        values[i] = {part: _compute_part(op, part, args, constants, arrays) for part in needed[i]}
     return values
 
 
-def compute_part(op: Op, part: str, args: list[Parts], constants: Sequence, arrays: Any) -> Any:
+def _compute_part(op: Op, part: str, args: list[_Parts], constants: Sequence, arrays: Any) -> Any:
     if op.kind == "sum":
         terms = []
         for value, sign, c in zip(args, op.signs, op.constants, strict=True):

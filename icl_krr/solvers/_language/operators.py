@@ -9,7 +9,7 @@ from ...kernels import Kernel
 from .values import ENTRIES, FEATURES, OPEN, VECTOR, Recording, Value, refuse
 
 
-class Matrix:
+class _Matrix:
     """A matrix that multiplies a vector from the left; its columns are the supports."""
 
     def __init__(self, recording: Recording, kind: str, *args: Value, constant: Any = None):
@@ -39,7 +39,7 @@ class Matrix:
     __neg__ = __pow__ = __getitem__ = __rmatmul__ = unknown
 
 
-class Normalised(Matrix):
+class _Normalised(_Matrix):
     r"""The matrix $(D + cI)^{-1} K$ with the row sums D of K, as a softmax head with a sink has it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Normalised(Matrix):
         return self.recording.value("normaliser", ENTRIES, constants=self.constants)
 
 
-class Operator(Matrix):
+class Operator(_Matrix):
     r"""The kernel matrix K of a solver: `K @ v` has $k(x_i)^T v$ at every support and query.
 
     Attributes:
@@ -81,20 +81,20 @@ class Operator(Matrix):
     def features(self) -> Value:
         return self.recording.value("features", FEATURES)
 
-    def normalised(self, c: Any) -> Normalised:
+    def normalised(self, c: Any) -> _Normalised:
         """Return the operator (D + c)^-1 K of a softmax head with a sink of weight c > 0."""
         checks.positive_scalar("c", c)
-        return Normalised(self.recording, c)
+        return _Normalised(self.recording, c)
 
     @property
-    def average(self) -> Matrix:
+    def average(self) -> _Matrix:
         """D^-1 K, a softmax head without a sink."""
-        return Matrix(self.recording, "average")
+        return _Matrix(self.recording, "average")
 
-    def nystrom(self, preconditioner: Any) -> Matrix:
+    def nystrom(self, preconditioner: Any) -> _Matrix:
         """Return F C F^T for the features F and the matrix C of an `icl_krr.Nystrom`."""
-        return Matrix(self.recording, "nystrom", constant=preconditioner)
+        return _Matrix(self.recording, "nystrom", constant=preconditioner)
 
-    def inner(self, a: Value, b: Value) -> Matrix:
+    def inner(self, a: Value, b: Value) -> _Matrix:
         """Return the matrix of the inner products <a_i, b_j> of features of the tokens."""
-        return Matrix(self.recording, "inner", a, b)
+        return _Matrix(self.recording, "inner", a, b)

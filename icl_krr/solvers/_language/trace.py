@@ -15,7 +15,7 @@ from .analysis import QUERIES, READOUT, roles
 from .operators import Operator
 from .values import OPEN, READS, SCALAR, VECTOR, Op, Program, Recording, Value, is_number
 
-AT_SUPPORTS = ("diagonal", "smooth", "sink", "normaliser", "nystrom")
+_AT_SUPPORTS = ("diagonal", "smooth", "sink", "normaliser", "nystrom")
 """Kinds of values that are known at the supports alone."""
 
 
@@ -91,7 +91,7 @@ def trace(
                 f"{list(constants[i].values.shape)}"
             )
     for op, needed in zip(program.ops, roles(program), strict=True):
-        if op.kind in AT_SUPPORTS and QUERIES in needed:
+        if op.kind in _AT_SUPPORTS and QUERIES in needed:
             raise TypeError(
                 f"prediction of {function.__name__} must read K @ v or K.average @ v at the "
                 "queries; K.diagonal, K.normalised and K.nystrom are known at the supports alone"
@@ -138,7 +138,7 @@ def record(
         shape = shapes.get(state, OPEN) if value is None else value.shape
         old[state] = recording.value("state", shape, state=state)
     first_of_step = len(recording.ops)
-    new = next_states(step, old, name)
+    new = _next_states(step, old, name)
     values = []
     for state, value in new.items():
         if not isinstance(value, Value):
@@ -159,7 +159,7 @@ def record(
         tuple(value.index for value in old.values()),
         tuple(None if value is None else value.index for value in starts.values()),
         tuple(values),
-        () if isinstance(result, Mapping) else loop_invariants(ops, values, per_step),
+        () if isinstance(result, Mapping) else _loop_invariants(ops, values, per_step),
         frozenset(per_step),
     )
     for op in ops[:first_of_step]:
@@ -168,7 +168,7 @@ def record(
     return program, recording.constants, default
 
 
-def next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[str, Any]:
+def _next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[str, Any]:
     """What a step returns, in the order of the states."""
     where = f"; line {step.__code__.co_firstlineno}" if hasattr(step, "__code__") else ""
     try:
@@ -184,7 +184,7 @@ def next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[str
     return {state: new[state] for state in old}
 
 
-def loop_invariants(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:
+def _loop_invariants(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:
     """The values that steps read, that are the same in every step, and that take work."""
     changing, work = set(), set()
     for i, op in enumerate(ops):

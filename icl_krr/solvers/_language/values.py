@@ -173,7 +173,7 @@ class Value:
             if not is_number(other):
                 refuse(f"a product takes values and numbers, got {type(other).__name__}")
             return record.sum(self.shape, (1, other, self))
-        first, last = sorted((self, other), key=lambda v: ORDER[v.shape])
+        first, last = sorted((self, other), key=lambda v: _ORDER[v.shape])
         shapes = first.shape, last.shape
         if OPEN in shapes:
             return record.value("product", VECTOR if VECTOR in shapes else OPEN, first, last)
@@ -225,14 +225,14 @@ class Value:
     __abs__ = __float__ = __int__ = __round__ = unknown
 
 
-LANGUAGE = str(Path(__file__).parent)
-ORDER = {SCALAR: 0, ENTRIES: 1, VECTOR: 2, FEATURES: 3, OPEN: 4}
+_LANGUAGE = str(Path(__file__).parent)
+_ORDER = {SCALAR: 0, ENTRIES: 1, VECTOR: 2, FEATURES: 3, OPEN: 4}
 
 
 def place() -> tuple[str, int, str]:
     """Return file, number and text of the line of the solver that called the language."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LANGUAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LANGUAGE):
         frame = frame.f_back
     file, number = frame.f_code.co_filename, frame.f_lineno
     return file, number, linecache.getline(file, number).strip()
