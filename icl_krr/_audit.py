@@ -1,4 +1,4 @@
-r"""How far rounding moved the numbers that a function returns.
+r"""How far rounding changes the numbers that a function returns.
 
 Solvers and `icl_krr.posterior` return a `Status` with their results, and `icl_krr.check` says
 whether a model has converged. `audit` does the same for functions that return plain numbers, such
@@ -23,8 +23,8 @@ from ._core.status import TOLERANCE, Status, assess
 from .solvers._accuracy import max_error
 from .tasks import Task
 
-SMALL = 100.0
-"""Arrays of numbers below so many times the smallest normal number are as good as 0."""
+_SMALL = 100.0
+"""Arrays of numbers below so many times the smallest normal number count as 0."""
 
 
 @readable
@@ -41,7 +41,7 @@ class Audited(NamedTuple):
 
 
 def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
-    r"""Call a function, and estimate how far rounding errors moved the numbers that it returns.
+    r"""Call a function and estimate the rounding errors of the numbers that it returns.
 
     The function is called in the dtype of its arguments, once more in float64, and four times in
     float64 with arguments that differ by a few units of rounding. The gap of the status is the
@@ -52,13 +52,13 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
     differences; in float32, this is what the gap may lack. So a number in float32 that agrees with
     a wrong one in float64 is not `ok`.
 
-    The audit sees rounding, overflow and underflow. It does not see that a solver has taken too few
-    steps, which `icl_krr.check` and the statuses of solvers say. Inside of JAX transformations, it
-    uses the widest dtype that JAX allows; if this is float32, only the small differences count.
+    The audit detects rounding, overflow and underflow, but not that a solver has taken too few
+    steps, which `icl_krr.check` and the statuses of solvers report. Inside of JAX transformations,
+    it uses the widest dtype that JAX allows; if this is float32, only the small differences count.
 
     Args:
         function: function of arrays, such as `icl_krr.solvers.leave_one_out` or `jax.grad(loss)`.
-            It gets all arrays as arguments: those that it holds otherwise stay in their dtype.
+            All arrays must be arguments: those that it closes over stay in their dtype.
         args, kwargs: its arguments: pytrees of arrays and other objects.
 
     Returns:
@@ -76,51 +76,51 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
     """
     checks.function("function", function)
     value = function(*args, **kwargs)
-    numbers = numbers_of(value)
+    numbers = _floating_arrays(value)
     if not numbers:
         raise TypeError(
             "function must return floating-point numbers to be audited, got a value without any"
         )
-    measure = partial(compare, function, outputs_of(args, kwargs))
+    measure = partial(_measure, function, _output_counts(args, kwargs))
     return Audited(value, in_float64(measure, numbers, args, kwargs))
 
 
-def numbers_of(value: Any) -> list[jax.Array]:
+def _floating_arrays(value: Any) -> list[jax.Array]:
     """The floating-point arrays of a value, without those of statuses."""
     leaves = jax.tree.leaves(value, is_leaf=lambda part: isinstance(part, Status))
     return [as_jax(leaf) for leaf in leaves if isinstance(leaf, float) or is_floating(leaf)]
 
 
-def outputs_of(*given: Any) -> frozenset[int]:
+def _output_counts(*args: Any) -> frozenset[int]:
     """The numbers r of outputs of the tasks with y [n, r]."""
-    tasks = jax.tree.leaves(given, is_leaf=lambda part: isinstance(part, Task))
+    tasks = jax.tree.leaves(args, is_leaf=lambda part: isinstance(part, Task))
     tasks = [task for task in tasks if isinstance(task, Task)]
     return frozenset(task.num_outputs for task in tasks if task.y.ndim == task.x.ndim)
 
 
-def compare(
+def _measure(
     function: Callable, outputs: frozenset[int], numbers: list, args: Any, kwargs: Any
 ) -> Status:
     dtype = jnp.result_type(*(leaf.dtype for leaf in numbers))
     wide = np.promote_types(dtype, jnp.result_type(float))
 
-    def widely(args: Any, kwargs: Any) -> list[jax.Array]:
-        return numbers_of(function(*args, **kwargs))
+    def compute_wide(args: Any, kwargs: Any) -> list[jax.Array]:
+        return _floating_arrays(function(*args, **kwargs))
 
-    best, moved = with_rounding_error(widely, *cast((args, kwargs), wide))
-    if any(leaf.dtype != wide for leaf in best):
+    exact, changes = with_rounding_error(compute_wide, *cast((args, kwargs), wide))
+    if any(leaf.dtype != wide for leaf in exact):
         raise ValueError(
             "function must get all arrays as arguments to be audited, but its value is "
-            f"{dtype} for arguments in {wide}; pass the arrays that it holds"
+            f"{dtype} for arguments in {wide}; pass the arrays that it closes over"
         )
-    return judge(outputs, numbers, best, moved)
+    return _judge(outputs, numbers, exact, changes)
 
 
 @partial(jax.jit, static_argnums=0)
-def judge(outputs: frozenset[int], numbers: list, best: list, moved: list) -> Status:
-    each = [of_array(*arrays, outputs) for arrays in zip(numbers, best, moved, strict=True)]
-    gap, change, left = (jnp.max(jnp.stack(parts)) for parts in zip(*each, strict=True))
-    dtype, wide = (jnp.result_type(*arrays) for arrays in (numbers, best))
+def _judge(outputs: frozenset[int], numbers: list, exact: list, changes: list) -> Status:
+    each = [_array_errors(*arrays, outputs) for arrays in zip(numbers, exact, changes, strict=True)]
+    gap, change, overflow = (jnp.max(jnp.stack(parts)) for parts in zip(*each, strict=True))
+    dtype, wide = (jnp.result_type(*arrays) for arrays in (numbers, exact))
     widest = wide == dtype
     return assess(
         jnp.inf,
@@ -128,18 +128,20 @@ def judge(outputs: frozenset[int], numbers: list, best: list, moved: list) -> St
         change / UNITS * float(jnp.finfo(dtype).eps / jnp.finfo(wide).eps),
         dtype,
         uncertain=0.0 if widest else MARGIN * change,
-        range=left & ~(gap <= TOLERANCE),
+        range=overflow & ~(gap <= TOLERANCE),
     )
 
 
-def of_array(found: Any, best: Any, moved: Any, outputs: frozenset[int]) -> tuple[Any, Any, Any]:
+def _array_errors(
+    result: Any, exact: Any, changes: Any, outputs: frozenset[int]
+) -> tuple[Any, Any, Any]:
     """The largest error and the largest change of an array, and whether it leaves the range."""
-    own = best.ndim > 1 and best.shape[-1] in outputs
-    size = jnp.max(jnp.abs(best), axis=tuple(range(best.ndim - own)), keepdims=True, initial=0)
-    info = jnp.finfo(found.dtype)
-    left = jnp.isinf(found) | (size > float(info.max))
-    errors = (jnp.abs(found.astype(best.dtype) - best), moved)
-    gap, change = (
-        max_error(error / jnp.maximum(size, SMALL * float(info.tiny))) for error in errors
-    )
-    return gap, change, jnp.any(left)
+    has_outputs = exact.ndim > 1 and exact.shape[-1] in outputs
+    axes = tuple(range(exact.ndim - has_outputs))
+    size = jnp.max(jnp.abs(exact), axis=axes, keepdims=True, initial=0)
+    info = jnp.finfo(result.dtype)
+    overflow = jnp.isinf(result) | (size > float(info.max))
+    error = jnp.abs(result.astype(exact.dtype) - exact)
+    size = jnp.maximum(size, _SMALL * float(info.tiny))
+    gap, change = (max_error(part / size) for part in (error, changes))
+    return gap, change, jnp.any(overflow)

@@ -69,24 +69,26 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
             f"model must have one output, got num_outputs = {model.spec.num_outputs}; "
             "build it with num_outputs=1"
         )
-    if model.problem is not None and differ(kernel, model.problem.kernel):
+    if model.problem is not None and _differ(kernel, model.problem.kernel):
         raise ValueError(
             f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
-    mean, variance = moments(kernel, task, predict(model, with_kernel_values(kernel, task)))
+    mean, variance = _mean_and_variance(
+        kernel, task, predict(model, _with_kernel_values(kernel, task))
+    )
     tiles = model.spec.attention == "softmax" and uses_tiles(
         task.num_supports, model.spec.streaming
     )
     if model.problem is None or tiles:
-        return Posterior(mean, variance, of_unknown(variance, model.steps))
-    about = {"steps": model.steps, "spectrum": model.takes("spectrum")}
-    measure = partial(status_of, any_size=degrees(model) is not None, **about)
+        return Posterior(mean, variance, _unmeasured_status(variance, model.steps))
+    options = {"steps": model.steps, "spectrum": model.takes("spectrum")}
+    measure = partial(_measured_status, any_size=degrees(model) is not None, **options)
     status = in_float64(measure, *model.problem[:2], task, mean, variance)
     return Posterior(mean, variance, status)
 
 
 @jit_if_concrete
-def with_kernel_values(kernel: Kernel, task: Task) -> Task:
+def _with_kernel_values(kernel: Kernel, task: Task) -> Task:
     """The task whose further outputs are k(x) of each query."""
     cross = kernel(task.x, task.x_query)
     counts = jnp.isfinite(cross)  # the status says that the others overflow
@@ -98,48 +100,50 @@ def with_kernel_values(kernel: Kernel, task: Task) -> Task:
 
 
 @jit_if_concrete
-def moments(kernel: Kernel, task: Task, every: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _mean_and_variance(
+    kernel: Kernel, task: Task, predictions: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Mean and variance, from the predictions of the outputs and of k(x)."""
     r = task.num_outputs
-    variance = kernel.diagonal(task.x_query) - jnp.diagonal(every[:, r:])
-    return every[:, 0] if task.y.ndim == 1 else every[:, :r], variance
+    variance = kernel.diagonal(task.x_query) - jnp.diagonal(predictions[:, r:])
+    return predictions[:, 0] if task.y.ndim == 1 else predictions[:, :r], variance
 
 
-def differ(kernel: Kernel, other: Kernel) -> bool:
+def _differ(kernel: Kernel, other: Kernel) -> bool:
     """Whether two kernels differ in their classes or in numbers that are not traced."""
     ours, theirs = (jax.tree.flatten(one) for one in (kernel, other))
     if ours[1] != theirs[1]:
         return True
-    known = [[checks.concrete(value) for value in leaves] for leaves, _ in (ours, theirs)]
+    values = [[checks.concrete(value) for value in leaves] for leaves, _ in (ours, theirs)]
     return not all(
         a is None or b is None or (a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=0))
-        for a, b in zip(*known, strict=True)
+        for a, b in zip(*values, strict=True)
     )
 
 
 @partial(jax.jit, static_argnums=1)
-def of_unknown(variance: jax.Array, steps: int) -> Status:
+def _unmeasured_status(variance: jax.Array, steps: int) -> Status:
     negative = jnp.any(variance < 0)
     return assess(0.0, jnp.inf, 0.0, variance.dtype, steps=steps, negative=negative)
 
 
 @partial(jax.jit, static_argnames=("any_size", "steps", "spectrum"))
-def status_of(
-    kernel, ridge, given: Task, mean, variance, *, any_size: bool, **about: Any
+def _measured_status(
+    kernel, ridge, task: Task, mean, variance, *, any_size: bool, **options: Any
 ) -> Status:
     wide = jnp.result_type(float)
-    task = given.astype(wide)
-    best = solvers.posterior(kernel, task, ridge=ridge)
-    parts = system(kernel, given)  # where the y of masked supports is 0
-    f, optimum = (part.reshape(len(part), given.num_outputs) for part in (mean, best.mean))
+    wide_task = task.astype(wide)
+    exact = solvers.posterior(kernel, wide_task, ridge=ridge)
+    parts = system(kernel, task)  # where the y of masked supports is 0
+    f, optimum = (part.reshape(len(part), task.num_outputs) for part in (mean, exact.mean))
     gaps = (
         jnp.abs(f.astype(wide) - optimum)
         / _accuracy.output_scale(parts.y.astype(wide), optimum)[None],
-        jnp.abs(variance.astype(wide) - best.variance)
-        / _accuracy.nonzero_divisor(kernel.diagonal(task.x_query)),
+        jnp.abs(variance.astype(wide) - exact.variance)
+        / _accuracy.nonzero_divisor(kernel.diagonal(wide_task.x_query)),
     )
     gap = jnp.maximum(*map(_accuracy.max_error, gaps))
-    below = jnp.any(variance < 0)
+    negative = jnp.any(variance < 0)
     return _accuracy.measured_status(
-        best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, **about
+        exact.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=negative, **options
     )

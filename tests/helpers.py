@@ -252,7 +252,7 @@ def parametrize(names, quick=CASES):
     return pytest.mark.parametrize(
         "case",
         [
-            pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] * (name not in quick))
+            pytest.param(CASES[name], id=name, marks=[] if name in quick else [pytest.mark.slow])
             for name in names
         ],
     )

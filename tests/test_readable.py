@@ -14,7 +14,17 @@ import icl_krr as ik
 from icl_krr._core.readable import LINES, screen_repr
 
 ROOMS = [ik, *filter(inspect.ismodule, (getattr(ik, name) for name in ik.__all__))]
-SETTINGS = {"Architecture", "Site", "Slot", "Spec", "Training"}
+SETTINGS = {
+    "Architecture",
+    "Cost",
+    "Placement",
+    "Sent",
+    "Site",
+    "Slot",
+    "Spec",
+    "Token",
+    "Training",
+}
 """Classes that hold no arrays."""
 
 

@@ -1,4 +1,4 @@
-"""What a token of a causal model sees, and what delta rules take: options and their checks."""
+"""Options of causal models and of delta rules, and their checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import checks
 
 
 class PrefixOptions(TypedDict, total=False):
-    """What a token sees of the supports before it: see `icl_krr.constructions.CausalOptions`."""
+    """Which supports a token attends to: see `icl_krr.constructions.CausalOptions`."""
 
     prefix: str
     log_gate: Any
@@ -31,7 +31,7 @@ def check_prefix(
 
 
 def check_token_parameter(name: str, value: Any, p: int, m: int | None = None) -> None:
-    """Check a number of each token: one for all, w for <w, x>, or W for W x [m] if m is given."""
+    """Check a parameter of each token: a number, w for <w, x>, or W for W x [m] if m is given."""
     if np.shape(value) not in ((), (p,), (m, p)):
         matrix = "" if m is None else f", or a matrix [m, p] with m = {m} features of the kernel"
         where = "; only delta rules of features take a matrix, in linear attention"
@@ -52,7 +52,7 @@ def check_erase(erase: Any, p: int, m: int) -> None:
 
 
 def refuse_window(window: Any) -> None:
-    """Raise an error of a delta rule whose state no window can leave."""
+    """Raise an error if a delta rule does not support a window."""
     if window is not None:
         raise ValueError(
             "window must be None with erase, with a gate of each feature and for rules with "

@@ -41,13 +41,13 @@ def conversion_hint(value: Any) -> str:
     return "; use jnp.asarray" if np.iterable(value) else ""
 
 
-def each(name: str, known: np.ndarray, good: Any, rule: str, hint: str = "") -> None:
-    """Raise an error that shows the first entry that is not good."""
-    if np.all(good):
+def each(name: str, values: np.ndarray, valid: Any, rule: str, hint: str = "") -> None:
+    """Raise an error that shows the first entry that is not valid."""
+    if np.all(valid):
         return
-    first = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0])
-    place = f" at index {list(first)}" if first else ""
-    raise ValueError(f"{name} must be {rule}, got {known[first]}{place}{hint}")
+    index = tuple(int(i) for i in np.argwhere(~np.asarray(valid))[0])
+    place = f" at index {list(index)}" if index else ""
+    raise ValueError(f"{name} must be {rule}, got {values[index]}{place}{hint}")
 
 
 def array(name: str, value: Any) -> None:
@@ -65,23 +65,23 @@ def floating(name: str, value: Any) -> None:
 
 def floating_dtype(value: DTypeLike) -> np.dtype:
     try:
-        wanted = jnp.dtype(value)
+        dtype = jnp.dtype(value)
     except TypeError:
         raise TypeError(
             f"dtype must be a floating dtype such as 'float32', got {short_repr(value)}"
         ) from None
-    if value is None or not jnp.issubdtype(wanted, jnp.floating):
+    if value is None or not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype must be floating point, got {short_repr(value)}")
-    return wanted
+    return dtype
 
 
 def dtype(value: DTypeLike | None) -> np.dtype:
     """The floating dtype of weights, which is JAX's default if the value is None."""
     default = jnp.dtype(jnp.result_type(float))
-    wanted = default if value is None else floating_dtype(value)
-    if wanted.itemsize > default.itemsize:
-        raise ValueError(f"dtype must not be wider than {default}, got {wanted}; enable x64")
-    return wanted
+    result = default if value is None else floating_dtype(value)
+    if result.itemsize > default.itemsize:
+        raise ValueError(f"dtype must not be wider than {default}, got {result}; enable x64")
+    return result
 
 
 def factorable(name: str, value: Any) -> None:
@@ -109,13 +109,13 @@ def matrices(x: Any, z: Any) -> None:
 
 def key(name: str, value: Any) -> None:
     """Raise an error unless the value is one random key of JAX, old or new style."""
-    kind = getattr(value, "dtype", None) if isinstance(value, ARRAYS) else None
-    new = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)
-    if not new and kind != np.uint32:
+    dtype = getattr(value, "dtype", None) if isinstance(value, ARRAYS) else None
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if not typed and dtype != np.uint32:
         raise TypeError(
             f"{name} must be a random key of JAX, got {short_repr(value)}; use jax.random.key(0)"
         )
-    if len(value.shape) != (0 if new else 1):
+    if len(value.shape) != (0 if typed else 1):
         raise ValueError(
             f"{name} must be one key, got shape {list(value.shape)}; use jax.vmap for several"
         )
@@ -131,8 +131,8 @@ def function(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a function, got {short_repr(value)}")
 
 
-def instance(name: str, value: Any, wanted: type | tuple[type, ...], what: str) -> None:
-    if not isinstance(value, wanted):
+def instance(name: str, value: Any, classes: type | tuple[type, ...], what: str) -> None:
+    if not isinstance(value, classes):
         raise TypeError(f"{name} must be {what}, got {type(value).__name__}")
 
 
@@ -155,21 +155,21 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise ValueError(unknown_name(name, value, allowed))
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """Describe all entries that differ between two records; return "" if the records are equal."""
-    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    names = [name for name in {**stored, **current} if stored.get(name) != current.get(name)]
 
-    def told(value: Any) -> str:
+    def text(value: Any) -> str:
         return one_line(value) if isinstance(value, str) else short_repr(value)
 
     return "; ".join(
-        f"{one_line(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
+        f"{one_line(name)}: stored {text(stored.get(name))}, given {text(current.get(name))}"
         for name in names
     )
 
 
 def numeric(name: str, value: Any) -> np.ndarray | None:
-    """Check that a value is a number or an array of them, and return it as far as it is known."""
+    """Check that a value is a number or an array of them, and return it unless it is traced."""
     if isinstance(value, ARRAYS):
         real = jnp.issubdtype(value.dtype, jnp.integer) or jnp.issubdtype(value.dtype, jnp.floating)
     else:
@@ -180,51 +180,51 @@ def numeric(name: str, value: Any) -> np.ndarray | None:
 
 
 def scalar(name: str, value: Any) -> np.ndarray | None:
-    known = numeric(name, value)
+    number = numeric(name, value)
     if jnp.ndim(value) != 0:
         raise ValueError(
             f"{name} must be a scalar, got shape {list(jnp.shape(value))}; "
             "use jax.vmap for several values"
         )
-    return known
+    return number
 
 
-def in_range(name: str, known: np.ndarray) -> None:
+def in_range(name: str, values: np.ndarray) -> None:
     """Raise an error if a number becomes 0, subnormal or infinite in JAX's default precision."""
     default = jnp.dtype(jnp.result_type(float))
     with np.errstate(over="ignore", under="ignore"):
-        size = np.abs(known.astype(default))
+        size = np.abs(values.astype(default))
     safe = (size >= jnp.finfo(default).tiny) & (size < np.inf)
-    safe |= (known == 0) | ~np.isfinite(known)
+    safe |= (values == 0) | ~np.isfinite(values)
     hint = f"; rescale {name}" + ("" if default == np.float64 else " or enable x64")
-    each(name, known, safe, f"in the range of {default}", hint)
+    each(name, values, safe, f"in the range of {default}", hint)
 
 
-def resolved(name: str, known: np.ndarray) -> None:
+def resolved(name: str, columns: np.ndarray) -> None:
     """Raise an error if the rows of a column [..., n, p] differ by less than JAX's default digits.
 
     Rounding then moves their differences by more than 1 %. A column that varies by rounding errors
     of float64 alone counts as constant.
     """
     default = jnp.dtype(jnp.result_type(float))
-    size, spread = np.max(np.abs(known), axis=-2), np.std(known, axis=-2)
-    lost = (jnp.finfo(default).eps * size > 0.01 * spread) & (spread > 1e-12 * size)
-    if known.dtype.itemsize > default.itemsize and np.any(lost):
-        first = tuple(np.argwhere(lost)[0])
+    size, deviation = np.max(np.abs(columns), axis=-2), np.std(columns, axis=-2)
+    unresolved = (jnp.finfo(default).eps * size > 0.01 * deviation) & (deviation > 1e-12 * size)
+    if columns.dtype.itemsize > default.itemsize and np.any(unresolved):
+        first = tuple(np.argwhere(unresolved)[0])
         raise ValueError(
             f"{name} must differ by more than the rounding of {default}: column {first[-1]} is "
-            f"near {size[first]:.3g} and varies by {spread[first]:.2g}; subtract the mean of x "
+            f"near {size[first]:.3g} and varies by {deviation[first]:.2g}; subtract the mean of x "
             "from x and x_query, or enable x64"
         )
 
 
 def positive(name: str, value: Any, check: Callable = numeric) -> None:
     """Raise an error unless all entries are > 0 and finite, also in JAX's default precision."""
-    known = check(name, value)
-    if known is not None:
-        each(name, known, known > 0, "> 0")
-        each(name, known, np.isfinite(known), "finite")
-        in_range(name, known)
+    values = check(name, value)
+    if values is not None:
+        each(name, values, values > 0, "> 0")
+        each(name, values, np.isfinite(values), "finite")
+        in_range(name, values)
 
 
 def positives(**values: Any) -> None:
@@ -234,8 +234,8 @@ def positives(**values: Any) -> None:
 
 def nonnegatives(**values: Any) -> None:
     for name, value in values.items():
-        if (known := numeric(name, value)) is not None:
-            each(name, known, (known >= 0) & np.isfinite(known), ">= 0 and finite")
+        if (numbers := numeric(name, value)) is not None:
+            each(name, numbers, (numbers >= 0) & np.isfinite(numbers), ">= 0 and finite")
 
 
 def reals(**values: Any) -> None:
@@ -252,16 +252,16 @@ def nonnegative_scalar(name: str, value: Any) -> None:
 
 
 def at_least(name: str, value: Any, minimum: float) -> None:
-    known = scalar(name, value)
-    if known is not None:
-        each(name, known, (known >= minimum) & np.isfinite(known), f">= {minimum} and finite")
-        in_range(name, known)
+    number = scalar(name, value)
+    if number is not None:
+        each(name, number, (number >= minimum) & np.isfinite(number), f">= {minimum} and finite")
+        in_range(name, number)
 
 
 def finite(name: str, value: Any, hint: str = "") -> None:
-    known = concrete(value)
-    if known is not None:
-        each(name, known, np.isfinite(known), "finite", hint)
+    values = concrete(value)
+    if values is not None:
+        each(name, values, np.isfinite(values), "finite", hint)
 
 
 def count(name: str, value: Any, minimum: int = 1) -> None:
@@ -288,10 +288,10 @@ def increasing(name: str, value: Any) -> None:
         raise ValueError(
             f"{name} must be a vector with at least one number, got shape {list(jnp.shape(value))}"
         )
-    known = concrete(value)
-    if known is not None:
-        each(name, known, np.isfinite(known), "finite")
-        each(name, known, np.diff(known, prepend=-np.inf) > 0, "larger than the number before")
+    values = concrete(value)
+    if values is not None:
+        each(name, values, np.isfinite(values), "finite")
+        each(name, values, np.diff(values, prepend=-np.inf) > 0, "larger than the number before")
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:
@@ -306,8 +306,9 @@ def spectrum(value: Any) -> tuple[Any, Any]:
     low, high = value
     positive_scalar("low of spectrum", low)
     positive_scalar("high of spectrum", high)
-    least, most = concrete(low), concrete(high)
-    if least is not None and most is not None and least > most:
+    lowest = concrete(low)
+    highest = concrete(high)
+    if lowest is not None and highest is not None and lowest > highest:
         raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
     return low, high
 
@@ -324,26 +325,27 @@ def step_size_or_spectrum(step_size: Any, bounds: Any) -> None:
 def shapes(**arrays: tuple[Any, str]) -> None:
     """Raise an error unless floating-point arrays have the axes that are named.
 
-    Axes of the same name have the same size, in one array and in several arrays. Entries must be
-    finite where they are known. In `shapes(x=(x, "n p"), z=(z, "m p"))`, x and z must have the same
+    Axes of the same name have the same size, in one array and in several arrays. Entries that are
+    not traced must be finite. In `shapes(x=(x, "n p"), z=(z, "m p"))`, x and z must have the same
     number of features. A leading "..." allows any number of further axes.
     """
     sizes: dict[str, tuple[int, str]] = {}
     for name, (value, axes) in arrays.items():
         floating(name, value)
-        *more, own = axes.rpartition("... ")
-        named, shape = own.split(), jnp.shape(value)
-        wanted = f"[{', '.join(('...' if any(more) else '', *named)).lstrip(', ')}]"
-        if len(shape) < len(named) or (len(shape) > len(named) and not any(more)):
-            raise ValueError(f"{name} must be {wanted}, got shape {list(shape)}")
+        *leading, trailing = axes.rpartition("... ")
+        named = trailing.split()
+        shape = jnp.shape(value)
+        expected = f"[{', '.join(('...' if any(leading) else '', *named)).lstrip(', ')}]"
+        if len(shape) < len(named) or (len(shape) > len(named) and not any(leading)):
+            raise ValueError(f"{name} must be {expected}, got shape {list(shape)}")
         for axis, size in zip(named, shape[len(shape) - len(named) :], strict=True):
-            needed, first = sizes.setdefault(axis, (size, name))
+            required, first = sizes.setdefault(axis, (size, name))
             if size < 1:
-                raise ValueError(f"{name} must be {wanted} with {axis} >= 1, got {list(shape)}")
-            if size != needed:
+                raise ValueError(f"{name} must be {expected} with {axis} >= 1, got {list(shape)}")
+            if size != required:
                 match = "on both axes" if first == name else f"to match {first}"
                 raise ValueError(
-                    f"{name} must be {wanted} with {axis} = {needed} {match}, "
+                    f"{name} must be {expected} with {axis} = {required} {match}, "
                     f"got shape {list(shape)}"
                 )
         finite(name, value)
@@ -381,8 +383,8 @@ _RULES: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def satisfies(name: str, value: Any, rule: str, hint: str = "") -> None:
-    """Raise an error if a number breaks one of `_RULES`; a vector for <w, x> has any entries."""
+    """Raise an error if a number violates one of `_RULES`; a vector may have any entries."""
     reals(**{name: value})
-    known = concrete(value)
-    if known is not None and known.ndim == 0:
-        each(name, known, _RULES[rule](known), rule, hint)
+    number = concrete(value)
+    if number is not None and number.ndim == 0:
+        each(name, number, _RULES[rule](number), rule, hint)

@@ -1,4 +1,4 @@
-"""Numbers from which a model is built: of NumPy if they are known, of JAX if they are traced."""
+"""Numbers from which a model is built: NumPy arrays if concrete, JAX arrays if traced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .numerics import matmul
 
 
 def as_constant(value: Any) -> Any:
-    """Return a JAX array that is not traced as an array of NumPy, and other values unchanged.
+    """Return a JAX array that is not traced as a NumPy array, and other values unchanged.
 
     Operations of NumPy compile nothing, and a trace takes its arrays as constants.
 
@@ -35,7 +35,7 @@ def as_jax(value: Any) -> jax.Array:
 
 
 class PerStep(NDArrayOperatorsMixin):
-    """An array with other entries in every solver step, which operators and `xp` take as one.
+    """An array that differs between solver steps; operators and `xp` treat it as one array.
 
     So a step is recorded once, as a function that `jax.vmap` traces.
 
@@ -63,26 +63,26 @@ class PerStep(NDArrayOperatorsMixin):
 def _map_steps(function: Callable, args: Any) -> PerStep:
     leaves, structure = jax.tree.flatten(args)
 
-    def apply(*own: Any) -> Any:
-        each = iter(own)
-        now = [next(each) if isinstance(leaf, PerStep) else leaf for leaf in leaves]
-        return function(*structure.unflatten(now))
+    def apply(*per_step: Any) -> Any:
+        each = iter(per_step)
+        entries = [next(each) if isinstance(leaf, PerStep) else leaf for leaf in leaves]
+        return function(*structure.unflatten(entries))
 
-    own = [leaf.values for leaf in leaves if isinstance(leaf, PerStep)]
-    if any_instance(jax.Array, (leaves, own)):
-        return PerStep(jax.vmap(apply)(*own))
-    return PerStep(np.stack([apply(*values) for values in zip(*own, strict=True)]))
+    per_step = [leaf.values for leaf in leaves if isinstance(leaf, PerStep)]
+    if any_instance(jax.Array, (leaves, per_step)):
+        return PerStep(jax.vmap(apply)(*per_step))
+    return PerStep(np.stack([apply(*values) for values in zip(*per_step, strict=True)]))
 
 
 def stacked_steps(array: Any) -> Any:
-    """Return an array [steps, ...] for a `PerStep`, [1, ...] for one that all steps share."""
+    """Return an array [steps, ...] for a `PerStep`, or [1, ...] for one that all steps share."""
     return array.values if isinstance(array, PerStep) else array[None]
 
 
 class NumpyOrJax:
     """The functions of NumPy if no argument is an array of JAX, else those of `jax.numpy`.
 
-    Weights are computed with `xp`: from known numbers without compiling, from traced ones within
+    Weights are computed with `xp`: from concrete numbers without compiling, from traced ones within
     the trace. Their arrays start with `xp.asarray`.
 
     >>> type(xp.exp(np.ones(2))).__name__, jax.eval_shape(xp.exp, np.ones(2)).shape
@@ -99,7 +99,7 @@ class NumpyOrJax:
         return function
 
     def asarray(self, value: Any, dtype: DTypeLike | None = None) -> Any:
-        """Return an array, of NumPy if the value is known, in a dtype that JAX has."""
+        """Return an array, a NumPy one if the value is concrete, in a dtype that JAX has."""
         value = as_constant(value)
         if isinstance(value, jax.Array):
             return jnp.asarray(value, dtype)

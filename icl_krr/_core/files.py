@@ -46,25 +46,25 @@ def append(path: Path, line: bytes) -> None:
 
 
 NO_CHECKSUM = "sha256:" + 64 * "0"
-"""The place of a checksum in a file that is not sealed yet."""
+"""The placeholder of a checksum in the content of a file."""
 
 
 def with_checksum(content: bytes) -> bytes:
-    """The content of a file with its checksum at the place of the first `NO_CHECKSUM`."""
+    """The content of a file with its checksum in place of the first `NO_CHECKSUM`."""
     return content.replace(
         NO_CHECKSUM.encode(), f"sha256:{sha256(content).hexdigest()}".encode(), 1
     )
 
 
 def verify_checksum(content: bytes) -> None:
-    """Raise ValueError unless every bit of a file is as `with_checksum` returned it.
+    """Raise ValueError if the content of a file differs from what `with_checksum` returned.
 
     >>> verify_checksum(with_checksum(f"two words, {NO_CHECKSUM}".encode()))
     """
-    found = re.search(rb"sha256:[0-9a-f]{64}", content)
-    if found is None:
+    checksum = re.search(rb"sha256:[0-9a-f]{64}", content)
+    if checksum is None:
         raise ValueError("no checksum; files of earlier versions had none")
-    if content != with_checksum(content.replace(found[0], NO_CHECKSUM.encode(), 1)):
+    if content != with_checksum(content.replace(checksum[0], NO_CHECKSUM.encode(), 1)):
         raise ValueError("a checksum of other content; copy or make the file again")
 
 
@@ -148,15 +148,15 @@ def read_record(hint: Any, path: Path) -> Any:
 
 
 def parse_json(path: Path, content: bytes) -> Any:
-    """The value of a JSON text; ValueError that names the file of the text if it is none."""
+    """The value of a JSON text; a ValueError names the file if the text is not JSON."""
     try:
         return json.loads(content)
     except ValueError as error:
         raise ValueError(f"{path} must be a JSON file: {error}") from None
 
 
-def convert_record(hint: Any, value: Any, path: Path, place: str = "") -> Any:
-    """A value of a JSON file as a type has it; ValueError names the file, the place and the value.
+def convert_record(type_hint: Any, value: Any, path: Path, place: str = "") -> Any:
+    """A value of a JSON file, converted to a type; a ValueError names file, place and value.
 
     >>> from typing import TypedDict
     >>> class Run(TypedDict):
@@ -171,22 +171,24 @@ def convert_record(hint: Any, value: Any, path: Path, place: str = "") -> Any:
     import msgspec  # `icl-krr --help` does not need it
 
     where = f"{path}: {place}" if place else f"{path}"
-    kind, inner = get_origin(hint), get_args(hint)
-    known = get_type_hints(hint) if is_dataclass(hint) or is_typeddict(hint) else {}
-    if isinstance(value, dict) and (known or kind is dict):
+    kind, inner = get_origin(type_hint), get_args(type_hint)
+    field_types = (
+        get_type_hints(type_hint) if is_dataclass(type_hint) or is_typeddict(type_hint) else {}
+    )
+    if isinstance(value, dict) and (field_types or kind is dict):
         for name, one in value.items():
-            if name in known or kind is dict:
-                own = known[name] if known else inner[1]
-                convert_record(own, one, path, f"{place}.{name}" if place else name)
-            elif is_dataclass(hint):
-                raise ValueError(f"{where}: {unknown_name('field', name, known)}")
+            if name in field_types or kind is dict:
+                field_type = field_types[name] if field_types else inner[1]
+                convert_record(field_type, one, path, f"{place}.{name}" if place else name)
+            elif is_dataclass(type_hint):
+                raise ValueError(f"{where}: {unknown_name('field', name, field_types)}")
     elif isinstance(value, list) and kind is tuple:
         for i, one in enumerate(value):
             convert_record(inner[0], one, path, f"{place}[{i}]")
     elif kind is Literal and value not in inner:
         raise ValueError(f"{path}: {unknown_name(place, value, inner)}")
     try:
-        return msgspec.convert(value, hint, dec_hook=lambda kind, one: kind(one))
+        return msgspec.convert(value, type_hint, dec_hook=lambda kind, one: kind(one))
     except msgspec.ValidationError as error:
         rule, _, inside = str(error).partition(" - at `$")
         rule = f": {re.sub(', got `.*|`', '', rule)}".replace(": Expected", " must be")

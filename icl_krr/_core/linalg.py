@@ -40,10 +40,7 @@ def _solution_jvp(primals, tangents):
     (A, _, lower, _), (dA, db, _, _) = primals, tangents
     x = solution(*primals)
     change = jax.lax.custom_linear_solve(
-        partial(matmul, A),
-        db - matmul(dA, x),
-        lambda _, right: _substitute(lower, right),
-        symmetric=True,
+        partial(matmul, A), db - matmul(dA, x), lambda _, b: _substitute(lower, b), symmetric=True
     )
     return x, change
 
@@ -103,10 +100,10 @@ def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"
 def _eigh_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
     sigma, vectors = eigh(A)
-    turned = matmul(vectors.T, matmul((dA + dA.T) / 2, vectors))
-    apart = jnp.eye(len(A), dtype=A.dtype) + sigma[None, :] - sigma[:, None]
-    mixing = turned * (1 / apart - jnp.eye(len(A), dtype=A.dtype))
-    return (sigma, vectors), (jnp.diagonal(turned), matmul(vectors, mixing))
+    rotated = matmul(vectors.T, matmul((dA + dA.T) / 2, vectors))
+    gaps = jnp.eye(len(A), dtype=A.dtype) + sigma[None, :] - sigma[:, None]
+    mixing = rotated * (1 / gaps - jnp.eye(len(A), dtype=A.dtype))
+    return (sigma, vectors), (jnp.diagonal(rotated), matmul(vectors, mixing))
 
 
 @jax.custom_jvp

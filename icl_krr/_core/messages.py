@@ -1,4 +1,4 @@
-"""Sentences of errors: values, known names, and the name that was meant."""
+"""Parts of error messages: short representations, lists of names, suggestions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SYNONYMS = {
     "temperature": ("tau", "bandwidth"),
     "num_features": ("p", "d", "n_features", "dim"),
 }
-"""What other books and libraries call a keyword."""
+"""Names of keywords in other libraries and books."""
 _FORMULAS = {("Gaussian", "gamma"): "; did you mean 'lengthscale=(2 * gamma) ** -0.5'?"}
-"""What makes a keyword of a class from one that other libraries have."""
+"""How to convert a keyword of other libraries, by class and keyword."""
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 100
 _SHORT.maxlist = _SHORT.maxtuple = 16
 
 
 def short_repr(value: Any) -> str:
-    """A value in a message: its repr, cut where it is long, deep or of many lines.
+    """The repr of a value, shortened if it is long, deep or has many lines.
 
     >>> print(short_repr("gauss"), short_repr([[[[[[[[1]]]]]]]]))
     'gauss' [[[[[[[...]]]]]]]
@@ -36,48 +36,52 @@ def short_repr(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text in a message: one line of at most 200 characters."""
+    """The text in one line of at most 200 characters."""
     line = " ".join(text.split())
     return line if len(line) <= 200 else f"{line[:197]}..."
 
 
-def unknown_name(what: str, name: Any, known: Iterable[str]) -> str:
-    """The sentence of an error: all known names, and those that resemble the given one.
+def unknown_name(what: str, name: Any, names: Iterable[str]) -> str:
+    """The message for an unknown name: all names, and those that resemble it.
 
     >>> print(unknown_name("kernel", "gausian", ("linear", "gaussian")))
     kernel must be one of 'linear', 'gaussian', got 'gausian'; did you mean 'gaussian'?
     """
-    known = tuple(known)
-    listed = ", ".join(map(repr, known))
-    return f"{what} must be one of {listed}, got {short_repr(name)}{suggestion(name, known)}"
+    names = tuple(names)
+    listed = ", ".join(map(repr, names))
+    return f"{what} must be one of {listed}, got {short_repr(name)}{suggestion(name, names)}"
 
 
-def suggestion(name: Any, known: Iterable[str]) -> str:
-    """The end of such a sentence: the nearest known name, or up to three that contain the text.
+def suggestion(name: Any, choices: Iterable[str]) -> str:
+    """The nearest of the choices, or up to three that contain the name, as a "did you mean".
 
     A synonym comes between a name that is close and one that is less so.
 
     >>> suggestion("alhpa", ("alpha", "r", "p"))
     "; did you mean 'alpha'?"
     """
-    spelled = {normalised(one): one for one in known}
+    spellings = {normalised(choice): choice for choice in choices}
     if isinstance(name, type):
-        row = spelled.get(normalised(name.__name__))
+        row = spellings.get(normalised(name.__name__))
         return f"; write {row!r}" if row else constructor_hint(name)
     if not isinstance(name, str) or not name:
         return ""
-    asked = normalised(name)
+    query = normalised(name)
     close = (
-        get_close_matches(asked, spelled, 1, 0.8)
-        or [one for one, names in _SYNONYMS.items() if asked in names and one in spelled]
-        or get_close_matches(asked, spelled, 1)
-        or [one for one in spelled if len(asked) > 2 and asked in one][:3]
+        get_close_matches(query, spellings, 1, 0.8)
+        or [choice for choice, names in _SYNONYMS.items() if query in names and choice in spellings]
+        or get_close_matches(query, spellings, 1)
+        or [choice for choice in spellings if len(query) > 2 and query in choice][:3]
     )
-    return f"; did you mean {' or '.join(repr(spelled[one]) for one in close)}?" if close else ""
+    return (
+        f"; did you mean {' or '.join(repr(spellings[choice]) for choice in close)}?"
+        if close
+        else ""
+    )
 
 
 def constructor_hint(cls: type) -> str:
-    """How an object of a class of this library or of the user's own is made.
+    """How to construct an object of a class, of this library or of a user.
 
     >>> constructor_hint(dict)
     '; write dict()'
@@ -92,7 +96,7 @@ def normalised(name: str) -> str:
 
 
 def suggest_keywords(function: F) -> F:
-    """Let the error for an unknown keyword of a function say those that it has, and which is meant.
+    """Let the error for an unknown keyword list the keywords of the function and suggest one.
 
     >>> suggest_keywords(lambda ridge: ridge)(lam=0.1)
     Traceback (most recent call last):
@@ -100,28 +104,28 @@ def suggest_keywords(function: F) -> F:
     """
 
     @wraps(function)
-    def call(*args: Any, **keywords: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **keywords)
+            return function(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ and not error.__traceback__.tb_next:  # before the first line
-                name, known = (
+                name, names = (
                     function.__qualname__.removesuffix(".__init__"),
                     _keywords_of(function),
                 )
-                for given in keywords:
-                    if given not in known:
-                        told = unknown_name(f"keyword of {name}", given, known)
-                        raise TypeError(told + _FORMULAS.get((name, given), "")) from None
+                for keyword in kwargs:
+                    if keyword not in names:
+                        message = unknown_name(f"keyword of {name}", keyword, names)
+                        raise TypeError(message + _FORMULAS.get((name, keyword), "")) from None
             raise
 
     return call  # pyright: ignore[reportReturnType]
 
 
 def _keywords_of(function: Callable) -> list[str]:
-    """The names of all keywords, with those of a `TypedDict` that `**options` unpacks."""
+    """The names of all keywords, including those of a `TypedDict` that `**options` unpacks."""
     names = []
     for name, one in signature(function).parameters.items():
         typed = get_args(get_type_hints(function)[name]) if one.kind is one.VAR_KEYWORD else ()
-        names += [*get_type_hints(typed[0])] if typed else [name] * (name != "self")
+        names += [*get_type_hints(typed[0])] if typed else [name] if name != "self" else []
     return names

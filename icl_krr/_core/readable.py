@@ -1,4 +1,4 @@
-"""How objects print: short, with arrays as `f32[32,4]`, and on one screen."""
+"""The repr of objects: short, with arrays as `f32[32,4]`, and at most one screen."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from jax.core import Tracer
 T = TypeVar("T")
 ARRAYS = (jax.Array, jax.ShapeDtypeStruct, np.ndarray, np.generic)
 LINES, WIDTH, DEPTH = 40, 88, 8
-"""The size of a screen, and the number of levels that are drawn in full."""
+"""The size of a screen, and the number of levels that are printed in full."""
 
 
 def readable(cls: type[T]) -> type[T]:
-    """Give a dataclass or a named tuple a short `repr`; its method `__pdoc__`, if any, draws it.
+    """Give a dataclass or a named tuple a short `repr`; its method `__pdoc__`, if any, formats it.
 
-    Arrays show dtype and shape, and scalars their value. Fields that are empty by default, and
-    still are, do not show. If the text does not fit on one screen, long parts are folded to
-    `Name(1200 numbers)`; print a part to see what is in it.
+    Arrays show dtype and shape, and scalars their value. Fields that are empty
+    by default and have their default are omitted. If the text does not fit on
+    one screen, long parts are abbreviated to `Name(1200 numbers)`; print a part to see all of it.
 
     >>> from icl_krr import Task
     >>> Task(x=np.ones((32, 4)), y=np.ones(32), x_query=np.ones((5, 4)))
@@ -53,12 +53,12 @@ def _fields_doc(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc
     else:
         defaults = dict.fromkeys(self._fields, MISSING) | self._field_defaults
     fields = {field: getattr(self, field) for field in defaults}
-    shown = {
+    items = {
         field: value for field, value in fields.items() if not _is_empty(value, defaults[field])
     }
     return wl.bracketed(
         begin=wl.TextDoc(f"{name}("),
-        docs=wl.named_objs(shown.items(), depth=depth - 1, **options),
+        docs=wl.named_objs(items.items(), depth=depth - 1, **options),
         sep=wl.comma,
         end=wl.TextDoc(")"),
         indent=options["indent"],
@@ -78,12 +78,12 @@ def _is_empty(value: Any, default: Any) -> bool:
 
 def _array_doc(value: Any) -> wl.AbstractDoc | None:
     """Dtype and shape of an array, or six digits of a number."""
-    known = _number(value) if isinstance(value, ARRAYS) else value
-    if isinstance(known, float):
-        return wl.TextDoc(repr(float(f"{known:.6g}")))
-    if known is None and value is not None:
+    scalar = _number(value) if isinstance(value, ARRAYS) else value
+    if isinstance(scalar, float):
+        return wl.TextDoc(repr(float(f"{scalar:.6g}")))
+    if scalar is None and value is not None:
         return wl.array_summary(value.shape, str(value.dtype), None)
-    return None if known is value else wl.pdoc(known)
+    return None if scalar is value else wl.pdoc(scalar)
 
 
 def _number(value: Any) -> Any:

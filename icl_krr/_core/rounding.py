@@ -1,4 +1,4 @@
-"""How far rounding errors move the results of a function."""
+"""Estimates of the rounding errors of a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jax.typing import DTypeLike
 
 _SAMPLES = 4
-"""Number of random changes of the arguments."""
+"""Number of random perturbations of the arguments."""
 
 UNITS = 4.0
 """Size of a relative change, in units of the unit roundoff."""
@@ -33,21 +33,21 @@ def is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "astype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def in_float64(function: Callable, *given: Any) -> Any:
+def in_float64(function: Callable, *args: Any) -> Any:
     """Call a function in float64, or in the widest dtype that JAX allows if values are traced.
 
     The function casts its arguments itself (`cast`).
     """
-    eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
+    eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args))
     with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
-        return function(*given)
+        return function(*args)
 
 
-def with_rounding_error(function: Callable, *given: Any) -> tuple[Any, Any]:
-    r"""Call a function, and estimate how far rounding errors move its result.
+def with_rounding_error(function: Callable, *args: Any) -> tuple[Any, Any]:
+    r"""Call a function, and estimate the rounding errors of its result.
 
-    The function is called four times more, with all numbers of the arguments multiplied by
-    $1 \pm 4 u$ with random signs, which moves the result as far as rounding errors do.
+    The function is called four more times, with all numbers of the arguments multiplied by
+    $1 \pm 4 u$ with random signs, which changes the result by about its rounding error.
 
     Source: Vignes, A stochastic arithmetic for reliable scientific computation, 1993.
 
@@ -55,31 +55,31 @@ def with_rounding_error(function: Callable, *given: Any) -> tuple[Any, Any]:
     >>> bool(1e-7 < change[0] < 1e-6)
     True
     """
-    leaves, structure = jax.tree.flatten(given)
+    leaves, structure = jax.tree.flatten(args)
     place = [i for i, leaf in enumerate(leaves) if is_floating(leaf)]
-    results = [function(*given)]
-    for changed in _perturbed([leaves[i] for i in place]):
-        every = dict(enumerate(leaves)) | dict(zip(place, changed, strict=True))
-        results.append(function(*structure.unflatten(every.values())))
+    results = [function(*args)]
+    for perturbed in _perturbed([leaves[i] for i in place]):
+        new_leaves = dict(enumerate(leaves)) | dict(zip(place, perturbed, strict=True))
+        results.append(function(*structure.unflatten(new_leaves.values())))
     return results[0], _largest_changes(*results)
 
 
 @jax.jit
 def _perturbed(leaves: list) -> list[list]:
-    rng, every = np.random.default_rng(0), []
+    rng, samples = np.random.default_rng(0), []
     for _ in range(_SAMPLES):
         signs = [rng.integers(0, 2, np.shape(leaf)) * 2 - 1 for leaf in leaves]
         factors = [
             1 + s * UNITS * float(jnp.finfo(v.dtype).eps)
             for s, v in zip(signs, leaves, strict=True)
         ]
-        every.append([v * jnp.asarray(f, v.dtype) for v, f in zip(leaves, factors, strict=True)])
-    return every
+        samples.append([v * jnp.asarray(f, v.dtype) for v, f in zip(leaves, factors, strict=True)])
+    return samples
 
 
 @jax.jit
-def _largest_changes(known: Any, *changed: Any) -> Any:
+def _largest_changes(result: Any, *perturbed: Any) -> Any:
     def largest(value: jax.Array, *others: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(jnp.stack(others) - value[None]), axis=0)
 
-    return jax.tree.map(largest, known, *changed)
+    return jax.tree.map(largest, result, *perturbed)

@@ -1,4 +1,4 @@
-r"""What a result says about itself: whether it is right, and if not, why and what helps.
+r"""The status of a result: whether it is right, and if not, why and what helps.
 
 Everything that returns numbers has a `Status`:
 
@@ -42,7 +42,7 @@ TOLERANCE = 1e-2
 """The largest gap of a result that is ok."""
 
 DIVERGED = 100.0
-"""The gap from which more steps of the same solver are not advised: it diverges."""
+"""The gap above which the solver counts as diverged: more steps do not help."""
 
 
 @readable
@@ -95,7 +95,7 @@ class Status(NamedTuple):
     model: Any = False
 
     def advice(self) -> str:
-        """Say in one sentence whether the result is right, and if not, what helps most, in order.
+        """Return a sentence that says whether the result is right, and if not, what helps most.
 
         For a batch, the sentence counts the results that are not ok and describes the worst one.
 
@@ -130,11 +130,11 @@ def assess(
     **flags: Any,
 ) -> Status:
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
-    far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
+    inaccurate = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition_times_eps))
     residual, gap, condition_times_eps = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
     status = Status(
-        ok=~(far | overflow | range),
+        ok=~(inaccurate | overflow | range),
         residual=residual,
         gap=gap,
         condition_times_eps=condition_times_eps,
@@ -147,16 +147,16 @@ def assess(
 
 
 def _sentence(s: Status) -> str:
-    wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
+    or_float64 = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
     if s.negative:
         notes += "; a variance is below 0" + (", clip it at 0" if s.ok else "")
     if s.ok:
-        right = "converged" if s.steps else "accurate" if s.model else "solved"
+        verdict = "converged" if s.steps else "accurate" if s.model else "solved"
         if not np.isfinite(s.residual) and s.condition_times_eps == 0:  # there is no system
-            right = "no sign of divergence, but not a solution of a regression"
-        return f"{right}: gap {s.gap:.2g}{notes}"
+            verdict = "no sign of divergence, but not a solution of a regression"
+        return f"{verdict}: gap {s.gap:.2g}{notes}"
     if s.grows:
         return (
             "the rule diverges or comes near to it: predictions at supports exceed 100 times the "
@@ -166,18 +166,18 @@ def _sentence(s: Status) -> str:
     if s.overflow:
         return (
             f"the kernel overflows {s.residual.dtype}: scale x down or raise the temperature"
-            f"{wider}{notes}"
+            f"{or_float64}{notes}"
         )
     if s.sink:
         return (
             "the weight of the attention sink underflows: use attention=icl_krr.Softmax(log_sink="
             "icl_krr.theory.log_sink(kernel, task)), or raise the temperature or lengthscale"
-            f"{wider}{notes}"
+            f"{or_float64}{notes}"
         )
     if s.range:
         return (
             f"values of y or of the solver leave the range of {s.residual.dtype}: rescale y so "
-            f"that its largest magnitude is about 1{wider}{notes}"
+            f"that its largest magnitude is about 1{or_float64}{notes}"
         )
     if np.isfinite(s.residual) and s.condition_times_eps == 0:
         return (
@@ -197,19 +197,20 @@ def _sentence(s: Status) -> str:
             f"not accurate: {state}; the model has no solver steps: train it longer, or ask "
             "icl_krr.probes.identify which solver it runs"
         )
-    lost, stuck = s.condition_times_eps > TOLERANCE, bool(s.steps) and not s.falling
-    helps = []
-    far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
-    if far and s.spectrum:
-        helps.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
+    ill_conditioned = s.condition_times_eps > TOLERANCE
+    stuck = bool(s.steps) and not s.falling
+    remedies = []
+    diverging = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
+    if diverging and s.spectrum:
+        remedies.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
     hopeful = s.steps and s.gap < DIVERGED
-    longer = hopeful and (s.falling or far or not lost)
+    longer = hopeful and (s.falling or diverging or not ill_conditioned)
     if longer:
-        helps.append(f"more steps ({4 * int(s.steps)})")
-    if (lost or stuck) and wider:
-        helps.append("float64" if longer or not hopeful else "float64 with more steps")
-    if lost and s.uneven:
-        helps += ["points on a sphere", "a larger temperature if the kernel has one"]
-    helps = [*helps, "a larger ridge"][:3]
-    helps = ", ".join(helps[:-1]) + " or " * (len(helps) > 1) + helps[-1]
-    return f"not {'converged' if s.steps else 'accurate'}: {state}; use {helps}"
+        remedies.append(f"more steps ({4 * int(s.steps)})")
+    if (ill_conditioned or stuck) and or_float64:
+        remedies.append("float64" if longer or not hopeful else "float64 with more steps")
+    if ill_conditioned and s.uneven:
+        remedies += ["points on a sphere", "a larger temperature if the kernel has one"]
+    remedies = [*remedies, "a larger ridge"][:3]
+    remedies = " or ".join(filter(None, [", ".join(remedies[:-1]), remedies[-1]]))
+    return f"not {'converged' if s.steps else 'accurate'}: {state}; use {remedies}"

@@ -80,18 +80,18 @@ class TextTable:
 
 
 def _column_blocks(sizes: list[Measurement], width: int) -> list[list[int]]:
-    """The columns of each table that fits the width. The first column is in all tables."""
-    found = [[0]]
+    """The columns of each table that fits the width. All tables have the first column."""
+    blocks = [[0]]
     for at in range(1, len(sizes)):
-        least = sum(3 + min(sizes[i].minimum, LONGEST_WORD) for i in (*found[-1], at))
-        if len(found[-1]) > 1 and least >= width:
-            found.append([0])
-        found[-1].append(at)
-    return found
+        least = sum(3 + min(sizes[i].minimum, LONGEST_WORD) for i in (*blocks[-1], at))
+        if len(blocks[-1]) > 1 and least >= width:
+            blocks.append([0])
+        blocks[-1].append(at)
+    return blocks
 
 
 def _column_widths(sizes: list[Measurement], room: int) -> list[int]:
-    """The widths of columns: the longest words, and what is left for those that need the least."""
+    """The widths of columns: the longest words, and the rest for those that need the least."""
     widths = [min(size.minimum, LONGEST_WORD) for size in sizes]
     spare = max(0, room - sum(widths))
     by_need = sorted(range(len(sizes)), key=lambda i: sizes[i].maximum - widths[i])
@@ -102,7 +102,7 @@ def _column_widths(sizes: list[Measurement], room: int) -> list[int]:
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """Three digits of a number, or as many as are asked for, or "-" for NaN."""
+    """Some digits of a number, or "-" for NaN."""
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
 
 
