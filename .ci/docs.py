@@ -149,7 +149,7 @@ FIELDS = {
     "source": "source",
     "quote": "as printed",
     "truth": "what holds",
-    "told": "models are told",
+    "required_inputs": "required inputs",
     "check": "checked",
 }
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.records import rounded
-from icl_krr import per_step
-from icl_krr.catalogue import SOLVERS, compared, load, taken
+from icl_krr import constructions, per_step
+from icl_krr.catalogue import SOLVERS, compared, taken
 from icl_krr.constructions import compile
 from icl_krr.constructions._assembly.choice import softmax_machine
 from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench
@@ -152,7 +152,7 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
     elif slower != 1:
         return None
     given = {**needs, **one.attention(kernel), **row.options}
-    return load(row.construction)(kernel, num_features=one.tasks.num_features, **given)
+    return constructions.lookup(row)(kernel, num_features=one.tasks.num_features, **given)
 
 
 def smoother(name: str, kernel: Kernel, one: Setting) -> Transformer:

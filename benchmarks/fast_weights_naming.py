@@ -20,8 +20,9 @@ from benchmarks import records
 from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, place_of, recipes, trained
+from icl_krr import constructions
 from icl_krr._core.files import Lines, to_markdown
-from icl_krr.catalogue import SOLVERS, Box, candidate, load, register
+from icl_krr.catalogue import SOLVERS, Box, candidate, register
 from icl_krr.experiments import Cell, Recipe, Study, draw_tasks, load as load_run, project
 from icl_krr.experiments.identify import run_candidate
 from icl_krr.kernels import Linear
@@ -143,7 +144,9 @@ def model_of(case: Case) -> tuple[Transformer, jax.Array]:
     gate = {"log_gate": -GATE} if case.gated else {}
     repeats = row.sequential or case.edge == "converged"
     steps = SUPPORTS if repeats else LAYERS
-    model = load(row.construction)(Linear(), num_features=FEATURES, steps=steps, **values, **gate)
+    model = constructions.lookup(row)(
+        Linear(), num_features=FEATURES, steps=steps, **values, **gate
+    )
     at = [0, *[steps] * LAYERS] if repeats else [*range(LAYERS + 1)]
     return model, jnp.array(at)
 

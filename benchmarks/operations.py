@@ -11,12 +11,12 @@ import jax
 import icl_krr as ik
 from benchmarks import records
 from benchmarks.compiled import called, operations as operations_of, parse
-from icl_krr.catalogue import SOLVERS, Solver, load
+from icl_krr.catalogue import SOLVERS, SolverEntry
 from icl_krr.experiments import to_markdown
 
 LINEAR, EXPONENTIAL, GAUSSIAN = (ik.Linear(), 8), (ik.Exponential(0.5), 2), (ik.Gaussian(0.7), 2)
 KNOWN = {"ridge": 0.1, "spectrum": (0.7, 300.0), "num_supports": 64}
-CASES: dict[str, tuple[tuple[Any, int], Solver]] = {
+CASES: dict[str, tuple[tuple[Any, int], SolverEntry]] = {
     f"{attention}, {name}": (
         LINEAR if attention == "linear" else EXPONENTIAL if row.kernels == "any" else GAUSSIAN,
         row,
@@ -37,8 +37,8 @@ FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 def operations(name: str) -> dict[str, int]:
     """Count the operations of one step, by kind, for a chunk of tasks with one query each."""
     (kernel, features), row = CASES[name]
-    told = {part: KNOWN[part] for part in row.told} | dict(row.options)
-    model = load(row.construction)(kernel, num_features=features, steps=16, **told)
+    told = {part: KNOWN[part] for part in row.keywords} | dict(row.options)
+    model = ik.constructions.lookup(row)(kernel, num_features=features, steps=16, **told)
     config = ik.tasks.LinearRegression(num_features=features, num_supports=SUPPORTS)
     keys = jax.random.split(jax.random.key(0), TASKS)
     tasks = jax.eval_shape(jax.vmap(ik.tasks.sample, in_axes=(0, None)), keys, config)

@@ -173,16 +173,16 @@ class Subject(NamedTuple):
 def told(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[str, Any]:
     """What a solver must be told."""
     given: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
-    if "spectrum" in ROWS[name].told:
+    if "spectrum" in ROWS[name].required_inputs:
         given["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
-    if "num_supports" in ROWS[name].told:
+    if "num_supports" in ROWS[name].required_inputs:
         largest = jnp.max(kernel.diagonal(task.x), where=task.mask, initial=0)
         given |= {"num_supports": task.num_supports, "largest": largest}
     return given
 
 
 ROWS = {
-    row.construction.partition(":")[2]: row
+    row.function: row
     for row in ik.catalogue.SOLVERS.values()
     if row.iterates and not (row.causal or row.one_task or row.options)
 }

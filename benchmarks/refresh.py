@@ -12,7 +12,7 @@ import jax
 import tyro
 
 from benchmarks import drawings, records
-from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
+from icl_krr.catalogue import KERNELS, SOLVERS, SolverEntry, taken
 from icl_krr.experiments import (
     Lines,
     build_model,
@@ -23,6 +23,7 @@ from icl_krr.experiments import (
     to_markdown,
     verify_all,
 )
+from icl_krr.kernels import make_kernel
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer
 
@@ -75,7 +76,7 @@ def test_again(names: tuple[str, ...]) -> None:
     records.save("claims", record, claims_to_markdown(record["claims"]))
 
 
-def built(row: Solver, kind: str) -> Transformer | None:
+def built(row: SolverEntry, kind: str) -> Transformer | None:
     """The solver's construction on the first kernel of this kind that it takes, or None."""
     names = [name for name in taken(row.name) if KERNELS[name].kind == kind]
     if not names:
@@ -98,5 +99,5 @@ def solver_table() -> Lines:
         of_attention = ("alpha", "prediction", "sink", "normaliser")
         shown = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
-        lines.append([f"`{row.name}`", f"`{row.call}`", ", ".join(shown), *blocks, row.knows])
+        lines.append([f"`{row.name}`", f"`{row.call}`", ", ".join(shown), *blocks, row.input_scope])
     return header, lines

@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.contests import Programs
-from icl_krr.catalogue import SOLVERS as ROWS, load, name_of
-from icl_krr.kernels import Kernel
+from icl_krr import solvers
+from icl_krr.catalogue import SOLVERS as ROWS
+from icl_krr.kernels import Kernel, name_of
 from icl_krr.tasks import Task
 
 TINY = float(jnp.finfo(jnp.float32).tiny)
@@ -159,7 +160,7 @@ def plain_predictions(
 
         def solve(task: Task, system: Callable[..., System] = system) -> jax.Array:
             if solver not in SOLVERS:
-                return load(row.oracle)(kernel, task, **row.options, **options).prediction[-1]
+                return solvers.lookup(row)(kernel, task, **row.options, **options).prediction[-1]
             return SOLVERS[solver](system(kernel, task), **options)
 
         for way, run in over_tasks(solve, tasks).items():

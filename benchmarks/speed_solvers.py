@@ -17,7 +17,7 @@ import icl_krr as ik
 from benchmarks import speed_plain
 from benchmarks.contests import Contest, Programs, scratch
 from benchmarks.speed_plain import factored, formed, over_tasks
-from icl_krr.catalogue import SOLVERS, load
+from icl_krr.catalogue import SOLVERS
 from icl_krr.tasks import GaussianProcess, LinearRegression, map_tasks, sample
 
 TEMPERATURE, LENGTHSCALE = 0.5, 0.7
@@ -72,7 +72,7 @@ def cases() -> Iterator[Case]:
             if attention == "softmax":
                 route, spectrum = exponential if row.kernels == "any" else gaussian, (0.7, 300.0)
             known = {"spectrum": spectrum, "num_supports": route()[1].num_supports}
-            options = {part: known[part] for part in row.told if part in known}
+            options = {part: known[part] for part in row.keywords if part in known}
             if (attention, name) == ("linear", "jacobi_conjugate_gradient"):
                 options["ridge"] = 6.4  # with a smaller one, it converges too slowly to compare
             target = 1.5 if name == "chebyshev" else 2.0
@@ -123,7 +123,7 @@ def against_plain(
     kernel, config, ridge = route
     options = {"ridge": ridge, "steps": steps, **options}
     row = SOLVERS[solver]
-    model = load(row.construction)(
+    model = ik.constructions.lookup(row)(
         kernel, num_features=config.num_features, **row.options, **options
     )
     tasks = draw(config, batch, seed)

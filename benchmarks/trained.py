@@ -22,7 +22,7 @@ from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
 from icl_krr._core.files import Lines, to_markdown
-from icl_krr.catalogue import SOLVERS, compared, name_of
+from icl_krr.catalogue import SOLVERS, compared
 from icl_krr.experiments import Cell, Study, load
 from icl_krr.experiments.identify import (
     IDENTIFIED,
@@ -40,6 +40,7 @@ from icl_krr.experiments.identify import (
     tasks_of,
     untrained,
 )
+from icl_krr.kernels import name_of
 from icl_krr.plots._style import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise
 from icl_krr.tasks import map_tasks

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, load
+from icl_krr.catalogue import SOLVERS
 from icl_krr.tabular import _model_selection
 from icl_krr.tabular._build import solver_keywords
 from icl_krr.tabular._held_out import left_out, squared
@@ -67,7 +67,7 @@ class Case(NamedTuple):
 
     def build(self, task, ridge, steps, **options):
         told = self.options(task, ridge, steps) | options
-        return load(self.row.construction)(self.kernel(task), **told)
+        return ik.constructions.lookup(self.row)(self.kernel(task), **told)
 
     def seen(self, task):
         kernel = self.kernel(task)
@@ -81,7 +81,7 @@ class Case(NamedTuple):
 
     def oracle_of(self, task, ridge, steps):
         """Its result, also inside of a transformation."""
-        kernel, oracle = self.seen(task), load(self.row.oracle)
+        kernel, oracle = self.seen(task), ik.solvers.lookup(self.row)
         if not self.row.iterates:
             return oracle(kernel, task)
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
@@ -185,7 +185,7 @@ def from_row(solver, kernel, attention, name="", **changes):
         **{
             "needs": partial(needs_of, row),
             "sums": row.sums,
-            "ridged": "ridge" in row.told,
+            "ridged": "ridge" in row.required_inputs,
             **changes,
         },
     )

@@ -151,7 +151,7 @@ KINDS = {
         "kernel must be .*Features.* to be applied by linear": lambda: build.conjugate_gradient(
             GAUSSIAN, **CG, attention="linear"
         ),
-        "kernel must be one of": lambda: ik.catalogue.kernel_class("cubic"),
+        "kernel must be one of": lambda: ik.kernels.kernel_class("cubic"),
         "axis must be one of": lambda: SweepConfig("length"),
         "line on the exponential kernel must be": lambda: SweepConfig("depth", lines=("newton",)),
         "kernel along the width must be": lambda: SweepConfig("width", kernel="gaussian"),

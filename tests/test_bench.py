@@ -28,7 +28,8 @@ from benchmarks.speed_networks import (
     training,
 )
 from benchmarks.speed_solvers import against_plain, cases, linear
-from icl_krr.catalogue import SOLVERS, load, name_of, taken
+from icl_krr.catalogue import SOLVERS, taken
+from icl_krr.kernels import name_of
 from icl_krr.tasks import batch
 from icl_krr.transformer import step_cost
 
@@ -96,9 +97,9 @@ def plain_and_oracle(kernel, task, ridge, steps):
         for name, solve in plain.SOLVERS.items():
             row = SOLVERS[name]
             if name_of(kernel) in taken(name) and not row.options:
-                told = {"spectrum": (low, high)} if "spectrum" in row.told else {}
+                told = {"spectrum": (low, high)} if "spectrum" in row.required_inputs else {}
                 told |= {"ridge": ridge, "steps": steps}
-                oracle = load(row.oracle)(kernel, task, **told).prediction[-1]
+                oracle = ik.solvers.lookup(row)(kernel, task, **told).prediction[-1]
                 found[name] = [solve(form(kernel, task), **told) for form in forms], oracle
         assert found
         return found

@@ -16,7 +16,7 @@ import icl_krr as ik
 from icl_krr import plots
 from icl_krr.constructions import SUPPORTS_AND_QUERIES
 from icl_krr.experiments._claims import verify
-from icl_krr.experiments._claims.claim import FAMILY, NOTHING, OURS, REFERENCES, TASK
+from icl_krr.experiments._claims.claim import NONE, OURS, REFERENCES, TASK_FAMILY, THIS_TASK
 from icl_krr.experiments._shared.retrained import random_models
 
 CLAIMS = verify.claims()
@@ -306,7 +306,7 @@ def recorded(patch):
 
 
 def levels(calls, trained):
-    """What the models with these keywords can have been told, see `Claim.told`.
+    """What the models with these keywords may require, see `Claim.required_inputs`.
 
     A value that was computed, not written down, comes from the supports of the task. A ridge may
     have been computed from the temperature, and a sketch from the task or from random numbers.
@@ -315,10 +315,10 @@ def levels(calls, trained):
     given = [{name: v for name, v in call.items() if v is not None} for call in calls]
     computed = {name for call in given for name, v in call.items() if has_arrays(v)} - {"ridge"}
     if computed - {"sketch"}:
-        return {TASK}
+        return {THIS_TASK}
     numbers = {"ridge", "step_size", "spectrum", "sink"}
-    level = FAMILY if trained or any(numbers & {*call} for call in given) else NOTHING
-    return {level, TASK} if computed else {level}
+    level = TASK_FAMILY if trained or any(numbers & {*call} for call in given) else NONE
+    return {level, THIS_TASK} if computed else {level}
 
 
 def has_arrays(value):
@@ -345,7 +345,7 @@ def test_the_verdict_follows_from_what_is_measured(name, monkeypatch, forgotten)
         assert status(name) == CLAIMS[name].expected
     module = verify.modules()[name]
     trained = bool({"load", "load_models", "train"} & {*vars(module)})
-    assert CLAIMS[name].told in levels(calls, trained)
+    assert CLAIMS[name].required_inputs in levels(calls, trained)
     for change in (BOUND[name], CONSTRUCTION[name]):
         *path, last = change.what.split(".")
         holder = module

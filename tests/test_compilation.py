@@ -13,7 +13,6 @@ from helpers import CASES, KINDS, cg, draw, often
 
 import icl_krr as ik
 from benchmarks.operations import RESULT, operations
-from icl_krr.catalogue import load
 from icl_krr.residual import visible
 from icl_krr.transformer import forward
 from icl_krr.transformer._evaluate import embed_task
@@ -39,7 +38,7 @@ def test_known_numbers_become_weights_without_compiling(case, programs):
     kernel = jax.tree.map(jnp.asarray, case.kernel(task))
     told = case.options(task, ridge, 8)
     programs.clear()
-    model = load(case.row.construction)(kernel, **told, dtype="float16")
+    model = ik.constructions.lookup(case.row)(kernel, **told, dtype="float16")
     assert programs == []
     assert {type(leaf) for leaf in jax.tree.leaves(model)} == {type(ridge)}
 

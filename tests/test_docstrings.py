@@ -164,8 +164,10 @@ def arguments():
         builtin = inspect.isclass(thing) and issubclass(thing, (Exception, dict))
         bases = [b for b in getattr(thing, "__mro__", (thing,)) if "icl_krr" in b.__module__]
         if not (abstract or builtin):
-            oracles = [r.oracle for r in SOLVERS.values() if resolve_name(r.construction) is thing]
-            yield name, thing, [*bases, *map(resolve_name, oracles), *rooms], rooms
+            solvers = [
+                solver for solver in SOLVERS if icl_krr.constructions.lookup(solver) is thing
+            ]
+            yield name, thing, [*bases, *map(icl_krr.solvers.lookup, solvers), *rooms], rooms
         for name, method in methods(thing) if inspect.isclass(thing) else ():
             if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):
                 yield name, method, [getattr(base, method.__name__, None) for base in bases], rooms
@@ -276,8 +278,9 @@ def test_the_reference_has_every_name_and_shows_its_formulas(site):
                 assert convert(both or one, displaystyle=bool(both)) in html, name
             shown = site[1][site[0] / f"reference/{room.__name__}.html"]
             assert re.search(rf'["#>]{room.__name__}\.{name}["<]', shown), f"{room} has no {name}"
-    for room, kind in ((icl_krr.constructions, "construction"), (icl_krr.solvers, "oracle")):
-        first = [*{getattr(row, kind).replace(":", "."): None for row in SOLVERS.values()}]
+    for room in (icl_krr.constructions, icl_krr.solvers):
+        functions = dict.fromkeys(entry.function for entry in SOLVERS.values())
+        first = [f"{room.__name__}.{name}" for name in functions]
         page = site[1][site[0] / f"reference/{room.__name__}.html"]
         assert re.findall(rf'id="({room.__name__}\.\w+)"', page)[: len(first)] == first
     assert entry_of(site, icl_krr.Status).name == "icl_krr._core.status.html"

@@ -35,20 +35,21 @@ from benchmarks.records import folder_of, read
 from benchmarks.refresh import solver_table
 from icl_krr._core.files import to_markdown
 from icl_krr._core.text_tables import format_number
-from icl_krr.catalogue import SOLVERS, load, make_kernel, spelled, taken
+from icl_krr.catalogue import SOLVERS, spelled, taken
 from icl_krr.cli import _commands
 from icl_krr.cli._program import parse
 from icl_krr.experiments import solverbench
 from icl_krr.experiments._ablate import ablation
+from icl_krr.experiments._ablate.expected import EXPECTED
 from icl_krr.experiments._claims.tables import claims_to_markdown as table_of_claims
 from icl_krr.experiments._claims.verify import claims
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
 from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names
 from icl_krr.experiments._shared.retrained import FOLDER, STUDIES, weights_file
+from icl_krr.kernels import make_kernel
 from icl_krr.tabular._build import construct, solver_keywords
 
 ROOT = Path(__file__).parent.parent
-EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 README = (ROOT / "README.md").read_text()
 BENCHMARKS = (ROOT / "benchmarks" / "README.md").read_text()
 SAID = {"README": " ".join(README.split()), "benchmarks": " ".join(BENCHMARKS.split())}
@@ -274,7 +275,15 @@ def test_words_and_verdicts_of_claims_are_those_of_now():
     assert [result["id"] for result in found] == list(now)
     for result in found:
         claim = now[result["id"]]
-        for field in ("statement", "source", "quote", "truth", "corrected", "told", "file"):
+        for field in (
+            "statement",
+            "source",
+            "quote",
+            "truth",
+            "corrected",
+            "required_inputs",
+            "file",
+        ):
             assert result[field] == getattr(claim, field), (claim, field)
         assert result["status"] == claim.expected
         assert result["seeds"] == 10

@@ -15,6 +15,7 @@ from icl_krr import catalogue
 from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.cli._depth_tables import describe
 from icl_krr.experiments._hyperparameters import FitConfig, builder
+from icl_krr.kernels import make_kernel
 from icl_krr.tabular import _build, _depth, _depth_config, _model_selection
 from icl_krr.tabular._build import solver_keywords
 from icl_krr.tasks import _batches
@@ -64,15 +65,15 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
     """Keywords from another task of the family change its answers if they are about one task."""
     row, ridge = catalogue.SOLVERS[name], 0.5
     task, other = (draw(seed, p=3, n=8) for seed in (3, 4))
-    kernel = catalogue.make_kernel(catalogue.taken(name)[0], {})
-    oracle = catalogue.load(row.oracle)
+    kernel = make_kernel(catalogue.taken(name)[0], {})
+    oracle = ik.solvers.lookup(row)
     steps = {"steps": 3} if row.iterates else {}
     own, foreign = (
         oracle(kernel, task, **steps, **solver_keywords(row, kernel, of, ridge)).prediction
         for of in (task, other)
     )
-    assert (relative(own, foreign) > 1e-6) == (row.knows == catalogue._rows.TASK)
-    assert (row.knows == catalogue._rows.NOTHING) == (not row.told)
+    assert (relative(own, foreign) > 1e-6) == (row.input_scope == catalogue.THIS_TASK)
+    assert (row.input_scope == catalogue.NONE) == (not row.required_inputs)
 
 
 @pytest.mark.parametrize("ridge", [None, 0.3])

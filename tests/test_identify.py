@@ -12,7 +12,7 @@ from helpers import cut_off, draw as one_task, numpy, often, one
 
 import icl_krr as ik
 from benchmarks.records import RUNS
-from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
+from icl_krr.catalogue import SOLVERS, candidates, taken
 from icl_krr.cli import main
 from icl_krr.experiments._shared.runs import load
 from icl_krr.experiments.identify import _trained_model as trained_model
@@ -26,6 +26,7 @@ from icl_krr.experiments.identify._trained_model import (
 )
 from icl_krr.experiments.solverbench._candidate_models import exact
 from icl_krr.experiments.solverbench._settings import BenchConfig, setting
+from icl_krr.kernels import make_kernel
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes._naming import comparison
@@ -206,7 +207,7 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
     options = {key: value for key, value in own.items() if key in same} | told.get(name, {})
     if row.iterates:
         options["steps"] = task.num_supports if row.sequential else 3
-    oracle = load_row(row.oracle)(make_kernel(kernel, own), task, **options).prediction
+    oracle = ik.solvers.lookup(row)(make_kernel(kernel, own), task, **options).prediction
     expected = np.asarray(oracle)
     path = np.asarray(solve(row, kernel, np.log([*own.values()]), task, 3))
     if row.iterates and not row.sequential:

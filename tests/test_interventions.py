@@ -7,10 +7,11 @@ import pytest
 from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, stacked
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, kernel_class, load
+from icl_krr.catalogue import SOLVERS
 from icl_krr.experiments._ablate.ablation import examine, table
 from icl_krr.experiments._ablate.config import AblateConfig
-from icl_krr.experiments._ablate.expected import Without
+from icl_krr.experiments._ablate.expected import EXPECTED, Without
+from icl_krr.kernels import kernel_class
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, transplant
 from icl_krr.probes._changing.interventions import (
@@ -21,7 +22,6 @@ from icl_krr.probes._changing.interventions import (
 )
 from icl_krr.tabular._build import solver_keywords
 
-EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 
 
@@ -55,7 +55,7 @@ def test_an_algorithm_without_nothing_is_the_solver(x64, solver):
     kernel = kernel_class(expectation.kernel)()
     needs = solver_keywords(SOLVERS[solver], kernel, task, 0.3) | {"steps": 4}
     ours = np.asarray(expectation.compute(kernel, task, Without((), -1), **needs))[:, 0]
-    oracle = load(SOLVERS[solver].oracle)(kernel, task, **needs)
+    oracle = ik.solvers.lookup(SOLVERS[solver])(kernel, task, **needs)
     assert relative(ours, np.asarray(oracle.prediction)[-1]) < 1e-10
 
 

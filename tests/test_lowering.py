@@ -20,7 +20,8 @@ from helpers import CASES, EXPONENTIAL, draw, in_tiles, often, parametrize  # no
 from jax.tree_util import Partial
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, load, make_kernel, taken
+from icl_krr.catalogue import SOLVERS, taken
+from icl_krr.kernels import make_kernel
 from icl_krr.probes._naming import candidate_fit, distances  # noqa: F401
 from icl_krr.probes._reading import filters, hyperparameters  # noqa: F401
 from icl_krr.tabular._build import keywords
@@ -171,7 +172,7 @@ def test_an_oracle_lowers(name):
     row, kernel = SOLVERS[name], make_kernel(taken(name, usual=True)[-1], {})
 
     def solve(task, ridge):
-        return load(row.oracle)(kernel, task, **keywords(row, kernel, task, ridge, 3))
+        return ik.solvers.lookup(row)(kernel, task, **keywords(row, kernel, task, ridge, 3))
 
     check(lowered(solve, inputs()["task"], inputs()["ridge"]))
 
@@ -196,7 +197,7 @@ def test_a_float32_model_stays_in_float32_where_jax_has_float64(call, x64):
 
 def test_no_public_function_is_left_out():
     named = {eval(path) for _, call in CALLS for path in re.findall(r"\bik(?:\.[a-z]\w*)+", call)}
-    named |= ON_THE_HOST | {load(row.oracle) for row in SOLVERS.values()}
+    named |= ON_THE_HOST | {ik.solvers.lookup(row) for row in SOLVERS.values()}
     rooms = [ik, *(getattr(ik, name) for name in ROOMS)]
     public = {getattr(room, name) for room in rooms for name in room.__all__}
     functions = {one for one in public if inspect.isfunction(inspect.unwrap(one))}

@@ -13,7 +13,7 @@ import scipy.stats
 from helpers import draw, numpy, relative
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, load, taken
+from icl_krr.catalogue import SOLVERS, taken
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -89,15 +89,15 @@ def solve(name, kernel, r, numbers, y=None):
     if y is not None:
         task = task.replace(y=np.insert(y, np.flatnonzero(~KEEP), 0))
     options = {"steps": STEPS} if row.iterates else {}
-    if "ridge" in row.told:
+    if "ridge" in row.required_inputs:
         options["ridge"] = RIDGE
-    if "spectrum" in row.told and "step_size" not in numbers:
+    if "spectrum" in row.required_inputs and "step_size" not in numbers:
         options["spectrum"] = tuple(given.spectrum)
     options |= {**row.options, **numbers}
     if rank := options.pop("rank", None):
         landmarks = {"ridge": options["ridge"], "rank": rank}
         options["preconditioner"] = ik.nystrom(KERNELS[kernel], task.x[KEEP], **landmarks)
-    return numpy(load(row.oracle)(KERNELS[kernel], task, **options))
+    return numpy(ik.solvers.lookup(row)(KERNELS[kernel], task, **options))
 
 
 def gap(found, expected, iterates=STEPS + 1):
@@ -139,8 +139,8 @@ def test_a_number_that_is_a_tenth_off_shows(name):
     kernel, row = kernels_of(name)[0], SOLVERS[name]
     for numbers in NUMBERS.get(name, ({},)):
         expected = reference(name, kernel, 2, numbers)
-        given = {"ridge": RIDGE} if "ridge" in row.told else {}
-        if "spectrum" in row.told and not numbers:
+        given = {"ridge": RIDGE} if "ridge" in row.required_inputs else {}
+        if "spectrum" in row.required_inputs and not numbers:
             given |= {"spectrum": problem(kernel, 2)[1].spectrum}
         for field, value in (given | numbers).items():
             for i in range(0 if field in ("rank", "preconditioner") else np.size(value)):

@@ -16,7 +16,7 @@ from test_sweep import ARGV, no_figure, small, task_of  # noqa: F401
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.catalogue import SOLVERS, candidate, compared, load
+from icl_krr.catalogue import SOLVERS, candidate, compared
 from icl_krr.cli._user_solver import register_file
 from icl_krr.experiments._sweep.grid import measure_all
 from icl_krr.probes._naming.candidates import solve
@@ -25,20 +25,25 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 SOLVER = "import icl_krr as ik\n\n\n" + re.findall("@ik.solver\n.*?, step\n", README, re.S)[0]
 
 ROWS = """\
-from icl_krr.catalogue import Kernel, Solver, register
-from icl_krr.catalogue._solvers import RIDGE, SPECTRUM
+from momenta.solver import nesterov
+from test_kernel_of_ones_own import Tilted
 
-register(Kernel("tilted", "test_kernel_of_ones_own:Tilted", "positive"))
+from icl_krr.catalogue import Box, KernelEntry, SolverEntry, register
+
+register(KernelEntry("tilted", "positive", kernel=Tilted))
 register(
-    Solver(
+    SolverEntry(
         "nesterov",
         "NAG",
-        oracle="momenta.solver:nesterov",
-        told=("ridge", "spectrum"),
+        solver=nesterov,
+        required_inputs=("ridge", "spectrum"),
         states=("alpha", "prediction"),
         blocks={"linear": 2, "softmax": 2},
-        fitted={"ridge": RIDGE, **SPECTRUM},
-        arguments="icl_krr.probes._naming.candidates:spectral_arguments",
+        fitted={
+            "ridge": Box(-5, 0.5, 1),
+            "high": Box(-1, 0.5, 1),
+            "low_over_high": Box(-5, 0, 0, True),
+        },
     )
 )
 """
@@ -152,7 +157,7 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
         assert f"{done} of 2 cells" in err
         assert printed["meta"]["own_solvers"] == {"nesterov": file.read_text()}
         found.append([row["gap"] for row in printed["rows"] if row["line"] == "nesterov"])
-        path = ik.run(load(SOLVERS["nesterov"].oracle), kernel, task, steps=4, **numbers)
+        path = ik.run(SOLVERS["nesterov"].solver, kernel, task, steps=4, **numbers)
         far = np.linalg.norm(np.asarray(path.prediction) - exact, axis=1)
         assert np.allclose(found[-1], far / np.linalg.norm(exact), atol=1e-7)
     assert found[0] == found[1] != found[2]
@@ -193,5 +198,5 @@ def test_identify_fits_it(x64, file):
     assert row.name in compared("linear")
     assert [*row.fitted] == ["ridge", "high", "low_over_high"]
     numbers = {"ridge": 2.0, "spectrum": (5.0, 20.0), "steps": 4}
-    path = ik.run(load(row.oracle), ik.Linear(), task, **numbers).prediction
+    path = ik.run(row.solver, ik.Linear(), task, **numbers).prediction
     assert np.allclose(solve(row, "linear", np.log([2.0, 20.0, 0.25]), task, 4), path, atol=1e-12)

@@ -11,7 +11,7 @@ from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
-from icl_krr.catalogue import AXES, Axis, compared
+from icl_krr.catalogue import AXES, AxisEntry, compared
 from icl_krr.experiments import _study
 from icl_krr.experiments._sweep import grid as module
 from icl_krr.experiments._sweep.axis import along, positive
@@ -275,7 +275,7 @@ def another(line, value, task, config, key):
 
 
 def test_an_axis_of_ones_own_is_a_function_and_a_row(monkeypatch):
-    monkeypatch.setitem(AXES, "another", Axis("another", f"{__name__}:another"))
+    monkeypatch.setitem(AXES, "another", AxisEntry("another", another))
     config = SweepConfig("another", seeds=1, **SMALL)
     ((_, rows),) = _study.run(module.study(config)).cells
     known = run_cell(small("ridge"), "chebyshev", 0)

@@ -1,26 +1,39 @@
-"""The catalogue: all kernels, solvers, sweep axes and task families by name, one row each.
+"""The catalogue: all kernels, solvers, sweep axes and task families by name, one entry each.
 
-The tables are `KERNELS`, `SOLVERS`, `AXES`, `FAMILIES` and `BATTERIES` (changes of a family of
-tasks), each {name: row}. A row gives its functions as "module:function". These functions are
-imported only when they are used, so the catalogue does not import JAX. The command line, sweeps,
-identification, ablations, the conformance tests and the README's table of solvers use these rows.
-Names have underscores. Wherever you give a name, dashes, capitals, and the label or another short
-name of the row are accepted, too: "cg" and "Conjugate-Gradient" mean "conjugate_gradient", and
-"rbf" means "gaussian". `ATTENTIONS`, `METHODS` and `SITES` list the kinds of attention, the
-optimisers of hyperparameters and the kinds of model parts that can be ablated.
+The tables are `KERNELS`, `SOLVERS`, `AXES`, `FAMILIES` and `SHIFTS` (changes of a family of tasks),
+each {name: entry}. The command line, sweeps, identification, ablations, the conformance tests and
+the README's table of solvers use these entries. The functions belong to other rooms and have the
+names of the entries (`icl_krr.solvers.lookup`, `icl_krr.constructions.lookup` and
+`icl_krr.kernels.lookup` return them), so the catalogue imports no JAX, and `icl-krr --help` is
+fast. Names have underscores. Wherever you pass a name, dashes, capitals, and the label or another
+short name of the entry are accepted, too: "cg" and "Conjugate-Gradient" mean "conjugate_gradient",
+and "rbf" means "gaussian". `ATTENTIONS`, `METHODS` and `SITES` list the kinds of attention, the
+optimisers of hyperparameters and the kinds of model parts that can be ablated. `NONE`,
+`TASK_FAMILY` and `THIS_TASK` are the values of `SolverEntry.input_scope`.
 
-**Add a solver.** A solver needs one short file and one row. The file has a function with the mark
-`icl_krr.solver` (the README has one); `icl_krr.run` is its oracle, and `icl_krr.compile` its
-construction. All commands, comparisons (see `compared`) and conformance tests then include the
-solver:
+**Add a solver.** A solver needs one short file and one entry. The file has a function with the mark
+`icl_krr.solver` (the README has one); `icl_krr.run` runs it on arrays, and `icl_krr.compile` makes
+a transformer of it. All commands, comparisons (see `compared`) and conformance tests then include
+the solver:
 
->>> from icl_krr.catalogue import SOLVERS, Box, Solver, register
+>>> import icl_krr as ik
+>>> from icl_krr.catalogue import SOLVERS, Box, SolverEntry, register
+>>> @ik.solver
+... def steepest_descent(K, y, *, ridge):
+...     def step(alpha, r, prediction):
+...         Kr = K @ r
+...         Ar = Kr + ridge * r
+...         eta = (r @ r) / (r @ Ar)
+...         return dict(
+...             alpha=alpha + eta * r, r=r - eta * Ar, prediction=prediction + eta * Kr
+...         )
+...     return dict(alpha=0, r=y, prediction=0), step
 >>> register(
-...     Solver(
+...     SolverEntry(
 ...         "steepest_descent",
 ...         "SD",  # the column in a confusion matrix; "sd" is also a short name
-...         oracle="my_package.steepest:steepest_descent",
-...         states=("alpha", "r", "prediction"),  # slots that are compared with the oracle
+...         solver=steepest_descent,
+...         states=("alpha", "r", "prediction"),  # slots that equal the solver's states
 ...         blocks={"linear": 3, "softmax": 4},  # blocks per step
 ...         sums=True,  # it takes inner products
 ...         fitted={"ridge": Box(-5, 0.5, 1)},  # parameters that `identify` fits, with their ranges
@@ -29,24 +42,23 @@ solver:
 >>> SOLVERS.pop("steepest_descent").call  # this example leaves the catalogue as it was
 'steepest_descent(..., ridge=...)'
 
-In this library the row belongs in `icl_krr/catalogue/_solvers.py`, and `tests/references.py` needs
-a textbook formula of the solver, with which a test compares all iterates. Your own package calls
-`register` when it is imported. Its `pyproject.toml` also needs an entry point in the group
-`icl_krr` (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command line
-imports the package.
+Your own package calls `register` when it is imported. Its `pyproject.toml` also needs an entry
+point in the group `icl_krr` (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the
+command line imports the package. In this library the entry belongs in
+`icl_krr/catalogue/_solvers.py`, without `solver=` (see `.github/CONTRIBUTING.md`).
 
 **Add a kernel.** A kernel is one class. A subclass of `icl_krr.kernels.LogBilinear`, such as the
 example `Tilted` there, implements one method, which returns two coefficients. Samplers, sketches,
 solvers and constructions then accept the kernel.
 
-The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the kernel to the choices
-of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the rows of the
-Matern and polynomial kernels, it is tried only if a user names it.
+The entry `register(KernelEntry("tilted", "positive", kernel=Tilted))` adds the kernel to the
+choices of `--kernel` and to the kernels that `identify` tries. With `usual=False`, as in the
+entries of the Matern and polynomial kernels, it is tried only if a user names it.
 
 **Add an axis of sweeps.** An axis is a function of (line, value, task, config, key) that returns an
-`icl_krr.experiments._sweep.setting.Setting`: the model, its task and the exact predictions. Above
-it stands `icl_krr.experiments._sweep.axis.along` with the check and the default values. Its row is
-`register(Axis("noise", "my_package:noise"))`, before the file imports these.
+`icl_krr.experiments.Setting`: the model, its task and the exact predictions. Above it stands
+`icl_krr.experiments.along` with the check and the default values. Its entry is
+`register(AxisEntry("noise", noise))`.
 """
 
 from __future__ import annotations
@@ -54,39 +66,47 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from .._core.messages import unknown_name
 from ._axes import AXES
-from ._rows import Axis, Battery, Box, Family, Kernel, Solver
+from ._entries import (
+    NONE,
+    TASK_FAMILY,
+    THIS_TASK,
+    AxisEntry,
+    Box,
+    FamilyEntry,
+    KernelEntry,
+    ShiftEntry,
+    SolverEntry,
+)
 from ._solvers import SOLVERS
-from ._tables import BATTERIES, FAMILIES, KERNELS
+from ._tables import FAMILIES, KERNELS, SHIFTS
 
 __all__ = [
     "ATTENTIONS",
     "AXES",
-    "BATTERIES",
     "FAMILIES",
     "KERNELS",
     "METHODS",
+    "NONE",
+    "SHIFTS",
     "SITES",
     "SOLVERS",
-    "Axis",
-    "Battery",
+    "TASK_FAMILY",
+    "THIS_TASK",
+    "AxisEntry",
     "Box",
-    "Family",
-    "Kernel",
-    "Solver",
+    "FamilyEntry",
+    "KernelEntry",
+    "ShiftEntry",
+    "SolverEntry",
     "candidate",
     "candidates",
     "compared",
     "find",
-    "kernel_class",
-    "load",
-    "make_kernel",
-    "name_of",
     "names",
     "register",
     "spelled",
@@ -102,59 +122,45 @@ SITES = ("head", "unit", "slot", "role")
 ATTENTIONS = ("softmax", "linear")
 """Kinds of attention that a model can have."""
 
-TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
+TABLES = {KernelEntry: KERNELS, SolverEntry: SOLVERS, AxisEntry: AXES, FamilyEntry: FAMILIES}
 
 
-def register(row: Kernel | Solver | Axis | Family) -> None:
-    """Add a row to the table of its type.
+def register(entry: KernelEntry | SolverEntry | AxisEntry | FamilyEntry) -> None:
+    """Add an entry to the table of its type.
 
-    The `name` of the row consists of letters, digits and underscores. A package with rows of its
-    own calls this when it is imported, which its entry point of the group "icl_krr" causes.
+    The `name` of the entry consists of letters, digits and underscores. A package with entries of
+    its own calls this when it is imported, which its entry point of the group "icl_krr" causes.
 
-    >>> register(Kernel("linear", "icl_krr.kernels:Linear", "featured"))
+    >>> register(KernelEntry("linear", "featured"))
     Traceback (most recent call last):
     ValueError: name must be new, but 'linear' is already in the catalogue
     """
-    if type(row) not in TABLES:
-        raise TypeError(f"row must be a Kernel, Solver, Axis or Family, got {row!r}")
-    table: dict[str, Any] = TABLES[type(row)]  # pyright: ignore[reportAssignmentType]
-    if not row.name.isidentifier():
+    if type(entry) not in TABLES:
+        raise TypeError(
+            f"entry must be a KernelEntry, SolverEntry, AxisEntry or FamilyEntry, got {entry!r}"
+        )
+    table: dict[str, Any] = TABLES[type(entry)]  # pyright: ignore[reportAssignmentType]
+    if not entry.name.isidentifier():
         raise ValueError(
             "name must consist of letters, digits and underscores and not start with a digit, "
-            f"got {row.name!r}"
+            f"got {entry.name!r}"
         )
-    if row.name in table:
-        raise ValueError(f"name must be new, but {row.name!r} is already in the catalogue")
-    for short in getattr(row, "short_names", ()):
+    if entry.name in table:
+        raise ValueError(f"name must be new, but {entry.name!r} is already in the catalogue")
+    for short in getattr(entry, "short_names", ()):
         if spelled(short) in names():
             raise ValueError(
                 f"short name must be new, but {short!r} already means {spelled(short)!r}"
             )
-    table[row.name] = row
-
-
-def load(path: str) -> Any:
-    """Import and return an object from its path "module:object", which the rows also use.
-
-    >>> load("math:pi") > 3
-    True
-    """
-    check_text("path", path)
-    module, _, name = path.rpartition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"path must be an importable 'module:object', got {path!r}: {error}"
-        ) from error
+    table[entry.name] = entry
 
 
 def absent(room: str, name: str) -> AttributeError:
-    """The error for a name that a module does not have; it has the call of a solver's row."""
-    row = SOLVERS.get(spelled(name))
-    hint = f"; write {row.call}" if row and f"{room}:" in row.construction + row.oracle else ""
-    words = f"module {room!r} has no attribute {name!r}{hint}"
-    return AttributeError(words, name=name, obj=sys.modules[room])
+    """The error for a name that a module does not have; it has the call of a solver's entry."""
+    entry = SOLVERS.get(spelled(name))
+    hint = f"; write {entry.call}" if entry and entry.solver is None else ""
+    message = f"module {room!r} has no attribute {name!r}{hint}"
+    return AttributeError(message, name=name, obj=sys.modules[room])
 
 
 def check_text(name: str, value: Any) -> None:
@@ -194,46 +200,6 @@ def find(what: str, table: Mapping[str, Any], name: str) -> Any:
     if row is None:
         raise ValueError(unknown_name(what, name, table))
     return row
-
-
-def kernel_class(name: str) -> Any:
-    """Return the class of a kernel.
-
-    Args:
-        name: as in `find`.
-
-    >>> kernel_class("gaussian").bandwidth
-    'lengthscale'
-    """
-    return load(find("kernel", KERNELS, name).made_by)
-
-
-def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
-    """Make a kernel with the bandwidth from a dictionary of values.
-
-    Args:
-        name: as in `find`.
-        values: values {name: value}, of which only the bandwidth, such as "temperature", is used;
-            without it, the kernel has its default bandwidth.
-
-    >>> make_kernel("exponential", {"temperature": 2.0}).temperature
-    2.0
-    """
-    made_by = kernel_class(name)
-    if not isinstance(values, Mapping):
-        raise TypeError(f"values must be {{name: value}}, got {values!r}")
-    value = values.get(made_by.bandwidth)
-    return made_by() if value is None else made_by.of_bandwidth(value)
-
-
-def name_of(kernel: Any) -> str:
-    """Return the name of a kernel's row, or the name of its class if it has no row.
-
-    >>> name_of(kernel_class("linear")())
-    'linear'
-    """
-    names = [name for name in KERNELS if kernel_class(name) is type(kernel)]
-    return names[0] if names else type(kernel).__name__
 
 
 def taken(solver: str, usual: bool = False) -> tuple[str, ...]:
@@ -280,7 +246,7 @@ def compared(kernel: str | None = None) -> tuple[str, ...]:
     return tuple(n for n, row in rows if row.iterates and not row.causal and not row.variant_of)
 
 
-def candidate(name: str) -> Solver:
+def candidate(name: str) -> SolverEntry:
     """Return the row of a solver that `identify` can fit to a model, one of the `candidates`.
 
     Args:

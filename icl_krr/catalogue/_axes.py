@@ -1,6 +1,6 @@
-"""Catalogue rows for the axes of sweeps."""
+"""Catalogue entries for the axes of sweeps."""
 
-from ._rows import Axis
+from ._entries import AxisEntry
 
 NAMES = (
     "depth",
@@ -14,4 +14,4 @@ NAMES = (
     "precision",
     "arithmetic",
 )
-AXES = {name: Axis(name, f"icl_krr.experiments._sweep.axes:{name}") for name in NAMES}
+AXES = {name: AxisEntry(name) for name in NAMES}

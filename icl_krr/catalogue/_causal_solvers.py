@@ -1,57 +1,56 @@
-"""Catalogue rows for causal solvers, whose tokens see only the supports before them."""
+"""Catalogue entries for causal solvers, whose tokens see only the supports before them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ._rows import Box, Solver
+from ._entries import Box, SolverEntry
 
 RIDGE = Box(-5, 0.5, 1)
 STEP = Box(-1.5, 1.3, -1)
 PRIMAL, DUAL = ("w", "r", "d", "prediction"), ("alpha", "prediction")
-OF_PREFIX = "icl_krr.tabular._prefix_keywords"
 
 
 DELTA: dict[str, Any] = {"states": DUAL, "causal": True, "sequential": True}
 
 CAUSAL = (
-    Solver(
+    SolverEntry(
         "delta_rule",
         "DELTA",
-        told=(f"{OF_PREFIX}:step_size",),
+        required_inputs=("step_size",),
         **DELTA,
         blocks={"linear": 1, "softmax": 2},
         fitted={"step_size": STEP},
     ),
-    Solver(
+    SolverEntry(
         "momentum_delta_rule",
         "MDEL",
         kernels="featured",
-        told=(f"{OF_PREFIX}:step_size", f"{OF_PREFIX}:momentum"),
+        required_inputs=("step_size", "momentum"),
         **DELTA,
         blocks={"linear": 2},
         fitted={"step_size": STEP, "momentum": Box(-2, 0, 0, True), "decay": Box(-0.5, 0, 0, True)},
         contains=("delta_rule",),
     ),
-    Solver(
+    SolverEntry(
         "implicit_delta_rule",
         "IDEL",
-        told=(f"{OF_PREFIX}:step_size",),
+        required_inputs=("step_size",),
         **DELTA,
         blocks={"linear": 1, "softmax": 2},
         fitted={"step_size": STEP},
     ),
-    Solver(
+    SolverEntry(
         "preconditioned_delta_rule",
         "PDEL",
         kernels="featured",
-        told=(f"{OF_PREFIX}:step_size",),
+        required_inputs=("step_size",),
         **DELTA,
         blocks={"linear": 1},
         fitted={"step_size": Box(-2, 0.5), "initial": RIDGE},
         contains=("delta_rule",),
     ),
-    Solver(
+    SolverEntry(
         "kalman_delta_rule",
         "KDEL",
         kernels="featured",
@@ -59,7 +58,7 @@ CAUSAL = (
         blocks={"linear": 3},
         fitted={"ridge": RIDGE, "process_noise": Box(-4, 0.5)},
     ),
-    Solver(
+    SolverEntry(
         "prefix_conjugate_gradient",
         "MESA",
         kernels="featured",
@@ -69,16 +68,16 @@ CAUSAL = (
         sums=True,
         fitted={"ridge": RIDGE},
     ),
-    Solver(
+    SolverEntry(
         "prefix_chebyshev",
         "PCHE",
         kernels="featured",
-        told=("ridge", f"{OF_PREFIX}:spectrum"),
+        required_inputs=("ridge", "spectrum"),
         states=PRIMAL,
         causal=True,
         blocks={"linear": 1},
     ),
-    Solver(
+    SolverEntry(
         "prefix_posterior",
         "POST",
         kernels="featured",
@@ -87,11 +86,11 @@ CAUSAL = (
         blocks={"linear": 7},
         sums=True,
     ),
-    Solver(
+    SolverEntry(
         "bayesian_average",
         "BMA",
         kernels="featured",
-        told=("ridges",),
+        required_inputs=("ridges",),
         states=("means", "variances", "log_evidence", "weights", "prediction"),
         causal=True,
         blocks={"linear": 7},

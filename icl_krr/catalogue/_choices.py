@@ -1,13 +1,13 @@
-"""The names in the tables, as types of settings. All rows must be registered before."""
+"""The names in the tables, as types of settings. All entries must be registered before."""
 
 from typing import TYPE_CHECKING, Literal
 
-from . import ATTENTIONS, AXES, BATTERIES, FAMILIES, KERNELS, SITES, SOLVERS
+from . import ATTENTIONS, AXES, FAMILIES, KERNELS, SHIFTS, SITES, SOLVERS
 
 if TYPE_CHECKING:
-    Solver = Kernel = Axis = Family = Battery = Attention = Site = str
+    SolverName = KernelName = AxisName = FamilyName = ShiftName = AttentionName = SiteName = str
 else:
-    Solver, Kernel, Axis, Family, Battery, Attention, Site = (
+    SolverName, KernelName, AxisName, FamilyName, ShiftName, AttentionName, SiteName = (
         Literal[tuple(table)]
-        for table in (SOLVERS, KERNELS, AXES, FAMILIES, BATTERIES, ATTENTIONS, SITES)
+        for table in (SOLVERS, KERNELS, AXES, FAMILIES, SHIFTS, ATTENTIONS, SITES)
     )

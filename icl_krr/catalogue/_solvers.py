@@ -1,164 +1,150 @@
-"""Catalogue rows for the solvers."""
+"""Catalogue entries for the solvers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ._causal_solvers import CAUSAL, RIDGE
-from ._rows import Box, Solver
+from ._entries import Box, SolverEntry
 
 STEP = Box(-1.5, 0.7, -1)
-CG, PCG = (
-    (f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}")
-    for name in ("conjugate_gradient", "preconditioned_conjugate_gradient")
-)
 VARIANT: dict[str, Any] = {"sums": True, "variant_of": "conjugate_gradient"}
 SPECTRAL = ("ridge", "spectrum")
 FIELDS = ("alpha", "r", "prediction")
-EXPECTED = "icl_krr.experiments._ablate.expected"
 SPECTRUM = {"high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)}
 KEYWORDS = {"ridge": {"ridge": RIDGE}, "step_size": {"step_size": STEP}, "spectrum": SPECTRUM}
 """Keywords that a solver in a user's file may have without a default, and what is fitted instead.
 """
 
 SOLVERS = {
-    row.name: row
-    for row in (
-        Solver(
+    entry.name: entry
+    for entry in (
+        SolverEntry(
             "nadaraya_watson",
             "NW",
             kernels="positive",
-            told=(),
+            required_inputs=(),
             states=("prediction",),
             blocks={"softmax": 1},
             iterates=False,
             fitted={},
         ),
-        Solver(
+        SolverEntry(
             "gradient_descent",
             "GD",
-            told=SPECTRAL,
+            required_inputs=SPECTRAL,
             states=FIELDS,
             blocks={"linear": 1, "softmax": 1},
             fitted={"ridge": RIDGE, "step_size": STEP},
-            rate="icl_krr.theory:gradient_descent_rate",
         ),
-        Solver(
+        SolverEntry(
             "gradient_descent_in_alpha",
             "GDIA",
-            told=SPECTRAL,
+            required_inputs=SPECTRAL,
             states=FIELDS,
             blocks={"linear": 2, "softmax": 2},
             fitted={"ridge": RIDGE, "step_size": Box(-1.5, 1.3, -2)},
             variant_of="gradient_descent",
         ),
-        Solver(
+        SolverEntry(
             "richardson",
             "RIC",
             kernels="positive",
             states=("alpha", "prediction"),
             blocks={"softmax": 1},
             fitted={"ridge": RIDGE, "step_size": Box(-1, 0.3, 0, True)},
-            expected=f"{EXPECTED}:RICHARDSON",
         ),
-        Solver(
+        SolverEntry(
             "heavy_ball",
             "HB",
-            told=SPECTRAL,
+            required_inputs=SPECTRAL,
             blocks={"linear": 1, "softmax": 1},
             fitted={"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, 0, True)},
             contains=("gradient_descent",),
-            rate="icl_krr.theory:heavy_ball_rate",
         ),
-        Solver(
+        SolverEntry(
             "chebyshev",
             "CHE",
-            told=SPECTRAL,
+            required_inputs=SPECTRAL,
             blocks={"linear": 1, "softmax": 1},
             fitted={"ridge": RIDGE, **SPECTRUM},
-            arguments="icl_krr.probes._naming.candidates:spectral_arguments",
             contains=("gradient_descent",),
-            rate="icl_krr.theory:chebyshev_rate",
-            expected=f"{EXPECTED}:CHEBYSHEV",
         ),
-        Solver(
+        SolverEntry(
             "preconditioned_chebyshev",
             "NCHE",
             kernels="bounded",
-            told=("ridge", "num_supports"),
+            required_inputs=("ridge", "num_supports"),
             states=("alpha", "prediction"),
             blocks={"softmax": 1},
             fitted={"ridge": RIDGE, "num_supports": Box(0, 3)},
         ),
-        Solver(
+        SolverEntry(
             "conjugate_gradient",
             "CG",
             blocks={"linear": 5, "softmax": 7},
             sums=True,
             fitted={"ridge": RIDGE},
-            rate="icl_krr.theory:conjugate_gradient_rate",
-            expected=f"{EXPECTED}:CONJUGATE_GRADIENT",
         ),
-        Solver(
+        SolverEntry(
             "fused_conjugate_gradient",
             "FCG",
-            *CG,
+            "conjugate_gradient",
             options={"form": "fused"},
             blocks={"linear": 3, "softmax": 5},
             **VARIANT,
         ),
-        Solver(
+        SolverEntry(
             "pipelined_conjugate_gradient",
             "PiCG",
-            *CG,
+            "conjugate_gradient",
             options={"form": "pipelined"},
             blocks={"linear": 2, "softmax": 4},
             **VARIANT,
         ),
-        Solver(
+        SolverEntry(
             "jacobi_conjugate_gradient",
             "JCG",
-            *PCG,
+            "preconditioned_conjugate_gradient",
             blocks={"linear": 5, "softmax": 8},
             **VARIANT,
             fitted={"ridge": RIDGE},
             aliases=("pcg",),
         ),
-        Solver(
+        SolverEntry(
             "normalised_conjugate_gradient",
             "DCG",
-            *PCG,
+            "preconditioned_conjugate_gradient",
             kernels="positive",
             options={"preconditioner": "normaliser"},
             states=("alpha", "p", "prediction"),
             blocks={"softmax": 8},
             **VARIANT,
         ),
-        Solver(
+        SolverEntry(
             "nystrom_conjugate_gradient",
             "NCG",
-            *PCG,
+            "preconditioned_conjugate_gradient",
             kernels="featured",
-            told=("ridge", "preconditioner"),
+            required_inputs=("ridge", "preconditioner"),
             blocks={"linear": 6},
             **VARIANT,
             one_task=True,
         ),
-        Solver(
+        SolverEntry(
             "newton_schulz",
             "NS",
             kernels="featured",
-            told=SPECTRAL,
+            required_inputs=SPECTRAL,
             states=("alpha", "prediction"),
             blocks={"linear": 2},
             fitted={"ridge": RIDGE, "scale": Box(-1.5, 0.5, -1)},
-            arguments="icl_krr.probes._naming.candidates:newton_schulz_arguments",
         ),
-        Solver(
+        SolverEntry(
             "gradient_descent_plus_plus",
             "GD++",
             kernels="featured",
-            told=("step_size", "curvature"),
+            required_inputs=("step_size", "curvature"),
             states=("r", "prediction"),
             blocks={"linear": 1},
             one_task=True,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from .._core.text_tables import TextTable, format_number
-from ..catalogue._choices import Kernel
+from ..catalogue._choices import KernelName
 from ..plots import depth_figure
 from ..tabular._depth import CONVERGED, DepthResult, Row, run
 from ..tabular._depth_config import DepthConfig
@@ -22,7 +22,7 @@ Results = dict[str, DepthResult]
 
 
 def depth_config(
-    settings: Construction, preferred: Kernel | None = None, *, centred: bool = False
+    settings: Construction, preferred: KernelName | None = None, *, centred: bool = False
 ) -> DepthConfig:
     """Use the given kernel, else the preferred kernel, else let leave-one-out choose."""
     kernel = settings.kernel or preferred

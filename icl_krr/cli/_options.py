@@ -17,7 +17,7 @@ import tyro
 
 from .._core.messages import normalised, unknown_name
 from ..catalogue import SOLVERS, spelled
-from ..catalogue._choices import Kernel, Solver
+from ..catalogue._choices import KernelName, SolverName
 
 T = TypeVar("T")
 WORDS = tyro.constructors.ConstructorRegistry()
@@ -142,9 +142,9 @@ class Command:
 
 @dataclass(frozen=True)
 class Construction(Command):
-    solver: Solver = "conjugate_gradient"
+    solver: SolverName = "conjugate_gradient"
     """Solver that the transformer's weights implement."""
-    kernel: Kernel | None = None
+    kernel: KernelName | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, the first of linear, exponential and gaussian that the solver supports."""
     ridge: float | None = None

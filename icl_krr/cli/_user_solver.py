@@ -9,7 +9,7 @@ from traceback import walk_tb
 from types import ModuleType
 
 from .._core.messages import short_repr
-from ..catalogue import Solver, find, register
+from ..catalogue import SolverEntry, find, register
 from ..catalogue._solvers import KEYWORDS
 
 
@@ -54,16 +54,14 @@ def register_file(argument: str) -> str:
         first, _, _ = str(error).partition("\n")
         raise ValueError(f"{file}{place}: {first}") from error
     kernels = "featured" if kinds & {"features", "inner", "nystrom"} else "any"
-    spectral = "icl_krr.probes._naming.candidates:spectral_arguments"
-    row = Solver(
+    entry = SolverEntry(
         name,
         name,
-        oracle=f"file {argument}",
+        solver=found,
         kernels="positive" if kinds & {*NORMALISED, "average"} else kernels,
-        told=tuple(fitted),
+        required_inputs=tuple(fitted),
         fitted={key: box for boxes in fitted.values() for key, box in boxes.items()},
-        arguments=spectral if "spectrum" in fitted else None,
         source=source,
     )
-    register(row)
+    register(entry)
     return name

@@ -100,9 +100,12 @@ Args:
         $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c. Default None.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import solvers
+from ..catalogue import SOLVERS, SolverEntry, absent, find
+from ..transformer._weights import Transformer
 from ._assembly.choice import machine
 from ._assembly.machine import Machine
 from ._assembly.options import Options, Softmax
@@ -155,6 +158,7 @@ __all__ = [
     "heavy_ball",
     "implicit_delta_rule",
     "kalman_delta_rule",
+    "lookup",
     "machine",
     "momentum_delta_rule",
     "nadaraya_watson",
@@ -169,12 +173,26 @@ __all__ = [
     "richardson",
 ]
 
+
+def lookup(solver: str | SolverEntry) -> Callable[..., Transformer]:
+    """Return the construction of a solver of the catalogue.
+
+    Args:
+        solver: name or short name in the catalogue, or an entry of `icl_krr.catalogue.SOLVERS`.
+
+    >>> lookup("CG") is conjugate_gradient
+    True
+    """
+    entry = find("solver", SOLVERS, solver) if isinstance(solver, str) else solver
+    if entry.solver is not None:
+        return construction_of(entry.solver)
+    return globals()[entry.function]
+
+
 if not TYPE_CHECKING:  # a type checker knows which names there are
 
     def __getattr__(name):
-        from ..catalogue import SOLVERS, absent, load  # which import packages that import this one
-
-        row = SOLVERS.get(name)
-        if row is not None and row.construction == f"{__name__}:{name}":  # of another package
-            return construction_of(load(row.oracle))
+        entry = SOLVERS.get(name)
+        if entry is not None and entry.solver is not None:  # of another package
+            return lookup(entry)
         raise absent(__name__, name)

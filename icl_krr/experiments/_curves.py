@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from .. import Features, Kernel, Linear, solvers
-from ..catalogue import candidate, compared, load
+from ..catalogue import candidate, compared
 from ..probes._naming.candidates import keywords
 from ..probes._resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
 from ..sketches import nystrom_features
@@ -131,7 +131,7 @@ def squares_of(
     asked = keywords(row, {part: jnp.asarray(value, float) for part, value in values.items()})
 
     def of_task(task: Task) -> jax.Array:
-        path = load(row.oracle)(kernel, task, **asked, steps=steps).prediction
+        path = solvers.lookup(row)(kernel, task, **asked, steps=steps).prediction
         return jnp.mean((path - task.y_query[None]) ** 2, axis=1)
 
     return map_tasks(of_task, tasks)

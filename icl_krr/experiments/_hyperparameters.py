@@ -15,7 +15,8 @@ from jax.tree_util import Partial
 from .. import Kernel, Softmax, predict_batch, theory
 from .._core import checks
 from .._core.constants import as_constant
-from ..catalogue import METHODS, SOLVERS, make_kernel
+from ..catalogue import METHODS, SOLVERS
+from ..kernels import make_kernel
 from ..tabular import _model_selection
 from ..tabular._build import construct, solver_keywords
 from ..tabular._depth_config import DepthConfig, bandwidth, choose_kernels, families
@@ -67,7 +68,7 @@ class FitConfig(DepthConfig):
                 f"objective must be 'held-out' for solver {self.solver!r}, which has no alpha, "
                 f"got {self.objective!r}"
             )
-        bounded = [name for name, row in SOLVERS.items() if "spectrum" in row.told]
+        bounded = [name for name, row in SOLVERS.items() if "spectrum" in row.required_inputs]
         if self.fit_spectrum and self.solver not in bounded:
             raise ValueError(
                 f"solver must be one of {', '.join(bounded)} if fit_spectrum is given, because "
@@ -209,7 +210,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
             return construct(row.name, kernel, one)
         # the spectrum must cover all tasks, not only the first
         needs = solver_keywords(row, kernel, one, given["ridge"], but=("spectrum",))
-        if "spectrum" in row.told:
+        if "spectrum" in row.required_inputs:
             own = config.fit_spectrum
             between = map(given.get, BOUNDS) if own else bounds(kernel, tasks, given["ridge"])
             needs["spectrum"] = tuple(between)

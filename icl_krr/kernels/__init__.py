@@ -11,7 +11,7 @@ from ._algebra import inner as inner, project as project
 from ._exponential import Exponential
 from ._forms import Diagonal, FeatureLayer, Pattern
 from ._gaussian import Gaussian
-from ._kernel import Kernel, check_kernel as check_kernel
+from ._kernel import Kernel, check_kernel as check_kernel, kernel_class, make_kernel, name_of
 from ._linear import Features, Linear
 from ._log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
 from ._matern import Matern, Matern12, Matern32, Matern52
@@ -38,4 +38,7 @@ __all__ = [
     "Polynomial",
     "PositiveKernel",
     "Weighted",
+    "kernel_class",
+    "make_kernel",
+    "name_of",
 ]

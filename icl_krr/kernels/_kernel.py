@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -15,7 +15,11 @@ from jaxtyping import Array, Float
 
 from .._core.messages import constructor_hint
 from .._core.pytree import jit_if_concrete
+from ..catalogue import KERNELS, find, spelled
 from ._forms import Diagonal, FeatureLayer, Pattern
+
+CLASSES: dict[str, type[Kernel]] = {}
+"""The kernels of this library by the names of their classes."""
 
 
 class Kernel(ABC):
@@ -39,6 +43,11 @@ class Kernel(ABC):
     bandwidth: ClassVar[str | None] = None
     featured: ClassVar[bool] = False
     largest: ClassVar[float | None] = None
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith(f"{__package__}."):
+            CLASSES[cls.__name__] = cls
 
     @abstractmethod
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...
@@ -201,8 +210,45 @@ def check_kernel(kernel: Kernel) -> None:
 
 def instead_of(value: object) -> str:
     """How the kernel is made that a class or a name in the catalogue means."""
-    from ..catalogue import KERNELS, kernel_class, spelled  # whose packages may import this file
-
     name = spelled(value) if isinstance(value, str) else ""
     meant = kernel_class(name) if name in KERNELS else value
     return constructor_hint(meant) if isinstance(meant, type) and issubclass(meant, Kernel) else ""
+
+
+def kernel_class(name: str) -> type[Any]:
+    """Return the class of the kernel with this name, or short name, in the catalogue.
+
+    >>> kernel_class("rbf").bandwidth
+    'lengthscale'
+    """
+    entry = find("kernel", KERNELS, name)
+    spellings = {cls.lower(): kernel for cls, kernel in CLASSES.items()}
+    return entry.kernel or spellings[entry.name.replace("_", "")]
+
+
+def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
+    """Make a kernel with the bandwidth from a dictionary of values.
+
+    Args:
+        name: name in the catalogue.
+        values: values {name: value}, of which only the bandwidth, such as "temperature", is used;
+            without it, the kernel has its default bandwidth.
+
+    >>> make_kernel("exponential", {"temperature": 2.0}).temperature
+    2.0
+    """
+    kernel = kernel_class(name)
+    if not isinstance(values, Mapping):
+        raise TypeError(f"values must be {{name: value}}, got {values!r}")
+    value = values.get(kernel.bandwidth)
+    return kernel() if value is None else kernel.of_bandwidth(value)
+
+
+def name_of(kernel: Any) -> str:
+    """Return the name of a kernel in the catalogue, or the name of its class if it has none.
+
+    >>> name_of(kernel_class("linear")())
+    'linear'
+    """
+    names = [name for name in KERNELS if kernel_class(name) is type(kernel)]
+    return names[0] if names else type(kernel).__name__

@@ -23,8 +23,10 @@ Args:
         take no window.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from ..catalogue import SOLVERS, SolverEntry, absent, find
 from ._bayesian_average import AverageTrajectory, bayesian_average
 from ._conjugate_gradient import conjugate_gradient
 from ._delta_rules import (
@@ -96,6 +98,7 @@ __all__ = [
     "kalman_delta_rule",
     "leave_one_out",
     "log_marginal_likelihood",
+    "lookup",
     "momentum_delta_rule",
     "nadaraya_watson",
     "newton_schulz",
@@ -113,9 +116,21 @@ __all__ = [
     "solver",
 ]
 
+
+def lookup(solver: str | SolverEntry) -> Callable[..., Any]:
+    """Return the function of a solver of the catalogue.
+
+    Args:
+        solver: name or short name in the catalogue, or an entry of `icl_krr.catalogue.SOLVERS`.
+
+    >>> lookup("CG").__name__
+    'conjugate_gradient'
+    """
+    entry = find("solver", SOLVERS, solver) if isinstance(solver, str) else solver
+    return entry.solver or globals()[entry.function]
+
+
 if not TYPE_CHECKING:  # a type checker knows which names there are
 
     def __getattr__(name):
-        from ..catalogue import absent  # which imports packages that import this one
-
         raise absent(__name__, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import Kernel, Nystrom, Softmax, Task, Transformer, nystrom, theory
+from .. import Kernel, Nystrom, Softmax, Task, Transformer, constructions, nystrom, solvers, theory
 from .._core import memory_limit
-from ..catalogue import SOLVERS, Solver, find, load
+from ..catalogue import SOLVERS, SolverEntry, find
 
 
 def build(
@@ -23,14 +24,16 @@ def build(
     model = with_keywords(row, kernel, task, needs)
     words = {name: value for name, value in needs.items() if isinstance(value, (int, str))}
     numbers = {name: value for name, value in needs.items() if name not in words}
-    path = np.asarray(predictions(row.oracle, kernel, task, numbers, tuple(words.items())))
+    path = np.asarray(predictions(solvers.lookup(row), kernel, task, numbers, tuple(words.items())))
     return model, path if row.iterates else np.stack([0 * path, path])
 
 
-@partial(jax.jit, static_argnames=("oracle", "words"))
-def predictions(oracle: str, kernel: Kernel, task: Task, numbers: dict, words: Any) -> jax.Array:
+@partial(jax.jit, static_argnames=("solver", "words"))
+def predictions(
+    solver: Callable, kernel: Kernel, task: Task, numbers: dict, words: Any
+) -> jax.Array:
     """The predictions of a solver alone: a program without its status compiles in half the time."""
-    return load(oracle)(kernel, task, **numbers, **dict(words)).prediction
+    return solver(kernel, task, **numbers, **dict(words)).prediction
 
 
 def build_model(
@@ -41,7 +44,9 @@ def build_model(
     return with_keywords(row, kernel, task, keywords(row, kernel, task, ridge, steps))
 
 
-def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict[str, Any]:
+def keywords(
+    row: SolverEntry, kernel: Kernel, task: Task, ridge: Any, steps: Any
+) -> dict[str, Any]:
     """What one must tell the construction and the oracle; {} for a solver without steps."""
     if not row.iterates:
         return {}
@@ -50,14 +55,16 @@ def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) ->
     return {"steps": steps, **solver_keywords(row, kernel, task, ridge)}
 
 
-def with_keywords(row: Solver, kernel: Kernel, task: Task, needs: dict[str, Any]) -> Transformer:
+def with_keywords(
+    row: SolverEntry, kernel: Kernel, task: Task, needs: dict[str, Any]
+) -> Transformer:
     return construct(row.name, kernel, task, **needs, **(attention(kernel, task) if needs else {}))
 
 
 def construct(solver: str, kernel: Kernel, task: Task, **needs: Any) -> Transformer:
     """The construction for tasks with as many features and outputs as this task."""
     sizes = {"num_features": task.num_features, "num_outputs": task.num_outputs}
-    return load(find("solver", SOLVERS, solver).construction)(kernel, **sizes, **needs)
+    return constructions.lookup(solver)(kernel, **sizes, **needs)
 
 
 def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
@@ -68,19 +75,19 @@ def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
 
 
 def solver_keywords(
-    solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
+    solver: SolverEntry, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The keywords that a solver's `told` names, without `but`, each by its function."""
-    found = dict(solver.options)
-    for name in solver.told:
-        if name in but:
-            continue
-        path = name if ":" in name else f"{__name__}:{name}"
-        found[path.partition(":")[2]] = load(path)(kernel, task, ridge)
-    return found
+    """The keywords that a solver's `required_inputs` name, without `but`, each by its function."""
+    functions = INPUTS | PREFIX_INPUTS if solver.causal else INPUTS
+    values = dict(solver.options)
+    for name, function in zip(solver.keywords, solver.required_inputs, strict=True):
+        if name not in but:
+            compute = functions[name] if isinstance(function, str) else function
+            values[name] = compute(kernel, task, ridge)
+    return values
 
 
-def ridge(kernel: Kernel, task: Task, ridge: Any) -> Any:
+def given_ridge(kernel: Kernel, task: Task, ridge: Any) -> Any:
     return ridge
 
 
@@ -109,3 +116,36 @@ def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
 def curvature(kernel: Kernel, task: Task, ridge: Any) -> Any:
     """A curvature with which GD++ flattens the spectrum step by step."""
     return 0.3 / spectrum(kernel, task, ridge)[1]
+
+
+def prefix_spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:
+    return theory.prefix_bounds(kernel, task, ridge=ridge)
+
+
+def stable_step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    """A step size of the delta rule that is stable at every support."""
+    return 1 / (jnp.max(kernel.diagonal(task.x)) + ridge)
+
+
+def stable_momentum(kernel: Kernel, task: Task, ridge: Any) -> float:
+    """A momentum with which that step size stays stable."""
+    return 0.5
+
+
+INPUTS: dict[str, Callable[..., Any]] = {
+    "ridge": given_ridge,
+    "ridges": ridges,
+    "spectrum": spectrum,
+    "preconditioner": preconditioner,
+    "num_supports": num_supports,
+    "step_size": step_size,
+    "curvature": curvature,
+}
+"""{keyword of a solver: function of (kernel, task, ridge)}."""
+
+PREFIX_INPUTS = {
+    "spectrum": prefix_spectrum,
+    "step_size": stable_step_size,
+    "momentum": stable_momentum,
+}
+"""Those of causal solvers, which hold for all prefixes of a task."""

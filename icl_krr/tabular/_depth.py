@@ -10,7 +10,8 @@ import numpy as np
 from .. import Kernel, run_with_cache, solvers, theory
 from .._core import memory_limit
 from .._core.status import TOLERANCE
-from ..catalogue import SOLVERS, load, name_of
+from ..catalogue import SOLVERS
+from ..kernels import name_of
 from ..probes._check import check, slots_read
 from ..tasks import Task, system
 from . import _model_selection
@@ -83,9 +84,9 @@ def run(
     low, high = sigma[0] + ridge, sigma[-1] + ridge
     predictions = np.asarray(cache["prediction"])
     depths = np.arange(len(predictions))
-    rate = SOLVERS[config.solver].rate
+    rate = SOLVERS[config.solver].rate or theory.RATES.get(config.solver)
     at = depths.astype(task.x.dtype)
-    bounds = np.asarray(load(rate)(low, high, at)) if rate else np.full(len(depths), np.nan)
+    bounds = np.asarray(rate(low, high, at)) if rate else np.full(len(depths), np.nan)
     wrong = alpha_errors(cache["alpha"], kernel, task, ridge) if "alpha" in slots else None
     blocks = len(model.weights.prologue) + depths * model.blocks_per_step
     rows = [

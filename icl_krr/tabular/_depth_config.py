@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from .. import Exponential, Kernel, Task
 from .._core import checks
-from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
+from ..catalogue import KERNELS, SOLVERS, find, taken
+from ..kernels import kernel_class, name_of
 from . import _model_selection, _relevance
 from ._held_out import Learned
 from ._model_selection import Progress, silent
@@ -108,7 +109,7 @@ class DepthConfig:
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
     """The class of the kernel, and of the Nadaraya-Watson baseline's, which must be positive."""
     row = find("kernel", KERNELS, kernel)
-    family = load(row.made_by)
+    family = kernel_class(row.name)
     return family, family if row.kind == "positive" else Exponential
 
 

@@ -21,8 +21,8 @@ except ImportError:
 
 from .._core import checks
 from .._core.status import TOLERANCE, Status
-from ..catalogue import SOLVERS, kernel_class
-from ..kernels import Kernel, Matern
+from ..catalogue import SOLVERS
+from ..kernels import Kernel, Matern, kernel_class
 from ..probes import check
 from ..tasks import Task
 from ..transformer import Transformer, predict

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._core import checks
 from .._core.pytree import jit_if_concrete, pytree_dataclass, static
-from ..catalogue import BATTERIES, find
+from ..catalogue import SHIFTS, find
 from ._task import Task, check_task
 
 
@@ -150,7 +150,7 @@ def battery(name: str, family: Sampler) -> Sampler:
     >>> ik.tasks.sample(jax.random.key(0), battery("more_supports", family)).x.shape
     (16, 3)
     """
-    row = find("battery", BATTERIES, name)
+    row = find("battery", SHIFTS, name)
     check_sampler("family", family)
     own: Any = family
     if row.supports != 1:
@@ -178,7 +178,7 @@ class Changed:
 
 @partial(jax.jit, static_argnums=0)
 def changed(battery: str, task: Task) -> Task:
-    row = BATTERIES[battery]
+    row = SHIFTS[battery]
     shares = jnp.linspace(0, 1, task.num_features, dtype=task.x.dtype)[None]
     factors = row.x * row.condition**-shares
     x, y = task.x * factors, row.y * task.y

@@ -2,7 +2,7 @@ r"""Bounds and identities behind the claims, one in each function.
 
 The code in brackets, such as (C4), names the claim, which `icl-krr verify` tests. In formulas
 $A = K + \lambda I$, and $\hat K$, $\hat k$ and $\hat A = \hat K + \lambda I$ are those of a sketch.
-Arguments of several functions:
+`RATES` has the rate of each solver of the catalogue that has one. Arguments of several functions:
 
 Args:
     kernel: kernel $k$ of the regression; a positive kernel, such as `Exponential` or `Gaussian`,
@@ -24,6 +24,7 @@ Args:
 
 from ._random_features import performer_width, positive_variance, trigonometric_variance
 from ._rates import (
+    RATES,
     chebyshev_filter,
     chebyshev_rate,
     conjugate_gradient_rate,
@@ -71,6 +72,7 @@ from ._width import (
 )
 
 __all__ = [
+    "RATES",
     "Budget",
     "best_bandwidth",
     "best_epsilon",

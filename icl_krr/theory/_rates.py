@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -218,3 +220,12 @@ def chebyshev_filter(
         before, g = squared * g * last, 1 / (2 - squared * g)
         last, now = now, g * (2 * u * now - before)
     return (1 - last) / a
+
+
+RATES: dict[str, Callable[..., jax.Array]] = {
+    "gradient_descent": gradient_descent_rate,
+    "heavy_ball": heavy_ball_rate,
+    "chebyshev": chebyshev_rate,
+    "conjugate_gradient": conjugate_gradient_rate,
+}
+"""{solver of the catalogue: its rate}; other solvers have no bound here."""

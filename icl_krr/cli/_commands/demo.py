@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...catalogue import make_kernel, taken
-from ...catalogue._choices import Kernel
+from ...catalogue import taken
+from ...catalogue._choices import KernelName
 from .._options import Construction
 from .._output import Outcome, working
 
@@ -22,7 +22,7 @@ class Demo(Construction):
     The command prints the relative distance to exact KRR at every depth, and writes results.csv,
     meta.json, depth.png and depth.svg."""
 
-    kernel: Kernel | None = None
+    kernel: KernelName | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, exponential, or linear if the solver supports no other kernel."""
     ridge: float | None = None
@@ -63,6 +63,7 @@ def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
     import jax
     import numpy as np
 
+    from ...kernels import make_kernel
     from ...tabular._depth_config import BANDWIDTHS
     from ...tasks import GaussianProcess, diabetes, sample, split
 

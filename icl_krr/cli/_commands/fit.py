@@ -11,7 +11,7 @@ import tyro
 
 from ..._core.text_tables import TextTable, format_number
 from ...catalogue import taken
-from ...catalogue._choices import Kernel
+from ...catalogue._choices import KernelName
 from ...experiments._shared.recipe import folder_of, holds_run
 from .._options import ONE_DEVICE, Construction, OnDevices, checked, refuse_unused
 from .._output import Outcome, working
@@ -36,7 +36,7 @@ class Fit(Construction):
     data: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="DATA")]] = tyro.MISSING
     """A table (such as table.csv), a trained model of the package (such as gp-encoder) or the
     folder of an icl-krr train run."""
-    kernel: Kernel | None = None
+    kernel: KernelName | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, the kernel of the Gaussian process that generated the training tasks of the model.
     If there is no such kernel or the solver does not support it, the first of linear, exponential

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from ..._core.text_tables import TextTable, format_number
-from ...catalogue._choices import Kernel
+from ...catalogue._choices import KernelName
 from .._options import Construction
 from .._output import Outcome, working
 
@@ -51,7 +51,7 @@ class Predict(Construction):
     """Number of rows of the table used as supports, drawn at random.
     If None, three quarters of the rows, but at most 512; all rows if --queries is given, but at
     most 1024."""
-    kernel: Kernel | None = None
+    kernel: KernelName | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, the kernel with the least leave-one-out error on the supports, of linear, exponential
     and gaussian."""

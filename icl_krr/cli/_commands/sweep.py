@@ -12,27 +12,28 @@ import tyro
 
 from ..._core.files import _parse_number, plain
 from ..._core.text_tables import TextTable
-from ...catalogue._choices import Axis
-from ...experiments._sweep.config import SweepConfig, axis_of, kernel_for
+from ...catalogue._choices import AxisName
+from ...experiments._sweep.settings import SweepSettings
 from .._options import ONE_DEVICE, Command, OnDevices, checked, refuse_unused
 from .._output import Outcome, working
 from .._user_solver import register_file
 
 if TYPE_CHECKING:
     from ...experiments._shared.rows import Rows
+    from ...experiments._sweep.config import SweepConfig
 
 EIGENVALUES = "d_eff is tr K inv(K + ridge I), tail the sum of the lost eigenvalues over tr K. "
 
 
 @dataclass(frozen=True)
-class Sweep(Command, SweepConfig):
+class Sweep(Command, SweepSettings):
     """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
     sweep is interrupted, the same command continues it. The same command with more --lines or more
     seeds adds the new results to the finished results. In float32, curves of conjugate gradient
     are rough at depths before it has converged, because it amplifies rounding errors;
     JAX_ENABLE_X64=1 makes them smooth."""
 
-    axis: tyro.conf.Positional[Axis] = tyro.MISSING
+    axis: tyro.conf.Positional[AxisName] = tyro.MISSING
     """Quantity to vary."""
     values: tuple[str, ...] = ()
     """Values of the quantity. If empty, a default grid is used."""
@@ -47,6 +48,8 @@ class Sweep(Command, SweepConfig):
         return self.out or Path(f"icl-krr-sweep-{self.axis}")
 
     def refuse_options_without_effect(self) -> None:
+        from ...experiments._sweep.config import axis_of, kernel_for
+
         linear = kernel_for(self.axis, self.kernel) == "linear"
         every = axis_of(self.axis).unused
         unused = [name for name in every if linear or name != "temperature"]
@@ -58,6 +61,7 @@ def run(settings: Sweep) -> Outcome:
 
     from ...experiments import _study
     from ...experiments._sweep import grid
+    from ...experiments._sweep.config import SweepConfig, axis_of
     from ...plots import sweep_figure
 
     values, lines = map(_parse_number, settings.values), map(register_file, settings.lines)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from ..._core.text_tables import TextTable, format_number
-from ...catalogue import FAMILIES, SOLVERS, kernel_class
+from ...catalogue import FAMILIES, SOLVERS
 from ...experiments._shared.recipe import (
     WEIGHTS,
     ModelRecipe,
@@ -73,6 +73,8 @@ class Train(Command):
         solver = self.model.start in SOLVERS
         taken = {*FAMILIES[self.task.family].takes, *(["kernel"] if solver else [])}
         if "kernel" in taken:
+            from ...kernels import kernel_class
+
             taken |= {kernel_class(self.task.kernel).bandwidth}
             owner = f"family {self.task.family!r} and kernel {self.task.kernel!r}"
         else:

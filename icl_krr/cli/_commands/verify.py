@@ -113,7 +113,7 @@ def summary(results: list[Record], chosen: dict[str, Claim], long: bool) -> list
         "bound / measured for a lower bound."
         if long
         else ". --long prints the source of each claim, its words, what holds instead, the "
-        "deciding check, what the models are told besides the kernel, and the settings."
+        "deciding check, what the models require besides the kernel, and the settings."
     )
     return [
         long_table(results)
@@ -127,18 +127,24 @@ def summary(results: list[Record], chosen: dict[str, Claim], long: bool) -> list
 
 
 def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> TextTable:
-    """A line for each claim; with its source and what the models are told, if there is room."""
+    """A line for each claim; with its source and what the models require, if there is room."""
     lines = [
         [
             f"{result['id']}: {chosen[result['id']].title}",
             status(result),
             format_number(result["measured"]),
             format_number(result["bound"]),
-            *(["; ".join(chosen[result["id"]].authors), result["told"]] if wide else []),
+            *(["; ".join(chosen[result["id"]].authors), result["required_inputs"]] if wide else []),
         ]
         for result in results
     ]
-    header = ["claim", "verdict", "measured", "bound", *(["source", "told"] if wide else [])]
+    header = [
+        "claim",
+        "verdict",
+        "measured",
+        "bound",
+        *(["source", "required inputs"] if wide else []),
+    ]
     return TextTable("Claims", header, [lines])
 
 
@@ -171,7 +177,7 @@ def long_table(results: list[Record]) -> TextTable:
             draw = "" if place["draw"] is None else f", draw {place['draw']}"
             numbers.append(f"seed {place['seed']}{draw}")
         parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
-        measurements = [*numbers, f"told: {result['told']}", result["dtype"]]
+        measurements = [*numbers, f"required inputs: {result['required_inputs']}", result["dtype"]]
         lines.append([result["id"], status(result), parts, "\n".join(measurements)])
     return TextTable("Claims: measured value and claimed bound", header, [[line] for line in lines])
 

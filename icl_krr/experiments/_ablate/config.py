@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...catalogue import KERNELS, SITES, SOLVERS, find, taken
-from ...catalogue._choices import Kernel, Site
+from ...catalogue._choices import KernelName, SiteName
 from .._shared.recipe import solver_of
 
 
@@ -19,12 +19,12 @@ class AblateConfig:
 
     model: str = "conjugate_gradient"
     """A run, or a solver whose construction is ablated."""
-    kernel: Kernel | None = None
+    kernel: KernelName | None = None
     """Kernel of a construction. If None, the kernel for which the expected changes are known, or
     else the first kernel that the solver supports."""
     steps: int | None = None
     """Number of solver steps of a construction. If None, 12."""
-    kinds: tuple[Site, ...] | None = None
+    kinds: tuple[SiteName, ...] | None = None
     """Kinds of parts to remove.
     If None, heads and slots of a construction, or heads and MLP units of a trained model."""
     each_step: bool = False

@@ -180,3 +180,10 @@ RICHARDSON = Expectation(
         **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
     },
 )
+
+EXPECTED = {
+    "conjugate_gradient": CONJUGATE_GRADIENT,
+    "chebyshev": CHEBYSHEV,
+    "richardson": RICHARDSON,
+}
+"""{solver of the catalogue: its expected predictions}; other solvers have none."""

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import Transformer, spectral_bounds
-from ...catalogue import KERNELS, SOLVERS, load as load_object, make_kernel, taken
+from ...catalogue import KERNELS, SOLVERS, taken
+from ...kernels import make_kernel
 from ...tabular._build import build_model, solver_keywords
 from ...tasks import GaussianProcess, LinearRegression, Task, map_tasks
 from ...training import reference
@@ -17,6 +18,7 @@ from .._shared.draws import draw_tasks
 from .._shared.runs import load
 from ..identify._probe_controls import in_dtype_of_tasks
 from .config import AblateConfig
+from .expected import EXPECTED
 
 
 class Subject(NamedTuple):
@@ -40,7 +42,7 @@ def trained(config: AblateConfig) -> Subject:
 
 def construct(config: AblateConfig) -> Subject:
     row = SOLVERS[config.model]
-    expectation = None if row.expected is None else load_object(row.expected)
+    expectation = EXPECTED.get(row.name)
     name = config.kernel or (taken(row.name)[0] if expectation is None else expectation.kernel)
     family = family_of(name, config.num_queries)
     key = jax.random.key(config.seed)

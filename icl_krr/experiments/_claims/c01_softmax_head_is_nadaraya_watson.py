@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from ... import Exponential, constructions, predict, solvers
 from ...tasks import GaussianProcess, sample
-from .claim import HOLDS, NOTHING, Checks, Claim, Config, stated
+from .claim import HOLDS, NONE, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, sizes, tidy
 
 
@@ -33,7 +33,7 @@ CLAIM = Claim(
     quote="Softmax attention computes f(x_q) = sum_i w_i y_i where w_i = exp(x_q^T x_i / tau) / Z. "
     "This is a Nadaraya-Watson estimator with an exponential kernel.",
     expected=HOLDS,
-    told=NOTHING,
+    required_inputs=NONE,
     run=run,
     config=Config(draws=200, num_supports=64, num_features=3),
     axes=Config(temperatures=(0.1, 0.3, 1.0, 3.0, 10.0)),

@@ -12,7 +12,7 @@ from ...constructions._assembly.choice import softmax_machine
 from ...constructions._assembly.machine import Machine
 from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, at_least, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_least, check, stated
 from .measuring import Plot, Rows, every, gap, tidy
 
 NOISE = 0.1
@@ -152,7 +152,7 @@ CLAIM = Claim(
     "U Phi) and an aggregator token can implement the prediction function: f(x) = k~(x)^T (K~ + "
     "lambda I)^-1 y",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # heads: temperatures
     config=Config(draws=4, blocks=50, width=16),

@@ -12,7 +12,7 @@ from ..._core.numerics import matmul
 from ...constructions._assembly.choice import softmax_machine
 from ...residual import ROLES, join
 from ...tasks import GaussianProcess, Task, sample
-from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most, check, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, check, stated
 from .measuring import Plot, Rows, every, gap, sizes, tidy
 
 DTYPES = ("float32", "float64")
@@ -147,7 +147,7 @@ CLAIM = Claim(
     "configuration) and broadcasting them, allowing the model to recover the unnormalized K~ = "
     "diag(Z) A.",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=20, num_supports=64, num_features=3),
     axes=Config(temperatures=(0.5, 1.0, 10.0), shifts=(-20.0, 0.0, 20.0)),

@@ -10,13 +10,12 @@ import numpy as np
 from ... import Exponential, Kernel, Linear, constructions, run_with_cache, solvers, theory
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
-from ...catalogue import SOLVERS, load
 from ...tasks import GaussianProcess, Task, system
-from .claim import HOLDS, TASK, Checks, Claim, Config, at_most
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, draw_tasks, every, sizes, softmax, tidy
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
-RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
+RATES = {name: theory.RATES[name] for name in NAMES}
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
@@ -121,7 +120,7 @@ CLAIM = Claim(
     "regression objective, converging to: f_*(x) = k~(x)^T (K~ + lambda I)^-1 y. [...] "
     "Depth-accuracy follows CG rate on K~ + lambda I.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=20, num_supports=32, temperature=0.5, steps=24, degree=5),
     axes=Config(ridges=(0.1, 1.0, 10.0)),

@@ -9,7 +9,7 @@ import numpy as np
 from ... import Exponential, constructions, run_with_cache, solvers, theory
 from ..._core.linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
-from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, every, gap, sizes, softmax, tidy
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
@@ -136,7 +136,7 @@ CLAIM = Claim(
     "MLP and attention layers. For small lambda, exact inversion via Neumann series is also "
     "possible.",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     # ridges: in units of sigma_1, ridges_of_inverse: in units of sigma_n
     config=Config(draws=20, num_supports=32, temperature=1.0, steps=60),

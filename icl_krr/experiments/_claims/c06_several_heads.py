@@ -7,7 +7,7 @@ import numpy as np
 from ... import Exponential, Gaussian, Linear, Mixture, constructions, predict, solvers, theory
 from ..._core.linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
-from .claim import HOLDS, NOTHING, Checks, Claim, Config, at_most, stated
+from .claim import HOLDS, NONE, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, every, exponent, largest_gap, project, sizes, tidy
 
 INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
@@ -124,7 +124,7 @@ CLAIM = Claim(
     "features. Then exp(0/tau) = 1 for all pairs, and softmax weights become uniform: w_i ~ 1/n. "
     "The prediction collapses to y-bar",
     expected=HOLDS,
-    told=NOTHING,
+    required_inputs=NONE,
     run=run,
     # `temperatures` are ascending, and `dimensions` are numbers of features.
     config=Config(draws=50, num_supports=32, num_features=4, num_queries=8),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ... import Exponential, Gaussian, Kernel, constructions, predict, solvers, theory
 from ...tasks import GaussianProcess, sample
-from .claim import HOLDS, TASK, Checks, Claim, Config, stated
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, gap, project, sizes, softmax, tidy
 
 INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
@@ -64,7 +64,7 @@ CLAIM = Claim(
     source="Choromanski et al. 2021, section 2.3",
     quote="SM(x, y) = exp(||x||^2 / 2) K_gauss(x, y) exp(||y||^2 / 2)",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=50, num_supports=32, num_features=3, steps=64),
     axes=Config(temperatures=(0.2, 0.5, 1.0, 2.0, 5.0)),

@@ -18,7 +18,7 @@ from ... import Linear, Transformer, constructions, nystrom, run_with_cache, sol
 from ..._core.numerics import matmul
 from ...tasks import LinearRegression, Task, system
 from ..solverbench._distractor_solvers import one_attention
-from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, draw_tasks, every, gap, sizes, tidy
 
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
@@ -146,7 +146,7 @@ CLAIM = Claim(
     "A = K + lambda I. The scalar coefficients gamma_t, beta_t are computed via the aggregator "
     "token, and the matrix-vector product A p_t is computed via the attention mechanism.",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=50, num_supports=32, num_features=4, ridge=0.1, steps=6),
     axes=Config(solvers=tuple(SOLVERS)),

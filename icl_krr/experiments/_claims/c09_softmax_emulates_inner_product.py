@@ -9,7 +9,7 @@ import numpy as np
 from ... import Linear, Softmax, constructions, run_with_cache, solvers, theory
 from ..._core.numerics import matmul
 from ...tasks import LinearRegression, Task
-from .claim import HOLDS, TASK, Checks, Claim, Config, at_most, stated, within
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_most, stated, within
 from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, stacked, tidy
 
 HEADS = ("one-sided", "pair")
@@ -103,7 +103,7 @@ CLAIM = Claim(
     "satisfies: ||(Kv)^ - Kv||_2 / ||Kv||_2 <= C e ||Phi||_F^2 / n where C depends on the "
     "spectral properties of Phi.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     # `scales` are values of e L, where L is the largest inner product.
     config=Config(draws=20, num_supports=32, num_features=4, ridge=1.0, steps=12),

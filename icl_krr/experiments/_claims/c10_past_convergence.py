@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import Linear, constructions, run_with_cache, solvers
 from ...tasks import LinearRegression, Task
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
@@ -75,7 +75,7 @@ CLAIM = Claim(
     "construction returns 0 for a quotient whose divisor underflows. So all values and gradients "
     "stay finite, and the prediction stays at f*, the prediction of exact KRR.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=20, num_supports=16, num_features=3, steps=100, ridge=0.1),
     axes=Config(forms=FORMS),

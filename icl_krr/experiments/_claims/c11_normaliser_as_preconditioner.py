@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from ... import Gaussian, constructions, predict, run_with_cache
 from ..._core.numerics import matmul
 from ...tasks import GaussianProcess, sample
-from .claim import HOLDS, TASK, Checks, Claim, Config, stated
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, largest_gap, sizes, softmax, tidy
 
 
@@ -55,7 +55,7 @@ CLAIM = Claim(
     quote="softmax attention produces a row-normalized Gaussian-kernel operator needed for "
     "cross-token interactions",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=50, num_supports=48, num_features=3),
     axes=Config(lengthscales=(0.3, 1.0, 3.0), sinks=(1e-3, 1.0, 1e3)),

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import Gaussian, Softmax, constructions, run_with_cache, solvers, theory
 from ...tasks import GaussianProcess, sample
-from .claim import HOLDS, TASK, Checks, Claim, Config, at_least, at_most, stated
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_least, at_most, stated
 from .measuring import Plot, Rows, every, largest_gap, softmax, stacked, tidy
 
 KERNEL, QUERIES = Gaussian(0.7), 8
@@ -102,7 +102,7 @@ CLAIM = Claim(
     "forward pass by implementing preconditioned Richardson iteration on the associated kernel "
     "linear system",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=5, steps=100),
     axes=Config(sizes=(16, 64, 256)),

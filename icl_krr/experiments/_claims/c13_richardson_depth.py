@@ -8,7 +8,7 @@ from ... import Gaussian, constructions, run_with_cache, solvers, theory
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
 from ...tasks import GaussianProcess, system
-from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most, check, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, check, stated
 from .measuring import Plot, Rows, every, exponent, first_below, softmax, tidy
 
 BASE = {"n": 64, "ridge": 0.1, "lengthscale": 1.0, "p": 2}
@@ -140,7 +140,7 @@ CLAIM = Claim(
     "O(log(1/e)) blocks and MLP width O(sqrt(N/e)) that achieves e-accurate prediction for prompts "
     "of length N.",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     # one of n, ridge, lengthscale and p varies, the others have the values of `BASE`.
     config=Config(draws=2, steps=2400),

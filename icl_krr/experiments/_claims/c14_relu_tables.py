@@ -11,7 +11,7 @@ import numpy as np
 from ... import Gaussian, ReLU, constructions, solvers, theory
 from ...tasks import GaussianProcess, Task
 from ...transformer import Transformer, operand_bounds, run_with_cache
-from .claim import HOLDS, TASK, Checks, Claim, Config, at_most, stated
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, draw_tasks, every, fields, softmax, tidy
 
 KERNEL, STEP_SIZE = Gaussian(0.7), 1.6
@@ -160,7 +160,7 @@ CLAIM = Claim(
     "cross-token interactions, while ReLU MLP layers act locally to approximate the intra-token "
     "scalar arithmetic required by the update.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=4),
     axes=Config(

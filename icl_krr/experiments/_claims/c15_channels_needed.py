@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import Kernel, Linear, Transformer, constructions, run_with_cache, sketches, solvers
 from ...tasks import LinearRegression, Task
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most, stated
 from .measuring import Plot, Rows, draw_tasks, every, sizes, slot_gaps, tidy
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -89,7 +89,7 @@ CLAIM = Claim(
     quote="If m >= p + c (channels for CG state), then there exists a parameterization realizing "
     "t CG steps on KRR exactly (up to numeric precision) under the masks described in S5.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=50, num_features=8, num_supports=24, steps=6, ridge=1.0),
     axes=Config(layouts=tuple(LAYOUTS)),

@@ -5,7 +5,7 @@ import numpy as np
 
 from ... import theory
 from .._shared.spectra import SKETCHES
-from .claim import CORRECTED, NOTHING, Checks, Claim, Config, at_most
+from .claim import CORRECTED, NONE, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, every, tidy
 from .sketch_losses import FEW, HIDDEN, RANDOM, losses, shared_checks
 
@@ -60,7 +60,7 @@ CLAIM = Claim(
     "effective rank-m sketch K^ with spectral approximation error controlled by the tail of K: "
     "||K - K^||_2 <= sum_{i>m} sigma_i(K) [...]",
     expected=CORRECTED,
-    told=NOTHING,
+    required_inputs=NONE,
     run=run,
     config=Config(draws=60, num_supports=40, num_features=20, width=8, spectrum="1/i"),
     axes=Config(widths=(2, 4, 8, 16), sketches=SKETCHES, levels=(0.1, 0.01, 0.001)),

@@ -7,7 +7,7 @@ import numpy as np
 from ... import theory
 from ..._core.linalg import solve
 from .._shared.spectra import METRIC
-from .claim import CORRECTED, NOTHING, Checks, Claim, Config, at_least, at_most
+from .claim import CORRECTED, NONE, Checks, Claim, Config, at_least, at_most
 from .measuring import Plot, Rows, every, tidy
 from .sketch_losses import HIDDEN, RANDOM, losses, shared_checks
 
@@ -60,7 +60,7 @@ CLAIM = Claim(
     "spectral tail: ||(K + lambda I)^-1 - (K^ + lambda I)^-1||_2 <~ (1 / lambda^2) sum_{i>m} "
     "sigma_i(K)",
     expected=CORRECTED,
-    told=NOTHING,
+    required_inputs=NONE,
     run=run,
     config=Config(draws=100, num_supports=40, num_features=20, width=8, spectrum="1/i"),
     axes=Config(

@@ -11,7 +11,7 @@ from ... import Exponential, Linear, Task, constructions, run_with_cache, sketch
 from ..._core.linalg import eigenvalues, eigh, solve
 from ..._core.numerics import matmul
 from .._shared.spectra import METRIC, metric, sketch, spectral_norm, spectral_task
-from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, every, sizes, tidy
 
 TASKS = ("drawn", "worst")
@@ -120,7 +120,7 @@ CLAIM = Claim(
     "|k(x)^T [(K + lambda I)^-1 - (K^ + lambda I)^-1] y| <= ||k(x)||_2 ||y||_2 "
     "||(K + lambda I)^-1 - (K^ + lambda I)^-1||_2.",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(
         draws=50, num_supports=30, num_features=16, num_queries=16, width=6, spectrum="1/i"

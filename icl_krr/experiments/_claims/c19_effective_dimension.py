@@ -8,7 +8,7 @@ from ... import Linear, constructions, predict, solvers, theory
 from ...sketches import best
 from ...tasks import LinearRegression, Task, sample
 from .._shared.spectra import SPECTRA, flat_task, ridge_of
-from .claim import CORRECTED, TASK, Checks, Claim, Config, at_most, check, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, at_most, check, stated
 from .measuring import Plot, Rows, every, gap, sizes, stacked, tidy
 
 
@@ -119,7 +119,7 @@ CLAIM = Claim(
     "induced error is small; when m << d_eff(lambda), prediction degrades in proportion to the "
     "tail mass sum_{i>m} sigma_i(K).",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(
         draws=20, num_supports=80, num_features=40, num_queries=64, noise=0.1, dimension=8

@@ -10,7 +10,7 @@ from ...sketches import best, nystrom_features, sketched
 from ...tasks import GaussianProcess, sample
 from .._shared.spectra import spectral_norm
 from .c18_query_error_of_width import width_errors
-from .claim import FALSE, TASK, Checks, Claim, Config, at_least, at_most, stated
+from .claim import FALSE, THIS_TASK, Checks, Claim, Config, at_least, at_most, stated
 from .measuring import Plot, Rows, every, sizes, tidy
 
 BEST = "the best sketch of x alone"
@@ -146,7 +146,7 @@ CLAIM = Claim(
     quote="Softmax Route A: identical statements hold with K replaced by K~ and sigma_i replaced "
     "by the spectrum of K~.",
     expected=FALSE,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=50, num_supports=40, num_features=4, temperature=0.25, length=1.75),
     axes=Config(ridges=(1.0, 1e4), widths=(2, 3)),

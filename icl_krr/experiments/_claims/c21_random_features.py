@@ -9,7 +9,7 @@ import numpy as np
 from ... import Exponential, constructions, predict, solvers, theory
 from ...sketches import RandomFeatures, positive_features, trigonometric_features
 from ...tasks import GaussianProcess, Task
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most, stated
 from .feature_errors import MAPS, block_means, estimates, shares
 from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
 
@@ -131,7 +131,7 @@ CLAIM = Claim(
     "Applying random feature maps with potentially negative dimension-values (sin/cos) leads to "
     "unstable behaviours",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # `draws` are of features with a pair of points, `tasks` of each floor of CG.
     config=Config(

@@ -10,7 +10,7 @@ from ... import Exponential, Kernel, Linear, constructions, predict, theory
 from ..._core.linalg import eigh
 from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
-from .claim import HOLDS, TASK, Checks, Claim, Config, stated
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
 LINEAR = ("gradient descent", "chebyshev")
@@ -104,7 +104,7 @@ CLAIM = Claim(
     "regularized learning algorithms. All of these algorithms are consistent kernel methods that "
     "can be easily implemented.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=20, num_features=5, num_supports=12, num_queries=8, ridge=0.5, steps=6),
     quick=Config(draws=4),

@@ -9,7 +9,7 @@ import numpy as np
 from ... import Task, Transformer, predict, predict_batch
 from ..._core.numerics import matmul
 from .._shared.runs import load
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, check, stated
 from .measuring import Plot, Rows, draw_tasks, tidy
 
 ANCHOR = 0.20468888  # half the mean squared error of one tuned step, as the literature quotes it
@@ -88,7 +88,7 @@ CLAIM = Claim(
     "N = n_I = 10 [...] Trained single LSA layer performance is identical to the one of gradient "
     "descent. [notebook:] losses_gd_list = [0.20468888]",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(tasks=4096, draws=8),
     quick=Config(tasks=2048, draws=2),

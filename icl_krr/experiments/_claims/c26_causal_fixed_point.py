@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ... import Gaussian, Linear, Transformer, constructions, run_with_cache, solvers
 from ..._core.numerics import matmul
 from ...tasks import LinearRegression, sample
-from .claim import FAMILY, HOLDS, Checks, Claim, Config
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config
 from .measuring import Plot, Rows, every, gap, sizes, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
@@ -83,7 +83,7 @@ CLAIM = Claim(
     "the delta rule with step size 1 / (ridge + k(x_i, x_i)). Conjugate gradient has no such "
     "limit: its inner products over all supports do not exist under a causal mask.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=5, num_supports=16, num_features=4, steps=300),
     quick=Config(draws=2, num_supports=8),

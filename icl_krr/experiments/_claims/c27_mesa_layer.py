@@ -6,7 +6,7 @@ import numpy as np
 
 from ... import Linear, Transformer, constructions, run_with_cache
 from ...tasks import LinearRegression, Task, sample
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, every, tidy
 
 RIDGE = 0.1
@@ -71,7 +71,7 @@ CLAIM = Claim(
     quote="This layer again stems from an in-context loss, but which is now minimized to "
     "optimality at every time point using a fast conjugate gradient solver.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=5, num_supports=32),
     axes=Config(features=(2, 4, 8)),

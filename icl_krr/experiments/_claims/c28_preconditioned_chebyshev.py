@@ -7,7 +7,7 @@ import numpy as np
 from ... import Gaussian, ReLU, constructions, solvers, theory
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, Exactly, at_least, at_most
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, Exactly, at_least, at_most
 from .measuring import Plot, Rows, every, exponent, first_below, tidy
 
 KERNEL, LIMIT = Gaussian(1.0), 1e-2
@@ -87,7 +87,7 @@ CLAIM = Claim(
     "1) and kappa = (n + ridge) / ridge. So O(sqrt(n / ridge) log(1 / e)) blocks reach the error "
     "e, and theory.budget gives the depth and the table width for e.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # `budgets` are pairs of an error and a number of supports.
     config=Config(draws=3, ridge=0.1, steps=Exactly((4000, 200))),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import Exponential, Gaussian, Task, Transformer, constructions, predict, theory
 from ...probes import hat_matrix
-from .claim import HOLDS, NOTHING, Checks, Claim, Config, stated, within
+from .claim import HOLDS, NONE, Checks, Claim, Config, stated, within
 from .measuring import Plot, Rows, every, exponent, tidy
 
 NOISE = 0.5
@@ -183,7 +183,7 @@ CLAIM = Claim(
     "magnitude, pushing the softmax function into regions where it has extremely small gradients. "
     "To counteract this effect, we scale the dot products by 1 / sqrt(d_k).",
     expected=HOLDS,
-    told=NOTHING,
+    required_inputs=NONE,
     run=run,
     # `sizes` are numbers of supports, `dimensions` those of queries and keys.
     config=Config(draws=16, num_supports=64, tasks=20),

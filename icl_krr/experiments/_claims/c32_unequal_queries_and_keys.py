@@ -14,7 +14,7 @@ from ...tasks import Task
 from ...transformer import Block, Heads, Transformer, predict, predict_batch
 from ...transformer._resume import unrolled_blocks
 from .._shared.runs import load
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, draw_tasks, every, gap, tidy
 
 TEMPERATURE = 4.0
@@ -245,7 +245,7 @@ CLAIM = Claim(
     quote="To be more precise, we realize that the attention can be seen as applying kernel "
     "smoother over the inputs with the kernel scores being the similarities between inputs.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # `runs` are trained models, and `tasks` evaluate each of them.
     config=Config(draws=50, num_features=3, num_supports=16, num_queries=8, ridge=1.0, tasks=256),

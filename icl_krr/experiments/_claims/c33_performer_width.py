@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import Task, predict, theory
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most, stated
 from .feature_errors import drawn, largest, scores, sums
 from .measuring import Plot, Rows, every, exponent, tidy
 
@@ -86,7 +86,7 @@ CLAIM = Claim(
     "attention approximation mechanism leveraging estimators SM^trig with ORFs: ||A^ - A||_inf <= "
     "e with any constant probability",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # `widths` are numbers m of frequencies, `starts` and `steps` those of the ascent.
     config=Config(draws=5, starts=16, steps=60),

@@ -7,7 +7,7 @@ from ..._core.linalg import eigenvalues
 from ...kernels import Exponential
 from ...tasks import GaussianProcess, Task
 from .c15_channels_needed import checks_of, measure
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
 
@@ -46,7 +46,7 @@ CLAIM = Claim(
     "p + c (channels for CG state), then there exists a parameterization realizing t CG steps on "
     "KRR exactly (up to numeric precision) under the masks described in S5.",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=20, num_features=4, num_supports=64, temperature=0.25, steps=6, ridge=5.0),
     axes=Config(forms=("textbook", "fused", "pipelined")),

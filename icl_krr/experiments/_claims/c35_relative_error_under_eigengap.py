@@ -9,7 +9,7 @@ from ..._core.linalg import eigh, solve
 from ..._core.numerics import matmul
 from ...sketches import orthonormal, sketched
 from .._shared.spectra import spectral_norm
-from .claim import HOLDS, TASK, Checks, Claim, Config, at_least, at_most
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_least, at_most
 from .measuring import Plot, Rows, every, largest_gap, tidy
 
 SPECTRA = ("two levels", "decaying")
@@ -129,7 +129,7 @@ CLAIM = Claim(
     quote="operator-norm statements can be strengthened to relative error bounds under eigengap "
     "assumptions.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(draws=20, num_supports=30, num_features=12, width=4, perturbation=0.2),
     axes=Config(gaps=(0.0, 0.3, 0.6, 0.9, 0.99), ridges=(0.01, 0.1, 1.0)),

@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 from ... import Linear, Task, predict, solvers
 from ..._core.numerics import matmul
 from .._shared.retrained import STUDIES, load_models
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, at_least, check
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_least, check
 from .measuring import Plot, Rows, draw_tasks, every
 
 STUDY = STUDIES["longer"]
@@ -136,7 +136,7 @@ CLAIM = Claim(
     source="Cawley 2025, docs/theory/route_a.md",
     quote="when width<m<p, effective rank-m sketching behavior emerges.",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(tasks=256, hats=8, num_queries=16),
     axes=Config(

@@ -11,7 +11,7 @@ from scipy import stats
 from ... import Task, Transformer, predict
 from ...training._reference import regression
 from .._shared.retrained import STUDIES, load_models
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, draw_tasks
 
 STUDY = STUDIES["ablations"]
@@ -97,7 +97,7 @@ CLAIM = Claim(
     "interpretation.",
     untested=("a model without MLPs that has as many parameters as one with them",),
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(tasks=1024),
     axes=Config(variants=tuple(STUDY.variants)),

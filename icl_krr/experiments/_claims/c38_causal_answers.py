@@ -7,7 +7,7 @@ import numpy as np
 from ... import Linear, Transformer, constructions, predict_along, run_with_cache, theory
 from ...tasks import LinearRegression, sample
 from .c27_mesa_layer import regression_on_prefixes
-from .claim import HOLDS, TASK, Checks, Claim, Config, Exactly
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, Exactly
 from .measuring import Plot, Rows, every, exponent, tidy
 
 FEATURES, LIMIT = 4, 1e-3
@@ -83,7 +83,7 @@ CLAIM = Claim(
     "both predict near 0. A Mesa layer is exact at every position. It takes fewer blocks than the "
     "Chebyshev iteration for a small ridge, and more for a large one.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     # ridges are in units of the mean of k(x, x).
     config=Config(draws=8, num_supports=64, steps=Exactly((8, 96))),

@@ -8,7 +8,7 @@ from ... import Linear, Task, constructions, run_with_hooks, solvers, theory
 from ..._core.numerics import matmul
 from ...probes import round_slots
 from .._shared.spectra import of_rank
-from .claim import CORRECTED, TASK, Checks, Claim, Config, check, stated
+from .claim import CORRECTED, THIS_TASK, Checks, Claim, Config, check, stated
 from .measuring import Plot, Rows, every, gap, tidy
 
 FEATURES, RANK, STEPS = 8, 4, 200
@@ -107,7 +107,7 @@ CLAIM = Claim(
     quote="(2) the use of Chebyshev Iteration instead of other conventional iterative solvers, "
     "which we demonstrate to be more stable in low-precision settings.",
     expected=CORRECTED,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     # the ridge follows from the condition number of C + ridge I.
     config=Config(draws=8, num_supports=64),

@@ -7,7 +7,7 @@ import numpy as np
 from ...kernels import Exponential, Linear
 from .._shared.spectra import METRIC, metric, sketch, spectral_task
 from .c18_query_error_of_width import width_errors
-from .claim import HOLDS, TASK, Checks, Claim, Config, at_most
+from .claim import HOLDS, THIS_TASK, Checks, Claim, Config, at_most
 from .measuring import Plot, Rows, every, sizes, tidy
 
 KERNELS = {"linear": Linear(), "exponential": Exponential()}
@@ -69,7 +69,7 @@ CLAIM = Claim(
     quote="Depth-accuracy: unchanged from CG rate provided the mat-vec uses K (or K~); with sketch "
     "K^, an additional bias arises from K -> K^ perturbation.",
     expected=HOLDS,
-    told=TASK,
+    required_inputs=THIS_TASK,
     run=run,
     config=Config(
         draws=40,

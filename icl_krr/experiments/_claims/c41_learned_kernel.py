@@ -11,7 +11,7 @@ from scipy import stats
 
 from ... import Gaussian, Kernel, Linear, Transformer, constructions, predict_batch, solvers
 from ...tasks import GaussianProcess, Task
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
 p, NOISE, BATCH = 4, 0.05, 64
@@ -141,7 +141,7 @@ CLAIM = Claim(
     "mechanisms. A much better strategy is to learn the mechanism, by learning the representations "
     "for queries and keys.",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(steps=500, tasks=2048),
     quick=Config(steps=200, tasks=1024),

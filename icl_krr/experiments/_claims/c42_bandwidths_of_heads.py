@@ -8,7 +8,7 @@ from scipy import stats
 from ... import Gaussian, Task, Transformer, constructions, run_with_cache
 from ..._core.numerics import matmul
 from .._shared.runs import blank, load
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, check, stated
 from .measuring import Plot, Rows, draw_tasks, fields, tidy
 
 POINT, WIDTH = "heads.0.pattern", 0.3
@@ -126,7 +126,7 @@ CLAIM = Claim(
         "decoders, whose queries read two tokens of each support",
     ),
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(tasks=32),
     axes=Config(runs=("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")),

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import Exponential, Gaussian, constructions, run_with_cache, solvers, theory
 from ...tasks import GaussianProcess, sample, system
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, at_most, stated, within
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, at_most, stated, within
 from .measuring import Plot, Rows, every, first_below, gap, sizes, slot_gaps, tidy
 
 FIRST, LIMIT = 6, 1e-6
@@ -86,7 +86,7 @@ CLAIM = Claim(
     "normalized kernel smoother and folding normalization into value channels and aggregator "
     "reductions",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=20, num_supports=48, ridge=1.0, steps=100),
     quick=Config(draws=3, steps=80),

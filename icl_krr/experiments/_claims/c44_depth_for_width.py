@@ -16,7 +16,7 @@ from ...constructions._compiler import run_on
 from ...solvers._conjugate_gradient import textbook
 from ...tasks import GaussianProcess, LinearRegression, sample
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, at_most, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_most, check, stated
 from .measuring import Plot, Rows, every, gap, reading, sizes, slot_gaps, stacked, tidy
 
 RIDGE, FIRST, DEPTHS = 1.0, 6, (2, 12)
@@ -133,7 +133,7 @@ CLAIM = Claim(
     quote="When the feature dimension p or the effective dimension of the data exceeds m, the "
     "model cannot represent the full kernel exactly in a single pass.",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=10, num_features=6, num_supports=24, steps=16),
     axes=Config(channels=(1, 2, 3)),

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from ... import Exponential, Gaussian, Kernel, Linear, Task, constructions, solvers
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache, stack
 from .._shared.runs import load
-from .claim import FAMILY, HOLDS, Checks, Claim, Config, stated
+from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, draw_tasks, every, gap, reading, slot_gaps, tidy
 
 DEPTH, STEPS, FIRST, RIDGES = 3, 40, 3, 10.0 ** np.arange(-5, 1)
@@ -150,7 +150,7 @@ CLAIM = Claim(
     "lower layers. [...] Then a Deep Transformer [...] can implement Conjugate Gradient steps on "
     "the kernel ridge regression objective",
     expected=HOLDS,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     config=Config(draws=5, tasks=96),
     quick=Config(draws=1, tasks=24),

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import Task, Transformer, constructions, predict, theory
 from ...sketches import RandomFeatures
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, at_most, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_most, check, stated
 from .feature_errors import MAPS, distance, drawn, scores, sums
 from .measuring import Plot, Rows, every, tidy
 
@@ -113,7 +113,7 @@ CLAIM = Claim(
     "the SM^trig mechanism with ORFs, it suffices to take m = Theta(d log(d)) random projections "
     "to accurately approximate the attention matrix",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # Queries, keys and values have d entries, for each d of `dimensions`.
     config=Config(draws=16),

@@ -9,7 +9,7 @@ import numpy as np
 from ... import Exponential, Features, constructions, predict, solvers
 from ...sketches import RandomFeatures
 from ...tasks import GaussianProcess, Task
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, check, stated
 from .feature_errors import MAPS, distance, drawn, estimates, scores, shares, sums
 from .measuring import Plot, Rows, draw_tasks, every, first_below, gap, sizes, tidy
 
@@ -156,7 +156,7 @@ CLAIM = Claim(
     "approximation output when comparing Orthogonal vs IID features and trigonometric sin/cos vs "
     "positive features. We took L=4096, d=16, and varied the number of random samples m.",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # numbers p of features of x, m of random features, and of samples (frequencies).
     config=Config(tasks=24, num_supports=64, num_queries=32, draws=256),

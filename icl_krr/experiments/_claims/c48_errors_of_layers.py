@@ -16,7 +16,7 @@ from ..identify._error_profile import Profile, Protocol, Search, known_of, targe
 from ..identify._profile_paths import NULLS
 from ..solverbench import _distractor_functions as distractor_functions
 from ..solverbench._settings import PROCESS, BenchConfig, Setting
-from .claim import CORRECTED, FAMILY, Checks, Claim, Config, Exactly, check, stated
+from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, Exactly, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
 KERNEL, NOISE = Gaussian(0.8), 0.05
@@ -144,7 +144,7 @@ CLAIM = Claim(
     "step-wise outputs of classical KRR solvers and find that its error profiles align most "
     "consistently with preconditioned Richardson iteration.",
     expected=CORRECTED,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # `search` has the points of a search, and the points that are refined.
     config=Config(

@@ -8,14 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...catalogue import compared, name_of
+from ...catalogue import compared
+from ...kernels import name_of
 from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
 from .._shared.runs import load
 from ..identify._error_profile import Protocol, Reading, Rival, Search, known_of, targets_of
 from ..identify._probe_controls import in_dtype_of_tasks, read_by_probe, untrained
 from ..identify._profile_paths import NULLS, path, steps_of
-from .claim import FALSE, FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
+from .claim import FALSE, TASK_FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
 TRAINED, RANDOM = "trained", "untrained"
@@ -155,7 +156,7 @@ CLAIM = Claim(
     "and find that its error profiles align most consistently with preconditioned Richardson "
     "iteration.",
     expected=FALSE,
-    told=FAMILY,
+    required_inputs=TASK_FAMILY,
     run=run,
     # `search` has the points of a search, and the points that are refined.
     config=Config(tasks=16, probe_tasks=256, num_queries=8, steps=24, search=Exactly((192, 2))),

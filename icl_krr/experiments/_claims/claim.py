@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...catalogue._rows import FAMILY as FAMILY, NOTHING as NOTHING, TASK as TASK
+from ...catalogue import NONE as NONE, TASK_FAMILY as TASK_FAMILY, THIS_TASK as THIS_TASK
 from .._shared.rows import Plot, Rows
 
 OURS = "ours alone"
@@ -133,9 +133,9 @@ class Claim:
         source: key of `REFERENCES`, a comma, and the place; a semicolon is between two sources.
         quote: the statement as printed at that place, with its quantifiers; "" if it is ours.
         expected: status that this library found for the claim.
-        told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
-            of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
-            kernel matrix.
+        required_inputs: what the models of the experiment require besides the kernel: NONE; what
+            all tasks of the TASK_FAMILY share, such as the ridge, or training; or what depends on
+            THIS_TASK, such as the spectrum of its kernel matrix.
         run: experiment, `run(config, key) -> rows, checks`.
         config: settings of the experiment, and the `axes`, settings with several values.
         quick: settings of a smaller one; those that are not given are those of `config`.
@@ -149,7 +149,7 @@ class Claim:
     source: str = OURS
     quote: str = ""
     expected: str
-    told: str
+    required_inputs: str
     run: Callable[[Config, jax.Array], tuple[Rows, Checks]]
     config: Config
     axes: Config = field(default_factory=Config)

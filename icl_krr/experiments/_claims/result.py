@@ -42,7 +42,7 @@ def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any])
         "truth": claim.truth,
         "untested": claim.untested,
         "corrected": claim.corrected,
-        "told": claim.told,
+        "required_inputs": claim.required_inputs,
         "file": claim.file,
         "settings": named_values(config),
         "status": status,

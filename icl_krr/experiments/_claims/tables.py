@@ -15,7 +15,7 @@ COLUMNS: dict[str, Callable[[Record], str]] = {
     "as printed": lambda result: result["quote"],
     "what holds": lambda result: result["truth"],
     "whose correction": lambda result: result["corrected"] if result["truth"] else "",
-    "models are told": lambda result: result["told"],
+    "required inputs": lambda result: result["required_inputs"],
     "measured": lambda result: f"{result['measured']:.3g}: {result['check']}",
     "bound": lambda result: f"{result['bound']:.3g}",
     "dtype": lambda result: result["dtype"],

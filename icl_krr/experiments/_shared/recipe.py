@@ -14,7 +14,7 @@ from ..._core import messages
 from ..._core.files import NO_CHECKSUM, convert_record, parse_json, verify_checksum, with_checksum
 from ..._core.messages import suggestion
 from ...catalogue import FAMILIES, KERNELS, SOLVERS, find, spelled
-from ...catalogue._choices import Attention, Family, Kernel
+from ...catalogue._choices import AttentionName, FamilyName, KernelName
 from ...training._settings import Training
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"
@@ -31,7 +31,7 @@ CHECKSUM, DIGEST = "checksum", "sha256:"
 class TaskRecipe:
     """The task family."""
 
-    family: Family = "gaussian_process"
+    family: FamilyName = "gaussian_process"
     """Kind of function that generates the outputs."""
     num_features: int = 1
     """Number of features p of an input."""
@@ -43,7 +43,7 @@ class TaskRecipe:
     """Distribution of the inputs: standard normal, uniform in (-1, 1) or on the unit sphere."""
     noise: float = 0.05
     """Variance of the noise on the supports' outputs."""
-    kernel: Kernel = "gaussian"
+    kernel: KernelName = "gaussian"
     """Kernel of the Gaussian process."""
     lengthscale: float = 1.0
     """Lengthscale of the Gaussian or a Matern kernel, in units of x."""
@@ -82,7 +82,7 @@ class ModelRecipe:
     style: Literal["encoder", "decoder"] = "encoder"
     """Style of the model. "encoder": one token for each support, and supports attend to each
     other. "decoder": like GPT-2, with x and y interleaved, a causal mask and learned positions."""
-    attention: Attention = "softmax"
+    attention: AttentionName = "softmax"
     """Kind of attention."""
     width: int = 64
     """Number of channels of the residual stream."""

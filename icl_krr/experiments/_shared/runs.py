@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +12,21 @@ import jax
 
 from ... import Architecture, Transformer, catalogue, init, untie
 from ..._core.messages import suggestion
-from ...catalogue import FAMILIES, SOLVERS, make_kernel, taken
+from ...catalogue import FAMILIES, SOLVERS, taken
+from ...kernels import make_kernel
 from ...tabular._build import build_model
-from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table, sample
+from ...tasks import (
+    DecisionTree,
+    GaussianProcess,
+    LinearRegression,
+    ReLUNetwork,
+    Rows,
+    Sampler,
+    Sinusoids,
+    diabetes,
+    read_table,
+    sample,
+)
 from ...training import _checkpoint
 from ...training._settings import LIKELIHOOD
 from .recipe import (
@@ -153,10 +166,11 @@ def family(task: TaskRecipe) -> Sampler:
         raise ValueError(f"table must be None for family {row.name!r}, got {str(task.table)!r}")
     shared = ("num_supports", "num_queries", "num_features", "inputs", "noise")
     given: dict[str, Any] = {name: getattr(task, name) for name in shared}
+    sampler = row.sampler or SAMPLERS[row.name]
     if not row.fields:
-        return catalogue.load(row.made_by)(task, **given)
+        return sampler(task, **given)
     own = {to: getattr(task, name) for name, to in row.fields.items()}
-    return catalogue.load(row.made_by)(**own, **given)
+    return sampler(**own, **given)
 
 
 def gaussian_process(task: TaskRecipe, **given: Any) -> GaussianProcess:
@@ -179,3 +193,14 @@ def table(
             f"num_features must be {len(rows.features)}, as in the table, got {num_features}"
         )
     return Rows.of(rows, num_supports=num_supports, num_queries=num_queries)
+
+
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
+    "gaussian_process": gaussian_process,
+    "linear": LinearRegression,
+    "relu_network": ReLUNetwork,
+    "decision_tree": DecisionTree,
+    "sinusoids": Sinusoids,
+    "table": table,
+}
+"""{family of the catalogue: its sampler}."""

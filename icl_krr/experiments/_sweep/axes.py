@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ... import ReLU, constructions, operand_bounds, predict, solvers, theory
 from ..._core.numerics import matmul
-from ...catalogue import SOLVERS, load
+from ...catalogue import SOLVERS
 from ...probes import round_slots
 from ...sketches import nystrom_features, positive_features, trigonometric_features
 from ...tabular._build import construct
@@ -20,6 +20,7 @@ from .._shared.rows import Plot
 from .._shared.spectra import METRIC, sketch, with_metric
 from .axis import (
     along,
+    check_temperature,
     condition,
     feature,
     feature_count,
@@ -29,21 +30,21 @@ from .axis import (
     step,
     support,
 )
-from .config import NOISE, SweepConfig, check_temperature
 from .setting import Setting, against_exact, kernel_of, solve
+from .settings import NOISE, SweepSettings
 
 
 @along(step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
-def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """The error of alpha after every step, with the bound of theory."""
-    kernel, rate = kernel_of(config), SOLVERS[line].rate
+    kernel, rate = kernel_of(config), SOLVERS[line].rate or theory.RATES.get(line)
     solution = solvers.exact(kernel, task, ridge=config.ridge)
     gram = system(kernel, task).gram
     A = gram + jnp.asarray(config.ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     model, bound = solve(line, kernel, task, config.ridge, config), None
     if rate is not None:
         low, high = theory.spectral_bounds(kernel, task, ridge=config.ridge)
-        bound = load(rate)(low, high, jnp.arange(config.steps + 1.0))
+        bound = rate(low, high, jnp.arange(config.steps + 1.0))
     return Setting(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
 
 
@@ -57,7 +58,7 @@ def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     unused=("temperature",),
     plot=Plot("value", "gap", ("line",), "expected"),
 )
-def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """Conjugate gradient on m features: a sketch of the kernel's own or its Nystrom features."""
     kernel, linear = kernel_of(config), config.kernel == "linear"
     phi = None if linear else nystrom_features(kernel, task.x)
@@ -99,7 +100,7 @@ def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     smooths=True,
     unused=("ridge",),
 )
-def ridge(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """Every solver is compared with exact KRR of the same ridge."""
     return against_exact(line, kernel_of(config), task, value, config)
 
@@ -110,13 +111,15 @@ def ridge(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     solvers=True,
     smooths=True,
 )
-def temperature(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def temperature(
+    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
+) -> Setting:
     """Every solver is compared with exact KRR on the same kernel."""
     return against_exact(line, kernel_of(config, value), task, config.ridge, config)
 
 
 @along(support, values=(4, 8, 16, 32, 48, 64), solvers=True, smooths=True)
-def context(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def context(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """The number of supports that are not masked."""
     seen = task.replace(mask=jnp.arange(config.num_supports) < value)
     return against_exact(line, kernel_of(config), seen, config.ridge, config)
@@ -130,7 +133,7 @@ RANDOM = {
 
 
 @along(feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
-def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def features(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """Conjugate gradient by linear attention on m features of the kernel."""
     kernel, p = kernel_of(config), task.num_features
     if line == "landmarks":
@@ -153,7 +156,7 @@ def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
     num_features=8,
     unused=("temperature",),
 )
-def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def position(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """A causal model at the support with so many before it, which is told of the whole context."""
     kernel = kernel_of(config)
     model = solve(line, kernel, task, config.ridge, config)
@@ -180,7 +183,7 @@ SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp
     unused=("temperature", "ridge"),
     against="the same model without rounding",
 )
-def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def rounding(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """Prefix solvers with some slots in half precision, compared with the same model unrounded."""
     solver, part, dtype = line.split()
     kernel = kernel_of(config)
@@ -201,7 +204,7 @@ def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Ar
     plot=Plot("step", "gap", ("line", "value")),
     traced=False,
 )
-def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def precision(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """The dtype of the task; all models have the same weights."""
     kernel = kernel_of(config)
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
@@ -218,7 +221,7 @@ def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.A
     kernel="gaussian",
     traced=False,
 )
-def arithmetic(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+def arithmetic(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
     """The number of segments of the ReLU tables."""
     kernel = kernel_of(config)
     exact_twin = solve(line, kernel, task, config.ridge, config)

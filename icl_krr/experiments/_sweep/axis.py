@@ -102,3 +102,11 @@ def step(value: Any, config: Any) -> None:
     checks.count("values", value, minimum=0)
     if value > config.steps:
         raise ValueError(f"values must be <= steps = {config.steps}, got {value}")
+
+
+def check_temperature(name: str, value: Any, config: Any = None) -> None:
+    checks.positive_scalar(name, value)
+    if value < 1 / 80:
+        raise ValueError(
+            f"{name} must be >= 1/80, because exp(1 / {name}) may overflow float32, got {value}"
+        )

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import jax
 
 from ... import Exponential, Kernel, Transformer, solvers
-from ...catalogue import SOLVERS, kernel_class
+from ...catalogue import SOLVERS
+from ...kernels import kernel_class
 from ...tabular._build import attention, construct, solver_keywords
 from ...tasks import GaussianProcess, Task, sample
 from .._shared.spectra import spectral_task
-from .config import SweepConfig
+from .settings import SweepSettings
 
 
 class Setting(NamedTuple):
@@ -32,10 +33,10 @@ class Setting(NamedTuple):
     hooks: Mapping[str, Any] | None = None  # as in `icl_krr.run_with_hooks`
 
 
-Build = Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
+Build = Callable[[str, Any, Task, SweepSettings, jax.Array], Setting]
 
 
-def draw(key: jax.Array, config: SweepConfig) -> Task:
+def draw(key: jax.Array, config: SweepSettings) -> Task:
     """The task of a cell."""
     names = ("num_features", "num_supports", "num_queries")
     sizes = {name: getattr(config, name) for name in names}
@@ -44,7 +45,7 @@ def draw(key: jax.Array, config: SweepConfig) -> Task:
     return sample(key, GaussianProcess(Exponential(config.temperature), inputs="sphere", **sizes))
 
 
-def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
+def kernel_of(config: SweepSettings, temperature: Any = None) -> Kernel:
     """The kernel of the regression, by default at the temperature of the sweep."""
     made_by = kernel_class(config.kernel or "")
     if temperature is not None and made_by.bandwidth is None:
@@ -57,21 +58,21 @@ def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
 
 
 def solve(
-    line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepConfig, **options: Any
+    line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepSettings, **options: Any
 ) -> Transformer:
     """The construction of a solver, with the keywords that depend on the task."""
     needs = solver_keywords(SOLVERS[line], kernel, task, ridge) | attention(kernel, task) | options
     return construct(line, kernel, task, steps=steps_of(config, line), **needs)
 
 
-def steps_of(config: SweepConfig, line: str) -> int:
+def steps_of(config: SweepSettings, line: str) -> int:
     """The number of steps of a line: one for each support if a step reads one support."""
     row = SOLVERS.get(line)
     return config.num_supports if row is not None and row.sequential else config.steps
 
 
 def against_exact(
-    line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepConfig
+    line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepSettings
 ) -> Setting:
     """A solver or a Nadaraya-Watson head, compared with exact KRR on the same kernel."""
     exact = solvers.exact(kernel, task, ridge=ridge).prediction

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import Kernel, Task, map_tasks
-from ...catalogue import candidate, compared, name_of, taken
+from ...catalogue import candidate, compared, taken
+from ...kernels import name_of
 from ...probes import CandidateFit, align
 from ...probes._naming.candidate_fit import Problem, Start, nearest, totals
 from ...probes._naming.elimination import Measured, eliminate, special_cases

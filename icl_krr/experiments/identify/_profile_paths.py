@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 
 from ... import Kernel, solvers
 from ..._core.numerics import matmul
-from ...catalogue import Box, candidate as find_candidate, make_kernel
+from ...catalogue import Box, candidate as find_candidate
+from ...kernels import make_kernel
 from ...probes._naming.candidate_fit import Space
 from ...probes._naming.candidates import parameters, solve
 from ...probes._naming.nested_models import eigensystem, exact_regression, gradient_flow, ridge_path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...catalogue import BATTERIES, KERNELS, find
-from ...catalogue._choices import Battery, Kernel
+from ...catalogue import KERNELS, SHIFTS, find
+from ...catalogue._choices import KernelName, ShiftName
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class IdentifyOptions:
     """Number of tasks that the linear probes of the layers are fitted to, >= 2."""
     num_queries: int = 8
     """Number of queries per task."""
-    kernels: tuple[Kernel, ...] = tuple(name for name, row in KERNELS.items() if row.usual)
+    kernels: tuple[KernelName, ...] = tuple(name for name, row in KERNELS.items() if row.usual)
     """Kernels to try for each candidate."""
     steps: int | None = None
     """Number of solver steps of a candidate; a candidate for which they are too few gets four times
     as many. If None, 8 per layer of a trained model and 4 per layer of a file."""
-    battery: Battery | None = None
+    battery: ShiftName | None = None
     """Score probes and candidates on tasks outside of the training distribution, such as
     more-supports. If None, on tasks of the training family."""
 
@@ -41,6 +41,6 @@ class IdentifyConfig(IdentifyOptions):
         for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
         if self.battery is not None:
-            find("battery", BATTERIES, self.battery)
+            find("battery", SHIFTS, self.battery)
         if self.steps is not None:
             checks.count("steps", self.steps)

@@ -12,7 +12,7 @@ import numpy as np
 from ... import Kernel
 from ..._core import checks
 from ..._core.files import Lines, to_markdown
-from ...catalogue import name_of
+from ...kernels import name_of
 from ...probes import Filter, Identification, effective, spectral_filter
 from ...probes._naming.comparison import Options, compare
 from ...probes._naming.identification import distance_cell

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import Kernel, Task, Transformer, map_tasks
-from ...catalogue import candidate, load
+from ... import Kernel, Task, Transformer, map_tasks, solvers
+from ...catalogue import candidate
 from ...probes import fit_probe, hat_matrix, layerwise
 from ...probes._naming.candidates import Values
 from ._settings import Setting
@@ -92,7 +92,7 @@ def oracle(solver: str, kernel: Kernel, setting: Setting) -> Callable[[Task], di
     layers = setting.config.steps
 
     def states(task: Task) -> dict[str, jax.Array]:
-        found = load(row.oracle)(kernel, task, **needs)
+        found = solvers.lookup(row)(kernel, task, **needs)
         if not row.iterates:
             return {"prediction": jnp.stack([0 * found.prediction, *[found.prediction] * layers])}
         kept = {name: getattr(found, name, None) for name in ("prediction", "alpha", "r")}

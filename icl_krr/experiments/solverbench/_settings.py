@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ... import Kernel, Softmax, Transformer
+from ... import Kernel, Softmax, Transformer, constructions
 from ..._core import checks
-from ...catalogue import Solver, candidate, load, make_kernel, name_of
+from ...catalogue import SolverEntry, candidate
+from ...kernels import make_kernel, name_of
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, system
 from ...tasks._batches import each_task
 from ...theory import log_sink
@@ -83,7 +84,7 @@ class Setting:
         sinks = (int(log_sink(kernel, task)) for task in each_task(self.tasks))
         return {"attention": Softmax(log_sink=max(sinks))}
 
-    def needs(self, row: Solver, kernel: Kernel) -> dict[str, Any]:
+    def needs(self, row: SolverEntry, kernel: Kernel) -> dict[str, Any]:
         """The keywords that construction and oracle of a candidate take."""
         if not row.iterates:
             return {}
@@ -101,7 +102,7 @@ class Setting:
     def build(self, solver: str, kernel: Kernel) -> Transformer:
         """The construction of a candidate."""
         row = candidate(solver)
-        return load(row.construction)(
+        return constructions.lookup(row)(
             kernel,
             num_features=self.tasks.num_features,
             **self.needs(row, kernel),

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...catalogue import Box, Solver, kernel_class, load, make_kernel
+from ... import solvers
+from ...catalogue import Box, SolverEntry
 from ...catalogue._solvers import SPECTRUM
+from ...kernels import kernel_class, make_kernel
 from ...tasks import Task, map_tasks, system
 from .._reading.hyperparameters import typical_bandwidth
 
@@ -24,16 +26,6 @@ class Ranged(Protocol):
 
     @property
     def fitted(self) -> Mapping[str, Box] | None: ...
-
-
-def spectral_arguments(values: Values) -> Values:
-    others = {name: value for name, value in values.items() if name not in SPECTRUM}
-    return {**others, "spectrum": (values["low_over_high"] * values["high"], values["high"])}
-
-
-def newton_schulz_arguments(values: Values) -> Values:
-    spectrum = (1 / values["scale"], 1 / values["scale"])
-    return {"ridge": values["ridge"], "spectrum": spectrum}
 
 
 def parameters(solver: Ranged, kernel: str) -> dict[str, Box]:
@@ -67,7 +59,7 @@ def absolute(
 
 
 def solve(
-    solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
+    solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
 ) -> Float[Array, "steps m"]:
     """The candidate's predictions [T + 1, q r] for one task and the log parameters `logs`."""
     answer = run(solver, kernel, logs, task, steps).prediction
@@ -77,17 +69,24 @@ def solve(
     return answer.reshape(steps + 1, -1)
 
 
-def run(solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
+def run(solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
     """The result of the candidate's oracle for one task, with its states if it has any."""
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
-    made, oracle = make_kernel(kernel, values), load(solver.oracle)
+    made, run_solver = make_kernel(kernel, values), solvers.lookup(solver)
     if not solver.iterates:
-        return oracle(made, task)
+        return run_solver(made, task)
     count = {} if solver.sequential else {"steps": steps}
-    return oracle(made, task, **keywords(solver, values), **count)
+    return run_solver(made, task, **keywords(solver, values), **count)
 
 
-def keywords(solver: Solver, values: Values) -> dict[str, Any]:
-    """The keywords of oracle and construction for fitted parameters, without the steps."""
+def keywords(solver: SolverEntry, values: Values) -> Values:
+    """The keywords of solver and construction for fitted parameters, without the steps."""
     fitted = {name: values[name] for name in solver.fitted or {}}
-    return (load(solver.arguments)(fitted) if solver.arguments else fitted) | dict(solver.options)
+    if solver.keywords_of is not None:
+        return solver.keywords_of(fitted) | dict(solver.options)
+    others = {name: value for name, value in fitted.items() if name not in (*SPECTRUM, "scale")}
+    if {*SPECTRUM} <= {*fitted}:
+        others["spectrum"] = (values["low_over_high"] * values["high"], values["high"])
+    if "scale" in fitted:  # of Newton-Schulz, which starts from a multiple of K
+        others["spectrum"] = (1 / values["scale"], 1 / values["scale"])
+    return others | dict(solver.options)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._core import checks
-from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, make_kernel, taken
-from ...kernels import Kernel, check_kernel
+from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, taken
+from ...kernels import Kernel, check_kernel, make_kernel
 from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit, fit_candidate
 from .distances import (

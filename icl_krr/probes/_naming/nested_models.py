@@ -13,8 +13,7 @@ import numpy as np
 
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
-from ...catalogue import kernel_class, make_kernel
-from ...kernels import Kernel
+from ...kernels import Kernel, kernel_class, make_kernel
 from ...tasks import Task, map_tasks, system
 from .._reading.hyperparameters import minimise, typical_bandwidth
 from .candidates import BANDWIDTH

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import Task, Transformer, dense
-from ...catalogue import candidate, kernel_class, load, make_kernel
+from ... import Task, Transformer, constructions, dense
+from ...catalogue import candidate
+from ...kernels import kernel_class, make_kernel
 from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Rows, as_rows
@@ -262,7 +263,7 @@ def construction_of(fit: CandidateFit, tasks: Task) -> Transformer:
     row = candidate(fit.candidate)
     made = make_kernel(fit.kernel, fit.values)
     own = keywords(row, fit.values) | {"steps": max(fit.alignment)}
-    return dense(load(row.construction)(made, num_features=tasks.num_features, **own))
+    return dense(constructions.lookup(row)(made, num_features=tasks.num_features, **own))
 
 
 def distances_of(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:

@@ -14,7 +14,8 @@ from scipy.optimize import least_squares
 
 from ... import solvers
 from ..._core import checks, linalg
-from ...catalogue import KERNELS, find, kernel_class, make_kernel
+from ...catalogue import KERNELS, find
+from ...kernels import kernel_class, make_kernel
 from ...tasks import Task, map_tasks, system
 from .filters import check_like
 
