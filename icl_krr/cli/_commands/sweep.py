@@ -98,6 +98,7 @@ def summary(config: SweepConfig, rows: Rows) -> tuple[TextTable, str]:
     """The medians over seeds at the last step, of every line and of the baselines."""
     from statistics import median
 
+    from ...experiments._sweep.config import axis_of
     from ...experiments._sweep.grid import BASELINES, last
 
     final = last(rows)
