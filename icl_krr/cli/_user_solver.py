@@ -57,7 +57,7 @@ def register_file(argument: str) -> str:
     entry = SolverEntry(
         name,
         name,
-        solver=found,
+        solver=function,
         kernels="positive" if kinds & {*NORMALISED, "average"} else kernels,
         required_inputs=tuple(fitted),
         fitted={key: box for boxes in fitted.values() for key, box in boxes.items()},
