@@ -93,16 +93,16 @@ def plain_and_oracle(kernel, task, ridge, steps):
     forms = [plain.formed, plain.factored] if isinstance(kernel, ik.Linear) else [plain.formed]
 
     def run(task):
-        found = {}
+        predictions = {}
         for name, solve in plain.SOLVERS.items():
             row = SOLVERS[name]
             if name_of(kernel) in taken(name) and not row.options:
-                told = {"spectrum": (low, high)} if "spectrum" in row.required_inputs else {}
-                told |= {"ridge": ridge, "steps": steps}
-                oracle = ik.solvers.lookup(row)(kernel, task, **told).prediction[-1]
-                found[name] = [solve(form(kernel, task), **told) for form in forms], oracle
-        assert found
-        return found
+                numbers = {"spectrum": (low, high)} if "spectrum" in row.required_inputs else {}
+                numbers |= {"ridge": ridge, "steps": steps}
+                oracle = ik.solvers.lookup(row)(kernel, task, **numbers).prediction[-1]
+                predictions[name] = [solve(form(kernel, task), **numbers) for form in forms], oracle
+        assert predictions
+        return predictions
 
     return numpy(jax.jit(run)(task))
 
@@ -117,12 +117,12 @@ def test_plain_code_takes_the_steps_of_the_oracles_and_converges(name, x64):
     task = task.replace(x=task.x / 2, x_query=task.x_query / 2)
     ridge = float(np.mean(kernel.diagonal(task.x)))
     exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
-    for solver, (found, oracle) in plain_and_oracle(kernel, task, ridge, 3).items():
-        for prediction in found:
+    for solver, (predictions, oracle) in plain_and_oracle(kernel, task, ridge, 3).items():
+        for prediction in predictions:
             np.testing.assert_allclose(prediction, oracle, rtol=1e-10, err_msg=solver)
         assert np.max(np.abs(oracle - exact)) > 1e-9, solver
-    for solver, (found, _) in plain_and_oracle(kernel, task, ridge, 400).items():
-        for prediction in found:
+    for solver, (predictions, _) in plain_and_oracle(kernel, task, ridge, 400).items():
+        for prediction in predictions:
             np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=solver)
 
 
@@ -190,7 +190,7 @@ def test_the_command_writes_what_it_prints(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "message"),
     [
         ("speed --repeats 0", "repeats must be >= 1, got 0"),
         ("refresh --claim C99", "claim must be one of 'C1', .*, got 'C99'"),
@@ -198,7 +198,7 @@ def test_the_command_writes_what_it_prints(tmp_path, capsys):
         ("refresh", r"damaged\.json must be a JSON file: "),
     ],
 )
-def test_commands_refuse_what_they_cannot_do(tmp_path, monkeypatch, capsys, typed, told):
+def test_commands_refuse_what_they_cannot_do(tmp_path, monkeypatch, capsys, typed, message):
     """Before anything is written."""
     monkeypatch.setattr(records, "RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["benchmarks", *typed.split()])
@@ -206,7 +206,7 @@ def test_commands_refuse_what_they_cannot_do(tmp_path, monkeypatch, capsys, type
     (tmp_path / "damaged.json").write_text("{")
     with pytest.raises(SystemExit, match=r"^2$"):
         runpy.run_module("benchmarks", run_name="__main__")
-    assert re.search(told, capsys.readouterr().err)
+    assert re.search(message, capsys.readouterr().err)
     assert (tmp_path / "sound.json").read_text() == " {}"
 
 
@@ -235,8 +235,8 @@ def test_memory_counts_what_is_kept():
         ik.memory(model, task, **options)
         for options in ({}, {"names": ("alpha",)}, {"everything": True})
     )
-    kept = alpha.results - bare.results
-    assert 0.9 < kept / (9 * 64 * 4) < 1.2
+    size = alpha.results - bare.results
+    assert 0.9 < size / (9 * 64 * 4) < 1.2
     assert everything.peak > 10 * alpha.peak
     assert bare.free > bare.peak
     tasks = stacked(task, task)
@@ -248,8 +248,8 @@ def test_map_tasks_is_a_loop_in_chunks_over_tasks_that_are_padded_and_masked():
     solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=0.1)  # noqa: E731
     alone = np.stack([solve(task).prediction for task in tasks])
     for chunk in (None, 2):
-        found = ik.map_tasks(solve, batch(tasks), chunk=chunk)
-        np.testing.assert_allclose(found.prediction, alone, atol=1e-5)
+        result = ik.map_tasks(solve, batch(tasks), chunk=chunk)
+        np.testing.assert_allclose(result.prediction, alone, atol=1e-5)
     assert batch(tasks[:1]).mask is None
     with pytest.raises(ValueError, match="task must be a batch of tasks"):
         ik.map_tasks(solve, tasks[0])

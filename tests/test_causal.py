@@ -135,12 +135,12 @@ def test_heads_with_a_window_read_the_last_visible_tokens(x64, attention, mask):
     weights = jax.tree.map(windowed, model.weights, is_leaf=lambda part: type(part) is Heads)
     model = model.replace(weights=weights)
     prediction, cache = ik.run_with_cache(model, task, everything=True)
-    shown = np.concatenate([[mask != "own"], MASK, np.zeros(task.num_queries, bool)])
+    key_mask = np.concatenate([[mask != "own"], MASK, np.zeros(task.num_queries, bool)])
     pattern = np.asarray(cache["blocks.0.heads.0.pattern"])
-    for i in (i for i in range(1, len(shown)) if shown[i] or i > N):  # not at padding
-        keys = np.flatnonzero(shown[1 : i + (mask != "exclusive")]) + 1
-        reads = {*keys[-w:], *([0] if shown[0] else []), *([i] if mask == "own" else [])}
-        assert {*np.flatnonzero(pattern[:, i].any(axis=0))} == reads, i
+    for i in (i for i in range(1, len(key_mask)) if key_mask[i] or i > N):  # not at padding
+        keys = np.flatnonzero(key_mask[1 : i + (mask != "exclusive")]) + 1
+        expected = {*keys[-w:], *([0] if key_mask[0] else []), *([i] if mask == "own" else [])}
+        assert {*np.flatnonzero(pattern[:, i].any(axis=0))} == expected, i
     assert relative(ik.predict(model, task), prediction) < 1e-12
 
 
@@ -190,16 +190,16 @@ def test_gradients_reach_gates_strengths_and_step_sizes(x64):
             KEYS, num_features=P, step_size=0.1, steps=N, normalised=True, **values
         )
         mesa = constructions.prefix_conjugate_gradient(KEYS, **PREFIX, steps=2, **values)
-        near = mesa.rebuild(window=3)
-        return sum(jnp.sum(ik.predict_along(m, task) ** 2) for m in (model, mesa, near))
+        windowed = mesa.rebuild(window=3)
+        return sum(jnp.sum(ik.predict_along(m, task) ** 2) for m in (model, mesa, windowed))
 
     _, slope = loss(CHANNELS)
     nudge = np.array([0, 0, 1e-5])
     for name, value in CHANNELS.items():
         high, low = (loss({**CHANNELS, name: value + s * nudge})[0] for s in (1, -1))
-        found = float(slope[name][2])
-        assert np.isclose((float(high) - float(low)) / 2e-5, found, rtol=1e-6), name
-        assert abs(found) > 1e-3
+        derivative = float(slope[name][2])
+        assert np.isclose((float(high) - float(low)) / 2e-5, derivative, rtol=1e-6), name
+        assert abs(derivative) > 1e-3
 
 
 @pytest.mark.parametrize("solver", ["delta", "chebyshev"])
@@ -224,8 +224,8 @@ def test_patterns_that_hooks_see_are_those_that_are_applied(x64):
     model = constructions.prefix_chebyshev(
         ik.Linear(), **PREFIX, steps=3, spectrum=(0.1, 60.0), log_gate=-0.3
     )
-    seen = {"blocks.*.heads.0.pattern": lambda pattern, where: pattern}
-    assert relative(ik.run_with_hooks(model, task, seen), ik.predict(model, task)) < 1e-12
+    hooks = {"blocks.*.heads.0.pattern": lambda pattern, where: pattern}
+    assert relative(ik.run_with_hooks(model, task, hooks), ik.predict(model, task)) < 1e-12
 
 
 def test_sums_over_all_supports_are_refused_under_a_causal_mask():

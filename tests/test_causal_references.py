@@ -81,11 +81,11 @@ READS = slice(1, 2 * T, 2)
 
 def agree(name, task, expected, at=slice(T), kernel=KEYS, form=None, **options):
     """The predictions at supports and queries: of the model, and of the oracle after all steps."""
-    given = {"prefix": "inclusive", **LAYER, **options}
-    built = SIZES | given | ({} if form is None else {"form": form})
+    keywords = {"prefix": "inclusive", **LAYER, **options}
+    built = SIZES | keywords | ({} if form is None else {"form": form})
     model = getattr(ik.constructions, name)(kernel, **built)
     assert relative(np.asarray(ik.predict_along(model, task))[at], expected) < TOLERANCE
-    oracle = getattr(ik.solvers, name)(kernel, task, **given)
+    oracle = getattr(ik.solvers, name)(kernel, task, **keywords)
     assert relative(np.asarray(oracle.along)[-1][at], expected) < TOLERANCE
 
 
@@ -169,10 +169,10 @@ def test_regression_on_the_last_pairs(w):
     _, k, v, g, beta = inputs(14)
     total, expected = np.cumsum(g), []
     for t in range(T):
-        near = slice(max(t - w + 1, 0), t + 1)
-        weight = beta[near] * np.exp(total[t] - total[near])
-        A = (weight[:, None] * k[near]).T @ k[near] + 0.3 * np.eye(K)
-        expected.append(k[t] @ np.linalg.solve(A, (weight[:, None] * k[near]).T @ v[near]))
+        window = slice(max(t - w + 1, 0), t + 1)
+        weight = beta[window] * np.exp(total[t] - total[window])
+        A = (weight[:, None] * k[window]).T @ k[window] + 0.3 * np.eye(K)
+        expected.append(k[t] @ np.linalg.solve(A, (weight[:, None] * k[window]).T @ v[window]))
     solve(task_of(k, v, g, beta), np.stack(expected), ridge=0.3, window=w)
 
 
@@ -213,8 +213,8 @@ def test_gated_kalmanet():
         for _ in range(more):
             omega = 4 / (4 - shrink * omega)
             x, before = x - omega * size * (A @ x - q[t]) + (omega - 1) * (x - before), x
-        for found in both(0.02 * norm, norm, np.arange(T) <= t, squared.x_query[t : t + 1]):
-            assert relative(found, kv.T @ x) < TOLERANCE
+        for result in both(0.02 * norm, norm, np.arange(T) <= t, squared.x_query[t : t + 1]):
+            assert relative(result, kv.T @ x) < TOLERANCE
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -248,7 +248,7 @@ def test_random_feature_attention(dtype):
     for at, phi, value, gate in zip(phi_q, phi_k, v, np.exp(g), strict=True):
         S, z = gate * S + (1 - gate) * np.outer(phi, value), gate * z + (1 - gate) * phi
         expected.append(at @ S / (at @ z))
-    found = np.asarray(ik.predict_along(model, task))[READS, :V]
-    assert relative(found, np.stack(expected)) < (1e-10 if dtype == "float64" else 1e-3)
+    outputs = np.asarray(ik.predict_along(model, task))[READS, :V]
+    assert relative(outputs, np.stack(expected)) < (1e-10 if dtype == "float64" else 1e-3)
     slopes = jax.grad(lambda model: ik.predict(model, task).sum())(model)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))

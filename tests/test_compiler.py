@@ -74,11 +74,11 @@ def function_of(recipe):
                     "quotient": lambda: a / (1 + b * b),  # noqa: B023
                 }[kind]()
             result = {}
-            for state, (own, terms) in new.items():
-                result[state] = old[state] if own in (1, None) else own * old[state]
+            for state, (coefficient, terms) in new.items():
+                result[state] = old[state] if coefficient in (1, None) else coefficient * old[state]
                 for term in terms:  # of one that starts at None, the value itself and no sum
                     total = 0.5 * values[term] + result[state]
-                    result[state] = values[term] if own is None else total
+                    result[state] = values[term] if coefficient is None else total
             return result
 
         zero, start = ("u", "prediction"), {}
@@ -92,11 +92,11 @@ def function_of(recipe):
 class Plain(np.ndarray):
     """An array of all tokens, or [1, r] of a scalar; sums run over the 5 supports."""
 
-    kept = np.array([1, 1, 1, 1, 0, 1, 1.0])[:, None]
+    mask = np.array([1, 1, 1, 1, 0, 1, 1.0])[:, None]
 
     def __add__(self, other):
         number = np.isscalar(other) and len(self) > 1
-        return super().__add__(other * self.kept if number else other)
+        return super().__add__(other * self.mask if number else other)
 
     def __truediv__(self, other):
         return np.divide(self, other, out=np.zeros_like(self * other), where=other != 0)
@@ -120,17 +120,17 @@ class PlainMatrix:
         return PlainMatrix(self.rows / np.where(self.sums == 0, 1, self.sums))
 
     def normalised(self, c):
-        found = PlainMatrix(self.rows / (self.sums + c))
-        found.sink, found.normaliser = c / (self.sums + c).view(Plain), (self.sums + c) / c
-        return found
+        matrix = PlainMatrix(self.rows / (self.sums + c))
+        matrix.sink, matrix.normaliser = c / (self.sums + c).view(Plain), (self.sums + c) / c
+        return matrix
 
 
 def on_plain_arrays(function, kernel, task):
     """All states after all steps; coefficients are zero at queries if no prediction reads them."""
     points = np.concatenate([task.x, task.x_query])
-    kept = np.append(task.mask, np.ones(len(task.x_query), bool))[:, None]
-    K = PlainMatrix(np.where(kept & task.mask[None], np.asarray(kernel(points, task.x)), 0))
-    y = np.where(kept, np.concatenate([task.y, np.zeros((len(task.x_query), task.y.shape[1]))]), 0)
+    mask = np.append(task.mask, np.ones(len(task.x_query), bool))[:, None]
+    K = PlainMatrix(np.where(mask & task.mask[None], np.asarray(kernel(points, task.x)), 0))
+    y = np.where(mask, np.concatenate([task.y, np.zeros((len(task.x_query), task.y.shape[1]))]), 0)
     states, step = function(K, y.view(Plain))
     states = {s: 0 * y.view(Plain) if np.isscalar(v) else v for s, v in states.items()}
     for _ in range(STEPS):
@@ -144,8 +144,8 @@ def on_weights(model, task):
         start = jax.tree.map(np.asarray, embed_task(model, task))
     weights = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     prologue, kind = len(model.weights.prologue), model.spec.attention
-    seen = np.asarray(visible(task))
-    return [start, *run(weights, describe(model), start, seen, kind, prologue, model.steps)][-1]
+    mask = np.asarray(visible(task))
+    return [start, *run(weights, describe(model), start, mask, kind, prologue, model.steps)][-1]
 
 
 DIAGONAL = ["kernel", "kernel", "kernel", "diagonal", "jacobi"]
@@ -229,9 +229,9 @@ def test_gradients_of_weights_are_those_of_arrays_and_finite_differences(x64, ke
     numbers = {"ridge": 0.3, "step_size": 0.05, "momentum": 0.4}
     ours, theirs = jax.grad(of_weights)(numbers), jax.grad(of_arrays)(numbers)
     for name, value in numbers.items():
-        near = [of_arrays({**numbers, name: value + h}) for h in (1e-5, -1e-5)]
+        values = [of_arrays({**numbers, name: value + h}) for h in (1e-5, -1e-5)]
         assert relative(ours[name], theirs[name]) < 1e-9
-        assert relative(theirs[name], (near[0] - near[1]) / 2e-5) < 1e-6
+        assert relative(theirs[name], (values[0] - values[1]) / 2e-5) < 1e-6
     batched = jax.vmap(lambda ridge: of_weights({**numbers, "ridge": ridge}))(jnp.ones(2))
     assert relative(batched, [of_arrays({**numbers, "ridge": 1.0})] * 2) < 1e-12
 
@@ -356,11 +356,11 @@ def test_states_and_keywords_must_not_have_names_of_the_model():
 
 
 def test_values_of_another_run_are_refused():
-    kept = []
+    values = []
 
     def leaks(K, y):
-        kept.append(K @ y)  # the function runs more than once
-        return dict(prediction=0), lambda prediction: dict(prediction=kept[0])
+        values.append(K @ y)  # the function runs more than once
+        return dict(prediction=0), lambda prediction: dict(prediction=values[0])
 
     with pytest.raises(TypeError, match="values of a solver must be its own"):
         ik.run(ik.solver(leaks), ik.Linear(), draw_task(0), steps=1)

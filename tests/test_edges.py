@@ -95,16 +95,16 @@ def test_without_supports_every_solver_predicts_0(case):
 
     def predictions(x, y, x_query):
         task = ik.Task(x=x, y=y, x_query=x_query, mask=jnp.zeros(2, bool))
-        found = (
+        results = (
             case.oracle_of(task, 0.5, 2).prediction,
             ik.predict(case.build(task, 0.5, 2), task),
         )
-        return sum(jnp.sum(value) for value in found), found
+        return sum(jnp.sum(value) for value in results), results
 
-    (_, found), slopes = jax.jit(jax.value_and_grad(predictions, argnums=(0, 1, 2), has_aux=True))(
-        np.array([[0.3], [-1.0]], "f4"), np.array([1.0, 2.0], "f4"), np.array([[0.5]], "f4")
-    )
-    assert not any(np.any(value) for value in found)
+    (_, results), slopes = jax.jit(
+        jax.value_and_grad(predictions, argnums=(0, 1, 2), has_aux=True)
+    )(np.array([[0.3], [-1.0]], "f4"), np.array([1.0, 2.0], "f4"), np.array([[0.5]], "f4"))
+    assert not any(np.any(value) for value in results)
     assert all(np.all(np.isfinite(slope)) for slope in slopes)
 
 

@@ -37,25 +37,25 @@ def of_layer(rule, *sequences, others=(), **numbers):
     return K**-0.5 * references.of_layer(rule, *sequences, others=others, **numbers)
 
 
-def outputs(name, given, **parameters):
+def outputs(name, layer, **parameters):
     """The outputs of the model, with those of the oracle beside them."""
-    steps = {} if name.startswith("prefix") else {"steps": given.task.num_supports}
-    model = getattr(constructions, name)(**given.keywords, **parameters, **steps)
-    bare = {k: v for k, v in given.keywords.items() if k not in ("num_features", "num_outputs")}
-    oracle = getattr(solvers, name)(task=given.task, **bare, **parameters)
-    found = given.outputs(ik.predict_along(model, given.task))
-    assert relative(given.outputs(oracle.along[-1]), found) < TOLERANCE
-    return found
+    steps = {} if name.startswith("prefix") else {"steps": layer.task.num_supports}
+    model = getattr(constructions, name)(**layer.keywords, **parameters, **steps)
+    bare = {k: v for k, v in layer.keywords.items() if k not in ("num_features", "num_outputs")}
+    oracle = getattr(solvers, name)(task=layer.task, **bare, **parameters)
+    result = layer.outputs(ik.predict_along(model, layer.task))
+    assert relative(layer.outputs(oracle.along[-1]), result) < TOLERANCE
+    return result
 
 
 @often("channels", (True,), [False, True])
 def test_delta_rules_of_layers(channels):
     q, k, v, beta, g = inputs(0, channels)
-    given = from_linear_attention(q, k, v, beta, g)
+    layer = from_linear_attention(q, k, v, beta, g)
     rules = {"delta_rule": references.gated_delta_rule, "implicit_delta_rule": references.longhorn}
     for name, rule in rules.items():
         expected = of_layer(rule, q, k, v, beta, g)
-        assert relative(outputs(name, given, step_size=1.0), expected) < TOLERANCE, name
+        assert relative(outputs(name, layer, step_size=1.0), expected) < TOLERANCE, name
 
 
 def test_several_writes_in_a_token():
@@ -70,9 +70,9 @@ def test_several_writes_in_a_token():
         for j in range(h):
             _, S = references.gated_delta_rule(S, keys[t, j], values[t, j], strengths[t, j])
         o.append(S.T @ q[t] / np.sqrt(K))
-    given = from_linear_attention(q, keys, values, strengths, g)
-    assert given.task.num_supports == T * (h + 1)
-    assert relative(outputs("delta_rule", given, step_size=1.0), np.stack(o)) < TOLERANCE
+    layer = from_linear_attention(q, keys, values, strengths, g)
+    assert layer.task.num_supports == T * (h + 1)
+    assert relative(outputs("delta_rule", layer, step_size=1.0), np.stack(o)) < TOLERANCE
     again = from_linear_attention(None, keys, values, strengths, g)
     assert again.task.num_supports == T * h
 
@@ -89,8 +89,8 @@ def test_a_token_that_erases_at_another_vector():
     rng = np.random.default_rng(14)
     erase_gate, write_gate = rng.uniform(0, 1, (T, K)), rng.uniform(0, 1, (T, V))
     expected = of_layer(gated_delta_net_2, q, k, v, erase_gate, write_gate, g)
-    given = from_linear_attention(q, k, write_gate * v, g=g, erase=erase_gate * k)
-    assert relative(outputs("delta_rule", given, step_size=1.0), expected) < TOLERANCE
+    layer = from_linear_attention(q, k, write_gate * v, g=g, erase=erase_gate * k)
+    assert relative(outputs("delta_rule", layer, step_size=1.0), expected) < TOLERANCE
 
 
 @often("same", (False,), [False, True])
@@ -102,9 +102,9 @@ def test_momentum_of_every_token(same):
     rule, start = references.momentum_delta_net, np.zeros((K, V))
     expected = of_layer(rule, q, k, v, eta, beta, mu, alpha, others=[start])
     numbers = {"step_size": beta, "momentum": mu, "decay": alpha}
-    given = from_linear_attention(q, k, v, eta, **numbers)
-    assert given.task.num_supports == (T if same else 2 * T)
-    assert relative(outputs("momentum_delta_rule", given), expected) < TOLERANCE
+    layer = from_linear_attention(q, k, v, eta, **numbers)
+    assert layer.task.num_supports == (T if same else 2 * T)
+    assert relative(outputs("momentum_delta_rule", layer), expected) < TOLERANCE
 
 
 @pytest.mark.parametrize(("squash", "channels"), [(None, False), (1.5, True)])
@@ -113,9 +113,9 @@ def test_preconditioned_layers(squash, channels):
     options = {"step_size": 0.3, "squash": squash, "center": -0.2}
     start = np.full(K, 0.7)
     expected = of_layer(references.preconditioned, q, k, v, beta, g, others=[start], **options)
-    given = from_linear_attention(q, k, v, beta, g)
-    found = outputs("preconditioned_delta_rule", given, initial=0.7, **options)
-    assert relative(found, expected) < TOLERANCE
+    layer = from_linear_attention(q, k, v, beta, g)
+    result = outputs("preconditioned_delta_rule", layer, initial=0.7, **options)
+    assert relative(result, expected) < TOLERANCE
 
 
 @pytest.mark.parametrize(("covariance", "channels"), [("diagonal", True), ("isotropic", False)])
@@ -124,19 +124,19 @@ def test_kalman_layers(covariance, channels):
     omega = np.random.default_rng(5).uniform(0, 0.3, T)
     start = np.ones(1 if covariance == "isotropic" else K)
     expected = of_layer(references.kalman, q, k, v, r, omega, g, others=[start], info_scale=4.0)
-    given = from_linear_attention(q, k, v, 1 / r, g, process_noise=omega)
+    layer = from_linear_attention(q, k, v, 1 / r, g, process_noise=omega)
     options = {"ridge": 1.0, "covariance": covariance, "info_scale": 4.0}
-    assert relative(outputs("kalman_delta_rule", given, **options), expected) < TOLERANCE
+    assert relative(outputs("kalman_delta_rule", layer, **options), expected) < TOLERANCE
 
 
 def test_kalman_gains_are_exact_for_keys_along_channels_only():
     """With other keys, the covariance is not diagonal, and the mean is another."""
     task = draw(6, K, 12)
     one_hot = task.replace(x=np.eye(K)[np.arange(12) % K] * (1 + np.arange(12.0)[:, None] / 9))
-    for given, equal in ((one_hot, True), (task, False)):
-        exact = solvers.prefix_posterior(ik.Linear(), given, ridge=0.3, steps=3 * K).along[-1]
-        found = solvers.kalman_delta_rule(ik.Linear(), given, ridge=0.3).along[-1]
-        assert (relative(found, exact) < 1e-10) == equal
+    for data, equal in ((one_hot, True), (task, False)):
+        exact = solvers.prefix_posterior(ik.Linear(), data, ridge=0.3, steps=3 * K).along[-1]
+        predictions = solvers.kalman_delta_rule(ik.Linear(), data, ridge=0.3).along[-1]
+        assert (relative(predictions, exact) < 1e-10) == equal
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_losses(loss):
             e = e * (e * e + loss.smoothing) ** (loss.exponent / 2 - 1)
         S = S + np.outer(k[t], 1e-6 * beta[t] * e)
         o.append(S.T @ k[t] / np.sqrt(K))
-    given = from_linear_attention(k, k, 1e4 * v, beta, g)
-    found = outputs("delta_rule", given, step_size=1e-6, loss=loss)
-    assert relative(found, np.stack(o)) < TOLERANCE
+    layer = from_linear_attention(k, k, 1e4 * v, beta, g)
+    result = outputs("delta_rule", layer, step_size=1e-6, loss=loss)
+    assert relative(result, np.stack(o)) < TOLERANCE
 
 
 @often("small", (0.0,), [0.0, 1e-12, 1e-6])
@@ -171,11 +171,11 @@ def test_small_factors_keep_their_digits_in_float32(small):
     """A logarithm of 1 + small - 1 would not, and that of 0 would be infinite."""
     _, k, v, *_ = (part.astype("float32") for part in inputs(17))
     numbers = {"momentum": np.full(T, small, "f"), "step_size": np.full(T, 0.5, "f")}
-    given = from_linear_attention(None, k, v, decay=np.full(T, max(small, 1e-12), "f"), **numbers)
-    bare = {k: v for k, v in given.keywords.items() if k not in ("num_features", "num_outputs")}
-    model = constructions.momentum_delta_rule(**given.keywords, steps=T, dtype="float32")
-    exact = solvers.momentum_delta_rule(task=given.task.astype("float64"), **bare).along[-1]
-    assert relative(ik.predict_along(model, given.task), exact) < 1e-5
+    layer = from_linear_attention(None, k, v, decay=np.full(T, max(small, 1e-12), "f"), **numbers)
+    bare = {k: v for k, v in layer.keywords.items() if k not in ("num_features", "num_outputs")}
+    model = constructions.momentum_delta_rule(**layer.keywords, steps=T, dtype="float32")
+    exact = solvers.momentum_delta_rule(task=layer.task.astype("float64"), **bare).along[-1]
+    assert relative(ik.predict_along(model, layer.task), exact) < 1e-5
     x = np.ones((40, 2), "f") * np.array([1, 0], "f")  # the curvature of the second one fades away
     task = ik.Task(x=x, y=np.ones(40, "f"), x_query=x[:1])
     rule = {"step_size": 0.3, "squash": 1.5, "log_gate": -3.0}
@@ -195,8 +195,8 @@ def test_a_gradient_passes_momentum_0():
         return ik.predict(model, task)[0]
 
     both = jax.jit(jax.value_and_grad(last))
-    (start, found), (end, _) = map(both, (0.0, 1e-6))
-    assert np.isclose(found, (end - start) / 1e-6, rtol=1e-4)
+    (start, slope), (end, _) = map(both, (0.0, 1e-6))
+    assert np.isclose(slope, (end - start) / 1e-6, rtol=1e-4)
 
 
 RULES = {
@@ -234,8 +234,8 @@ def test_masks_outputs_gates_and_iterates(name):
 def test_rotated_weights_divide_no_rounding_error_by_another(name):
     task = draw(15, 3, T)
     model = getattr(constructions, name)(ik.Linear(), num_features=3, steps=T, **RULES[name])
-    found = ik.predict(rotated(model, jax.random.key(0)), task)
-    assert relative(found, ik.predict(model, task)) < 1e-11
+    prediction = ik.predict(rotated(model, jax.random.key(0)), task)
+    assert relative(prediction, ik.predict(model, task)) < 1e-11
 
 
 @often("name", ("momentum_delta_rule",), [*RULES])
@@ -259,13 +259,13 @@ def test_the_status_says_that_a_rule_diverges_before_a_number_is_not_finite(name
     x, y = (rng.normal(size=size).astype("float32") for size in ((n, 64), n))
     task = ik.Task(x=x, y=y, x_query=x[:1])
     rule = {"step_size": 1.0, **({"momentum": 0.5} if name.startswith("m") else {})}
-    told = lost = n + 1
+    warned = lost = n + 1
     for i in range(1, n + 1):
-        seen = task.replace(mask=np.arange(n) < i)
-        path = getattr(solvers, name)(ik.Linear(), seen, **rule)
-        told = min(told, i if path.status.grows else n + 1)
+        prefix = task.replace(mask=np.arange(n) < i)
+        path = getattr(solvers, name)(ik.Linear(), prefix, **rule)
+        warned = min(warned, i if path.status.grows else n + 1)
         lost = min(lost, i if not np.all(np.isfinite(path.along[-1])) else n + 1)
-    assert told < lost - 10 < n
+    assert warned < lost - 10 < n
     assert np.array_equal(np.isfinite(path.along[-1][:n]), np.arange(n) < lost - 1)
     assert "diverges" in path.status.advice()
     safe = solvers.implicit_delta_rule(ik.Linear(), task, step_size=1.0)

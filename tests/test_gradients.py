@@ -191,15 +191,15 @@ def test_gradients_of_a_dense_construction_are_finite_everywhere(x64):
     assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize("given", [{"step_size": 0.1}, {"spectrum": (0.5, 9.0)}])
-def test_numbers_may_be_numpy_s(x64, given):
+@pytest.mark.parametrize("numbers", [{"step_size": 0.1}, {"spectrum": (0.5, 9.0)}])
+def test_numbers_may_be_numpy_s(x64, numbers):
     """As `numpy.linalg.eigvalsh` returns them; softmax attention multiplies unfinished products."""
     task = draw(3, p=2, n=6)
     answers = []
     for kind in (float, np.float64):
-        told = jax.tree.map(kind, given)
+        options = jax.tree.map(kind, numbers)
         model = ik.constructions.gradient_descent(
-            ik.Exponential(), num_features=2, ridge=kind(0.5), steps=2, **told
+            ik.Exponential(), num_features=2, ridge=kind(0.5), steps=2, **options
         )
         answers.append(ik.predict(model, task))
     np.testing.assert_array_equal(*answers)
@@ -217,8 +217,8 @@ def test_derivatives_of_the_gaussian_kernel_do_not_overflow(scale):
         return at(x, lengthscale), *(unit * slope for slope in slopes)
 
     both = jax.jit(values)
-    for found, wanted in zip(both(jnp.float32(scale)), both(jnp.float32(1.0)), strict=True):
-        assert relative(found, wanted) < 1e-5
+    for result, expected in zip(both(jnp.float32(scale)), both(jnp.float32(1.0)), strict=True):
+        assert relative(result, expected) < 1e-5
 
 
 def test_exact_regression_is_differentiated_in_all_that_it_is_told(x64):
@@ -226,8 +226,10 @@ def test_exact_regression_is_differentiated_in_all_that_it_is_told(x64):
     task = draw(3, p=2, n=6)
 
     def loss(x, y, lengthscale, ridge):
-        told = ik.Gaussian(lengthscale), task.replace(x=x, y=y)
-        exact, posterior = (f(*told, ridge=ridge) for f in (ik.solvers.exact, ik.solvers.posterior))
+        problem = ik.Gaussian(lengthscale), task.replace(x=x, y=y)
+        exact, posterior = (
+            f(*problem, ridge=ridge) for f in (ik.solvers.exact, ik.solvers.posterior)
+        )
         gap = exact.status.gap + posterior.status.gap
         return jnp.sum(exact.prediction) + jnp.sum(posterior.variance), gap
 

@@ -25,8 +25,8 @@ def jacobians(model, task):
     """Of the predictions, and of the last stream at aggregator and supports, in the queries."""
 
     def answers(x_query):
-        asked = task.replace(x_query=x_query, y_query=None)
-        end = forward(model, embed_task(model, asked), visible(asked)).stream
+        moved = task.replace(x_query=x_query, y_query=None)
+        end = forward(model, embed_task(model, moved), visible(moved)).stream
         others = {slot: value[: 1 + task.num_supports] for slot, value in end.items()}
         queries = {slot: value[1 + task.num_supports :] for slot, value in end.items()}
         return model.weights.readout(queries), others
@@ -38,11 +38,11 @@ def jacobians(model, task):
 def test_nothing_depends_on_a_query_but_its_own_prediction(x64, case):
     task = draw(1, r=2)
     model = case.build(task, 0.1, 4)
-    own, others = numpy(jacobians(model, task))
+    diagonal, others = numpy(jacobians(model, task))
     assert not any(np.any(value) for value in jax.tree.leaves(others))
     for i in range(task.num_queries):
-        assert not np.any(np.delete(own[i], i, axis=1))
-        assert np.any(own[i][:, i])
+        assert not np.any(np.delete(diagonal[i], i, axis=1))
+        assert np.any(diagonal[i][:, i])
 
 
 @each_kind_and_more
@@ -107,7 +107,7 @@ def test_scratch_is_zero_and_data_untouched_after_every_step(x64, case):
 def test_every_declared_slot_is_used(x64, case):
     model, _, cache = everything(case)
     blocks = model.blocks
-    reads = [
+    slots = [
         slot
         for block in blocks
         for layer in (*block.attention, *block.mlp)
@@ -115,7 +115,7 @@ def test_every_declared_slot_is_used(x64, case):
         for slot in read.slots
     ]
     for slot in model.layout.slots:
-        assert slot.name in reads or slot.name in ("x", "y", "alpha", "prediction"), slot.name
+        assert slot.name in slots or slot.name in ("x", "y", "alpha", "prediction"), slot.name
         values = [cache[f"blocks.{b}.resid_pre"][slot.name] for b in range(model.depth)]
         values += [
             cache[f"blocks.{b}.attn"][slot.name]
@@ -136,7 +136,7 @@ def test_dense_matrices_give_the_same_stream(x64, case):
     merged = dense(model)
     d_model = model.layout.width
     runs = (ik.run_with_cache(m, task, points=("resid_post",)) for m in (merged, model))
-    (ours, cache), (theirs, expected) = ((f, numpy(dict(kept))) for f, kept in runs)
+    (ours, cache), (theirs, expected) = ((f, numpy(dict(states))) for f, states in runs)
     last = f"blocks.{model.depth - 1}.resid_post"
     assert set(cache[last]) == {"stream"}
     assert cache[last]["stream"].shape[1] == d_model

@@ -46,7 +46,7 @@ def test_a_projection_is_a_change_of_features(x64):
 WRONG = [
     *((name, ik.Linear(), {}, r"spectrum must be given; .*spectral_bounds")
       for name in ("chebyshev", "newton_schulz")),
-    *(("heavy_ball", ik.Gaussian(), given, message) for given, message in (
+    *(("heavy_ball", ik.Gaussian(), numbers, message) for numbers, message in (
         ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
         ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
         ({"spectrum": (1.0, 2.0), "momentum": 0.5},
@@ -60,9 +60,9 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "kernel", "given", "message"), WRONG)
-def test_missing_and_wrong_arguments_are_one_sentence(name, kernel, given, message):
-    common = {"ridge": 1.0, "steps": 2, **given}
+@pytest.mark.parametrize(("name", "kernel", "numbers", "message"), WRONG)
+def test_missing_and_wrong_arguments_are_one_sentence(name, kernel, numbers, message):
+    common = {"ridge": 1.0, "steps": 2, **numbers}
     for call in (
         lambda: getattr(ik.solvers, name)(kernel, draw(0), **common),
         lambda: getattr(ik.constructions, name)(kernel, num_features=4, **common),

@@ -85,14 +85,14 @@ def reference(name, kernel, r, numbers):
 
 
 def solve(name, kernel, r, numbers, y=None):
-    (task, given), row = problem(kernel, r), SOLVERS[name]
+    (task, system), row = problem(kernel, r), SOLVERS[name]
     if y is not None:
         task = task.replace(y=np.insert(y, np.flatnonzero(~KEEP), 0))
     options = {"steps": STEPS} if row.iterates else {}
     if "ridge" in row.required_inputs:
         options["ridge"] = RIDGE
     if "spectrum" in row.required_inputs and "step_size" not in numbers:
-        options["spectrum"] = tuple(given.spectrum)
+        options["spectrum"] = tuple(system.spectrum)
     options |= {**row.options, **numbers}
     if rank := options.pop("rank", None):
         landmarks = {"ridge": options["ridge"], "rank": rank}
@@ -100,11 +100,11 @@ def solve(name, kernel, r, numbers, y=None):
     return numpy(ik.solvers.lookup(row)(KERNELS[kernel], task, **options))
 
 
-def gap(found, expected, iterates=STEPS + 1):
+def gap(result, expected, iterates=STEPS + 1):
     """The largest error of a field, relative to its largest entry; masked supports have zeros."""
     worst = 0
     for field, value in expected.items():
-        ours, tokens = getattr(found, field), TOKENS.get(value.shape[1])
+        ours, tokens = getattr(result, field), TOKENS.get(value.shape[1])
         if ours is None:
             continue
         if tokens is None:
@@ -122,10 +122,10 @@ def gap(found, expected, iterates=STEPS + 1):
 def test_all_iterates_equal_the_reference(name, kernel, r):
     """Rounding grows from step to step where there are inner products, but not before the 5th."""
     for numbers in NUMBERS.get(name, ({},)):
-        found, expected = solve(name, kernel, r, numbers), reference(name, kernel, r, numbers)
-        assert all(s in expected and getattr(found, s) is not None for s in SOLVERS[name].states)
-        assert gap(found, expected, 6) < 1e-12
-        assert gap(found, expected) < (1e-10 if SOLVERS[name].sums else 1e-12)
+        result, expected = solve(name, kernel, r, numbers), reference(name, kernel, r, numbers)
+        assert all(s in expected and getattr(result, s) is not None for s in SOLVERS[name].states)
+        assert gap(result, expected, 6) < 1e-12
+        assert gap(result, expected) < (1e-10 if SOLVERS[name].sums else 1e-12)
 
 
 def test_a_row_without_a_reference_is_refused():
@@ -139,10 +139,10 @@ def test_a_number_that_is_a_tenth_off_shows(name):
     kernel, row = kernels_of(name)[0], SOLVERS[name]
     for numbers in NUMBERS.get(name, ({},)):
         expected = reference(name, kernel, 2, numbers)
-        given = {"ridge": RIDGE} if "ridge" in row.required_inputs else {}
+        defaults = {"ridge": RIDGE} if "ridge" in row.required_inputs else {}
         if "spectrum" in row.required_inputs and not numbers:
-            given |= {"spectrum": problem(kernel, 2)[1].spectrum}
-        for field, value in (given | numbers).items():
+            defaults |= {"spectrum": problem(kernel, 2)[1].spectrum}
+        for field, value in (defaults | numbers).items():
             for i in range(0 if field in ("rank", "preconditioner") else np.size(value)):
                 wrong = np.array(value, float)
                 wrong.flat[i] *= 1.1
@@ -158,31 +158,31 @@ def test_a_number_that_is_a_tenth_off_shows(name):
 def test_directions_are_conjugate_and_n_steps_and_more_are_exact(name):
     """Those before convergence, at most four, which rounding leaves alone; exact from then on."""
     kernel = kernels_of(name)[0]
-    (numbers,), (_, given) = NUMBERS.get(name, ({},)), problem(kernel, 2)
-    found = solve(name, kernel, 2, numbers)
-    for p in found.p[:4, KEEP].T:
-        sizes = np.sqrt(np.sum(p * (given.A @ p), axis=0))
+    (numbers,), (_, system) = NUMBERS.get(name, ({},)), problem(kernel, 2)
+    result = solve(name, kernel, 2, numbers)
+    for p in result.p[:4, KEEP].T:
+        sizes = np.sqrt(np.sum(p * (system.A @ p), axis=0))
         p = (p / sizes)[:, sizes > 1e-6 * sizes[0]]
         assert p.shape[1] > 1
-        assert relative(p.T @ given.A @ p, np.eye(p.shape[1])) < 1e-10
-    exact = np.linalg.solve(given.A, given.y)
-    assert relative(found.alpha[-1, KEEP], exact) < 1e-10
+        assert relative(p.T @ system.A @ p, np.eye(p.shape[1])) < 1e-10
+    exact = np.linalg.solve(system.A, system.y)
+    assert relative(result.alpha[-1, KEEP], exact) < 1e-10
     later = solve(name, kernel, 2, numbers | {"steps": 10 * STEPS})
     assert relative(later.alpha[-1, KEEP], exact) < 1e-10
 
 
 def test_posterior_and_evidence_are_those_of_gaussians():
-    _, given = problem("linear", 2)
-    K, (numbers,) = given.gram, NUMBERS["bayesian_average"]
-    less = given.cross @ np.linalg.solve(given.A, given.cross.T)
-    variance = np.sum(given.at**2, axis=1) - np.diag(less)
+    _, system = problem("linear", 2)
+    K, (numbers,) = system.gram, NUMBERS["bayesian_average"]
+    less = system.cross @ np.linalg.solve(system.A, system.cross.T)
+    variance = np.sum(system.at**2, axis=1) - np.diag(less)
     assert relative(solve("prefix_posterior", "linear", 2, {}).variance[-1, -Q:], variance) < 1e-12
     evidence = [
-        scipy.stats.multivariate_normal(cov=K + ridge * np.eye(N)).logpdf(given.y.T).sum()
+        scipy.stats.multivariate_normal(cov=K + ridge * np.eye(N)).logpdf(system.y.T).sum()
         for ridge in numbers["ridges"]
     ]
-    found = solve("bayesian_average", "linear", 2, numbers)
-    assert relative(found.log_evidence[-1, -1], evidence) < 1e-12
+    result = solve("bayesian_average", "linear", 2, numbers)
+    assert relative(result.log_evidence[-1, -1], evidence) < 1e-12
 
 
 def test_chebyshev_but_not_conjugate_gradient_is_the_same_for_the_coefficients_of_features():
@@ -199,11 +199,15 @@ def test_chebyshev_but_not_conjugate_gradient_is_the_same_for_the_coefficients_o
 )  # fmt: skip
 def test_errors_fall_at_the_rate_of_theory(name, worst):
     """In the A-norm, for any y; and not faster for an error along some extreme eigenvectors."""
-    _, given = problem("gaussian", None)
-    A, t, own = given.A, np.arange(STEPS + 1), name in ("richardson", "preconditioned_chebyshev")
-    s, V = scipy.linalg.eigh(A, np.diag(A.sum(axis=1)) if own else None)
+    _, system = problem("gaussian", None)
+    A, t, normalised = (
+        system.A,
+        np.arange(STEPS + 1),
+        name in ("richardson", "preconditioned_chebyshev"),
+    )
+    s, V = scipy.linalg.eigh(A, np.diag(A.sum(axis=1)) if normalised else None)
     (low, high), numbers = s[[0, -1]], {}
-    assert not own or RIDGE / (N + RIDGE) < low < high < 1 + 1e-12
+    assert not normalised or RIDGE / (N + RIDGE) < low < high < 1 + 1e-12
     if name == "preconditioned_chebyshev":  # so that its lower bound is attained
         numbers = {"num_supports": N, "largest": RIDGE * (1 / low - 1) / N}
     q = (np.sqrt(high) - np.sqrt(low)) / (np.sqrt(high) + np.sqrt(low))
@@ -216,7 +220,7 @@ def test_errors_fall_at_the_rate_of_theory(name, worst):
     else:
         rate = 2 * q**t / (1 + q ** (2 * t))
     for i in (None, *worst):
-        exact = np.linalg.solve(A, given.y[:, 0]) if i is None else V[:, i]
+        exact = np.linalg.solve(A, system.y[:, 0]) if i is None else V[:, i]
         errors = solve(name, "gaussian", None, numbers, A @ exact).alpha[:, KEEP] - exact
         norms = np.sqrt(np.einsum("ti,ij,tj->t", errors, A, errors))
         if i is None:

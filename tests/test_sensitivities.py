@@ -28,57 +28,60 @@ def task(x64):
     return draw(0, p=3, n=8, q=4)
 
 
-def pipelined(kernel, temperature, projection, log_sink, **told):
+def pipelined(kernel, temperature, projection, log_sink, **numbers):
     options = {"form": "pipelined", "attention": ik.Softmax(log_sink=log_sink)}
-    return ik.constructions.conjugate_gradient(kernel, num_features=3, steps=10, **options, **told)
+    return ik.constructions.conjugate_gradient(
+        kernel, num_features=3, steps=10, **options, **numbers
+    )
 
 
 SYSTEMS = {
     "linear, a sketch": (
-        lambda told: ik.sketched(ik.Linear(), told["sketch"]),
-        lambda kernel, sketch, **told: ik.constructions.conjugate_gradient(
-            ik.Linear(), sketch=sketch, num_features=3, steps=4, **told
+        lambda numbers: ik.sketched(ik.Linear(), numbers["sketch"]),
+        lambda kernel, sketch, **numbers: ik.constructions.conjugate_gradient(
+            ik.Linear(), sketch=sketch, num_features=3, steps=4, **numbers
         ),
         {"sketch": U.T},
     ),
     "exponential": (
-        lambda told: ik.Exponential(told["temperature"], projection=told["projection"]),
+        lambda numbers: ik.Exponential(numbers["temperature"], projection=numbers["projection"]),
         pipelined,
         {"temperature": 2.0, "projection": U, "log_sink": 4.0},
     ),
     "gaussian, richardson": (
-        lambda told: ik.Gaussian(told["lengthscale"], projection=told["projection"]),
-        lambda kernel, lengthscale, projection, **told: ik.constructions.richardson(
-            kernel, num_features=3, steps=400, **told
+        lambda numbers: ik.Gaussian(numbers["lengthscale"], projection=numbers["projection"]),
+        lambda kernel, lengthscale, projection, **numbers: ik.constructions.richardson(
+            kernel, num_features=3, steps=400, **numbers
         ),
         {"lengthscale": 1.0, "projection": U, "step_size": 1.9, "sink": RIDGE},
     ),
 }
-"""Kernels and models as functions of what they are told, beside the ridge."""
+"""Kernels and models as functions of their numbers, without the ridge."""
 
 
 @often("system", ("exponential",), SYSTEMS)
 def test_sensitivities_of_what_has_converged_are_those_of_exact_regression(task, system):
-    """In all that it is told, the queries, the supports and their outputs."""
-    kernel, construct, told = SYSTEMS[system]
-    told = jax.tree.map(jnp.asarray, told | {"ridge": RIDGE})
+    """With respect to all its numbers, the queries, the supports and their outputs."""
+    kernel, construct, params = SYSTEMS[system]
+    params = jax.tree.map(jnp.asarray, params | {"ridge": RIDGE})
 
-    def answers(told, task):
-        return ik.predict(construct(kernel(told), **told), task)
+    def answers(params, task):
+        return ik.predict(construct(kernel(params), **params), task)
 
-    def exact(told, task):
-        return solvers.exact(kernel(told), task, ridge=told["ridge"]).prediction
+    def exact(params, task):
+        return solvers.exact(kernel(params), task, ridge=params["ridge"]).prediction
 
     @partial(jax.jit, static_argnums=0)
-    def of(run, told):
-        of_told = parameter_sensitivities(lambda told: run(told, task), told)
-        return of_told, sensitivities(lambda task: run(told, task)[None], task)
+    def of(run, params):
+        in_params = parameter_sensitivities(lambda params: run(params, task), params)
+        return in_params, sensitivities(lambda task: run(params, task)[None], task)
 
-    (found, through), (wanted, expected) = of(answers, told), of(exact, told)
-    for name, value in wanted.items():  # exact regression has no step size and no sink
+    slopes, input_slopes = of(answers, params)
+    expected_slopes, expected = of(exact, params)
+    for name, value in expected_slopes.items():  # exact regression has no step size and no sink
         tolerance = {"step_size": 1e-9, "sink": 1e-9, "log_sink": 1e-12}.get(name, 1e-6)
-        assert relative(found[name], value) < tolerance, name
-    for ours, theirs in zip(through, expected, strict=True):
+        assert relative(slopes[name], value) < tolerance, name
+    for ours, theirs in zip(input_slopes, expected, strict=True):
         assert relative(ours, theirs) < 1e-6
 
 
@@ -101,27 +104,29 @@ def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
 
     @jax.jit
     @partial(jax.jacrev, argnums=(0, 1, 2))
-    def derivatives(kernel, told, ridge):
-        return solvers.exact(kernel, task.replace(**told), ridge=ridge).prediction
+    def derivatives(kernel, arrays, ridge):
+        return solvers.exact(kernel, task.replace(**arrays), ridge=ridge).prediction
 
-    told = {"x": task.x, "y": task.y, "x_query": task.x_query}
-    own, of_task, of_ridge = derivatives(kernel, told, RIDGE)
+    arrays = {"x": task.x, "y": task.y, "x_query": task.x_query}
+    in_kernel, in_task, in_ridge = derivatives(kernel, arrays, RIDGE)
     of = jax.jit(partial(solve_by_hand, kernel, task), static_argnums=0)
-    assert relative(of(solvers.derivative_in_projection), own.projection) < 1e-9
-    assert relative(of(solvers.derivative_in_ridge), of_ridge) < 1e-9
-    assert relative(of(solvers.derivative_in_y), of_task["y"]) < 1e-9
-    assert relative(of(solvers.derivative_in_supports), of_task["x"]) < 1e-9
-    each = np.einsum("qqp->qp", of_task["x_query"])
+    assert relative(of(solvers.derivative_in_projection), in_kernel.projection) < 1e-9
+    assert relative(of(solvers.derivative_in_ridge), in_ridge) < 1e-9
+    assert relative(of(solvers.derivative_in_y), in_task["y"]) < 1e-9
+    assert relative(of(solvers.derivative_in_supports), in_task["x"]) < 1e-9
+    each = np.einsum("qqp->qp", in_task["x_query"])
     assert relative(of(solvers.derivative_in_queries), each) < 1e-9
     if not isinstance(kernel, ik.Linear):
-        bandwidth = own.temperature if isinstance(kernel, ik.Exponential) else own.lengthscale
+        bandwidth = (
+            in_kernel.temperature if isinstance(kernel, ik.Exponential) else in_kernel.lengthscale
+        )
         assert relative(of(solvers.derivative_in_bandwidth), bandwidth) < 1e-9
     exact = lambda mask: solvers.exact(kernel, task.replace(mask=mask), ridge=RIDGE).prediction  # noqa: E731
     refits = [exact(task.mask & (np.arange(8) != j)) for j in range(8)]
     change = np.stack(refits, axis=1) - np.asarray(exact(task.mask))[:, None]
-    found = np.asarray(of(solvers.change_without))
-    assert relative(found, change) < 1e-9
-    assert np.all(found[:, 3] == 0)
+    result = np.asarray(of(solvers.change_without))
+    assert relative(result, change) < 1e-9
+    assert np.all(result[:, 3] == 0)
 
 
 @pytest.mark.slow
@@ -175,17 +180,17 @@ def test_steps_and_bounds_matter_before_convergence_as_in_the_oracle(task, name)
     """Step by step, beside the ridge: and no longer in the end."""
     solve, construct = getattr(solvers, name), getattr(ik.constructions, name)
 
-    def model(told):
-        return layerwise(construct(ik.Linear(), num_features=3, steps=200, **told), task)
+    def model(params):
+        return layerwise(construct(ik.Linear(), num_features=3, steps=200, **params), task)
 
-    def oracle(told):
-        return solve(ik.Linear(), task, steps=200, **told).prediction
+    def oracle(params):
+        return solve(ik.Linear(), task, steps=200, **params).prediction
 
-    told = STATIONARY[name] | {"ridge": RIDGE}
+    params = STATIONARY[name] | {"ridge": RIDGE}
     ours, theirs = (
-        jax.jit(partial(parameter_sensitivities, path))(told) for path in (model, oracle)
+        jax.jit(partial(parameter_sensitivities, path))(params) for path in (model, oracle)
     )
-    for key in told:
+    for key in params:
         for mine, other in zip(*map(jax.tree.leaves, (ours[key], theirs[key])), strict=True):
             assert relative(mine, other) < 1e-9, key
             assert np.max(np.abs(mine[3])) > 1e-3, key
@@ -195,12 +200,12 @@ def test_steps_and_bounds_matter_before_convergence_as_in_the_oracle(task, name)
 def test_influence_is_that_of_regression_with_weights_and_without_the_support(x64):
     task = draw(0, p=2, n=8, q=4)
     model = CASES["picg"].build(task, RIDGE, 3)
-    found = numpy(jax.jit(influence)(model, task))
+    result = numpy(jax.jit(influence)(model, task))
     of = jax.jit(partial(solve_by_hand, ik.Linear(), task), static_argnums=0)
-    assert relative(-found.first_order, of(solvers.derivative_in_weights)) < 1e-6
-    assert relative(found.exact, of(solvers.change_without)) < 1e-6
+    assert relative(-result.first_order, of(solvers.derivative_in_weights)) < 1e-6
+    assert relative(result.exact, of(solvers.change_without)) < 1e-6
     leverage = 1 - RIDGE * np.diag(np.linalg.inv(task.x @ task.x.T + RIDGE * np.eye(8)))
-    assert relative(found.exact * (1 - leverage)[None], found.first_order) < 1e-6
+    assert relative(result.exact * (1 - leverage)[None], result.first_order) < 1e-6
 
 
 @pytest.fixture
@@ -217,29 +222,29 @@ def test_a_weight_in_a_trained_model_is_how_often_a_support_is_there(task, encod
     weigh = jax.jit(partial(weighted, encoder, task))
     ones = np.ones(8)
     assert relative(weigh(np.where(np.arange(8) == 2, 2.0, 1.0)), ik.predict(encoder, twice)) < 1e-9
-    found = jax.jit(influence)(encoder, task)
+    result = jax.jit(influence)(encoder, task)
     without = weigh(np.where(np.arange(8) == 2, 0.0, 1.0)) - numpy(ik.predict(encoder, task))
-    assert relative(found.exact[:, 2], without) < 1e-9
+    assert relative(result.exact[:, 2], without) < 1e-9
     step = 1e-5
     more, less = (numpy(weigh(ones + change * (np.arange(8) == 2))) for change in (step, -step))
     slope = (more - less) / (2 * step)
-    assert relative(-found.first_order[:, 2], slope) < 1e-6
+    assert relative(-result.first_order[:, 2], slope) < 1e-6
 
 
 @pytest.mark.slow
 def test_sensitivities_of_a_trained_model_are_its_differences(task, encoder):
     """Every layer's, of a model whose answers are those of its last."""
     read = lambda task: layerwise(encoder, task)  # noqa: E731
-    found = jax.jit(partial(sensitivities, read))(task)
-    assert [part.shape for part in found] == [(3, 4, 3), (3, 4, 8, 3), (3, 4, 8)]
-    assert relative(found.y, jax.jit(partial(hat_matrix, read))(task)) < 1e-12
+    result = jax.jit(partial(sensitivities, read))(task)
+    assert [part.shape for part in result] == [(3, 4, 3), (3, 4, 8, 3), (3, 4, 8)]
+    assert relative(result.y, jax.jit(partial(hat_matrix, read))(task)) < 1e-12
     rng = np.random.default_rng(0)
     dx, dq = rng.normal(size=(8, 3)), rng.normal(size=(4, 3))
     moved = lambda t: jax.jit(read)(  # noqa: E731
         task.replace(x=task.x + t * dx, x_query=task.x_query + t * dq)
     )
     slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
-    along = np.einsum("lqnp,np->lq", found.x, dx) + np.einsum("lqp,qp->lq", found.x_query, dq)
+    along = np.einsum("lqnp,np->lq", result.x, dx) + np.einsum("lqp,qp->lq", result.x_query, dq)
     assert relative(along, slope) < 1e-6
 
 

@@ -146,7 +146,7 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
     task, kernel = task_of(small("ridge")), ik.Exponential(0.5)
     exact = np.asarray(ik.solvers.exact(kernel, task, ridge=2.5).prediction)
     numbers = {"ridge": 2.5, "spectrum": ik.spectral_bounds(kernel, task, ridge=2.5)}
-    words, found = "sweep ridge --lines my.py:nesterov cg --values 2.5 --seeds 1 --json", []
+    words, results = "sweep ridge --lines my.py:nesterov cg --values 2.5 --seeds 1 --json", []
     for over, done in ((1, 0), (1, 2), (3, 1)):
         file.write_text("print(1)\n" + SOLVER.replace("/ high", f"/ ({over} * high)"))
         SOLVERS.pop("nesterov", None)
@@ -156,11 +156,11 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
         printed = json.loads(out)
         assert f"{done} of 2 cells" in err
         assert printed["meta"]["own_solvers"] == {"nesterov": file.read_text()}
-        found.append([row["gap"] for row in printed["rows"] if row["line"] == "nesterov"])
+        results.append([row["gap"] for row in printed["rows"] if row["line"] == "nesterov"])
         path = ik.run(SOLVERS["nesterov"].solver, kernel, task, steps=4, **numbers)
-        far = np.linalg.norm(np.asarray(path.prediction) - exact, axis=1)
-        assert np.allclose(found[-1], far / np.linalg.norm(exact), atol=1e-7)
-    assert found[0] == found[1] != found[2]
+        distances = np.linalg.norm(np.asarray(path.prediction) - exact, axis=1)
+        assert np.allclose(results[-1], distances / np.linalg.norm(exact), atol=1e-7)
+    assert results[0] == results[1] != results[2]
     del SOLVERS["nesterov"]
     assert cli.main([*words.replace("my.py:nesterov", "").split(), *ARGV]) == 0
     assert (

@@ -39,15 +39,15 @@ def test_the_gaussian_kernel_far_from_0_in_float32():
     )
     with jax.enable_x64(True):
         x, tilted = jax.tree.map(np.float64, (x, tilted))
-        near = x[2:] - x[2:3]
-        on_line = near @ tilted.projection.T
+        differences = x[2:] - x[2:3]
+        on_line = differences @ tilted.projection.T
         expected = (
             gram(kernel, x, x),
             gram(kernel, on_line, on_line),
-            *derivatives(kernel, tilted, near),
+            *derivatives(kernel, tilted, differences),
         )
-    for value, wanted in zip(values, expected, strict=True):
-        assert relative(value, wanted) < 2e-5
+    for value, reference in zip(values, expected, strict=True):
+        assert relative(value, reference) < 2e-5
 
 
 @pytest.mark.parametrize("family", [ik.Exponential, ik.Gaussian])

@@ -181,8 +181,8 @@ def test_gradients_reach_what_features_are_told(x64, name):
 
     def by_solver(at):
         kernel, sketch = of(at)
-        seen = kernel if sketch is None else ik.sketched(kernel, sketch)
-        path = ik.solvers.conjugate_gradient(seen, task, ridge=0.3, steps=4)
+        sketched_kernel = kernel if sketch is None else ik.sketched(kernel, sketch)
+        path = ik.solvers.conjugate_gradient(sketched_kernel, task, ridge=0.3, steps=4)
         return jnp.sum(path.prediction[-1] ** 2)
 
     assert relative(*(jax.jit(jax.grad(of))(at) for of in (by_weights, by_solver))) < 1e-9
@@ -209,8 +209,8 @@ def test_what_a_sketch_loses(x64, kernel):
             dual = numpy(theory.query_error_dual(k, task.y, error))
             assert np.all(np.abs(k @ inverse @ y) <= dual * (1 + 1e-9))
             gap = k - kernel_matrix(ik.Features(phi), task.x_query, task.x)
-            own = numpy(theory.query_error_features(gap, task.y, ridge))
-            assert np.all(np.abs(gap @ alpha) <= own * (1 + 1e-9))
+            query_errors = numpy(theory.query_error_features(gap, task.y, ridge))
+            assert np.all(np.abs(gap @ alpha) <= query_errors * (1 + 1e-9))
             if name == "best":
                 assert np.isclose(error, theory.inverse_error_best(sigma, 3, ridge))
                 root = np.linalg.cholesky(A)
