@@ -17,7 +17,7 @@ import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
 from icl_krr.tabular import _model_selection
 from icl_krr.tabular._build import solver_keywords
-from icl_krr.tabular._held_out import left_out, squared
+from icl_krr.tabular._held_out import leave_one_out_errors, squared
 
 
 def nothing(kernel, task, ridge):
@@ -354,7 +354,7 @@ def ridge_grid(kernel, task):
 
 def left_out_losses(kernel, task, grid, centred=False):
     """Squared leave-one-out errors of regression at every ridge."""
-    return squared(np.asarray(left_out(kernel, task, np.asarray(grid), centred)))
+    return squared(np.asarray(leave_one_out_errors(kernel, task, np.asarray(grid), centred)))
 
 
 def numpy_exact(x, y, x_query, ridge):

@@ -339,8 +339,8 @@ def test_weights_are_variances_of_the_noise():
     _, std = theirs.predict(NEW, return_std=True)
     ours = InContextRegressor(**GIVEN, amplitude=1.0).fit(X, Y, WEIGHT)
     np.testing.assert_allclose(ours.predict(NEW, return_std=True, noise=False)[1], std)
-    likeliest = InContextRegressor(**GIVEN).fit(X, Y, WEIGHT).amplitude_
-    assert likeliest == pytest.approx(np.mean(Y * theirs.alpha_))
+    maximise_marginal_likelihood = InContextRegressor(**GIVEN).fit(X, Y, WEIGHT).amplitude_
+    assert maximise_marginal_likelihood == pytest.approx(np.mean(Y * theirs.alpha_))
 
 
 def test_the_mean_that_is_taken_out_of_y_has_weights():

@@ -160,7 +160,7 @@ def test_noise_gives_a_prediction_and_says_that_nothing_was_learned(tmp_path, ca
     assert "estimated from the supports by maximum likelihood" in out
     assert np.all(np.isfinite(found["exact"]))
     assert np.all(found["std"] > 0)
-    learned = meta["tasks"]["t.csv"]["learned"]
+    learned = meta["tasks"]["t.csv"]["loo_result"]
     others = (NOISE[:, 2] - NOISE[:, 2].mean()) / NOISE[:, 2].std() * 40 / 39
     assert not learned["ok"]
     assert learned["mean"] == pytest.approx(np.sqrt(np.mean(others**2)))

@@ -52,7 +52,7 @@ def test_the_loss_is_the_likelihood_at_the_likeliest_amplitude(x64, kernel, outp
     K = _relevance.with_factors(kernel, np.exp(free[:-1]))(X, X)
     A = K + 0.3 * np.mean(np.diag(K)) * np.eye(60)
     scale = jnp.diag(task.y.T @ jnp.linalg.solve(A, task.y)) / 60
-    value, slope = _relevance.surprise(free, kernel, task)
+    value, slope = _relevance.negative_log_marginal_likelihood(free, kernel, task)
     np.testing.assert_allclose(value, likelihood(free, scale), rtol=1e-10)
     np.testing.assert_allclose(slope, jax.grad(likelihood)(jnp.asarray(free), scale), rtol=1e-8)
     for other in (0.9, 1.1):
@@ -89,11 +89,13 @@ def test_the_importance_is_the_share_in_the_slopes(fitted):
 
 def test_equal_weights_and_units_of_features_do_not_matter(x64):
     task = ik.Task(X, Y, X)
-    found = _relevance.likeliest(ik.Gaussian(0.5), task, 0.01)
+    found = _relevance.maximise_marginal_likelihood(ik.Gaussian(0.5), task, 0.01)
     heavy = ik.Task(np.pad(X, ((0, 0), (0, 1))), Y, np.pad(X, ((0, 0), (0, 1))))
-    same = _relevance.likeliest(weighted(ik.Gaussian(0.5), 4), heavy, 0.01)
+    same = _relevance.maximise_marginal_likelihood(weighted(ik.Gaussian(0.5), 4), heavy, 0.01)
     units = np.array([1.0, 1e3, 1e-3, 1.0])
-    other = _relevance.likeliest(ik.Gaussian(0.5), task.replace(x=X * units), 0.01)
+    other = _relevance.maximise_marginal_likelihood(
+        ik.Gaussian(0.5), task.replace(x=X * units), 0.01
+    )
     widths = _relevance.bandwidths_of(found.kernel, 4)
     np.testing.assert_allclose(_relevance.bandwidths_of(same.kernel, 4), widths, rtol=1e-3)
     assert other.evidence == pytest.approx(found.evidence, abs=1e-3)
@@ -109,7 +111,7 @@ def test_an_exponential_kernel_is_never_less_likely_than_its_start(x64, offset, 
     x = np.column_stack([X, RNG.uniform(size=(60, 10))])[:, :count]
     task = ik.Task((x - x.mean(axis=0)) / x.std(axis=0) + offset, Y, x)
     kernel = ik.Exponential(float(count * (1 + offset**2)))
-    found = _relevance.likeliest(kernel, task, 0.1)
+    found = _relevance.maximise_marginal_likelihood(kernel, task, 0.1)
     start = ik.solvers.exact(kernel, task, ridge=0.1)
     before = np.linalg.slogdet(kernel(task.x, task.x) + 0.1 * np.eye(60))[1] / 120
     before += (np.log(2 * np.pi * np.mean(Y * start.alpha)) + 1) / 2
@@ -120,8 +122,11 @@ def test_an_exponential_kernel_is_never_less_likely_than_its_start(x64, offset, 
 
 def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):
     task = ik.Task(X, Y, X)
-    assert _relevance.likeliest(ik.Gaussian(), task, 0.05, given=True).ridge == 0.05
-    flat = _relevance.likeliest(ik.Gaussian(2.0), task.replace(y=0 * Y), 0.05)
+    assert (
+        _relevance.maximise_marginal_likelihood(ik.Gaussian(), task, 0.05, fixed_ridge=True).ridge
+        == 0.05
+    )
+    flat = _relevance.maximise_marginal_likelihood(ik.Gaussian(2.0), task.replace(y=0 * Y), 0.05)
     assert _relevance.bandwidths_of(flat.kernel, 4).tolist() == [2.0] * 4
     assert _relevance.importance(flat.kernel, task.replace(y=0 * Y), 0.05).tolist() == [0.0] * 4
 

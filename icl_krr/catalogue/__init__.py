@@ -181,7 +181,7 @@ def spelled(name: str) -> str:
     plain = name.replace("-", "_")
     rows = (*SOLVERS.values(), *KERNELS.values())
     full = {short.lower(): row.name for row in rows for short in row.short_names}
-    full |= {known.lower(): known for known in names()}
+    full |= {name_in_full.lower(): name_in_full for name_in_full in names()}
     return full.get(plain.lower(), plain)
 
 

@@ -96,7 +96,7 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"{facts['cond']:.4g}, relative residual of exact KRR = {facts['exact_residual']:.2g}, "
         f"dtype = {facts['dtype']}, seed = {seed}",
     ]
-    errors, loo, dtype = facts["leave_one_out"], facts["learned"], facts["dtype"]
+    errors, loo, dtype = facts["leave_one_out"], facts["loo_result"], facts["dtype"]
     if len(errors) > 1:
         of = " with one bandwidth for all features" if facts["each"] else ""
         each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())

@@ -53,8 +53,8 @@ def task_warnings(division: Division, table: Table) -> list[str]:
 
 def answer_warnings(answer: Answer) -> list[str]:
     words = []
-    if answer.wider:
-        words.append(f"float64 was used, because {answer.wider}")
+    if answer.float64_reason:
+        words.append(f"float64 was used, because {answer.float64_reason}")
     if not answer.process.ok:
         words.append(
             "the intervals are not written, because float64, too, has too few digits for the "

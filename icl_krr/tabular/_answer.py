@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     division: Division  # the table as a task, in the dtype that was used
     result: _depth.DepthResult  # transformer and baselines; what cannot be trusted is NaN
     process: Process  # the Gaussian process at the queries, in the units of y
-    wider: str = ""  # why float64 was used instead of the default dtype; "" if it was not
+    float64_reason: str = ""  # why float64 was used instead of the default dtype; "" if it was not
 
 
 def answer(
@@ -56,28 +56,30 @@ def answer(
     with jax.enable_x64(True):
         chosen = choose(wide.task, config, progress)
         fits = computable(chosen.kernels.regression, wide.task)
-    wider = ""
+    float64_reason = ""
     if division.task.x.dtype == np.float32:
         if fits:
-            found = solve(division, config, amplitude, progress, chosen)
-            wider = lacking(found, config)
-            if not wider:
-                return found
+            result = solve(division, config, amplitude, progress, chosen)
+            float64_reason = needs_float64(result, config)
+            if not float64_reason:
+                return result
         else:
-            wider = "values of the kernel are too large for float32"
+            float64_reason = "values of the kernel are too large for float32"
     with jax.enable_x64(True):
-        found = solve(wide, config, amplitude, progress, chosen)
-    return without_doubtful(found, config)._replace(wider=wider)
+        result = solve(wide, config, amplitude, progress, chosen)
+    return without_doubtful(result, config)._replace(float64_reason=float64_reason)
 
 
-def without_doubtful(found: Answer, config: DepthConfig) -> Answer:
+def without_doubtful(answer: Answer, config: DepthConfig) -> Answer:
     """The answer with NaN for numbers that are not of the regression that was asked for."""
-    facts, known = found.result.facts, found.result.predictions
+    facts, predictions = answer.result.facts, answer.result.predictions
     exact, status = facts["exact_ok"], facts["status"]
-    near = status is None or (exact and (config.steps is not None or status["ok"]))
-    names = ("exact",) * (not exact) + ("transformer",) * (not near)
-    lost = {name: np.full_like(known[name], np.nan) for name in names}
-    return found._replace(result=found.result._replace(predictions=known | lost))
+    converged = status is None or (exact and (config.steps is not None or status["ok"]))
+    reliable = {"exact": exact, "transformer": converged}
+    lost = {
+        name: np.full_like(predictions[name], np.nan) for name, ok in reliable.items() if not ok
+    }
+    return answer._replace(result=answer.result._replace(predictions=predictions | lost))
 
 
 def narrow(wide: Division) -> Division:
@@ -97,14 +99,17 @@ def solve(
 ) -> Answer:
     result = _depth.run(division.task, config, progress, chosen)
     progress("the standard deviations")
-    found = process_of(division, result.kernel, chosen.ridge, amplitude)
-    return Answer(division, result, found)
+    gaussian_process = process_of(division, result.kernel, chosen.ridge, amplitude)
+    return Answer(division, result, gaussian_process)
 
 
-def lacking(found: Answer, config: DepthConfig) -> str:
+def needs_float64(answer: Answer, config: DepthConfig) -> str:
     """Why float32 has too few digits for an answer, or "" if it has enough."""
-    facts, process = found.result.facts, found.process
-    status, exact = facts["status"], found.division.scaling.undo(found.result.predictions["exact"])
+    facts, process = answer.result.facts, answer.process
+    status, exact = (
+        facts["status"],
+        answer.division.scaling.undo(answer.result.predictions["exact"]),
+    )
     away = largest((exact - process.mean, process.std))
     if not process.ok or not facts["exact_ok"]:
         return "exact KRR in float32 may be wrong"
@@ -125,8 +130,8 @@ def process_of(
     unit = float(division.scaling.undo_width(np.ones(())))
     if amplitude is not None:
         amplitude = amplitude / unit / unit
-    found = process(kernel, division.task, ridge, amplitude)
-    return found.times(unit)._replace(mean=division.scaling.undo(found.mean))
+    gaussian_process = process(kernel, division.task, ridge, amplitude)
+    return gaussian_process.times(unit)._replace(mean=division.scaling.undo(gaussian_process.mean))
 
 
 def predictions(division: Division, result: DepthResult, process: Process) -> list[Prediction]:
@@ -151,23 +156,23 @@ def errors(division: Division, result: DepthResult) -> dict[str, float]:
     return {name: float(division.scaling.undo_width(root)) for name, root in roots.items()}
 
 
-def calibration_of(division: Division, found: list[Prediction]) -> dict[str, float]:
+def calibration_of(division: Division, predictions: list[Prediction]) -> dict[str, float]:
     """Coverage and log likelihood of known targets, in units of y; {} if there is nothing to judge.
 
     Either y is unknown, or the deviations are unknown or 0, because the supports' y is constant.
     The log likelihood `constant` is that of the mean and the standard deviation of the supports.
     """
-    columns: Any = np.array([(row.y, row.exact, row.std) for row in found]).T
+    columns: Any = np.array([(row.y, row.exact, row.std) for row in predictions]).T
     y, exact, std = columns
     if division.task.y_query is None or not np.all(std > 0):
         return {}
-    given, supports = gaussian(exact, std), np.asarray(division.task.y, np.float64)
+    posterior, supports = gaussian(exact, std), np.asarray(division.task.y, np.float64)
     constant = gaussian(
         np.full_like(y, division.scaling.undo(supports.mean())),
         np.full_like(y, division.scaling.undo_width(supports.std())),
     )
     with jax.enable_x64(True):
-        judged = coverage(given, y)
-        scores = [float(log_likelihood(each, y)) for each in (given, constant)]
+        judged = coverage(posterior, y)
+        scores = [float(log_likelihood(each, y)) for each in (posterior, constant)]
     counted = {**judged._asdict(), "calibrated": judged.calibrated}
     return {**counted, "log_likelihood": scores[0], "constant": scores[1]}

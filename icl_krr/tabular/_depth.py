@@ -112,7 +112,7 @@ def run(
         "hyperparameters": ["ridge", *widths],
         "chosen": chosen.names,
         "edges": chosen.edges,
-        "learned": chosen.learned and chosen.learned._asdict(),
+        "loo_result": chosen.loo_result and chosen.loo_result._asdict(),
         "each": chosen.each
         and {
             "bandwidths": chosen.each.bandwidths.tolist(),
@@ -170,9 +170,9 @@ def steps_needed(
         _, cache = run_with_cache(model, task, names=("prediction",))
         gaps = np.abs(np.asarray(cache["prediction"])[1:] - best).reshape(most, -1).max(axis=1)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(np.asarray(task.y)).max())
-        if near.any():
-            return 1 + int(np.argmax(near)), "converged", most
+        converged = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(np.asarray(task.y)).max())
+        if converged.any():
+            return 1 + int(np.argmax(converged)), "converged", most
         nearest = 1 + int(np.argmin(gaps))
     return nearest, "nearest", most
 

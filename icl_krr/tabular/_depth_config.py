@@ -12,7 +12,7 @@ from .._core import checks
 from ..catalogue import KERNELS, SOLVERS, find, taken
 from ..kernels import kernel_class, name_of
 from . import _model_selection, _relevance
-from ._held_out import Learned
+from ._held_out import LeaveOneOut
 from ._model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
@@ -58,9 +58,9 @@ class DepthConfig:
             kernel = find("kernel", KERNELS, self.kernel).name
             if kernel not in takes:
                 *others, last = map(repr, takes)
-                known = " or ".join([", ".join(others), last] if others else [last])
+                bandwidth_names = " or ".join([", ".join(others), last] if others else [last])
                 raise ValueError(
-                    f"kernel must be {known} for solver {self.solver!r}, got {kernel!r}"
+                    f"kernel must be {bandwidth_names} for solver {self.solver!r}, got {kernel!r}"
                 )
             takes = (kernel,)
         if not (fits := self.having_bandwidths(takes)):
@@ -99,10 +99,12 @@ class DepthConfig:
 
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
         """The kernels that have every bandwidth that is set, or one if each feature needs one."""
-        own = {name: kernel_class(name).bandwidth for name in kernels}
-        fits = {name for name, bandwidth in own.items() if set(self.given) <= {bandwidth}}
+        bandwidth_of = {name: kernel_class(name).bandwidth for name in kernels}
+        fits = {name for name, bandwidth in bandwidth_of.items() if set(self.given) <= {bandwidth}}
         return tuple(
-            name for name in kernels if name in fits and (own[name] or self.bandwidths == "one")
+            name
+            for name in kernels
+            if name in fits and (bandwidth_of[name] or self.bandwidths == "one")
         )
 
 
@@ -128,7 +130,7 @@ class Chosen(NamedTuple):
     ridge: float
     names: list[str]  # hyperparameters of the regression that were not given
     edges: dict[str, str]  # those of them that are the "smallest" or the "largest" that was tried
-    learned: Learned | None  # None if all of them were given
+    loo_result: LeaveOneOut | None  # None if all of them were given
     each: _relevance.Each | None = None  # None if all features have the same bandwidth
 
 
@@ -140,31 +142,31 @@ def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chos
     if not names and config.ridge:
         return Chosen(kernels, config.ridge, names, {}, None)
     progress("regression, leave-one-out: ridge")
-    found = _model_selection.regress(kernel, task, config.ridge, config.centred)
-    edges = _model_selection.edges(kernel, found.ridge, task)
+    regression = _model_selection.regress(kernel, task, config.ridge, config.centred)
+    edges = _model_selection.edges(kernel, regression.ridge, task)
     edges = {name: edge for name, edge in edges.items() if name in names}
-    one = Chosen(kernels, found.ridge, names, edges, found.learned)
+    one = Chosen(kernels, regression.ridge, names, edges, regression.loo_result)
     return one if config.bandwidths == "one" else choose_each(one, task, config, progress)
 
 
 def choose_each(one: Chosen, task: Task, config: DepthConfig, progress: Progress) -> Chosen:
     """A bandwidth for each feature, from one bandwidth for all of them."""
-    given, p = config.ridge is not None, task.num_features
-    kernel, ridge, evidence = _relevance.likeliest(
-        one.kernels.regression, task, one.ridge, given=given, progress=progress
+    fixed_ridge, p = config.ridge is not None, task.num_features
+    kernel, ridge, evidence = _relevance.maximise_marginal_likelihood(
+        one.kernels.regression, task, one.ridge, fixed_ridge=fixed_ridge, progress=progress
     )
-    found = _model_selection.regress(kernel, task, ridge, config.centred)
-    assert one.learned is not None
-    errors = {"one": one.learned.regression, "each": found.learned.regression}
+    regression = _model_selection.regress(kernel, task, ridge, config.centred)
+    assert one.loo_result is not None
+    errors = {"one": one.loo_result.regression, "each": regression.loo_result.regression}
     importance = _relevance.importance(kernel, task, ridge)
     edges = _model_selection.edges(kernel, ridge, task)
     most = float(_relevance.REACH ** (1 if kernel.stationary else 2))
     return Chosen(
         one.kernels._replace(regression=kernel),
         ridge,
-        [] if given else ["ridge"],
-        {} if given else {name: edge for name, edge in edges.items() if name == "ridge"},
-        found.learned,
+        [] if fixed_ridge else ["ridge"],
+        {} if fixed_ridge else {name: edge for name, edge in edges.items() if name == "ridge"},
+        regression.loo_result,
         _relevance.Each(_relevance.bandwidths_of(kernel, p), most, evidence, importance, errors),
     )
 
@@ -188,22 +190,24 @@ def choose_kernel(
     task: Task,
     config: DepthConfig,
     progress: Progress = silent,
-    made: Callable[[type[Kernel]], Any] = lambda family: family,
+    transform: Callable[[type[Kernel]], Any] = lambda family: family,
 ) -> tuple[Kernel, dict[str, float]]:
     """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
     # a float, because JAX compiles another program for an integer
-    given = float(getattr(config, config.given[0])) if config.given else None
-    if given is not None and len(config.kernels) == 1:
-        return made(kernel_class(config.kernels[0])).of_bandwidth(given), {}
+    bandwidth_value = float(getattr(config, config.given[0])) if config.given else None
+    if bandwidth_value is not None and len(config.kernels) == 1:
+        return transform(kernel_class(config.kernels[0])).of_bandwidth(bandwidth_value), {}
     choices = {}
     for name in config.kernels:
-        family, smooths = map(made, families(name))
+        family, smooths = map(transform, families(name))
         if SOLVERS[config.solver].iterates:
             choices[name] = _model_selection.choose_kernel(
-                family, task, config.ridge, given, progress, config.centred
+                family, task, config.ridge, bandwidth_value, progress, config.centred
             )
         else:
-            choices[name] = _model_selection.choose_smoother(smooths, task, given, progress)
+            choices[name] = _model_selection.choose_smoother(
+                smooths, task, bandwidth_value, progress
+            )
     name = min(choices, key=lambda name: choices[name].error)
     kernel, error = choices[name]
     if kernel.bandwidth and not math.isfinite(error):

@@ -182,7 +182,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         few, many = STEPS if config.steps is None else (config.steps, config.steps)
         self._double = False
         self._build(config, kernel, few)
-        if not self._precise(given=few == many):
+        if not self._precise(steps_given=few == many):
             self._double = True
             self._build(config, kernel, many)
         if self.status_ is not None and not self.status_.ok:
@@ -224,22 +224,26 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if self.model_.problem is not None:
                 self.status_ = check(self.model_, task)
                 unit = supports.scaling.undo_width(np.ones(()))
-                given = None if self.amplitude is None else self.amplitude / unit / unit
-                self._amplitude = self._process(supports.x[:1], given).amplitude
+                relative_amplitude = (
+                    None if self.amplitude is None else self.amplitude / unit / unit
+                )
+                self._amplitude = self._process(supports.x[:1], relative_amplitude).amplitude
                 self.amplitude_ = self._amplitude * unit * unit
 
     def _precision(self) -> Any:
         """The scope of the transformer: float64 if float32 is not enough."""
         return jax.enable_x64(True) if self._double else nullcontext()
 
-    def _precise(self, given: bool) -> bool:
-        """Whether errors are small beside y and the noise, or due to the steps that are `given`."""
-        found = self.status_
-        if found is None or (given and found.falling and found.condition_times_eps <= TOLERANCE):
+    def _precise(self, steps_given: bool) -> bool:
+        """Whether errors are small beside y and the noise, or due to the given number of steps."""
+        status = self.status_
+        if status is None or (
+            steps_given and status.falling and status.condition_times_eps <= TOLERANCE
+        ):
             return True
-        error = float(found.gap) * np.max(np.abs(self._supports.y), axis=0)
+        error = float(status.gap) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))
-        return bool(found.ok and np.all(small))
+        return bool(status.ok and np.all(small))
 
     def _process(self, x_query: np.ndarray, amplitude: np.ndarray | None) -> Process:
         """The Gaussian process at points, for y as the transformer reads it."""
@@ -271,18 +275,18 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
-        given, X = X, validate_data(self, X, dtype=np.float64, reset=False)
+        table, X = X, validate_data(self, X, dtype=np.float64, reset=False)
         supports, rows = self._supports, len(X)
         points = padded(supports.points(np.asarray(X)))
         with self._precision():
             scaled = np.asarray(predict(self.model_, supports.task(points)))
         mean = supports.scaling.undo(scaled)[:rows]
         if not return_std:
-            return like(given, mean)
-        found = self._process(points, self._amplitude)
-        if not found.ok:
-            warn(f"standard deviations: {found.source}; use a larger ridge")
-        elif np.any(np.abs(scaled - found.mean) > SMALL * found.std):
+            return like(table, mean)
+        gaussian_process = self._process(points, self._amplitude)
+        if not gaussian_process.ok:
+            warn(f"standard deviations: {gaussian_process.source}; use a larger ridge")
+        elif np.any(np.abs(scaled - gaussian_process.mean) > SMALL * gaussian_process.std):
             hint = f"use more steps ({4 * self.steps_})"
             if isinstance(self.kernel_, Matern):
                 hint += " or a larger ridge: the model sums Gaussian kernels, which is not exact"
@@ -290,15 +294,19 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "standard deviations: predictions differ from exact regression by more than "
                 f"{SMALL} standard deviations; {hint}"
             )
-        std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
-        return like(given, mean), like(given, supports.scaling.undo_width(std)[:rows])
+        std = (
+            gaussian_process.std
+            if noise
+            else np.sqrt(np.multiply.outer(gaussian_process.variance, gaussian_process.amplitude))
+        )
+        return like(table, mean), like(table, supports.scaling.undo_width(std)[:rows])
 
 
-def like(given: Any, values: np.ndarray) -> Any:
+def like(table: Any, values: np.ndarray) -> Any:
     """The values, as a tensor of PyTorch if X was one, and in its dtype."""
-    if not hasattr(given, "new_tensor"):
+    if not hasattr(table, "new_tensor"):
         return values
-    return given.new_tensor(values, dtype=given.dtype if given.is_floating_point() else None)
+    return table.new_tensor(values, dtype=table.dtype if table.is_floating_point() else None)
 
 
 def warn(what: str) -> None:

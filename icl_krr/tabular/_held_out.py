@@ -35,7 +35,9 @@ def refuse_one_row(count: int, chosen: Sequence[str]) -> None:
 
 
 @partial(jax.jit, static_argnames="centred")
-def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> jax.Array:
+def leave_one_out_errors(
+    kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False
+) -> jax.Array:
     r"""Leave-one-out errors [g, n, r] of regression at g ridges; infinite if they are not finite.
 
     With $K = V \mathrm{diag}(\sigma) V^T$, $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal
@@ -55,11 +57,11 @@ def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False)
     if centred:
         one = jnp.where(kept(task), kernel.constant(task.x), 0)
         u = matmul(inverse * matmul(one[None], vectors), vectors.T)
-        known = matmul(u, one[:, None])
-        alpha = alpha - u[:, :, None] * (matmul(u, y) / known)[:, None]
-        diagonal = diagonal - u**2 / known
-    found = jnp.where(kept(task)[None, :, None], alpha / diagonal[:, :, None], 0)
-    return jnp.where(finite & jnp.isfinite(found), found, jnp.inf)
+        projected_one = matmul(u, one[:, None])
+        alpha = alpha - u[:, :, None] * (matmul(u, y) / projected_one)[:, None]
+        diagonal = diagonal - u**2 / projected_one
+    errors = jnp.where(kept(task)[None, :, None], alpha / diagonal[:, :, None], 0)
+    return jnp.where(finite & jnp.isfinite(errors), errors, jnp.inf)
 
 
 def squared(errors: np.ndarray) -> np.ndarray:
@@ -73,7 +75,7 @@ def smoothing_loss(kernel: Any, task: Task) -> jax.Array:
     return jnp.sum(solvers.smoother_leave_one_out(kernel, task) ** 2)
 
 
-class Learned(NamedTuple):
+class LeaveOneOut(NamedTuple):
     """Leave-one-out errors of a regression, and of the mean of the other supports."""
 
     regression: float  # root mean squared error of the regression
@@ -89,11 +91,11 @@ class Regression(NamedTuple):
     y: np.ndarray  # outputs of the same supports, [n, r]
 
     @property
-    def learned(self) -> Learned:
+    def loo_result(self) -> LeaveOneOut:
         """The comparison with the mean of the other supports."""
         n = len(self.y)
-        own = self.errors**2
+        squares = self.errors**2
         others = ((self.y - self.y.mean(axis=0)) * n / max(n - 1, 1)) ** 2
-        gains = np.mean(others - own, axis=1)
+        gains = np.mean(others - squares, axis=1)
         sure = n > 1 and gains.mean() > 2 * gains.std(ddof=1) / math.sqrt(n)
-        return Learned(math.sqrt(own.mean()), math.sqrt(others.mean()), bool(sure))
+        return LeaveOneOut(math.sqrt(squares.mean()), math.sqrt(others.mean()), bool(sure))

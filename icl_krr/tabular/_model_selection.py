@@ -18,7 +18,14 @@ import numpy as np
 
 from .. import Kernel, Task
 from ..tasks._task import kept
-from ._held_out import Regression, left_out, refuse_one_row, smoothing_loss, squared, unknown
+from ._held_out import (
+    Regression,
+    leave_one_out_errors,
+    refuse_one_row,
+    smoothing_loss,
+    squared,
+    unknown,
+)
 
 
 class Axis(NamedTuple):
@@ -79,9 +86,12 @@ def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
 @jax.jit
 def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
     """tr K / n, or 1 if it is 0, and the largest k(x, x) of supports and queries."""
-    on, asked = jnp.where(kept(task), kernel.diagonal(task.x), 0), kernel.diagonal(task.x_query)
+    on, at_queries = (
+        jnp.where(kept(task), kernel.diagonal(task.x), 0),
+        kernel.diagonal(task.x_query),
+    )
     unit = jnp.sum(on) / task.num_supports
-    return jnp.where(unit > 0, unit, 1), jnp.max(jnp.concatenate([on, asked]))
+    return jnp.where(unit > 0, unit, 1), jnp.max(jnp.concatenate([on, at_queries]))
 
 
 def computable(kernel: Kernel, task: Task) -> bool:
@@ -90,7 +100,7 @@ def computable(kernel: Kernel, task: Task) -> bool:
 
 
 def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
-    """The ridge with the least squared leave-one-out error; see `left_out`."""
+    """The ridge with the least squared leave-one-out error; see `leave_one_out_errors`."""
     return regress(kernel, task, None, centred).ridge
 
 
@@ -102,10 +112,10 @@ def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = Fal
     _, (_, step) = search(GIVEN, axis, lambda _: squared(errors))
     best = step - axis.low
     y = np.asarray(few.y).reshape(few.num_supports, -1)
-    found = Regression(float(grid[best]), errors[best], y)
-    if ridge is None and not np.all(np.isfinite(found.errors)):
+    regression = Regression(float(grid[best]), errors[best], y)
+    if ridge is None and not np.all(np.isfinite(regression.errors)):
         raise ValueError(unknown("ridge"))
-    return found
+    return regression
 
 
 def sweep(
@@ -117,7 +127,7 @@ def sweep(
     grid = axis.values(unit if ridge is None else ridge)
     if not most <= LARGEST:
         return axis, grid, np.full((len(grid), task.num_supports, task.num_outputs), np.inf)
-    return axis, grid, np.asarray(left_out(kernel, task, jnp.asarray(grid), centred))
+    return axis, grid, np.asarray(leave_one_out_errors(kernel, task, jnp.asarray(grid), centred))
 
 
 class Choice(NamedTuple):
@@ -164,20 +174,24 @@ def choose(
     method: str,
     progress: Progress,
 ) -> Choice:
-    given = family.bandwidth is None or bandwidth is not None
-    outer, tried = GIVEN if given else BANDWIDTHS[str(task.x.dtype)], []
+    fixed_bandwidth = family.bandwidth is None or bandwidth is not None
+    outer, tried = GIVEN if fixed_bandwidth else BANDWIDTHS[str(task.x.dtype)], []
     with jax.enable_x64(True):
-        names = [str(family.bandwidth)] * (not given) + ["ridge"] * (inner is not GIVEN)
+        names = [str(family.bandwidth)] * (not fixed_bandwidth) + ["ridge"] * (inner is not GIVEN)
         few = subsample(task, method, *names)
-        grid = [bandwidth] if given else outer.values(typical_bandwidth(family, few)).tolist()
+        grid = (
+            [bandwidth]
+            if fixed_bandwidth
+            else outer.values(typical_bandwidth(family, few)).tolist()
+        )
 
         def at(step: int) -> np.ndarray:
             tried.append(step)
             count = f"{len(tried)} of {max(len(tried), 2 * outer.reach + 1)}"
             what = f"{family.bandwidth} {count}" if family.bandwidth else "ridge"
             progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {what}")
-            found = losses(family.of_bandwidth(grid[step - outer.low]), few)
-            return np.where(np.isfinite(found), found, np.inf)
+            grid_losses = losses(family.of_bandwidth(grid[step - outer.low]), few)
+            return np.where(np.isfinite(grid_losses), grid_losses, np.inf)
 
         loss, (step, _) = search(outer, inner, at)
     return Choice(family.of_bandwidth(grid[step - outer.low]), math.sqrt(loss / few.y.size))
@@ -191,26 +205,26 @@ def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
     """Which of the hyperparameters are the "smallest" or the "largest" that were tried."""
     with jax.enable_x64(True):
         few, dtype = subsample(task, "regression"), str(task.x.dtype)
-        found = {"ridge": RIDGES[dtype].edge(float(sizes(kernel, few)[0]), ridge)}
+        edges_reached = {"ridge": RIDGES[dtype].edge(float(sizes(kernel, few)[0]), ridge)}
         if name := kernel.bandwidth:
             unit = typical_bandwidth(type(kernel), few)
-            found[name] = BANDWIDTHS[dtype].edge(unit, float(getattr(kernel, name)))
-    return {name: edge for name, edge in found.items() if edge}
+            edges_reached[name] = BANDWIDTHS[dtype].edge(unit, float(getattr(kernel, name)))
+    return {name: edge for name, edge in edges_reached.items() if edge}
 
 
 def search(
     outer: Axis, inner: Axis, losses: Callable[[int], np.ndarray]
 ) -> tuple[float, tuple[int, int]]:
     """The least loss and its steps on two axes, on a grid that grows while they are at an edge."""
-    seen: dict[int, np.ndarray] = {}
+    losses_at: dict[int, np.ndarray] = {}
 
     def least(spans: list[tuple[int, int]]) -> tuple[float, tuple[int, int]]:
         (low, high), (first, last) = spans
         for step in range(low, high + 1):
-            if step not in seen:
-                seen[step] = losses(step)
+            if step not in losses_at:
+                losses_at[step] = losses(step)
         columns = slice(first - inner.low, last - inner.low + 1)
-        table = np.stack([seen[step][columns] for step in range(low, high + 1)])
+        table = np.stack([losses_at[step][columns] for step in range(low, high + 1)])
         i, j = divmod(int(np.argmin(table)), table.shape[1])
         return float(table[i, j]), (low + i, first + j)
 
@@ -221,7 +235,7 @@ def search(
             (max(axis.low, low - (step == low)), min(axis.high, high + (step == high)))
             for axis, (low, high), step in zip((outer, inner), spans, best, strict=True)
         ]
-        found, beyond = least(spans)
-        if not found < loss:
+        minimum, beyond = least(spans)
+        if not minimum < loss:
             return loss, best
-        loss, best = found, beyond
+        loss, best = minimum, beyond

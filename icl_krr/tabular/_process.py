@@ -87,8 +87,8 @@ def process(kernel: Kernel, task: Task, ridge: float, amplitude: float | None = 
     x, y = x[keep], y[keep]
     unit = np.ldexp(1.0, np.frexp(np.max(np.abs(y), axis=0))[1])
     within = None if amplitude is None else np.broadcast_to(amplitude / unit / unit, y.shape[1:])
-    found = computed(kernel, (x, y / unit, x_query), ridge, within, task.x.dtype)
-    return found.times(unit)
+    scaled_process = computed(kernel, (x, y / unit, x_query), ridge, within, task.x.dtype)
+    return scaled_process.times(unit)
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -106,11 +106,11 @@ def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: 
             continue  # not even exact regression has enough digits
         with jax.enable_x64(digits == np.float64):
             try:
-                found = transformed(kernel, Task(*parts), ridge, amplitude, exact)
+                candidate = transformed(kernel, Task(*parts), ridge, amplitude, exact)
             except (ValueError, MemoryError):  # no layer computes the kernel, or it is too large
                 continue
-        if found.ok:
-            return found
+        if candidate.ok:
+            return candidate
     return exact
 
 
@@ -120,10 +120,12 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
     with jax.enable_x64(True):
         task = Task(*parts)
         check_system(kernel, task, ridge, matrices=3)  # inside of a program, nothing is checked
-        best, spread, *diagonals = regression(kernel, task, ridge)
+        best, variance_solution, *diagonals = regression(kernel, task, ridge)
     on, prior = map(np.asarray, diagonals)
-    mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, spread.variance))
-    gaps = float(best.status.gap), float(spread.status.gap)
+    mean, alpha, variance = map(
+        np.asarray, (best.prediction, best.alpha, variance_solution.variance)
+    )
+    gaps = float(best.status.gap), float(variance_solution.status.gap)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0
     if amplitude is None:
         amplitude = fit / len(y)
@@ -146,8 +148,8 @@ def regression(kernel: Kernel, task: Task, ridge: float) -> tuple:
     """Exact regression, its variance, and k(x, x): one program, which factorises A once."""
     best = solvers.exact(kernel, task, ridge=ridge)
     # for y = 0, the status is that of the variance alone
-    spread = solvers.posterior(kernel, task.replace(y=0 * task.y), ridge=ridge)
-    return best, spread, kernel.diagonal(task.x), kernel.diagonal(task.x_query)
+    variance_solution = solvers.posterior(kernel, task.replace(y=0 * task.y), ridge=ridge)
+    return best, variance_solution, kernel.diagonal(task.x), kernel.diagonal(task.x_query)
 
 
 def transformed(
@@ -173,13 +175,13 @@ def transformed(
         if amplitude is None:
             amplitude = np.mean((y - mean[:n]) ** 2 / total[:n], axis=0)
         variance = total[n:].reshape(task.num_queries, -1)[:, 0] - ridge
-        found = made(mean[n:], variance, amplitude, ridge, source)
+        approximation = made(mean[n:], variance, amplitude, ridge, source)
         error = largest(
-            (found.mean - exact.mean, exact.std),
-            (found.std - exact.std, exact.std),
-            (found.variance - exact.variance, 2 * (exact.variance + TOLERANCE * ridge)),
+            (approximation.mean - exact.mean, exact.std),
+            (approximation.std - exact.std, exact.std),
+            (approximation.variance - exact.variance, 2 * (exact.variance + TOLERANCE * ridge)),
         )
-    return found._replace(error=error)
+    return approximation._replace(error=error)
 
 
 def made(mean: np.ndarray, variance: Any, amplitude: Any, ridge: float, source: str) -> Process:

@@ -42,12 +42,12 @@ UNKNOWN = 1e10
 """The loss where there is none. The line search then tries a shorter step."""
 
 
-class Likeliest(NamedTuple):
+class MarginalLikelihoodFit(NamedTuple):
     """The kernel and the ridge of greatest marginal likelihood."""
 
     kernel: Kernel  # of bandwidth 1, with one factor for each feature in its projection
     ridge: float
-    evidence: float  # log marginal likelihood of one y, at the likeliest amplitude
+    evidence: float  # log marginal likelihood of one y, at the best amplitude
 
 
 class Each(NamedTuple):
@@ -55,7 +55,7 @@ class Each(NamedTuple):
 
     bandwidths: np.ndarray  # of each feature, [p]
     most: float  # the widest bandwidth of a feature of deviation 1
-    evidence: float  # log marginal likelihood of one y at a support, at the likeliest amplitude
+    evidence: float  # log marginal likelihood of one y at a support, at the best amplitude
     importance: np.ndarray  # of each feature; see `importance`, [p]
     errors: dict[str, float]  # root mean squared leave-one-out errors with "one" and with "each"
 
@@ -74,9 +74,9 @@ def with_factors(kernel: Any, factors: Any) -> Any:
 
 def factors_of(kernel: Any, num_features: int) -> np.ndarray:
     """The factors [p] that give this kernel."""
-    own = plain(kernel)
-    bandwidth = float(getattr(own, own.bandwidth)) ** (1 if own.stationary else 0.5)
-    factors = np.ones(num_features) if own.projection is None else np.diagonal(own.projection)
+    base = plain(kernel)
+    bandwidth = float(getattr(base, base.bandwidth)) ** (1 if base.stationary else 0.5)
+    factors = np.ones(num_features) if base.projection is None else np.diagonal(base.projection)
     return factors / bandwidth
 
 
@@ -85,17 +85,17 @@ def bandwidths_of(kernel: Any, num_features: int) -> np.ndarray:
     return factors_of(kernel, num_features) ** (-1.0 if plain(kernel).stationary else -2.0)
 
 
-@partial(jax.jit, static_argnames="given")
-def surprise(
-    free: jax.Array, kernel: Kernel, task: Task, given: bool = False
+@partial(jax.jit, static_argnames="fixed_ridge")
+def negative_log_marginal_likelihood(
+    free: jax.Array, kernel: Kernel, task: Task, fixed_ridge: bool = False
 ) -> tuple[jax.Array, jax.Array]:
     r"""The negative log marginal likelihood, over the number of y, and its gradient.
 
     What is `free` are the logarithms of the factors [p] and of $\lambda / u$ with
-    $u = \mathrm{tr} K / n$, or of the ridge $\lambda$ if it is `given`. The amplitude
-    $s = y^T A^{-1} y / n$ of each output is the likeliest one. With $A = (K + \lambda I) / u$ and
-    $\alpha = A^{-1} y$, a change $dA$ changes $n \log s + \log \det A$ by
-    $\mathrm{tr}((A^{-1} - \alpha \alpha^T / s) dA)$.
+    $u = \mathrm{tr} K / n$, or of the ridge $\lambda$ if it is `fixed_ridge`. The amplitude
+    $s = y^T A^{-1} y / n$ of each output is the one with the largest likelihood. With
+    $A = (K + \lambda I) / u$ and $\alpha = A^{-1} y$, a change $dA$ changes
+    $n \log s + \log \det A$ by $\mathrm{tr}((A^{-1} - \alpha \alpha^T / s) dA)$.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.9, maximised over
     the amplitude.
@@ -106,7 +106,7 @@ def surprise(
     def covariance(free: jax.Array) -> tuple[jax.Array, jax.Array]:
         gram = with_factors(kernel, jnp.exp(free[:-1]))(task.x, task.x)
         unit = jnp.trace(gram) / n
-        ridge = jnp.exp(free[-1]) / (unit if given else 1)
+        ridge = jnp.exp(free[-1]) / (unit if fixed_ridge else 1)
         return gram / unit + ridge * jnp.eye(n, dtype=gram.dtype), jnp.max(jnp.diagonal(gram))
 
     A, pull, largest = jax.vjp(covariance, free, has_aux=True)
@@ -121,13 +121,13 @@ def surprise(
     return jnp.where(largest <= LARGEST, value, jnp.inf), slope
 
 
-def likeliest(
-    kernel: Any, task: Task, ridge: float, *, given: bool = False, progress: Progress = silent
-) -> Likeliest:
-    """The best kernel and ridge to which climbs lead from this kernel and ridge, and from others.
+def maximise_marginal_likelihood(
+    kernel: Any, task: Task, ridge: float, *, fixed_ridge: bool = False, progress: Progress = silent
+) -> MarginalLikelihoodFit:
+    """The kernel and ridge with the largest marginal likelihood, from several starts.
 
-    The ridge stays if it is `given`. The climbs end on few supports, and the best end, or this
-    kernel, goes on with those on which leave-one-out chooses.
+    A `fixed_ridge` stays as it is. The starts, this kernel and others, are first optimised on few
+    supports; the best one is then optimised on those on which leave-one-out chooses.
     """
     with jax.enable_x64(True):
         task = subsample(task, "regression")
@@ -137,41 +137,45 @@ def likeliest(
         even = -np.log(np.where(deviation > 0, deviation, 1))
         first = factors_of(kernel, len(even))
         if not np.any(y):  # every kernel explains it
-            return Likeliest(with_factors(kernel, first), ridge, np.inf)
+            return MarginalLikelihoodFit(with_factors(kernel, first), ridge, np.inf)
         task = task.replace(y=y[:, np.any(y != 0, axis=0)])
-        unit = 1.0 if given else float(sizes(with_factors(kernel, first), task)[0])
+        unit = 1.0 if fixed_ridge else float(sizes(with_factors(kernel, first), task)[0])
         random = np.random.default_rng(0).normal(even, 1.0, (RANDOM, len(even)))
         logs = [np.append(np.log(first), np.log(ridge / unit))]
         logs += [np.append(factors, np.log(0.1)) for factors in (even, *random)]
-        low, high = (ridge, ridge) if given else RIDGES["float64"].values(1.0)[[0, -1]]
+        low, high = (ridge, ridge) if fixed_ridge else RIDGES["float64"].values(1.0)[[0, -1]]
         reach = np.full_like(even, np.log(REACH))
         box = np.append(even - reach, np.log(low)), np.append(even + reach, np.log(high))
         rows = np.random.default_rng(0).permutation(task.num_supports)[:FEW]
         loss, rough = (
-            partial(known, kernel=kernel, task=part, given=given)
+            partial(_finite_loss, kernel=kernel, task=part, fixed_ridge=fixed_ridge)
             for part in (task, task.replace(x=task.x[rows], y=task.y[rows]))
         )
         ends = [np.clip(logs[0], *box)]
         for number, start in enumerate(logs, 1):
             progress(f"marginal likelihood: start {number} of {len(logs)}")
-            ends.append(climb(rough, start, box, ROUGH).x)
+            ends.append(minimise(rough, start, box, ROUGH).x)
         progress("marginal likelihood: all supports")
-        best = climb(loss, min(ends, key=lambda end: loss(end)[0]), box, FINE)
-        found = with_factors(kernel, np.exp(best.x[:-1]))
-        if not given:
-            ridge = float(np.exp(best.x[-1]) * sizes(found, task)[0])
-    return Likeliest(found, ridge, -float(best.fun))
+        best = minimise(loss, min(ends, key=lambda end: loss(end)[0]), box, FINE)
+        fitted_kernel = with_factors(kernel, np.exp(best.x[:-1]))
+        if not fixed_ridge:
+            ridge = float(np.exp(best.x[-1]) * sizes(fitted_kernel, task)[0])
+    return MarginalLikelihoodFit(fitted_kernel, ridge, -float(best.fun))
 
 
-def known(free: np.ndarray, kernel: Kernel, task: Task, given: bool) -> tuple[float, np.ndarray]:
+def _finite_loss(
+    free: np.ndarray, kernel: Kernel, task: Task, fixed_ridge: bool
+) -> tuple[float, np.ndarray]:
     """The loss and its gradient; `UNKNOWN` and 0 where they are not finite."""
-    value, slope = map(np.asarray, surprise(free, kernel, task, given))
+    value, slope = map(
+        np.asarray, negative_log_marginal_likelihood(free, kernel, task, fixed_ridge)
+    )
     finite = np.isfinite(value) and np.all(np.isfinite(slope))
     return (float(value), slope) if finite else (UNKNOWN, np.zeros_like(slope))
 
 
-def climb(loss: Any, start: np.ndarray, box: Any, slope: float) -> Any:
-    """Climb until no slope is larger."""
+def minimise(loss: Any, start: np.ndarray, box: Any, slope: float) -> Any:
+    """Minimise a loss in a box, until no derivative is larger than `slope`."""
     return optimize.minimize(
         loss,
         start,
@@ -193,8 +197,8 @@ def importance(kernel: Any, task: Task, ridge: float) -> np.ndarray:
     with jax.enable_x64(True):
         task = subsample(task, "regression")
         squares = np.asarray(slopes(kernel, task, ridge))[: getattr(kernel, "num_features", None)]
-        found = squares * np.var(np.asarray(task.x), axis=0)[: len(squares)]
-    return found / (np.sum(found) or 1)
+        variances = squares * np.var(np.asarray(task.x), axis=0)[: len(squares)]
+    return variances / (np.sum(variances) or 1)
 
 
 @jax.jit

@@ -120,7 +120,7 @@ def run(settings: Predict) -> Outcome:
             "target": settings.target,
             "rmse": rmse,
             "process": result.process.facts,
-            "float64_because": result.wider,
+            "float64_because": result.float64_reason,
             "calibration": calibration,
             "features": features,
         },
