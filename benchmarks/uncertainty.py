@@ -150,21 +150,22 @@ def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
     every, records = folds(x, y, seed), []
     asked = np.stack([one.y for one in every])
     about = {"table": name, "rows": asked.size}
-    for kind, told in (("gaussian", FITTED), ("linear", "noise")):
+    for kind, inputs in (("gaussian", FITTED), ("linear", "noise")):
         given = joined([peer(getattr(one, kind), one.task) for one in every])
         model = f"scikit-learn, {kind} kernel"
-        records.append({**about, "model": model, "told": told, **scores(given, asked)})
-    for model, (told, run) in track(MODELS.items(), name):
+        records.append({**about, "model": model, "required_inputs": inputs, **scores(given, asked)})
+    for model, (inputs, run) in track(MODELS.items(), name):
         step = jax.jit(run)
         given = joined([step(one.task, *one.numbers) for one in every])
-        records.append({**about, "model": model, "told": told, **scores(given, asked)})
+        records.append({**about, "model": model, "required_inputs": inputs, **scores(given, asked)})
     return records
 
 
 def document(record: Row) -> str:
     scores = ("root mean squared error", "log likelihood", "CRPS")
     columns: records.Columns = {
-        **{name: name for name in ("table", "model", "told")},
+        **{name: name for name in ("table", "model")},
+        "required inputs": "required_inputs",
         **{name: lambda row, name=name: f"{row[name]:.3f}" for name in scores},
         "coverage of 95%": lambda row: f"{row['coverage']:.3f}",
         "95% confidence by rows": lambda row: "{:.3f} to {:.3f}".format(*row["interval by rows"]),

@@ -189,22 +189,22 @@ BASELINES = "zero", "mean of the supports", "Nadaraya-Watson"
 def solvers_of(kernel: Kernel, p: int, drawn: Drawn, steps: Sequence[int]) -> list[Row]:
     """Constructions that solve with k(x), for every number of steps."""
     sizes: dict[str, Any] = {"num_features": p, "ridge": SIGMA**2}
-    names, told, rows = ("richardson", "conjugate_gradient"), OUTSIDE, []
+    names, inputs, rows = ("richardson", "conjugate_gradient"), OUTSIDE, []
     if isinstance(kernel, ik.Linear):  # softmax needs a positive kernel
         bounds = lambda task: ik.spectral_bounds(kernel, task, ridge=SIGMA**2)  # noqa: E731
         _, high = ik.map_tasks(bounds, jax.tree.map(lambda part: part[:64], drawn.tasks))
         sizes["step_size"] = 1 / float(high.max())
-        names, told = ("gradient_descent",), OUTSIDE + "; largest eigenvalue"
+        names, inputs = ("gradient_descent",), OUTSIDE + "; largest eigenvalue"
     for name, step in product(names, steps):
         model = getattr(constructions, name)(kernel, steps=step, **sizes)
-        about = {"model": name, "told": told, "steps": step, "blocks": model.depth}
+        about = {"model": name, "required_inputs": inputs, "steps": step, "blocks": model.depth}
         rows.append({**about, "run": of_posterior(model, kernel)})
     return rows
 
 
 def baselines_of(names: Sequence[str], kernel: Kernel, before: Drawn) -> list[Row]:
     rows = [(f"{name}, constant variance", constant(name, kernel, before)) for name in names]
-    return [{"model": model, "told": "variance", "run": run} for model, run in rows]
+    return [{"model": model, "required_inputs": "variance", "run": run} for model, run in rows]
 
 
 def figure_2(tasks: int, seed: int) -> list[Row]:
@@ -223,19 +223,21 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
             for count in (2000, tasks)
         )
         low, high = np.quantile(before.y, (0.001, 0.999))
-        told = "kernel, noise"
-        own: list[Row] = [{"model": "exact Bayes", "told": told, "run": lambda _, d=drawn: d.exact}]
+        inputs = "kernel, noise"
+        own: list[Row] = [
+            {"model": "exact Bayes", "required_inputs": inputs, "run": lambda _, d=drawn: d.exact}
+        ]
         if name == "linear":
             features, steps, approximates = kernel, (2, 4, 5), None
         else:
             landmarks = jnp.asarray(rng.normal(size=(64, p)) / np.sqrt(p))
             features = ik.Features(ik.sketches.nystrom_features(kernel, landmarks))
-            steps, approximates, told = LAYERS, kernel, told + "; 64 points of the family"
+            steps, approximates, inputs = LAYERS, kernel, inputs + "; 64 points of the family"
         for step in steps:
             model = constructions.prefix_posterior(
                 features, num_features=p, ridge=SIGMA**2, steps=step, approximates=approximates
             )
-            about = {"model": "prefix_posterior", "told": told, "steps": step}
+            about = {"model": "prefix_posterior", "required_inputs": inputs, "steps": step}
             own.append({**about, "blocks": model.depth, "run": of_model(model)})
         own += solvers_of(kernel, p, drawn, LAYERS)
         own += baselines_of(BASELINES if name == "gaussian" else BASELINES[:2], kernel, before)
@@ -283,7 +285,9 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
         exact, kernel = drawn.exact, ik.Gaussian(0.8)
         if len(pairs) == 1:
             kernel = pairs[0][0]
-            own: list[Row] = [{"model": "exact Bayes", "told": "kernel, noise", "given": exact}]
+            own: list[Row] = [
+                {"model": "exact Bayes", "required_inputs": "kernel, noise", "given": exact}
+            ]
             if n == 256 or lengths == (0.8,):
                 own += solvers_of(kernel, p, drawn, (8, 16, 32))
         else:
@@ -294,11 +298,11 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
                 )
                 for where in (at, jnp.full_like(at, numbers.index((0.8, SIGMA))))
             )
-            told, wrong = "9 pairs of kernel and noise", "1 pair, often wrong"
+            inputs, wrong = "9 pairs of kernel and noise", "1 pair, often wrong"
             own = [
-                {"model": "exact Bayesian average", "told": told, "given": exact},
-                {"model": "largest evidence", "told": told, "given": best},
-                {"model": "lengthscale 0.8, noise 0.2", "told": wrong, "given": middle},
+                {"model": "exact Bayesian average", "required_inputs": inputs, "given": exact},
+                {"model": "largest evidence", "required_inputs": inputs, "given": best},
+                {"model": "lengthscale 0.8, noise 0.2", "required_inputs": wrong, "given": middle},
             ]
         own += baselines_of(BASELINES, kernel, before)
         target = truncated(drawn, *ENDS)
@@ -314,7 +318,14 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
 
 
 def figure_2_table(rows: list[Row]) -> str:
-    header = ["family", "model", "told", "steps or layers", "blocks", *(f"{c} bins" for c in BINS)]
+    header = [
+        "family",
+        "model",
+        "required inputs",
+        "steps or layers",
+        "blocks",
+        *(f"{c} bins" for c in BINS),
+    ]
     lines = []
     for (family, mode), cells in PUBLISHED.items():
         for k, layers in enumerate(LAYERS):
@@ -322,7 +333,7 @@ def figure_2_table(rows: list[Row]) -> str:
             about = [family, f"Kang et al., trained, {mode}", "trained on the family"]
             lines.append([*about, str(layers), str(layers), *found])
     for row in rows:
-        about = [row["family"], row["model"], row["told"]]
+        about = [row["family"], row["model"], row["required_inputs"]]
         size = [str(row.get(name, "")) for name in ("steps", "blocks")]
         lines.append([*about, *size, *(f"{row[f'{count} bins']:.2f}" for count in BINS)])
     order = {name: k for k, name in enumerate(("linear", "gaussian"))}
@@ -331,7 +342,15 @@ def figure_2_table(rows: list[Row]) -> str:
 
 def scores_table(rows: list[Row]) -> str:
     names = ("CRPS", *(f"{level:.0%}" for level in LEVELS))
-    header = ["lengthscales", "supports", "model", "told", "steps or layers", "blocks", "tasks"]
+    header = [
+        "lengthscales",
+        "supports",
+        "model",
+        "required inputs",
+        "steps or layers",
+        "blocks",
+        "tasks",
+    ]
     header += [*names, "log likelihood", "p-value of uniformity"]
     header.append("log of the mean distance from exact, 256 bins")
     lines = []
@@ -348,7 +367,7 @@ def scores_table(rows: list[Row]) -> str:
                 found = [f"{row[name]:.3f} ± {row[f'{name} error']:.3f}" for name in names]
                 rest = [f"{row['log likelihood']:.3f}", f"{row['p-value']:.2g}"]
                 rest.append(f"{row['log distance']:.2f}")
-                lines.append([*where, row["model"], row["told"], *size, *found, *rest])
+                lines.append([*where, row["model"], row["required_inputs"], *size, *found, *rest])
     return to_markdown((header, lines))
 
 

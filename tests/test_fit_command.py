@@ -96,7 +96,7 @@ def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
     answer = lambda tasks: ik.predict_batch(builder(config, tasks)(planted), tasks)  # noqa: E731
     fitted, apart = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, apart))
     found = fit_hyperparameters(Data(fitted, fitted, apart), config)
-    moved = {row.name: row for row in found.found.moved}
+    moved = {row.name: row for row in found.adapted.moved}
     assert set(moved) == set(planted)
     assert moved["lowest eigenvalue"].start == 2
     for name, value in planted.items():

@@ -36,7 +36,7 @@ def test_only_missing_cells_are_measured(tmp_path, squares):
     assert squares == [1, 2, 5, 3]
     assert more.before == 1
     assert [result[0]["square"] for _, result in more.cells] == [9, 4]
-    assert [one["cell"]["x"] for one in more.kept] == [1, 2, 3]
+    assert [one["cell"]["x"] for one in more.records] == [1, 2, 3]
     assert np.isnan(more.cells[0][1][0]["nan"])
 
 
@@ -52,7 +52,7 @@ def test_cut_lines_and_cells_of_another_source_are_measured_again(tmp_path, squa
     for source, measured in (("another", [1, 2, 2]), ("", [1, 2, 2])):
         found = run(squares((2,), source), tmp_path)
         assert squares == measured
-        assert [one["source"] for one in found.kept] == ["", source]
+        assert [one["source"] for one in found.records] == ["", source]
         assert found.cells[0][1][0]["square"] == 4
 
 

@@ -66,7 +66,7 @@ def curves(
     Every solver has the kernel and the ridge of the posterior mean, and for each number of steps
     the parameters, of a Halton sequence in their ranges, with the least excess on tasks apart.
     """
-    kernel, ridge, found, names = family.kernel, family.noise, [], names or compared()
+    kernel, ridge, results, names = family.kernel, family.noise, [], names or compared()
     for seed in seeds:
         tuning, scored = (
             with_exact(kernel, ridge, draw_tasks(key, tasks, family))
@@ -75,8 +75,8 @@ def curves(
         squares = {
             name: tuned(name, kernel, ridge, steps, points, tuning, scored) for name in names
         }
-        found.append((squares, scored.variances))
-    every, variances = zip(*found, strict=True)
+        results.append((squares, scored.variances))
+    every, variances = zip(*results, strict=True)
     squares = {name: np.concatenate([one[name] for one in every]) for name in names}
     return Curves(squares, np.concatenate(variances))
 
@@ -91,8 +91,8 @@ class Known(NamedTuple):
 @jax.jit
 def with_exact(kernel: Kernel, ridge: Any, tasks: Task) -> Known:
     def of_task(task: Task) -> Known:
-        found = solvers.posterior(kernel, task, ridge=ridge)
-        return Known(task.replace(y_query=found.mean), jnp.mean(found.variance))
+        posterior = solvers.posterior(kernel, task, ridge=ridge)
+        return Known(task.replace(y_query=posterior.mean), jnp.mean(posterior.variance))
 
     return map_tasks(of_task, tasks)
 
@@ -114,13 +114,13 @@ def tuned(
     ]
 
     def squares(place: int, tasks: Task) -> np.ndarray:
-        found = squares_of(name, steps, kernel, values[place] | {"ridge": ridge}, tasks)
-        return np.nan_to_num(np.asarray(found, float), nan=DIVERGED, posinf=DIVERGED)
+        errors = squares_of(name, steps, kernel, values[place] | {"ridge": ridge}, tasks)
+        return np.nan_to_num(np.asarray(errors, float), nan=DIVERGED, posinf=DIVERGED)
 
     means = np.array([squares(place, drawn[0]).mean(axis=0) for place in range(len(values))])
     best = np.argmin(means, axis=0).tolist()
-    kept = {place: squares(place, drawn[1]) for place in {*best}}
-    return np.stack([kept[place][:, t] for t, place in enumerate(best)], axis=1)
+    errors = {place: squares(place, drawn[1]) for place in {*best}}
+    return np.stack([errors[place][:, t] for t, place in enumerate(best)], axis=1)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -128,10 +128,10 @@ def squares_of(
     name: str, steps: int, kernel: Kernel, values: dict[str, Any], tasks: Task
 ) -> jax.Array:
     row = candidate(name)
-    asked = keywords(row, {part: jnp.asarray(value, float) for part, value in values.items()})
+    kwargs = keywords(row, {part: jnp.asarray(value, float) for part, value in values.items()})
 
     def of_task(task: Task) -> jax.Array:
-        path = solvers.lookup(row)(kernel, task, **asked, steps=steps).prediction
+        path = solvers.lookup(row)(kernel, task, **kwargs, steps=steps).prediction
         return jnp.mean((path - task.y_query[None]) ** 2, axis=1)
 
     return map_tasks(of_task, tasks)

@@ -80,16 +80,21 @@ def draw_task(config: ExplorerConfig) -> Task:
     """A task with supports and queries sorted by angle; `y_query` has no noise."""
     # on the sphere the Gaussian kernel equals the exponential kernel with temperature l^2, scaled
     # to k(x, x) = 1
-    told = {name: getattr(config, name) for name in ("noise", "num_supports", "num_queries")}
-    process = GaussianProcess(Gaussian(TRUE_TEMPERATURE**0.5), inputs="sphere", **told)
+    sizes = {name: getattr(config, name) for name in ("noise", "num_supports", "num_queries")}
+    process = GaussianProcess(Gaussian(TRUE_TEMPERATURE**0.5), inputs="sphere", **sizes)
     return sorted_task(sample(jax.random.key(config.seed), process), angle)
 
 
 def sorted_task(task: Task, place: Callable[[np.ndarray], np.ndarray]) -> Task:
     """The task with supports and queries sorted by `place(x)` [rows]."""
     task = jax.tree.map(np.asarray, task)
-    seen, asked = (np.argsort(place(x)) for x in (task.x, task.x_query))
-    return Task(task.x[seen], task.y[seen], task.x_query[asked], y_query=task.y_query[asked])
+    support_order, query_order = (np.argsort(place(x)) for x in (task.x, task.x_query))
+    return Task(
+        task.x[support_order],
+        task.y[support_order],
+        task.x_query[query_order],
+        y_query=task.y_query[query_order],
+    )
 
 
 def angle(x: np.ndarray) -> np.ndarray:
@@ -167,19 +172,19 @@ def transformer_cell(
     With exact KRR f^ on the Nystrom features, the bound adds that on |f_t - f^| (C4) to that on
     |f^ - f*| (C18).
     """
-    model, own = build_cell(task, temperature, ridge, width, steps)
+    model, approximation = build_cell(task, temperature, ridge, width, steps)
     _, cache = run_with_cache(model, task, names=("prediction", *SLOTS))
     kernel, absolute = Exponential(temperature), ridge * jnp.exp(1 / temperature)
     exact = solvers.exact(kernel, task, ridge=absolute).prediction
-    low, high = theory.spectral_bounds(own, task, ridge=absolute)
+    low, high = theory.spectral_bounds(approximation, task, ridge=absolute)
     rate = theory.conjugate_gradient_rate(low, high, jnp.arange(steps + 1.0))
-    start = theory.prediction_bound(own, task, jnp.zeros_like(task.y), ridge=absolute)
+    start = theory.prediction_bound(approximation, task, jnp.zeros_like(task.y), ridge=absolute)
     bound = rate[:, None] * start[None]
     if width is not None:
         sigma = theory.eigenvalues(kernel, task)
         lost = theory.inverse_error_best(sigma, width, absolute)
         cross = system(kernel, task).cross
-        gap = cross - system(own, task).cross
+        gap = cross - system(approximation, task).cross
         bound += theory.query_error_dual(cross, task.y, lost)[None]
         bound += theory.query_error_features(gap, task.y, absolute)[None]
     f, size = cache["prediction"], jnp.linalg.norm(exact)

@@ -85,9 +85,9 @@ class Data(NamedTuple):
 
 
 class FittedHyperparameters(NamedTuple):
-    """What `adapt` found, mean squared errors on the held-out tasks, and facts about the fit."""
+    """The result of `adapt`, mean squared errors on the held-out tasks, and facts about the fit."""
 
-    found: Adapted
+    adapted: Adapted
     errors: Rows
     facts: dict[str, Any]
 
@@ -109,9 +109,12 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
     whole = split(table, num_supports, seed)
     parts = np.array_split(np.arange(num_supports), min(PARTS, num_supports))
     size = len(parts[-1])  # cut all parts to the smallest: tasks of a batch have one shape
-    asked = [part[:size] for part in parts]
-    seen = [np.concatenate(asked[:i] + asked[i + 1 :]) for i in range(len(asked))]
-    rows, queries = np.asarray(seen), np.asarray(asked)
+    held_out_parts = [part[:size] for part in parts]
+    support_parts = [
+        np.concatenate(held_out_parts[:i] + held_out_parts[i + 1 :])
+        for i in range(len(held_out_parts))
+    ]
+    rows, queries = np.asarray(support_parts), np.asarray(held_out_parts)
     x, y = np.asarray(whole.x), np.asarray(whole.y)
     fitted = Task(x=x[rows], y=y[rows], x_query=x[queries], y_query=y[queries])
     alone = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[None]), whole)
@@ -154,7 +157,7 @@ def fit_hyperparameters(
     if likelihood:
         solved = lambda at: (make_kernel(str(config.kernel), at), at["ridge"])  # noqa: E731
         objective = marginal_likelihood(build, solved, tasks)
-    found = adapt(
+    result = adapt(
         objective,
         start,
         positive=tuple(start),
@@ -162,16 +165,18 @@ def fit_hyperparameters(
         iterations=config.iterations,
         progress=progress,
     )
-    told = ("solver", "kernel", "steps", "objective", "method")
+    names = ("solver", "kernel", "steps", "objective", "method")
     facts = {
-        **{name: getattr(config, name) for name in told},
+        **{name: getattr(config, name) for name in names},
         "tasks": len(tasks.x),
         "n": tasks.num_supports,
         "q": data.apart.num_queries,
         "p": one.num_features,
         "dtype": str(one.x.dtype),
     }
-    return FittedHyperparameters(found, judge(config, data, start, found.parameters, ridge), facts)
+    return FittedHyperparameters(
+        result, judge(config, data, start, result.parameters, ridge), facts
+    )
 
 
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
@@ -184,9 +189,9 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
     widths = np.asarray(_model_selection.bandwidths(family, first))[:, None]
     _, (width,) = best(smoothing, family.of_bandwidth, widths, data.fitted)
 
-    def baselines(told: dict[str, Any]) -> dict[str, jax.Array]:
-        kernel = make_kernel(str(config.kernel), told)
-        return errors_of(kernel, told.get("ridge", ridge), family.of_bandwidth(width), apart)
+    def baselines(kwargs: dict[str, Any]) -> dict[str, jax.Array]:
+        kernel = make_kernel(str(config.kernel), kwargs)
+        return errors_of(kernel, kwargs.get("ridge", ridge), family.of_bandwidth(width), apart)
 
     before, after = baselines(start), baselines(fitted)
     errors = {
@@ -203,16 +208,20 @@ def builder(config: FitConfig, tasks: Task) -> Build:
     """From hyperparameters to the model; other keywords of the solver come from the tasks."""
     row = SOLVERS[config.solver]
 
-    def build(tasks: Task, given: dict[str, Any]) -> Any:
+    def build(tasks: Task, parameters: dict[str, Any]) -> Any:
         one = jax.tree.map(lambda leaf: as_constant(leaf)[0], tasks)
-        kernel = make_kernel(str(config.kernel), given)
+        kernel = make_kernel(str(config.kernel), parameters)
         if not row.iterates:
             return construct(row.name, kernel, one)
         # the spectrum must cover all tasks, not only the first
-        needs = solver_keywords(row, kernel, one, given["ridge"], but=("spectrum",))
+        needs = solver_keywords(row, kernel, one, parameters["ridge"], but=("spectrum",))
         if "spectrum" in row.required_inputs:
-            own = config.fit_spectrum
-            between = map(given.get, BOUNDS) if own else bounds(kernel, tasks, given["ridge"])
+            fits_spectrum = config.fit_spectrum
+            between = (
+                map(parameters.get, BOUNDS)
+                if fits_spectrum
+                else bounds(kernel, tasks, parameters["ridge"])
+            )
             needs["spectrum"] = tuple(between)
         route = {} if kernel.featured else {"attention": sink(kernel, tasks)}
         return construct(row.name, kernel, one, **needs, **route, steps=config.steps)

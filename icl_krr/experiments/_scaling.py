@@ -93,14 +93,14 @@ def equivalent_steps(curve: np.ndarray, excess: float) -> int | None:
     return int(reached[0]) if len(reached) else None
 
 
-def equivalents(found: Curves, row: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def equivalents(solver_curves: Curves, row: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The steps of each solver that reach a model's excess, with the range of both intervals.
 
     `most` is the largest number of steps that was tried; None means more.
     """
     excess, noise, every = row["excess"], row["sampling"], {}
-    for name in found.squares:
-        curve, (low, high) = found.excess(name), found.interval(name)
+    for name in solver_curves.squares:
+        curve, (low, high) = solver_curves.excess(name), solver_curves.interval(name)
         every[name] = {
             "steps": equivalent_steps(curve, excess),
             "from": equivalent_steps(low, excess + noise),
@@ -125,10 +125,10 @@ def format_steps(one: dict[str, Any]) -> str:
 
 def by_architecture(models: Rows) -> dict[str, Rows]:
     """The models by their architecture."""
-    found: dict[str, Rows] = {}
+    groups: dict[str, Rows] = {}
     for row in models:
-        found.setdefault(row["group"], []).append(row)
-    return found
+        groups.setdefault(row["group"], []).append(row)
+    return groups
 
 
 def most_common(models: Rows) -> tuple:
@@ -140,7 +140,7 @@ def along_axis(rows: Rows, axis: str) -> Rows:
     """The rows of one group that differ in an axis; their other settings are the most common."""
     fixed = [name for name in (*TASK_SETTINGS, "depth", "width") if name not in AXIS_SETTINGS[axis]]
     of_row = lambda row: tuple(row[name] for name in fixed)  # noqa: E731
-    centre = [found for found, _ in Counter(map(of_row, rows)).most_common(1)]
+    centre = [key for key, _ in Counter(map(of_row, rows)).most_common(1)]
     return [row for row in rows if of_row(row) in centre]
 
 

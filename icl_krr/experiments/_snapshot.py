@@ -59,10 +59,10 @@ def head_patterns(model: Transformer, cache: Cache, block: int) -> list[tuple[st
     """Name and pattern of every head of a block; a head is named by the slots it writes."""
     first = len(model.weights.prologue)
     at = block if block < first else first + (block - first) % model.blocks_per_step
-    found = []
+    patterns = []
     for j, heads in enumerate(model.blocks[at].attention):
         writes = ", ".join(write.to for write in heads.writes)
-        shown = np.asarray(cache[f"blocks.{block}.heads.{j}.pattern"])
-        several = len(shown) > 1
-        found += [(f"head {h}" if several else writes, one) for h, one in enumerate(shown)]
-    return found
+        weights = np.asarray(cache[f"blocks.{block}.heads.{j}.pattern"])
+        has_heads = len(weights) > 1
+        patterns += [(f"head {h}" if has_heads else writes, one) for h, one in enumerate(weights)]
+    return patterns

@@ -67,13 +67,13 @@ class Results(NamedTuple):
     Attributes:
         cells: pairs of a cell and its result, in the order of the axes, without those that were
             not measured.
-        kept: records of these and of the cells of earlier runs with other axes; each has a `cell`,
-            its `source` and its `result`.
+        records: those of these cells and of cells of earlier runs with other axes; each has a
+            `cell`, its `source` and its `result`.
         before: number of `cells` that an earlier run had finished.
     """
 
     cells: list[tuple[Cell, Any]]
-    kept: list[dict[str, Any]]
+    records: list[dict[str, Any]]
     before: int
 
 
@@ -100,25 +100,25 @@ def run(
     Raises:
         ValueError: the folder holds a study with other settings.
     """
-    wanted = {_line(cell): (cell, study.source(cell)) for cell in study.cells}
+    cells_by_key = {_line(cell): (cell, study.source(cell)) for cell in study.cells}
     records = [] if folder is None else _read(folder, study)
     there = {(_line(record["cell"]), record["source"]): record for record in records}
-    found = {key: there.get((key, source)) for key, (_, source) in wanted.items()}
-    missing = [cell for key, (cell, _) in wanted.items() if found[key] is None]
-    before = len(wanted) - len(missing)
-    progress("", before, len(wanted))
+    results = {key: there.get((key, source)) for key, (_, source) in cells_by_key.items()}
+    missing = [cell for key, (cell, _) in cells_by_key.items() if results[key] is None]
+    before = len(cells_by_key) - len(missing)
+    progress("", before, len(cells_by_key))
     for done, (cell, result) in enumerate(each(study.measure, missing), before + 1):
         key = _line(cell)
-        line = _line({"cell": cell, "source": wanted[key][1], "result": result})
+        line = _line({"cell": cell, "source": cells_by_key[key][1], "result": result})
         if folder is not None and jax.process_index() == 0:
             files.append(folder / KEPT, line)
-        found[key] = json.loads(line)
+        results[key] = json.loads(line)
         words = ", ".join(f"{name} {value}" for name, value in cell.items())
-        progress(words, done, len(wanted))
-    found = {key: record for key, record in found.items() if record is not None}
-    cells = [(wanted[key][0], record["result"]) for key, record in found.items()]
-    kept = {_line(record["cell"]): record for record in records} | found
-    return Results(cells, list(kept.values()), before)
+        progress(words, done, len(cells_by_key))
+    results = {key: record for key, record in results.items() if record is not None}
+    cells = [(cells_by_key[key][0], record["result"]) for key, record in results.items()]
+    stored = {_line(record["cell"]): record for record in records} | results
+    return Results(cells, list(stored.values()), before)
 
 
 def environment(*packages: str) -> dict[str, Any]:
@@ -154,9 +154,9 @@ def _read(folder: Path, study: Study) -> list[dict[str, Any]]:
         stored, *lines = map(_record, content.splitlines() or [b""])
         _compare(path, stored, head)
         records = [one for one in lines if {"cell", "source", "result"} <= one.keys()]
-    elif own := [name for name in study.files if (folder / name).exists()]:
+    elif other_files := [name for name in study.files if (folder / name).exists()]:
         raise ValueError(
-            f"{folder} must be empty or hold a {study.name} with its {KEPT}, got {own[0]} alone; "
+            f"{folder} must be empty or hold a {study.name} with its {KEPT}, got {other_files[0]}; "
             "choose another folder"
         )
     sync_global_devices(f"{path} is read")
@@ -173,14 +173,14 @@ def _record(line: bytes) -> dict[str, Any]:
         return {}
 
 
-def _compare(path: Path, stored: dict[str, Any], given: dict[str, Any]) -> None:
-    name, other = given["study"], stored.get("study")
+def _compare(path: Path, stored: dict[str, Any], head: dict[str, Any]) -> None:
+    name, other = head["study"], stored.get("study")
     if other != name or not isinstance(stored.get("settings"), dict):
         raise ValueError(
             f"{path} must hold the study {name!r}, got {messages.short_repr(other)}; choose "
             "another folder"
         )
-    if differs := checks.differences(stored["settings"], given["settings"]):
+    if differs := checks.differences(stored["settings"], head["settings"]):
         raise ValueError(
             f"{path.parent} holds a study with other settings: {differs}; choose another folder"
         )

@@ -91,7 +91,7 @@ def run(settings: Fit) -> Outcome:
             raise ValueError(
                 f"{error}; raise the temperature, the lengthscale or the ridge"
             ) from None
-    result, facts = fitted.found, fitted.facts
+    result, facts = fitted.adapted, fitted.facts
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(result.losses)]
     record = {"moved": [row._asdict() for row in result.moved], "errors": fitted.errors}
     title = f"{Path(settings.data).name}, seed {settings.seed}, {facts['dtype']}:\n"
@@ -140,7 +140,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
 
 
 def summary(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | str]:
-    result, facts = fitted.found, fitted.facts
+    result, facts = fitted.adapted, fitted.facts
     moved = [
         [row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", format_number(row.change)]
         for row in result.moved

@@ -75,7 +75,7 @@ def run(settings: Sweep) -> Outcome:
         {"rows": rows},
         summary(config, rows),
         {
-            "results.csv": [row for one in study.kept for row in one["result"]],
+            "results.csv": [row for one in study.records for row in one["result"]],
             "meta.json": {},
             config.axis: partial(sweep_figure, config.axis, axis.plot, drawn, dtype, axis.against),
         },
@@ -83,9 +83,9 @@ def run(settings: Sweep) -> Outcome:
             "dtype": dtype,
             "config": plain(asdict(config)),
             "own_solvers": {
-                one["cell"]["line"]: one["source"] for one in study.kept if one["source"]
+                one["cell"]["line"]: one["source"] for one in study.records if one["source"]
             },
-            "cells": [one["cell"] | {"rows": len(one["result"])} for one in study.kept],
+            "cells": [one["cell"] | {"rows": len(one["result"])} for one in study.records],
         },
         [
             f"{study.before} of {len(study.cells)} cells (pairs of line and seed) were finished "

@@ -18,8 +18,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 @every(1, 1)
 def measure(key: jax.Array, temperature: jax.Array, config: Config) -> jax.Array:
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
-    at, own = jax.random.split(key)
-    U = jax.random.normal(own, (2, config.num_features))
+    at, model_key = jax.random.split(key)
+    U = jax.random.normal(model_key, (2, config.num_features))
     task, kernel = sample(at, process), Exponential(temperature, U)
     head = constructions.nadaraya_watson(kernel, num_features=config.num_features)
     smooth = solvers.nadaraya_watson(kernel, task).prediction

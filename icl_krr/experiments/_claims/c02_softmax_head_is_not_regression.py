@@ -27,9 +27,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     parts = [vars(measure(key, temperatures, pair, config)) for pair in product(*axes.values())]
     axes |= {"draw": range(config.draws), "temperature": config.temperatures}
     shape = [len(axis) for axis in axes.values()]
-    found = {name: np.reshape([part[name] for part in parts], shape) for name in parts[0]}
-    rows, tuned = tidy(axes, **found), np.moveaxis(found["gap, tuned"], 2, 0)
-    share = np.median(found["exact rmse"] / found["rmse, tuned"])
+    results = {name: np.reshape([part[name] for part in parts], shape) for name in parts[0]}
+    rows, tuned = tidy(axes, **results), np.moveaxis(results["gap, tuned"], 2, 0)
+    share = np.median(results["exact rmse"] / results["rmse, tuned"])
     return rows, {
         "two contexts that one block cannot tell apart: difference of their f* <= 1e-12": stated(
             apart
@@ -41,9 +41,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "stream after the block <= 1e-12": abs(streams[:, 0] - streams[:, 1]),
         "these two contexts, blocks with random MLPs and the best constant added: larger error >= "
         "half of the difference of f*": at_least(np.ptp(errors, axis=1) / 2, apart / 2),
-        "head without MLP: median of |head - f*| / |f*| >= 0.1": np.median(found["gap"]),
+        "head without MLP: median of |head - f*| / |f*| >= 0.1": np.median(results["gap"]),
         "head without MLP, best temperature for it: |head - f*| / |f*| >= 0.003": tuned,
-        "smallest rank correlation between head and f* <= 0.9": np.min(found["rank correlation"]),
+        "smallest rank correlation between head and f* <= 0.9": np.min(results["rank correlation"]),
         "median of (RMSE of f*) / (RMSE of the head at its best temperature) <= 0.95": share,
     }
 
@@ -79,14 +79,14 @@ def measure(key: jax.Array, temperature: jax.Array, sizes: tuple[int, int], conf
         return predict(model, task)
 
     rmse = lambda f: jnp.sqrt(jnp.mean((f - task.y_query) ** 2))  # noqa: E731
-    own = head(temperature)
+    prediction = head(temperature)
     heads = jax.lax.map(head, jnp.asarray(config.heads))
     sigma = theory.eigenvalues(kernel, task)
     return {
         "condition number": (sigma[-1] + ridge) / (sigma[0] + ridge),
-        "gap": gap(own, best),
+        "gap": gap(prediction, best),
         "gap, tuned": jnp.min(jax.vmap(lambda f: gap(f, best))(heads)),
-        "rank correlation": theory.rank_correlation(own, best),
+        "rank correlation": theory.rank_correlation(prediction, best),
         "rmse, tuned": jnp.min(jax.vmap(rmse)(heads)),
         "exact rmse": rmse(best),
     }

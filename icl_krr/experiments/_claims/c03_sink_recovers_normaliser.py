@@ -23,22 +23,22 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     grid = key, jnp.asarray(config.temperatures)
     parts = [recover(*grid, jnp.asarray(config.shifts), dtype, config) for dtype in DTYPES]
     errors, bounds, top = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
-    found = compare(*grid, config)
+    results = compare(*grid, config)
     axes = {"draw": range(config.draws), "temperature": config.temperatures}
     axes |= {"log c - chosen": config.shifts, "dtype": DTYPES}
     rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": top[..., 1:]})
     return rows, {
         "head without a sink, logits that give the same output: "
-        "relative difference of K v <= 1e-12": stated(found.products),
+        "relative difference of K v <= 1e-12": stated(results.products),
         "head without a sink: K and diag(d) K give the same output, "
-        "relative difference <= 1e-12": found.outputs,
+        "relative difference <= 1e-12": results.outputs,
         "head without a sink: a context and the same context twice give the same output, "
-        "relative difference <= 1e-12": found.repeated,
+        "relative difference <= 1e-12": results.repeated,
         "a context and the same context twice: median relative difference of f* >= 0.01": np.median(
-            found.doubled
+            results.doubled
         ),
         "head with a sink: |recovered diag(d) K v - diag(d) K v| <= 1e-12 diag(d) K |v|": at_most(
-            found.recovered, 1e-12
+            results.recovered, 1e-12
         ),
         **{
             f"|recovered K v - K v| / (|K| |v|) <= rounding bound, {dtype}": at_most(
@@ -49,9 +49,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "|recovered K v - K v| / (|K| |v|) <= 1e-12, float64": check(
             errors[..., 1], reading="the aggregator is a key with a known logit"
         ),
-        "K, k and ridge divided by c: relative change of f* <= 1e-8": found.shifted,
+        "K, k and ridge divided by c: relative change of f* <= 1e-8": results.shifted,
         "every row of K and k divided by its maximum: "
-        "median relative change of f* >= 0.1": np.median(found.by_row),
+        "median relative change of f* >= 0.1": np.median(results.by_row),
     }
 
 
@@ -67,10 +67,10 @@ def recover(
     options = {"ridge": 1.0, "steps": 1, "step_size": 1.0, "attention": Softmax(log_sink=log_c)}
     p = config.num_features
     model = constructions.gradient_descent(kernel, num_features=p, dtype=dtype, **options)
-    found, task = predict(model, task).astype(float), task.astype(float)
+    prediction, task = predict(model, task).astype(float), task.astype(float)
     logits = matmul(task.x_query, task.x.T) / temperature
     entries, top = jnp.exp(logits), jnp.max(jnp.abs(logits))
-    error = jnp.abs(found - matmul(entries, task.y)) / matmul(entries, jnp.abs(task.y))
+    error = jnp.abs(prediction - matmul(entries, task.y)) / matmul(entries, jnp.abs(task.y))
     return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top
 
 

@@ -24,8 +24,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     tasks = draw_tasks(key, config.draws, process)
     rows, checks, falls = [], {}, np.zeros(0)
     for name in RATES:
-        found = measure(tasks, ridges, kernel, name, config.steps)
-        error, worst, bound = found.error, found.worst, found.rate
+        results = measure(tasks, ridges, kernel, name, config.steps)
+        error, worst, bound = results.error, results.worst, results.rate
         axes = {"solver": [name], "draw": range(config.draws), "ridge": config.ridges}
         columns = {"error": error[None], "worst": worst[None], "bound": bound[None]}
         rows += tidy(axes | {"step": range(config.steps + 1)}, **columns)
@@ -35,11 +35,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
                 error[..., 1:], bound[..., 1:], **options
             ),
             f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A": at_most(
-                found.f_error, found.f_bound, **options
+                results.f_error, results.f_bound, **options
             ),
         }
         if name == "conjugate_gradient":
-            falls = np.all(np.diff(found.f_error[..., 0], axis=-1) <= 0, axis=-1)
+            falls = np.all(np.diff(results.f_error[..., 0], axis=-1) <= 0, axis=-1)
         else:
             words = f"{name}, worst y: |1 - error / rate| <= 1e-3 at every step"
             checks[words] = at_most(np.abs(1 - worst / bound), 1e-3)
@@ -67,16 +67,16 @@ def measure(task: Task, ridge: jax.Array, kernel: Kernel, name: str, steps: int)
         needs["spectrum"] = (low, high)
     model = getattr(constructions, name)(kernel, num_features=task.num_features, **needs)
     names = ("alpha", "prediction")
-    found = jax.vmap(lambda y: run_with_cache(model, task.replace(y=y), names=names)[1])(y)
-    errors = theory.energy_norm(A, found["alpha"] - exact.alpha[:, None])
-    own, worst = errors / errors[:, :1]
+    slots = jax.vmap(lambda y: run_with_cache(model, task.replace(y=y), names=names)[1])(y)
+    errors = theory.energy_norm(A, slots["alpha"] - exact.alpha[:, None])
+    error, worst = errors / errors[:, :1]
     bound = partial(theory.prediction_bound, kernel, task, ridge=ridge)
-    f_bound = jax.vmap(bound)(found["alpha"][0])
+    f_bound = jax.vmap(bound)(slots["alpha"][0])
     return {
-        "error": own,
+        "error": error,
         "worst": worst,
         "rate": RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11,  # room for rounding
-        "f_error": jnp.abs(found["prediction"][0] - exact.prediction[0][None]),
+        "f_error": jnp.abs(slots["prediction"][0] - exact.prediction[0][None]),
         "f_bound": f_bound + 1e-11 * jnp.max(f_bound),
     }
 

@@ -18,8 +18,8 @@ SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     ratios, of_inverse = np.asarray(config.ridges), np.asarray(config.ridges_of_inverse)
-    found = measure(key, ratios, config)
-    error, factor, worst = found.error, found.factor, found.worst
+    results = measure(key, ratios, config)
+    error, factor, worst = results.error, results.factor, results.worst
     inverse, growth = inverse_series(key, of_inverse, config)
     steps = np.arange(config.steps + 1)
     bound = factor[..., None] ** steps
@@ -27,20 +27,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows = tidy(axes | {"step": steps[::4]}, error=error[..., ::4], bound=bound[..., ::4])
     neumann, room, low = error[:, :, 0], bound + 1e-12, of_inverse < 1
     small, large = ratios < 1, ratios > 1
-    near = partial(at_most, slack=1e-6)
+    at_most_close = partial(at_most, slack=1e-6)
     return rows, {
         "Neumann series in K, ridge < sigma_1: relative error <= 0.1": stated(
             neumann[:, small, -1]
         ),
         "Neumann series in K, ridge < sigma_1, worst y: sigma_1 / ridge <= growth "
-        "of the error in one step": near(factor[:, small, 0], worst[:, small, 0]),
-        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": near(
+        "of the error in one step": at_most_close(factor[:, small, 0], worst[:, small, 0]),
+        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": at_most_close(
             neumann[:, large, 1:],
             room[:, large, 0, 1:],
             reading="large ridge in place of small ridge",
         ),
         "step sizes 1 / (sigma_1 + ridge) and 1.9 / (sigma_1 + ridge): error <= (factor "
-        "by theory)^t": near(
+        "by theory)^t": at_most_close(
             error[:, :, 1:3, 1:],
             room[:, :, 1:3, 1:],
             reading="a scaled series in K, which is gradient descent",
@@ -52,7 +52,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "error after 8 steps <= error after 8 steps with the next smaller ridge": at_most(
             error[:, 1:, 1, 8], error[:, :-1, 1, 8]
         ),
-        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": near(
+        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": at_most_close(
             inverse[:, low, 1:],
             of_inverse[low, None] ** steps[1:] + 1e-12,
             reading="a series in K^-1, ridge < sigma_n",
@@ -60,7 +60,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "series in K^-1, every ridge, y = eigenvector of sigma_n: |1 - growth of the error "
         "in one step / (ridge / sigma_n)| <= 1e-6": np.abs(1 - growth / of_inverse),
         "K of the Neumann series in K: median of the largest ridge / sigma_1 for which the series "
-        "in K^-1 converges (sigma_n / sigma_1) <= 1e-9": np.median(found.least),
+        "in K^-1 converges (sigma_n / sigma_1) <= 1e-9": np.median(results.least),
     }
 
 

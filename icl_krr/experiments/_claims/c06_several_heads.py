@@ -14,22 +14,22 @@ INPUTS, SPHERES = ("sphere", "normal"), np.array([True, False])
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    found = measure(key, SPHERES, np.asarray(config.temperatures), config)
-    ends = np.asarray(jax.vmap(jax.vmap(theory.mean_limit_bound))(found.spread, found.y))
-    tops = np.asarray(jax.vmap(jax.vmap(theory.nearest_limit_bound))(found.apart, found.y))
-    limits = found.nearest, found.top, np.mean(found.y, axis=2, keepdims=True)
-    to_nearest, to_top, to_mean = (abs(found.head - limit[:, :, None]) for limit in limits)
+    results = measure(key, SPHERES, np.asarray(config.temperatures), config)
+    ends = np.asarray(jax.vmap(jax.vmap(theory.mean_limit_bound))(results.spread, results.y))
+    tops = np.asarray(jax.vmap(jax.vmap(theory.nearest_limit_bound))(results.apart, results.y))
+    limits = results.nearest, results.top, np.mean(results.y, axis=2, keepdims=True)
+    to_nearest, to_top, to_mean = (abs(results.head - limit[:, :, None]) for limit in limits)
     axes = {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures}
     lines = {"to the nearest": to_nearest, "to the mean": to_mean, "bound": ends}
     rows = tidy(axes, **{name: line.mean(-1) for name, line in lines.items()})
-    scale = np.ptp(found.y, axis=2)[:, :, None]
-    near, cold = (distance[:, :, 0] / scale for distance in (to_nearest, to_top))
+    scale = np.ptp(results.y, axis=2)[:, :, None]
+    nearest, cold = (distance[:, :, 0] / scale for distance in (to_nearest, to_top))
     wide = gap_in_dimensions(key, np.asarray(config.dimensions), config)
     fall = exponent(config.dimensions, np.median(wide, axis=(0, 2)))
     x, z = jax.random.normal(key, (2, 20000, config.num_features))
     variance = jnp.var(jnp.sum(x * z, axis=-1) / jnp.sqrt(config.num_features))
     return rows, {
-        "|several heads - mixture of their smoothers| / |mixture| <= 1e-12": stated(found.heads),
+        "|several heads - mixture of their smoothers| / |mixture| <= 1e-12": stated(results.heads),
         "temperature 1e-7: |head - y of the support with the largest score| / range "
         "of y <= 0.01 (our number)": stated(cold),
         "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)": stated(
@@ -40,12 +40,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "the same in p dimensions: median "
         "of |head - mean of y| / range of y ~ p^a with a in [-0.7, -0.3]": fall,
         "temperature 1e-7, x on a sphere: "
-        "|head - y of the nearest support| / range of y <= 0.01": near[:, 0],
+        "|head - y of the nearest support| / range of y <= 0.01": nearest[:, 0],
         "temperature 1e-7, normal x: share of queries with |head - y of the nearest "
-        "support| / range of y > 0.01 is >= 0.1": np.mean(near[:, 1] > 0.01),
-        "change of the prediction if supports are permuted <= 1e-12": found.turned,
+        "support| / range of y > 0.01 is >= 0.1": np.mean(nearest[:, 1] > 0.01),
+        "change of the prediction if supports are permuted <= 1e-12": results.turned,
         "exponential kernel: -(smallest eigenvalue "
-        "of K) / (largest eigenvalue of K) <= 1e-12": found.negative,
+        "of K) / (largest eigenvalue of K) <= 1e-12": results.negative,
         "|head - y of the largest logit| <= (range of y) m / (1 + m), "
         "m = (n - 1) exp(second largest logit - largest logit)": at_most(to_top, tops, slack=1e-6),
         "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": at_most(

@@ -52,8 +52,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         if name not in ("Chebyshev", "Jacobi", "Nystrom"):
             last = at_most(gaps[:, config.num_features + 1], 1e-8)
             checks[f"{name}: gap to f* after p + 1 steps <= 1e-8"] = last
-    if own := models.get("one attention layer"):
-        layers = sum(bool(block.attention) for block in own.weights.steps)
+    if mesa_layer := models.get("one attention layer"):
+        layers = sum(bool(block.attention) for block in mesa_layer.weights.steps)
         checks["one attention layer: blocks with attention in one step <= 1"] = at_most(
             layers, 1, reading="a block has several layers of units after its attention"
         )
@@ -100,8 +100,8 @@ def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array
         step = partial(conjugate_gradient_step, A, inverse)
         after = jax.vmap(step)(*(states[:-1] for states in path))
         expected = [jnp.vstack(pair) for pair in zip(start, after, strict=True)]
-    found = jnp.stack(path)
-    errors = jnp.abs(found - jnp.stack(expected)) / jnp.max(abs(found), axis=(1, 2), keepdims=True)
+    slots = jnp.stack(path)
+    errors = jnp.abs(slots - jnp.stack(expected)) / jnp.max(abs(slots), axis=(1, 2), keepdims=True)
     exact = solvers.exact(KERNEL, task, ridge=config.ridge).prediction
     return jnp.max(errors, axis=2).T, gap(cache["prediction"], exact[None])
 
@@ -122,9 +122,9 @@ def preconditioner(name: str, A: jax.Array, config: Config, task: Task) -> jax.A
     if name == "Jacobi":
         return jnp.diag(1 / jnp.diag(A))
     if name == "Nystrom":
-        own = needs(name, config, task)["preconditioner"]
-        features = own.features(task.x)
-        return (jnp.eye(len(A)) - matmul(features, matmul(own.core, features.T))) / config.ridge
+        sketch = needs(name, config, task)["preconditioner"]
+        features = sketch.features(task.x)
+        return (jnp.eye(len(A)) - matmul(features, matmul(sketch.core, features.T))) / config.ridge
     return jnp.eye(len(A))
 
 

@@ -21,16 +21,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     tasks, scales = draw_tasks(key, config.draws, regression), jnp.asarray(config.scales)
     centred, uncentred = np.moveaxis(product_errors(tasks), 1, 0)  # [draw, e, heads]
     slopes = np.log10(centred[:, 0] / centred[:, 1])
-    found = stacked(  # [dtype, heads, draw, ...]
+    results = stacked(  # [dtype, heads, draw, ...]
         stacked(measure(tasks, scales, heads == "pair", dtype, config) for heads in config.heads)
         for dtype in DTYPES
     )
-    floors = np.moveaxis(found.path[..., -1], 2, 0)  # [draw, dtype, heads, scale]
+    floors = np.moveaxis(results.path[..., -1], 2, 0)  # [draw, dtype, heads, scale]
     axes = {"draw": range(config.draws), "dtype": DTYPES, "heads": config.heads}
     rows = tidy(axes | {"e L": config.scales}, floor=floors)
-    at_best, chosen = np.median(floors, axis=0), np.median(found.best[..., -1], axis=2)
+    at_best, chosen = np.median(floors, axis=0), np.median(results.best[..., -1], axis=2)
     wide = np.log10(config.scales)
-    exact_path, slow = found.exact[1, -1], found.path[1, -1][:, np.argmin(abs(wide + 1))]
+    exact_path, slow = results.exact[1, -1], results.path[1, -1][:, np.argmin(abs(wide + 1))]
     large = (wide > -2.6) & (wide < -0.9)
     grown = [exponent(np.array(config.scales)[large], floor[large]) for floor in at_best[1]]
     return rows, {
@@ -61,8 +61,8 @@ def product_errors(task: Task) -> jax.Array:
     v, S = 1 + task.y[:, None], matmul(task.x, task.x.T)
 
     def error(v: jax.Array, e: float, symmetric: bool) -> jax.Array:
-        found = theory.emulated_product(S, v, e, symmetric=symmetric)
-        return jnp.linalg.norm(found - matmul(S, v)) / jnp.linalg.norm(matmul(S, v))
+        product = theory.emulated_product(S, v, e, symmetric=symmetric)
+        return jnp.linalg.norm(product - matmul(S, v)) / jnp.linalg.norm(matmul(S, v))
 
     grid = product((v - jnp.mean(v), v), (1e-2, 1e-3), (False, True))
     return jnp.array([error(*point) for point in grid]).reshape(2, 2, 2)

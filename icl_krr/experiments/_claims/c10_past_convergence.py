@@ -20,10 +20,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     hard = jax.vmap(degenerate_tasks)(draw_tasks(key, config.draws, regression))
     parts = [measure(hard, form, config) for form in config.forms]
     gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
-    shown = range(0, config.steps + 1, 10)
+    steps = range(0, config.steps + 1, 10)
     rows = tidy(
-        {"draw": range(config.draws), "form": config.forms, "data": DATA, "step": shown},
-        gap=gaps[..., shown],
+        {"draw": range(config.draws), "form": config.forms, "data": DATA, "step": steps},
+        gap=gaps[..., steps],
     )
     allowed = np.array([[0.05 if form == "pipelined" else 0.001] for form in config.forms])
     return rows, {

@@ -30,8 +30,8 @@ def measure(key: jax.Array, lengthscale: jax.Array, sinks: jax.Array, config: Co
     options = {"ridge": ridge, "steps": 2, "step_size": eta, "attention": softmax(kernel, task)}
     G, g = kernel(task.x, task.x), kernel(task.x_query, task.x)
     smooth = matmul(g, task.y) / jnp.sum(g, axis=1)
-    found = predict(constructions.nadaraya_watson(kernel, num_features=p), task)
-    head = jnp.max(jnp.abs(found - smooth)) / jnp.max(jnp.abs(task.y))
+    prediction = predict(constructions.nadaraya_watson(kernel, num_features=p), task)
+    head = jnp.max(jnp.abs(prediction - smooth)) / jnp.max(jnp.abs(task.y))
 
     def with_sink(c: jax.Array) -> tuple[jax.Array, jax.Array]:
         model = constructions.richardson(kernel, num_features=p, sink=c, **options)

@@ -18,28 +18,28 @@ GOOD, BEYOND, UNLIKE = slice(0, 3), 3, 4
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    found = stacked((measure(key, jnp.asarray(CASES), n, config) for n in config.sizes), axis=1)
-    low, high, factor = found.low, found.high, found.factor  # [draw, n, case]
-    missed = found.missed[..., GOOD, 1:]
+    results = stacked((measure(key, jnp.asarray(CASES), n, config) for n in config.sizes), axis=1)
+    low, high, factor = results.low, results.high, results.factor  # [draw, n, case]
+    missed = results.missed[..., GOOD, 1:]
     steps = np.arange(config.steps + 1)
     bound = factor[..., None] ** steps + 1e-12
     axes = {"draw": range(config.draws), "n": config.sizes, "ridge, c, step": list(map(str, CASES))}
-    columns = {"error": found.error, "bound": bound, "error of f": found.missed}
+    columns = {"error": results.error, "bound": bound, "error of f": results.missed}
     columns = {name: column[..., ::5] for name, column in columns.items()}
     rows = tidy(axes | {"step": steps[::5]}, **columns)
     within_rate = partial(at_most, bound=bound[..., GOOD, 1:], stated=True, slack=1e-6)
     return rows, {
         "ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1": high[..., GOOD],
         "ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9": low[..., GOOD],
-        "ridge <= c: |slots - iterates| / |iterates| <= 1e-10": stated(found.slots[..., GOOD]),
+        "ridge <= c: |slots - iterates| / |iterates| <= 1e-10": stated(results.slots[..., GOOD]),
         "ridge <= c, eta = 1 and 1.9: factor < 1, factor = largest |1 - eta eigenvalue|": at_most(
             factor[..., GOOD], 1 - 1e-9
         ),
-        "ridge <= c, eta = 1 and 1.9: error <= factor^t": within_rate(found.error[..., GOOD, 1:]),
+        "ridge <= c, eta = 1 and 1.9: error <= factor^t": within_rate(results.error[..., GOOD, 1:]),
         "ridge <= c, eta = 1 and 1.9: |f_t - f*| at the queries <= "
         "|(D + c I)^-1/2 k(x)| |(D + c I)^1/2 alpha*| factor^t": within_rate(missed),
         "one sink for the queries of all tasks, of weight n: |f_t - f_t with a sink for each "
-        "task| / |f_t| <= 1e-10": found.moved,
+        "task| / |f_t| <= 1e-10": results.moved,
         "ridge = c: largest eigenvalue of (D + c I)^-1 A >= 1 - 1e-9": at_least(
             high[..., 0], 1 - 1e-9
         ),

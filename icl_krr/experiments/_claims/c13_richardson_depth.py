@@ -20,8 +20,8 @@ FIXED, MEAN = "ridge fixed", "ridge proportional to n"
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    rows, found, shares = [], {}, []
-    limits, known = np.array(config.errors)[:, None], GRID[config.steps >= GRID]
+    rows, results, shares = [], {}, []
+    limits, columns = np.array(config.errors)[:, None], GRID[config.steps >= GRID]
     series = {FIXED: "n", MEAN: "n"} | {varied: varied for varied in BASE if varied != "n"}
     for name, varied in series.items():
         for value in getattr(config, varied):
@@ -31,8 +31,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             slow = np.append(GRID, GRID[-1] + 1)[first_below(worst[:, None], limits)]
             drawn, energy = np.moveaxis(first_below(lines[:, :, None], limits), 1, 0)
             depths = np.stack([drawn, slow, energy], axis=1)
-            shares.append(np.max(lines[:, DRAWN, known] / (worst[:, : len(known)] + 1e-12)))
-            found[name, value] = conds, depths, error[:, 1:], rates
+            shares.append(np.max(lines[:, DRAWN, columns] / (worst[:, : len(columns)] + 1e-12)))
+            results[name, value] = conds, depths, error[:, 1:], rates
             axes = {"series": [name], "value": [value], "error of": LINES}
             rows += tidy(
                 axes | {"draw": range(config.draws), "error": config.errors},
@@ -41,7 +41,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             )
     # condition numbers [draw, n, matrix], blocks [draw, n, line, error], ...
     fixed, mean = (
-        [np.stack(part, axis=1) for part in zip(*(found[name, n] for n in config.n), strict=True)]
+        [np.stack(part, axis=1) for part in zip(*(results[name, n] for n in config.n), strict=True)]
         for name in (FIXED, MEAN)
     )
     conds, limit = fixed[0], 1 + BASE["n"] / BASE["ridge"]
@@ -103,12 +103,12 @@ def measure(
     off = cache["alpha"] - exact.alpha[None]
     energy = theory.energy_norm(A, off)
     # (D + c I)^-1 A is symmetric in this norm
-    own = jnp.linalg.norm(jnp.sqrt(sums)[None] * off, axis=1)
+    energy_gap = jnp.linalg.norm(jnp.sqrt(sums)[None] * off, axis=1)
     conds = jnp.stack([sigma[-1] / sigma[0], high / low])
     factor = theory.stationary_factor(sigma[0], sigma[-1], eta)
     lines = jnp.stack([missed / jnp.max(jnp.abs(task.y)), energy / energy[0]])
     worst = worst_errors(A, sums, kernel(task.x_query, task.x), eta)
-    return conds, lines, worst, own / own[0], factor
+    return conds, lines, worst, energy_gap / energy_gap[0], factor
 
 
 def worst_errors(A: jax.Array, sums: jax.Array, cross: jax.Array, eta: jax.Array) -> jax.Array:

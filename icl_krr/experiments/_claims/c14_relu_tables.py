@@ -31,9 +31,9 @@ class Series(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    rows, found, slopes, growth = [], [], [], []
+    rows, parts, slopes, growth = [], [], [], []
     for series in config.series:
-        found.append(part := measure(series, config, key))
+        parts.append(part := measure(series, config, key))
         log = np.mean(np.log(part.tables), axis=0)
         slopes.append(np.mean(np.polyfit(np.log(config.widths), log.T, 1)[0]))
         # the error falls as width^-2, so the width that is needed grows as the root of the error
@@ -43,7 +43,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         columns["needed width ~ n^"] = growth[-1]
         rows += tidy(axes | {"n": series.sizes, "width": config.widths}, **columns)
     error, e, size, overruns, clipped = (
-        np.concatenate([getattr(part, name).ravel() for part in found])
+        np.concatenate([getattr(part, name).ravel() for part in parts])
         for name in ("error", "e", "size", "overruns", "clipped")
     )
     product, chord = table_errors()
@@ -76,8 +76,8 @@ def measure(series: Series, config: Config, key: jax.Array) -> SimpleNamespace:
     loud = cases[0].replace(y=100 * cases[0].y), cases[1]
     append = lambda a, b: jnp.concatenate([a, b[:1]])  # noqa: E731
     both, limits = jax.tree.map(append, (cases, bounds), (loud, bounds))
-    found = [approximate(both, limits, width, series.steps) for width in config.widths]
-    paths, overruns = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+    by_width = [approximate(both, limits, width, series.steps) for width in config.widths]
+    paths, overruns = (np.stack(part, axis=1) for part in zip(*by_width, strict=True))
     target, path, cond = (np.asarray(part)[:, None] for part in (target, path, cond))
     e = WIDTH**2 * n[:, None] / np.asarray(config.widths) ** 2
     depth = np.maximum(np.ceil(DEPTH * cond * np.log(1 / e)), 1).astype(int)

@@ -24,13 +24,13 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     tasks = draw_tasks(key, config.draws, LinearRegression(**sizes(config)))
-    gaps, own, of_twice = measure(key, tasks, Linear(), config.layouts, config)
+    gaps, channels, channels_of_twice = measure(key, tasks, Linear(), config.layouts, config)
     axes = {"solver": config.layouts, "draw": range(config.draws), "p - m": (0, 1)}
-    rows = tidy(axes, gap=gaps, c=own[:, None, None])
+    rows = tidy(axes, gap=gaps, c=channels[:, None, None])
     jacobi = np.array(["Jacobi" in name for name in config.layouts])
     grows = {
         "c for 2 p features <= c for p features (Jacobi preconditioner: + p)": at_most(
-            of_twice, own + config.num_features * jacobi
+            channels_of_twice, channels + config.num_features * jacobi
         )
     }
     return rows, checks_of(gaps) | grows
@@ -61,12 +61,12 @@ def build(name: str, kernel: Kernel, num_features: int, **options: Any) -> Trans
 
 @every(together=True, static=("name", "config"))
 def channel_gaps(
-    turn: jax.Array, task: Task, kernel: Kernel, name: str, config: Config
+    key: jax.Array, task: Task, kernel: Kernel, name: str, config: Config
 ) -> jax.Array:
     """The largest gaps |slot - iterate| / |iterate| [draw, 2] with p and p - 1 channels P^T x."""
     p, (solver, needs) = task.num_features, LAYOUTS[name]
     numbers = {"ridge": config.ridge, "steps": config.steps}
-    P = sketches.orthonormal(turn, p, p)
+    P = sketches.orthonormal(key, p, p)
     path = getattr(solvers, solver)(kernel, task, **numbers, **needs)
 
     def largest(P: jax.Array) -> jax.Array:

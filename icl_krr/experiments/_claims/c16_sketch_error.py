@@ -14,25 +14,25 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     m, h = config.width, np.asarray(config.levels)
     by_width = {w: measure(key, config.replace(width=w)) for w in sorted({*config.widths, m})}
     rows = []
-    for width, found in by_width.items():
+    for width, results in by_width.items():
         axes = {"sketch": config.sketches, "width": [width], "draw": range(config.draws)}
-        whole = {name: getattr(found, name)[:, 0] for name in ("tail", "sharp", "any_metric")}
-        rows += tidy(axes, error=found.error.T[:, None], **whole)
-    found = by_width[m]
-    relative = found.any_metric, found.tail, found.plain, found.metric
-    lost, tail, plain, best = (values / found.size for values in relative)
-    few, sharp = plain[:, FEW], found.sharp[:, RANDOM]
+        whole = {name: getattr(results, name)[:, 0] for name in ("tail", "sharp", "any_metric")}
+        rows += tidy(axes, error=results.error.T[:, None], **whole)
+    results = by_width[m]
+    relative = results.any_metric, results.tail, results.plain, results.metric
+    lost, tail, plain, best = (values / results.size for values in relative)
+    few, sharp = plain[:, FEW], results.sharp[:, RANDOM]
     return rows, {
-        **shared_checks(found, "|K - K^|", "sum_(i>m) sigma_i", "sigma_(m+1)", h),
+        **shared_checks(results, "|K - K^|", "sum_(i>m) sigma_i", "sigma_(m+1)", h),
         "hidden direction, every metric: |K - K^| / |K| >= 0.2": lost[:, HIDDEN],
         "hidden direction: sum_(i>m) sigma_i / |K| <= h^2": at_most(tail[:, HIDDEN], h**2),
         "features of rank m, random sketch, metric I: |K - K^| / |K| >= 0.1": few,
         "the same, best metric: |K - K^| / |K| <= 1e-8": best[:, FEW],
         "random sketch, best metric: |K - K^| <= (2 / sqrt 3) |K - Q K|": at_most(
-            found.metric[:, RANDOM], found.any_metric[:, RANDOM] * 2 / np.sqrt(3), slack=1e-6
+            results.metric[:, RANDOM], results.any_metric[:, RANDOM] * 2 / np.sqrt(3), slack=1e-6
         ),
-        "every sketch: rank of K^ <= m": at_most(found.rank, m),
-        "every sketch: sigma_(m+1) <= |K - K^|": at_most(sharp[:, None], found.error, slack=1e-6),
+        "every sketch: rank of K^ <= m": at_most(results.rank, m),
+        "every sketch: sigma_(m+1) <= |K - K^|": at_most(sharp[:, None], results.error, slack=1e-6),
     }
 
 

@@ -14,22 +14,22 @@ from .sketch_losses import HIDDEN, RANDOM, losses, shared_checks
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     ridges, trivial = jnp.asarray(config.ridges), 1 / np.asarray(config.ridges)
-    found = measure(key, ridges, config)
-    general = theory.inverse_error_bound(found.lost, ridges[None, :, None])
+    results = measure(key, ridges, config)
+    general = theory.inverse_error_bound(results.lost, ridges[None, :, None])
     axes = {"draw": range(config.draws), "ridge": config.ridges, "sketch": config.sketches}
-    whole = {name: getattr(found, name)[..., :1] for name in ("tail", "sharp", "any_metric")}
-    rows = tidy(axes, error=found.error, **whole)
+    whole = {name: getattr(results, name)[..., :1] for name in ("tail", "sharp", "any_metric")}
+    rows = tidy(axes, error=results.error, **whole)
     error, of_sum = "|inv(A) - inv(A^)|", "sum_(i>m) sigma_i / ridge^2"
     sharp, h = "sigma_(m+1) / (ridge (ridge + sigma_(m+1)))", np.asarray(config.levels)
-    last, size = config.ridges[-1], found.size[:, -1, HIDDEN]
-    below = 1 - found.error[..., 0] / found.sharp[..., RANDOM]
+    last, size = config.ridges[-1], results.size[:, -1, HIDDEN]
+    below = 1 - results.error[..., 0] / results.sharp[..., RANDOM]
     return rows, {
-        **shared_checks(found, error, of_sum, sharp, h, trivial),
+        **shared_checks(results, error, of_sum, sharp, h, trivial),
         f"hidden direction, every metric, largest ridge: {error} >= 0.2 |K| / (ridge (ridge + "
-        "|K|))": at_least(found.any_metric[:, -1, HIDDEN], 0.2 * size / (last * (last + size))),
+        "|K|))": at_least(results.any_metric[:, -1, HIDDEN], 0.2 * size / (last * (last + size))),
         f"best sketch: 1 - {error} / ({sharp}) <= 1e-3": below,
         f"every sketch: {error} <= min(|K - K^| / ridge^2, 1 / ridge)": at_most(
-            found.error, general, slack=1e-6
+            results.error, general, slack=1e-6
         ),
     }
 

@@ -19,8 +19,13 @@ SKETCHES = ("best", METRIC)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    found = measure(key, jnp.asarray(config.ridges), config)
-    error, printed, dual, both = found.error, found.printed, found.dual, found.dual + found.second
+    results = measure(key, jnp.asarray(config.ridges), config)
+    error, printed, dual, both = (
+        results.error,
+        results.printed,
+        results.dual,
+        results.dual + results.second,
+    )
     axes = {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES, "task": TASKS}
     axes |= {"query": range(config.num_queries)}
     rows = tidy(axes, error=error, printed=printed, dual=dual, bound=both)
@@ -40,7 +45,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "best sketch, worst task: |f^ - f*| / (bound with both terms) >= 0.5": np.max(
             full, axis=(1, 2)
         ),
-        "gap between the model and ridge regression with K^ <= 1e-7": found.model_gap[..., -1],
+        "gap between the model and ridge regression with K^ <= 1e-7": results.model_gap[..., -1],
     }
 
 
@@ -51,7 +56,7 @@ def measure(key: jax.Array, ridge: jax.Array, config: Config) -> dict[str, jax.A
     In the worst task y is the first eigenvector u of K - K^, for the best sketch that of K which it
     loses, and all queries lie along X^T u.
     """
-    at, turn = jax.random.split(key)
+    at, sketch_key = jax.random.split(key)
     drawn, m = spectral_task(at, config.spectrum, **sizes(config)), config.width
     x, gram = drawn.x, Linear()(drawn.x, drawn.x)
 
@@ -63,7 +68,7 @@ def measure(key: jax.Array, ridge: jax.Array, config: Config) -> dict[str, jax.A
         tasks = jax.tree.map(lambda *fields: jnp.stack(fields), drawn, worst)
         return jax.vmap(lambda task: width_errors(Linear(), task, P, R, ridge, m + 6))(tasks)
 
-    sketches = [sketch(name, turn, x, m) for name in ("best", "orthonormal")]
+    sketches = [sketch(name, sketch_key, x, m) for name in ("best", "orthonormal")]
     return jax.lax.map(of_sketch, jnp.stack(sketches))
 
 
@@ -78,10 +83,10 @@ def width_errors(
     regression with K^. `rate` is that of CG for the `condition` of A^, and |f - f^| <= `factor`
     `alpha`.
     """
-    own, eye = dataclasses.replace(kernel, projection=R), jnp.eye(task.num_supports)
+    projected_kernel, eye = dataclasses.replace(kernel, projection=R), jnp.eye(task.num_supports)
     options = {"num_features": len(P), "ridge": ridge, "steps": steps, "sketch": P}
-    cache = run_with_cache(constructions.conjugate_gradient(own, **options), task)[1]
-    kernels = kernel, sketched(own, P)
+    cache = run_with_cache(constructions.conjugate_gradient(projected_kernel, **options), task)[1]
+    kernels = kernel, sketched(projected_kernel, P)
     k, k_ = (kernel(task.x_query, task.x) for kernel in kernels)
     A, A_ = (kernel(task.x, task.x) + ridge * eye for kernel in kernels)
     inverse, inverse_ = solve(A, eye), solve(A_, eye)

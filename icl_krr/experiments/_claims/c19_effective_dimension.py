@@ -15,18 +15,31 @@ from .measuring import Plot, Rows, every, gap, sizes, stacked, tidy
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     widths, d = np.asarray(config.widths), config.dimension
     index = jnp.arange(1.0, config.num_features + 1)
-    found = stacked(measure(key, SPECTRA[name](index), config) for name in config.spectra)
+    results = stacked(measure(key, SPECTRA[name](index), config) for name in config.spectra)
     bound = np.asarray(theory.lost_share_bound(d, jnp.asarray(widths)))
-    curves, risks = np.median(found.gap, axis=1), np.median(found.risk, axis=1)  # over draws
-    x, y = (np.log(v[:, widths <= d / 2]) for v in (np.median(found.tail, axis=1), curves))
-    slopes = np.array([np.polyfit(own, log_gap, 1)[0] for own, log_gap in zip(x, y, strict=True)])
-    fits = [np.corrcoef(own, log_gap)[0, 1] ** 2 for own, log_gap in zip(x, y, strict=True)]
+    curves, risks = np.median(results.gap, axis=1), np.median(results.risk, axis=1)  # over draws
+    x, y = (np.log(v[:, widths <= d / 2]) for v in (np.median(results.tail, axis=1), curves))
+    slopes = np.array(
+        [np.polyfit(dimension, log_gap, 1)[0] for dimension, log_gap in zip(x, y, strict=True)]
+    )
+    fits = [
+        np.corrcoef(dimension, log_gap)[0, 1] ** 2 for dimension, log_gap in zip(x, y, strict=True)
+    ]
     pooled = np.corrcoef(x.ravel(), y.ravel())[0, 1] ** 2
     axes = {"spectrum": config.spectra, "draw": range(config.draws), "m / d_eff": widths / d}
-    values = {"gap": found.gap, "excess": found.risk, "expected": found.expected, "width": widths}
-    values |= {"ridge": found.ridge[..., None], "tail": found.tail, "slope": slopes[:, None, None]}
+    values = {
+        "gap": results.gap,
+        "excess": results.risk,
+        "expected": results.expected,
+        "width": widths,
+    }
+    values |= {
+        "ridge": results.ridge[..., None],
+        "tail": results.tail,
+        "slope": slopes[:, None, None],
+    }
     rows = tidy(axes, **values, fit=np.array(fits)[:, None, None])
-    ratio = (curves / np.median(found.expected, axis=1))[:, widths <= 2 * d]
+    ratio = (curves / np.median(results.expected, axis=1))[:, widths <= 2 * d]
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
     equal = abs(0.5 / theory.lost_share_bound(level, d) - 1)
@@ -45,10 +58,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "m <= d_eff / 2: R^2 of gap ~ tail^a for all spectra together <= 0.7": pooled,
         "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]": of_flat,
         "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)": at_most(
-            found.share, bound, trivial=1
+            results.share, bound, trivial=1
         ),
         "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)": at_most(
-            found.moved, bound, trivial=1
+            results.moved, bound, trivial=1
         ),
         "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9": equal,
         "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": check(
@@ -70,15 +83,15 @@ def measure(key: jax.Array, deviations: jax.Array, config: Config) -> dict[str, 
     task = sample(key, process)
     sigma = theory.eigenvalues(Linear(), task)
     ridge, P = ridge_of(sigma, config.dimension), best(task.x, p)
-    everywhere = Task(x=task.x, y=task.y, x_query=jnp.concatenate([task.x_query, task.x]))
-    target = solvers.exact(Linear(), everywhere, ridge=ridge).prediction
+    all_points = Task(x=task.x, y=task.y, x_query=jnp.concatenate([task.x_query, task.x]))
+    target = solvers.exact(Linear(), all_points, ridge=ridge).prediction
     risk = lambda f: jnp.mean((f[:q] - task.y_query) ** 2)  # noqa: E731
 
     def of_width(width: jax.Array) -> dict[str, jax.Array]:
         # channels >= width are 0, so that one compiled program serves every width
         sketch = jnp.where(jnp.arange(p)[None] < width, P, 0)
         options = {"num_features": p, "ridge": ridge, "steps": p, "sketch": sketch}
-        f = predict(constructions.conjugate_gradient(Linear(), **options), everywhere)
+        f = predict(constructions.conjugate_gradient(Linear(), **options), all_points)
         return {
             "gap": gap(f[:q], target[:q]),
             "risk": risk(f) / risk(target),
@@ -98,8 +111,8 @@ def flat_gaps(key: jax.Array, rank: jax.Array, config: Config) -> jax.Array:
     task = flat_task(key, rank, p, config.num_supports, config.num_queries)
     ridge = rank / m - 1  # so that d_eff = rank / (1 + ridge) = m
     options = {"num_features": p, "ridge": ridge, "steps": 2, "sketch": best(task.x, m)}
-    found = predict(constructions.conjugate_gradient(Linear(), **options), task)
-    return gap(found, solvers.exact(Linear(), task, ridge=ridge).prediction)
+    prediction = predict(constructions.conjugate_gradient(Linear(), **options), task)
+    return gap(prediction, solvers.exact(Linear(), task, ridge=ridge).prediction)
 
 
 CLAIM = Claim(

@@ -19,18 +19,18 @@ NAMES = ("best sketch of x", "best rank m of K", "m landmarks")
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     m, ridges = np.asarray(config.widths), np.asarray(config.ridges)
-    found = measure(key, config)
+    results = measure(key, config)
     few, many = (of_model(key, *case, config) for case in ((3, 1.0), (16, 2e3)))
-    (of_x, of_K, of_marks), tail = np.moveaxis(found.error, -1, 0), found.tail
+    (of_x, of_K, of_marks), tail = np.moveaxis(results.error, -1, 0), results.tail
     axes = {"draw": range(config.draws), "width": m, "sketch": NAMES}
-    rows = tidy(axes, error=found.error, tail=tail[..., None])
+    rows = tidy(axes, error=results.error, tail=tail[..., None])
     return rows, {
-        "best sketch of x: rank of K^ <= m": at_most(found.rank, m, stated=True),
+        "best sketch of x: rank of K^ <= m": at_most(results.rank, m, stated=True),
         "supports at m points, for which sum_(i>m) sigma_i = 0, channels that do not tell two of "
         "them apart, every kernel of the channels: |K - K^| / |K| <= 0 (1e-9 for rounding), "
-        "whatever the constant": at_most(found.blind, 1e-9, stated=True),
+        "whatever the constant": at_most(results.blind, 1e-9, stated=True),
         "the same: ridge |inv(A) - inv(A^)| <= 0 (1e-9 for rounding), whatever the "
-        "constant": at_most(found.blind_inverse, 1e-9, stated=True, trivial=1),
+        "constant": at_most(results.blind_inverse, 1e-9, stated=True, trivial=1),
         "p = 16, m = 3, best sketch of x: |f^ - f*| <= |k| |y| |inv(A) - inv(A^)|": at_most(
             many.error, many.dual, stated=True
         ),
@@ -43,21 +43,23 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         ),
         "best sketch of x, supports on the sphere: |inv(A) - inv(A^)| <= sum_(i>m) sigma_i / "
         "ridge^2": at_most(
-            found.inverse, tail[..., None] / ridges**2, trivial=1 / ridges, reading=BEST
+            results.inverse, tail[..., None] / ridges**2, trivial=1 / ridges, reading=BEST
         ),
         "best sketch of x, one long support: |K - K^| <= sum_(i>m) sigma_i": at_most(
-            found.long, found.long_tail, reading=BEST
+            results.long, results.long_tail, reading=BEST
         ),
-        "supports at m points: sum_(i>m) sigma_i / |K| <= 1e-12": found.nothing,
+        "supports at m points: sum_(i>m) sigma_i / |K| <= 1e-12": results.nothing,
         "p = m = 3: d_eff >= 10 m": at_least(few.dimension, 30),
         "p = m = 3: |f^ - f*| / |f*| <= 1e-7": few.gap,
         "p = 16: d_eff <= m": at_most(many.dimension, 3),
-        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": at_most(of_K, found.least, slack=1e-6),
-        "m landmarks: |K - K^| <= tr(K - K^)": at_most(of_marks, found.trace, slack=1e-6),
+        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": at_most(
+            of_K, results.least, slack=1e-6
+        ),
+        "m landmarks: |K - K^| <= tr(K - K^)": at_most(of_marks, results.trace, slack=1e-6),
         "sketch of x to the span of m landmarks: |K - K^| <= that of the kernel matrix of these "
-        "landmarks": at_most(found.span, of_marks, slack=1e-6),
+        "landmarks": at_most(results.span, of_marks, slack=1e-6),
         "entries of K and K^, logits s and s^: |exp(s) - exp(s^)| <= exp(max(s, "
-        "s^)) |s - s^|": at_most(found.entry, found.entry_bound, slack=1e-6),
+        "s^)) |s - s^|": at_most(results.entry, results.entry_bound, slack=1e-6),
     }
 
 
@@ -86,13 +88,13 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
         entry = theory.logit_perturbation(*map(jnp.log, (gram, squeezed)))
         points = x[jnp.arange(n) % m]
         narrow = kernel(points, points)
-        sigma, of_narrow, own = map(eigenvalues, (gram, narrow, squeezed))
+        sigma, of_narrow, estimate = map(eigenvalues, (gram, narrow, squeezed))
         # K^ v = 0 for every kernel that sees no difference between the first two points
         v = (eye[0] - eye[1]) / jnp.sqrt(2.0)
         changed = ridges[:, None] * (inverses(narrow) @ v) - v[None]
         return {
-            "rank": jnp.sum(own > n * jnp.finfo(own.dtype).eps * own[-1]),
-            "error": jnp.stack([spectral_norm(gram - own) for own in grams]),
+            "rank": jnp.sum(estimate > n * jnp.finfo(estimate.dtype).eps * estimate[-1]),
+            "error": jnp.stack([spectral_norm(gram - estimate) for estimate in grams]),
             "tail": tail(sigma),
             "least": theory.sketch_error_best(sigma, m),
             "inverse": jax.lax.map(spectral_norm, inverses(gram) - inverses(squeezed)),

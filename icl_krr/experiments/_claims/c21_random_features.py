@@ -65,16 +65,17 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 
     def once(key: jax.Array) -> tuple[jax.Array, ...]:
-        at, own = jax.random.split(key)
+        at, feature_key = jax.random.split(key)
         pair = jax.random.normal(at, (2, 1, p))
         x, z = pair / jnp.linalg.norm(pair, axis=-1, keepdims=True)
         options = {"num_features": p, "width": most}
         maps = [
-            positive_features(own, kernel, orthogonal=each, **options) for each in (False, True)
+            positive_features(feature_key, kernel, orthogonal=each, **options)
+            for each in (False, True)
         ]
-        maps.append(trigonometric_features(own, kernel, num_features=p, width=most))
+        maps.append(trigonometric_features(feature_key, kernel, num_features=p, width=most))
         true = kernel(x, z)[0, 0]
-        found = jnp.stack([estimates(phi, x, z, config.widths, p)[:, 0, 0] for phi in maps])
+        estimate = jnp.stack([estimates(phi, x, z, config.widths, p)[:, 0, 0] for phi in maps])
         # p features in turn are orthogonal
         blocks = jnp.stack([block_means(phi, x, z, p)[:, 0, 0] for phi in maps[:2]])
         positive, waves = (
@@ -83,7 +84,7 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
         )
         formula = jnp.stack([positive, positive, waves]) / true**2
         in_block = jnp.mean((blocks / true - 1) ** 2, axis=-1)
-        return found / true - 1, formula, found < 0, in_block, jnp.sum(x * z) < 0
+        return estimate / true - 1, formula, estimate < 0, in_block, jnp.sum(x * z) < 0
 
     return jax.lax.map(once, keys, batch_size=128)
 

@@ -20,8 +20,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     family = LinearRegression(**sizes(config), condition=10.0)
     tasks = draw_tasks(key, config.draws, family)
     top = jnp.max(jax.lax.map(lambda task: theory.eigenvalues(Linear(), task)[-1], tasks))
-    found = measure(tasks, top, config)
-    sigma, q, expected = found.sigma, found.q, found.expected
+    results = measure(tasks, top, config)
+    sigma, q, expected = results.sigma, results.q, results.expected
     size = np.max(np.abs(expected), axis=-1, keepdims=True)
     axes = {"draw": range(config.draws), "solver": LINEAR, "eigenvalue": range(sigma.shape[-1])}
     last = {"q": q[..., -1, :], "expected": expected[..., -1, :]}
@@ -32,12 +32,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "gradient descent, every step: |q - q_t| / max |q_t| <= 1e-9": stated(gap[:, 0]),
         "Chebyshev iteration, every step: |q - q_t| / max |q_t| <= 1e-9": gap[:, 1],
         "gradient descent and Chebyshev iteration: "
-        "share of the norm of the hat rows that no q explains <= 1e-9": found.rest,
+        "share of the norm of the hat rows that no q explains <= 1e-9": results.rest,
         "CG after convergence is exact ridge regression: |q(sigma) (sigma + ridge) - 1| "
-        "<= 1e-6": stated(np.abs(found.converged / exact - 1)),
+        "<= 1e-6": stated(np.abs(results.converged / exact - 1)),
         "Richardson's iteration with D: median share of the norm "
-        "of the hat rows that no q explains >= 0.01": np.median(found.richardson),
-        "CG, J = df / dy: |J y - f| / |f| <= 1e-9": found.homogeneity,
+        "of the hat rows that no q explains >= 0.01": np.median(results.richardson),
+        "CG, J = df / dy: |J y - f| / |f| <= 1e-9": results.homogeneity,
     }
 
 

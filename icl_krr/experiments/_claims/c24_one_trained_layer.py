@@ -21,8 +21,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     keys = [jax.random.fold_in(key, i) for i in range(config.draws + 1)]
     tune, *tasks = (draw_tasks(each, config.tasks, family) for each in keys)
     eta = best_step_size(tune)
-    found = [measure(run.model, each, eta) for each in tasks]
-    one_step, model, cosine, aligned = np.asarray(found, float).T
+    results = [measure(run.model, each, eta) for each in tasks]
+    one_step, model, cosine, aligned = np.asarray(results, float).T
     p = run.recipe.task.num_features
     half = p * one_step / 2  # the tasks have y = <x, w> / sqrt(p), here w ~ N(0, I)
     columns = {"step": half, "model": p * model / 2, "ratio": model / one_step, "cosine": cosine}

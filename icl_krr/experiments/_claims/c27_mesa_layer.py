@@ -13,15 +13,15 @@ RIDGE = 0.1
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    rows, found = [], {p: measure(key, p, config) for p in config.features}
-    for p, gaps in found.items():
+    rows, results = [], {p: measure(key, p, config) for p in config.features}
+    for p, gaps in results.items():
         axes = {"p": [p], "draw": range(config.draws), "step": range(gaps.shape[1])}
         rows += tidy(axes, gap=gaps.max(axis=2)[None])
     before, after = (
-        np.stack([gaps[:, p - left].max(axis=1) for p, gaps in found.items()], axis=1)
+        np.stack([gaps[:, p - left].max(axis=1) for p, gaps in results.items()], axis=1)
         for left in (1, 0)
     )
-    early = [[gaps[:, i, i] for i in range(1, p)] for p, gaps in found.items()]
+    early = [[gaps[:, i, i] for i in range(1, p)] for p, gaps in results.items()]
     short = np.stack([np.max(each, axis=0) for each in early], axis=1)
     blocks = [mesa(p).blocks_per_step for p in config.features]
     return rows, {
@@ -53,8 +53,8 @@ def regression_on_prefixes(task: Task, ridge: jax.Array | float) -> jax.Array:
     """The weights w* [n + 1, p] of ridge regression on the first 0, ..., n supports."""
 
     def on(i: jax.Array) -> jax.Array:
-        seen = jnp.arange(task.num_supports) < i
-        x, y = jnp.where(seen[:, None], task.x, 0), jnp.where(seen, task.y, 0)
+        prefix = jnp.arange(task.num_supports) < i
+        x, y = jnp.where(prefix[:, None], task.x, 0), jnp.where(prefix, task.y, 0)
         return jnp.linalg.solve(x.T @ x + ridge * jnp.eye(x.shape[1]), x.T @ y)
 
     return jax.vmap(on)(jnp.arange(task.num_supports + 1))

@@ -18,8 +18,8 @@ SOLVERS = ("Richardson", "Chebyshev")
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     keys = jax.random.split(key, config.draws)
     low, high, slow, fast = zip(*(measure(key, n, config) for n in config.n), strict=True)
-    found = [[first_below(error, LIMIT) for error in solver] for solver in (slow, fast)]
-    steps = np.transpose(found, (2, 0, 1))  # [draw, solver, n]
+    step_counts = [[first_below(error, LIMIT) for error in solver] for solver in (slow, fast)]
+    steps = np.transpose(step_counts, (2, 0, 1))  # [draw, solver, n]
     rows = tidy({"draw": range(config.draws), "solver": SOLVERS, "n": config.n}, steps=steps)
     t = jnp.arange(1.0, config.steps[1] + 1)
     floor = config.ridge / (np.array(config.n) + config.ridge)

@@ -33,7 +33,7 @@ PLACES = (SPHERE, LINE)
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     parts = [*(estimator(place, config, key) for place in PLACES), gradients(config, key)]
-    checks = {name: check for _, own in parts for name, check in own.items()}
+    checks = {name: check for _, part in parts for name, check in part.items()}
     return [row for rows, _ in parts for row in rows], checks
 
 
@@ -50,7 +50,7 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     curvature = jnp.sqrt(jnp.mean(laplacian(queries(place), place) ** 2))
     *expected, unit = [float(theory.smoothing_bias(curvature, scale)) for scale in (*h, 1.0)]
     noise = partial(theory.smoothing_variance, dimension=d, density=place.density, noise=NOISE)
-    spread = np.array([noise(scale, num_supports=config.sizes[-1]) for scale in h])
+    expected_variance = np.array([noise(scale, num_supports=config.sizes[-1]) for scale in h])
     units = [noise(1.0, num_supports=n) for n in config.sizes]
     best = np.array([best_of(h, each[:-1]) for each in mse])
     axes = {"inputs": [place.name], "n": config.sizes}
@@ -58,10 +58,10 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict
     by_theory = np.array([theory.best_bandwidth(unit, v, d) for v in units])
     columns = {"best bandwidth": best[:, 0], "bandwidth by theory": by_theory}
     rows += tidy(axes, **columns, **{"error at the best bandwidth": best[:, 1]})
-    by_theory = {"bias by theory": expected, "variance by theory": spread}
+    by_theory = {"bias by theory": expected, "variance by theory": expected_variance}
     last = axes | {"n": config.sizes[-1:], "bandwidth": h}
     rows += tidy(last, bias=bias, variance=variance, **by_theory)
-    slope, share = partial(exponent, config.sizes), variance / spread
+    slope, share = partial(exponent, config.sizes), variance / expected_variance
     name, n, small = place.name, f"n = {config.sizes[-1]}", slice(2, 5)
     return rows, {
         f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}": within(

@@ -25,9 +25,9 @@ EQUAL, KEY_BIAS, BIASES, INDEFINITE, UNEQUAL = range(5)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    found = measure(key, config)
-    change, cycle, solver, pair = found.change, found.cycle, found.solver, found.pair
-    smooth = found.smoother[:, :INDEFINITE]
+    results = measure(key, config)
+    change, cycle, solver, pair = results.change, results.cycle, results.solver, results.pair
+    smooth = results.smoother[:, :INDEFINITE]
     columns = {
         "asymmetry of the scores": cycle,
         "change by biases or weights": change,
@@ -36,14 +36,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows = tidy({"draw": range(config.draws), "weights": FORMS}, **columns)
     checks = {
         "|head - sum_j s(x, x_j) y_j / sum_j s(x, x_j)| / |y|_max <= 1e-12, "
-        "s(x, z) = exp(<W_Q x, W_K z> / temperature)": stated(found.head),
+        "s(x, z) = exp(<W_Q x, W_K z> / temperature)": stated(results.head),
         "change of the head by a key bias <= 1e-12": change[:, KEY_BIAS],
         "change of the head by a query bias, median, >= 1 %": np.median(change[:, BIASES]),
         "W_Q = W_K, any biases: |head - smoother of c(x) k(x, z) c(z)| / |y|_max <= 1e-12": smooth,
         "W_Q = W_K, any biases: -(smallest / largest eigenvalue) of c(x) k(x, "
-        "z) c(z) <= 1e-12": -found.lowest[:, :INDEFINITE],
+        "z) c(z) <= 1e-12": -results.lowest[:, :INDEFINITE],
         "indefinite W_Q^T W_K, points u and -u: |smallest eigenvalue - 2 sinh(mu / temperature)| "
-        "<= 1e-12": abs(pair - found.expected),
+        "<= 1e-12": abs(pair - results.expected),
         "indefinite W_Q^T W_K, points u and -u: smallest eigenvalue <= 0": pair,
         "symmetric W_Q^T W_K, any biases: |log of s_12 s_23 "
         "s_31 / (s_21 s_32 s_13)| / largest logit <= 1e-12": cycle[:, :UNEQUAL],
@@ -54,8 +54,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "median, >= 5 %": np.median(solver[:, UNEQUAL]),
     }
     for name in config.runs:
-        more, own = trained(name, config.tasks, key)
-        rows, checks = rows + more, checks | own
+        more, trained_rows = trained(name, config.tasks, key)
+        rows, checks = rows + more, checks | trained_rows
     return rows, checks
 
 
@@ -80,7 +80,7 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     size = jnp.max(jnp.abs(task.y))
 
     def form(w_query: jax.Array, w_key: jax.Array) -> dict[str, jax.Array]:
-        head, own = (project(model, w_query, w_key) for model in (smoother, solver))
+        head, steps = (project(model, w_query, w_key) for model in (smoother, solver))
         prediction, square = predict(head, task), logits(head, task)[:n]
         product = matmul(w_query.T, w_key) / TEMPERATURE
         # the key bias multiplies rows, the query bias columns: if the rows are multiplied by the
@@ -99,18 +99,18 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
             "smoother": jnp.max(jnp.abs(prediction - smooth)) / size,
             "lowest": sigma[0] / sigma[-1],
             "cycle": jnp.max(jnp.abs(cycle)) / jnp.max(jnp.abs(square)),
-            "solver": gap(predict(own, task), scores[n:] @ alpha),
+            "solver": gap(predict(steps, task), scores[n:] @ alpha),
         }
 
-    found = jax.vmap(form)(w_query, w_key)
-    change = jnp.abs(found["prediction"] - found["prediction"][EQUAL][None])
+    errors = jax.vmap(form)(w_query, w_key)
+    change = jnp.abs(errors["prediction"] - errors["prediction"][EQUAL][None])
     # the points u and -u along the eigenvector of the smallest eigenvalue
     indefinite = w_query[INDEFINITE], w_key[INDEFINITE]
     matrix = matmul(indefinite[0].T, indefinite[1])[:-1, :-1]
     u = jnp.pad(eigh(matrix)[1][:, 0], (0, 1))
     opposite = Task(x=jnp.stack([u, -u]), y=jnp.ones(2), x_query=u[None])
     pair = jnp.exp(logits(project(smoother, *indefinite), opposite)[:2])
-    return found | {
+    return errors | {
         "change": jnp.max(change, axis=1) / size,
         "pair": jnp.linalg.eigvalsh(pair)[0],
         "expected": theory.opposite_pair_eigenvalue(matrix, TEMPERATURE),
@@ -162,10 +162,10 @@ def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
     """Asymmetry and negative eigenvalues of W_Q^T W_K [layer, head] on a centred stream."""
     scale = np.asarray(block.attention_norm["stream"].scale)[:, None, :]
     centre = np.eye(scale.shape[-1]) - 1 / scale.shape[-1]
-    own = centre @ (scale[..., None] * matrices(block) * scale[..., None, :]) @ centre
-    even = (own + own.mT) / 2
+    matrix = centre @ (scale[..., None] * matrices(block) * scale[..., None, :]) @ centre
+    even = (matrix + matrix.mT) / 2
     sigma = np.linalg.eigvalsh(even)
-    asymmetry = np.linalg.norm(own - even, axis=(2, 3)) / np.linalg.norm(own, axis=(2, 3))
+    asymmetry = np.linalg.norm(matrix - even, axis=(2, 3)) / np.linalg.norm(matrix, axis=(2, 3))
     return asymmetry, sigma[..., 0] / np.max(np.abs(sigma), axis=-1)
 
 
@@ -177,11 +177,11 @@ def keep(model: Transformer, part: str) -> Transformer:
     even = (whole + whole.mT) / 2
     sigma, vectors = np.linalg.eigh(even)
     positive = (vectors * np.maximum(sigma, 0)[..., None, :]) @ vectors.mT
-    kept = (whole, even, positive, whole - even)[PARTS.index(part)]
+    selected = (whole, even, positive, whole - even)[PARTS.index(part)]
     # the factors of columns, which the softmax sees: the biases of queries and of the LayerNorm
     keys = per_head(group.key, group.heads, "stream").mT
     beta = np.asarray(block.attention_norm["stream"].bias)[:, None, None, :]
-    column = per_head(group.query, group.heads, "one") @ keys + beta @ (whole - kept)
+    column = per_head(group.query, group.heads, "one") @ keys + beta @ (whole - selected)
 
     def read(**parts: np.ndarray) -> Read:
         blocks = {
@@ -191,7 +191,7 @@ def keep(model: Transformer, part: str) -> Transformer:
         return Read(blocks, group.heads * whole.shape[-1])
 
     same = np.broadcast_to(np.eye(whole.shape[-1]), whole.shape)
-    group = replace(group, query=read(stream=kept, one=column), key=read(stream=same))
+    group = replace(group, query=read(stream=selected, one=column), key=read(stream=same))
     steps = (replace(block, attention=(group,)),)
     return model.replace(weights=replace(model.weights, steps=steps))
 

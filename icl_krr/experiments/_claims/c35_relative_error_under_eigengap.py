@@ -18,43 +18,45 @@ SPECTRA = ("two levels", "decaying")
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     gaps, ridges = np.asarray(config.gaps), np.asarray(config.ridges)
     sigma = jnp.stack([spectra(gap, config) for gap in config.gaps])  # [gap, spectrum, p]
-    found = measure(key, sigma, ridges, config)
-    sine, known, relative = found.sine, found.known, found.relative
-    bound, by_gap, at_zero = found.bound, found.bound_by_gap, found.bound_at_zero
+    results = measure(key, sigma, ridges, config)
+    sine, sine_bound, relative = results.sine, results.known, results.relative
+    bound, by_gap, at_zero = results.bound, results.bound_by_gap, results.bound_at_zero
     first, lost = (np.asarray(sigma)[..., i, None] / ridges for i in (-1, -config.width - 1))
     plain = lambda sine: sine[..., None] ** 2 * first + (1 - sine[..., None] ** 2) * lost  # noqa: E731
-    apart, of_gram = gaps > 2 * config.perturbation, found.size[..., None] / ridges
+    apart, of_gram = gaps > 2 * config.perturbation, results.size[..., None] / ridges
     axes = {"draw": range(config.draws), "gap / sigma_m": gaps, "spectrum": SPECTRA}
     columns = {"sine": sine[..., None], "relative": relative, "bound": bound}
-    columns |= {"bound from the gap": by_gap, "bound from |K - K^|": plain(known)}
+    columns |= {"bound from the gap": by_gap, "bound from |K - K^|": plain(sine_bound)}
     rows = tidy(axes | {"ridge / sigma_m": ridges}, **columns)
     # of two levels, and of the best sketch
     e1, e2 = (1 - (a / b)[:, :, 0] for a, b in ((relative, bound), (of_gram, plain(sine))))
-    attained = abs(found.best / at_zero - 1)
+    attained = abs(results.best / at_zero - 1)
     return rows, {
         "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= "
-        "bound from |K - K^| alone": at_most(by_gap[:, apart], plain(known)[:, apart], stated=True),
+        "bound from |K - K^| alone": at_most(
+            by_gap[:, apart], plain(sine_bound)[:, apart], stated=True
+        ),
         "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative bound "
-        ">= 5": (plain(known) / by_gap)[:, -1, :, 0],
+        ">= 5": (plain(sine_bound) / by_gap)[:, -1, :, 0],
         "|K - K^| / ridge <= bound from |K - K^| alone": at_most(of_gram, plain(sine), slack=1e-6),
         "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle": at_most(
             relative, bound, trivial=first, slack=1e-6
         ),
         "two levels of eigenvalues: 1 - |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound <= 1e-6": e1,
         "two levels of eigenvalues: 1 - |K - K^| / ridge / (bound from |K - K^| alone) <= 1e-6": e2,
-        "sin(angle) <= |E| / (gap - |E|)": at_most(sine, known, trivial=1),
+        "sin(angle) <= |E| / (gap - |E|)": at_most(sine, sine_bound, trivial=1),
         "gap <= 2 |E|: relative bound >= sigma_1 / ridge, what every sketch satisfies": at_least(
             by_gap[:, ~apart], first[~apart] * (1 - 1e-9)
         ),
         "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6": attained,
         "angle 0: bound <= sigma_(m+1) / ridge": at_most(at_zero, lost, slack=1e-6),
         "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound": at_most(
-            found.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges, slack=1e-6
+            results.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges, slack=1e-6
         ),
         "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound": at_most(
-            found.alpha, bound, slack=1e-6
+            results.alpha, bound, slack=1e-6
         ),
-        "gap between the alpha^ of the model and inv(A^) y <= 1e-7": found.model_gap,
+        "gap between the alpha^ of the model and inv(A^) y <= 1e-7": results.model_gap,
     }
 
 
@@ -80,7 +82,7 @@ def measure(key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config)
     P, leading = eigh(matmul(W * sigma[None], W.T) + noise)[1][:, -m:], W[:, -m:]
     outside = leading - matmul(P, matmul(P.T, leading))
     sine = jnp.sqrt(spectral_norm(matmul(outside.T, outside)))
-    known = theory.subspace_sine(sigma[-m] - sigma[-m - 1], config.perturbation)
+    sine_bound = theory.subspace_sine(sigma[-m] - sigma[-m - 1], config.perturbation)
     x = matmul(U * jnp.sqrt(sigma)[None], W.T)
     task = Task(x=x, y=jax.random.normal(outputs, (n,)), x_query=x[:1])
     grams = [sketched(Linear(), sketch)(x, x) for sketch in (P, leading)]
@@ -96,7 +98,7 @@ def measure(key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config)
         alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
         target, on_sketch = (matmul(M, task.y[:, None])[:, 0] for M in (exact, inverse))
         size = lambda v: jnp.linalg.norm(matmul(root, v[:, None]))  # noqa: E731
-        angles = {"bound": sine, "bound_by_gap": known, "bound_at_zero": 0.0}
+        angles = {"bound": sine, "bound_by_gap": sine_bound, "bound_at_zero": 0.0}
         bounds = {
             name: theory.relative_inverse_error_angle(sigma, m, ridge, angle)
             for name, angle in angles.items()
@@ -110,7 +112,7 @@ def measure(key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config)
         }
 
     lost = spectral_norm(matmul(x, x.T) - grams[0])
-    return {"sine": sine, "known": known, "size": lost, **jax.lax.map(errors, ridges)}
+    return {"sine": sine, "known": sine_bound, "size": lost, **jax.lax.map(errors, ridges)}
 
 
 CLAIM = Claim(

@@ -35,9 +35,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     sketches = measure(Partial(sketch, jnp.arange(p + 1)), tasks, config.hats)
     rows = []
     for study, name in config.models:
-        found = measure(Partial(predict, load_models(study, name)), tasks, config.hats)
+        results = measure(Partial(predict, load_models(study, name)), tasks, config.hats)
         width, steps = STUDIES[study].variants[name].width, STUDIES[study].training.steps
-        for seed, *each in zip(STUDIES[study].seeds(name), *found, strict=True):
+        for seed, *each in zip(STUDIES[study].seeds(name), *results, strict=True):
             about = {"steps": steps, "width": width, "training seed": seed}
             rows.append(about | of_model(*each, *sketches))
     column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -83,9 +83,9 @@ def of_model(risk: Any, slopes: Any, rank: Any, risks: Any, steep: Any, ranks: A
     }
 
 
-def sketch(kept: jax.Array, task: Task) -> jax.Array:
+def sketch(directions: jax.Array, task: Task) -> jax.Array:
     """Predictions of KRR on the first features, with the others as noise, and the ridge for it."""
-    keep = jnp.arange(p) < kept
+    keep = jnp.arange(p) < directions
     # of uniform distributions
     variances = STUDY.task.condition ** -jnp.linspace(0, 1, p) / 3
     ridge = p * STUDY.task.noise + jnp.sum(jnp.where(keep, 0, variances))

@@ -31,12 +31,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     names = config.variants
     excess = {name: np.asarray(excesses(load_models("ablations", name), tasks)) for name in names}
     base, rows, ends = excess["base"], [], {}
-    for name, found in excess.items():
-        low, high = ends[name] = interval(found, base, len(STUDY.variants) - 1)
+    for name, errors in excess.items():
+        low, high = ends[name] = interval(errors, base, len(STUDY.variants) - 1)
         about = {"variant": name, "low": low, "high": high}
-        about["low of 3"] = interval(found, base, len(NEEDED))[0]
+        about["low of 3"] = interval(errors, base, len(NEEDED))[0]
         about["reading"] = "worse" if low > 1 else "better" if high < 1 else "not distinguishable"
-        for seed, value in enumerate(found):
+        for seed, value in enumerate(errors):
             rows.append({"training seed": seed, "excess": value, "risk": 1 + value} | about)
     alone = interval(excess["no MLP"][STUDY.repeats :], base[STUDY.repeats :], len(NEEDED))
     small = [name for name in SMALL if name in names]
@@ -62,8 +62,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 def interval(excess: np.ndarray, other: np.ndarray, comparisons: int) -> np.ndarray:
     """Welch's 95 % interval of the quotient of two excesses over seeds, by Bonferroni."""
-    found: Any = stats.ttest_ind(np.log(excess), np.log(other), equal_var=False)
-    return np.exp(found.confidence_interval(1 - 0.05 / comparisons))
+    test: Any = stats.ttest_ind(np.log(excess), np.log(other), equal_var=False)
+    return np.exp(test.confidence_interval(1 - 0.05 / comparisons))
 
 
 @jax.jit

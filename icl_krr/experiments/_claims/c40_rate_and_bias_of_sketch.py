@@ -15,20 +15,24 @@ SKETCHES = ("none", "best", METRIC, "gaussian")
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    found = measure(key, config)  # [draw, kernel, sketch]
-    sketched = found.model_gap[:, 0, 1:, config.width + 1]
-    rate, condition, steps = found.rate, found.condition, range(config.steps + 1)
-    bound = (found.dual + found.second)[..., None, :] + rate[..., None] * found.factor[..., None, :]
+    results = measure(key, config)  # [draw, kernel, sketch]
+    sketched = results.model_gap[:, 0, 1:, config.width + 1]
+    rate, condition, steps = results.rate, results.condition, range(config.steps + 1)
+    bound = (results.dual + results.second)[..., None, :] + rate[..., None] * results.factor[
+        ..., None, :
+    ]
     axes = {"draw": range(config.draws), "kernel": KERNELS, "sketch": SKETCHES, "step": steps}
-    rows = tidy(axes, error=found.path[..., 0], bound=bound[..., 0], condition=condition[..., None])
+    rows = tidy(
+        axes, error=results.path[..., 0], bound=bound[..., 0], condition=condition[..., None]
+    )
     return rows, {
         "no sketch: |alpha_t - alpha*|_A / |alpha*|_A <= rate of CG for A": at_most(
-            found.alpha[:, :, 0], rate[:, :, 0], stated=True
+            results.alpha[:, :, 0], rate[:, :, 0], stated=True
         ),
         "every sketch: |f_t - f*| <= rate of CG for A^ times sqrt(k^^T inv(A^) k^) |alpha^|_A^, "
-        "plus the bias": at_most(found.path, bound, stated=True, slack=1e-6),
+        "plus the bias": at_most(results.path, bound, stated=True, slack=1e-6),
         "every sketch: largest |f_t - f*| of the last step over draws, queries and kernels >= "
-        "0.02": np.max(found.error[:, :, 1:], axis=(0, 1, 3)),
+        "0.02": np.max(results.error[:, :, 1:], axis=(0, 1, 3)),
         "linear kernel, every sketch: |f_t - f^| / |f^| <= 1e-6 after m + 1 steps": sketched,
         "linear kernel, best sketch and best metric: condition number of A^ <= that of A": at_most(
             condition[:, 0, 1:3], condition[:, 0, :1], slack=1e-6
@@ -41,11 +45,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 @every()
 def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return `width_errors` [draw, kernel, sketch, ...]; the Gaussian P has R = I."""
-    at, turn = jax.random.split(key)
+    at, sketch_key = jax.random.split(key)
     task = spectral_task(at, config.spectrum, **sizes(config))
     x, p, m = task.x, config.num_features, config.width
-    P = jnp.stack([sketch(name, turn, x, m) for name in ("best", "orthonormal", "gaussian")])
-    R = jnp.stack([*(metric(own, x) for own in P[:2]), jnp.eye(p, m)])
+    P = jnp.stack([sketch(name, sketch_key, x, m) for name in ("best", "orthonormal", "gaussian")])
+    R = jnp.stack([*(metric(projection, x) for projection in P[:2]), jnp.eye(p, m)])
     parts = []
     for kernel in KERNELS.values():
         errors = lambda P, R, of=kernel: width_errors(of, task, P, R, config.ridge, config.steps)  # noqa: E731

@@ -27,10 +27,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     for name, kernel in KERNELS.items():
         family = GaussianProcess(kernel, NOISE, num_features=p, num_supports=24, num_queries=8)
         training, scored = (draw_tasks(key, config.tasks, family) for key in keys)
-        known = exact(kernel, scored)
+        exact_loss = exact(kernel, scored)
         if name.startswith("another"):
-            training, scored = turned(training), turned(scored)
-        answers = learn(training, scored, config.steps) | {"exact": known, "zero": 0 * known}
+            training, scored = roll_features(training), roll_features(scored)
+        answers = learn(training, scored, config.steps) | {
+            "exact": exact_loss,
+            "zero": 0 * exact_loss,
+        }
         answers["mean"] = jnp.mean(scored.y, axis=1, keepdims=True)
         risks = {of: np.mean((f - scored.y_query) ** 2, axis=1) for of, f in answers.items()}
         rows.append({"tasks": name} | {of: float(risk.mean()) for of, risk in risks.items()})
@@ -59,11 +62,11 @@ def exact(kernel: Kernel, tasks: Task) -> jax.Array:
     return jax.vmap(lambda task: solvers.exact(kernel, task, ridge=NOISE).prediction)(tasks)
 
 
-def turned(tasks: Task) -> Task:
+def roll_features(tasks: Task) -> Task:
     """The tasks with their features in another order in each task."""
-    turn = jax.vmap(partial(jnp.roll, axis=1))
+    roll = jax.vmap(partial(jnp.roll, axis=1))
     by = jnp.arange(len(tasks.x)) % p
-    return tasks.replace(x=turn(tasks.x, by), x_query=turn(tasks.x_query, by))
+    return tasks.replace(x=roll(tasks.x, by), x_query=roll(tasks.x_query, by))
 
 
 def quotient(of: str, risks: dict[str, np.ndarray]) -> dict[str, float]:
@@ -100,13 +103,13 @@ def train(model: Transformer, tasks: Task, steps: int) -> Transformer:
     """Train the queries, keys and values of a smoother on batches of tasks, by Adam."""
     parts = ("query.blocks['x']", "key.blocks['x']", "half_square']", "['y']", "mlp[0].out")
 
-    def learned(path: tuple, leaf: jax.Array) -> jax.Array:
+    def is_trained(path: tuple, leaf: jax.Array) -> jax.Array:
         where = jax.tree_util.keystr(path)
         mask = jnp.full_like(leaf, any(part in where for part in parts))
         # the last channel of the keys hides the aggregator
         return mask.at[..., p + 1 :].set(0) if "key" in where else mask
 
-    mask = jax.tree_util.tree_map_with_path(learned, model.weights)
+    mask = jax.tree_util.tree_map_with_path(is_trained, model.weights)
     adam = optax.adam(optax.cosine_decay_schedule(0.02, steps))
 
     def loss(weights: Any, batch: Task) -> jax.Array:

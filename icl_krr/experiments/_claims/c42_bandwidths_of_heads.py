@@ -21,25 +21,25 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     and if the centre is not further than 3 widths from the query. Intervals hold for all pairs of
     heads of a run together (95 %, Bonferroni).
     """
-    rows, ends, apart, shares, known = [], [], [], [], []
+    rows, ends, apart, shares, bandwidths = [], [], [], [], []
     for name in config.runs:
         run = load(name)
         tasks = draw_tasks(key, config.tasks, run.family)
-        made = constructions.nadaraya_watson(Gaussian(WIDTH), num_features=tasks.x.shape[-1])
-        models = run.model, blank(run.recipe, run.family), made
-        found, start, head = (fields(fit(model, tasks)) for model in models)
-        known.append(np.max(abs(head.width / WIDTH - 1)))
-        kernel = (found.explained >= 0.9) & (found.width > 0) & (found.distance <= 3)
-        around, before = kernel & (found.distance <= 0.25), start.explained >= 0.9
+        smoother = constructions.nadaraya_watson(Gaussian(WIDTH), num_features=tasks.x.shape[-1])
+        models = run.model, blank(run.recipe, run.family), smoother
+        results, start, head = (fields(fit(model, tasks)) for model in models)
+        bandwidths.append(np.max(abs(head.width / WIDTH - 1)))
+        kernel = (results.explained >= 0.9) & (results.width > 0) & (results.distance <= 3)
+        around, before = kernel & (results.distance <= 0.25), start.explained >= 0.9
         shares.append([each.mean() for each in (kernel, around, before)])
-        columns = {part: vars(found)[part][None] for part in ("width", "distance", "explained")}
+        columns = {part: vars(results)[part][None] for part in ("width", "distance", "explained")}
         layers, heads = kernel.shape
         axes = {"run": [name], "layer": range(layers), "head": range(heads)}
         rows += tidy(axes, **columns, kernel=kernel[None], untrained=start.explained[None])
         z = stats.norm.isf(0.025 / (layers * heads * (heads - 1) / 2))
         for layer in np.flatnonzero(kernel.sum(axis=1) > 1):
             of = layer, kernel[layer]
-            width, shift, slope = found.width[of], found.shift[of], found.slope[of]
+            width, shift, slope = results.width[of], results.shift[of], results.slope[of]
             error = z * np.linalg.norm(slope[np.argmax(width)] - slope[np.argmin(width)])
             ends.append(width.max() / width.min() * np.exp([-error, error]))
             between = np.linalg.norm(shift[:, None] - shift[None], axis=-1)
@@ -54,7 +54,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "share of heads that are kernels in [0.1, 0.6]": kernels,
         "share of heads that are kernels within 1/4 width of the query, <= 0.25": around,
         "share of heads that are kernels before training, <= 0.05": before,
-        "constructed head: |fitted width / width - 1| <= 1e-6": known,
+        "constructed head: |fitted width / width - 1| <= 1e-6": bandwidths,
     }
 
 

@@ -24,16 +24,16 @@ KINDS = {  # with the interval of steps / steps of plain conjugate gradient
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows, checks = [], {}
     for kind, (_, _, interval) in KINDS.items():
-        found = measure(key, kind, config)
-        steps = first_below(found.path, LIMIT)
+        results = measure(key, kind, config)
+        steps = first_below(results.path, LIMIT)
         axes = {"kind": [kind], "draw": range(config.draws), "solver": ("normaliser", "plain")}
-        rows += tidy(axes, steps=steps[None], condition=found.condition[None])
+        rows += tidy(axes, steps=steps[None], condition=results.condition[None])
         ratio = np.median(steps[:, 0] / steps[:, 1])
         checks |= {
             f"{kind}: |slots - iterates of PCG| / |iterates| <= 1e-9, first steps": stated(
-                found.slots
+                results.slots
             ),
-            f"{kind}: |f - f*| / |f*| <= 1e-8 after the last step": stated(found.error),
+            f"{kind}: |f - f*| / |f*| <= 1e-8 after the last step": stated(results.error),
             f"{kind}: median of steps / steps of plain CG in {list(interval)}": within(
                 ratio, *interval
             ),
@@ -54,8 +54,8 @@ def measure(key: jax.Array, kind: str, config: Config) -> dict[str, jax.Array]:
     process = GaussianProcess(kernel, **sizes(config), num_features=3, num_queries=8, inputs=inputs)
     task = sample(key, process)
     options = {"num_features": 3, "ridge": ridge, "steps": config.steps}
-    own, plain = getattr(constructions, PCG), constructions.conjugate_gradient
-    models = own(kernel, **options, **KNOWN), plain(kernel, **options)
+    preconditioned, plain = getattr(constructions, PCG), constructions.conjugate_gradient
+    models = preconditioned(kernel, **options, **KNOWN), plain(kernel, **options)
     cache, other = (run_with_cache(model, task)[1] for model in models)
     path = getattr(solvers, PCG)(kernel, task, ridge=ridge, steps=FIRST, **KNOWN)
     exact = solvers.exact(kernel, task, ridge=ridge)

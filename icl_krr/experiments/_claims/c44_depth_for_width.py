@@ -48,28 +48,28 @@ def in_passes(channels: int, config: Config) -> Transformer:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     m, (wide, share) = np.array(config.channels), one_pass(jax.random.split(key, config.draws))
-    found = stacked((measure(key, channels, config) for channels in config.channels), axis=1)
+    results = stacked((measure(key, channels, config) for channels in config.channels), axis=1)
     blocks = np.array([in_passes(each, config).blocks_per_step for each in config.channels])
     square, signs = jnp.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), [1, -1, -1, 1]
     mixed = Exponential(1.0)(square, square[:1])[:, 0] @ jnp.array(signs, float)
     axes = {"draw": range(config.draws), "channels": config.channels}
-    values = {"passes": found.slots.max(axis=2), "one pass": found.lost, "blocks": blocks[None]}
-    rows, same = tidy(axes, **values), found.same
+    values = {"passes": results.slots.max(axis=2), "one pass": results.lost, "blocks": blocks[None]}
+    rows, same = tidy(axes, **values), results.same
     return rows, {
         "exponential kernel, m channels in all, p < m < d_eff, one pass: "
         "|K v of the model - K v| / |K v| >= 1e-3": stated(wide),
         "that model: d_eff / m >= 1.5": share,
         "linear kernel, m < p, one pass: smallest |K - K^|_2 / |K|_2 >= 1e-3": check(
-            found.lost, reading="features of rank p > m"
+            results.lost, reading="features of rank p > m"
         ),
         "linear kernel, head with m < p channels, p / m passes: "
-        "|slots - iterates of CG| / |iterates| <= 1e-10, first steps": found.slots,
-        "that head: |f - f*| / |f*| <= 1e-8 after the last step": found.error,
+        "|slots - iterates of CG| / |iterates| <= 1e-10, first steps": results.slots,
+        "that head: |f - f*| / |f*| <= 1e-8 after the last step": results.error,
         "that head: blocks in one step <= p / m + 4": at_most(blocks, config.num_features / m + 4),
         "exponential kernel: mixed difference over two slices of x, which is 0 for all sums of "
         "kernels of the slices >= 2.9": float(mixed),
         "stream with P^T x: relative difference of the predictions for two tasks <= 1e-10": same,
-        "the two tasks: relative difference of f* >= 0.1": found.apart,
+        "the two tasks: relative difference of f* >= 0.1": results.apart,
     }
 
 
@@ -77,7 +77,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     task, p = sample(key, LinearRegression(**sizes(config), num_queries=8)), config.num_features
     path = solvers.conjugate_gradient(Linear(), task, ridge=RIDGE, steps=FIRST)
-    found, cache = run_with_cache(in_passes(m, config), task)
+    prediction, cache = run_with_cache(in_passes(m, config), task)
     # another task with the same P^T x and y
     P = sketches.orthonormal(key, p, m)
     points = jnp.concatenate([task.x_query, task.x])
@@ -92,7 +92,7 @@ def measure(key: jax.Array, m: int, config: Config) -> dict[str, jax.Array]:
     sigma = theory.eigenvalues(Linear(), task)
     return {
         "slots": slot_gaps(cache, path, "alpha", "r", "prediction"),
-        "error": gap(found, exact),
+        "error": gap(prediction, exact),
         "lost": sigma[-m - 1] / sigma[-1],
         "same": gap(f_twin, f),
         "apart": gap(other, exact),

@@ -31,17 +31,17 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     tasks = draw_tasks(key, config.draws, trained.family)
     checks: dict[str, Any] = {}
     for name, below in zip(KERNELS, (models[0], blind(plain)), strict=True):
-        found = measure(tasks, below, name)
-        gradient = found.gradient
+        results = measure(tasks, below, name)
+        gradient = results.gradient
         checks |= {
             f"{name}: |slots - iterates of CG on Phi| / |iterates| <= 1e-9, first steps": stated(
-                found.slots
+                results.slots
             ),
-            f"{name}: |f - f*| / |f*| <= 1e-8 after the last step": stated(found.error),
+            f"{name}: |f - f*| / |f*| <= 1e-8 after the last step": stated(results.error),
             f"{name}: gradient in the weights of the blocks, gap to that of f* <= 1e-8": gradient,
         }
     pair = (jax.random.fold_in(key, i) for i in range(2))
-    halves = [draw_tasks(own, config.tasks, trained.family) for own in pair]
+    halves = [draw_tasks(half_key, config.tasks, trained.family) for half_key in pair]
     both = [
         [vars(risks(half, below)) for half in halves] for below in (None, *models, first(model))
     ]
@@ -94,7 +94,7 @@ def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
     kernel, ridge = KERNELS[name]
     p = below.layout["stream"].width
     above = constructions.conjugate_gradient(kernel, num_features=p, ridge=ridge, steps=STEPS)
-    found, cache = run_with_cache(stack(below, above), task)
+    prediction, cache = run_with_cache(stack(below, above), task)
     path = solvers.conjugate_gradient(kernel, on_features(below, task), ridge=ridge, steps=FIRST)
     slots = slot_gaps(cache, path, "alpha", "r", "prediction")
 
@@ -106,7 +106,7 @@ def measure(task: Task, below: Transformer, name: str) -> dict[str, jax.Array]:
         return ravel_pytree(jax.grad(loss)(below).weights.steps)[0]
 
     slopes = slope(lambda below: predict(stack(below, above), task)), slope(exactly)
-    error = gap(found, exactly(below))
+    error = gap(prediction, exactly(below))
     return {"slots": slots, "error": error, "gradient": gap(*slopes)}
 
 
@@ -115,7 +115,7 @@ def risks(task: Task, below: Transformer | None) -> dict[str, jax.Array]:
     """The errors [task, bandwidth, ridge] of regression, and those of a smoother."""
     task = on_features(below, task)
     size = jnp.mean(jnp.sum(task.x**2, axis=1))
-    error = lambda found: jnp.mean((found.prediction - task.y_query) ** 2)  # noqa: E731
+    error = lambda result: jnp.mean((result.prediction - task.y_query) ** 2)  # noqa: E731
 
     def of_ridges(kernel: Kernel, unit: Any = 1.0) -> jax.Array:
         regress = lambda ridge: error(solvers.exact(kernel, task, ridge=ridge))  # noqa: E731

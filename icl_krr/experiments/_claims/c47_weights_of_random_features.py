@@ -23,15 +23,15 @@ CLOSE = 1.05
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    keys, widths, found = jax.random.split(key, config.tasks), np.array(config.widths), []
+    keys, widths, results = jax.random.split(key, config.tasks), np.array(config.widths), []
     for p, temperature in product(config.p, TEMPERATURES):
         tasks = draw_tasks(key, config.tasks, family(p, temperature, config))
-        found += [measure(keys, tasks, temperature, p, kind, config) for kind in KINDS]
+        results += [measure(keys, tasks, temperature, p, kind, config) for kind in KINDS]
     shape = len(config.p), len(TEMPERATURES), len(KINDS), config.tasks
     # medians over the tasks [p, temperature, kind, draw, width]
     apart, *ratios = (
         np.median(np.reshape(part, (*shape, *part[0].shape[1:])), axis=3)
-        for part in zip(*found, strict=True)
+        for part in zip(*results, strict=True)
     )
     # twice the largest m, if that is not enough
     enough = np.append(widths, 2 * widths[-1])[first_below(np.stack(ratios), CLOSE)]
@@ -114,8 +114,8 @@ def outputs(key: jax.Array, kind: str, config: Config) -> jax.Array:
     for orthogonal in (False, True):
         phi = drawn(jax.random.fold_in(key, 1), 16, last, kind, orthogonal=orthogonal)
         widths = tuple(m * phi.width // last for m in config.samples)
-        found = shares(estimates(phi, q, k, widths, 16)) - shares(scores(16)(q, k))[None]
-        errors.append(jnp.mean((found @ v) ** 2, axis=(1, 2)))
+        differences = shares(estimates(phi, q, k, widths, 16)) - shares(scores(16)(q, k))[None]
+        errors.append(jnp.mean((differences @ v) ** 2, axis=(1, 2)))
     return jnp.stack(errors)
 
 

@@ -28,9 +28,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     """Read constructions of known solvers in two ways, and predictors that run no solver."""
     one = setting(config, key)
     both = [targets_of(tasks, KERNEL, one.ridge(KERNEL)) for tasks in halves_of(one.tasks)]
-    known = known_of(KERNEL, one.ridge(KERNEL))
+    known_errors = known_of(KERNEL, one.ridge(KERNEL))
     options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
-    protocol = Protocol(both, ("gaussian",), 2 * config.layers, known, **options)
+    protocol = Protocol(both, ("gaussian",), 2 * config.layers, known_errors, **options)
     rows = []
     for name in config.known:
         model = one.build(name, KERNEL)
@@ -39,26 +39,30 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         for by, each in zip((OWN, PROBE), zip(*answers, strict=True), strict=True):
             rows += rows_of(protocol.read(each), name, by)
     for name in config.strangers:
-        answers = [of_stranger(name, known["ridge"], config.layers, t.tasks) for t in both]
+        answers = [of_stranger(name, known_errors["ridge"], config.layers, t.tasks) for t in both]
         rows += rows_of(protocol.read(answers), f"no solver: {name}", OWN)
     return rows, checks(rows, config)
 
 
 def checks(rows: Rows, config: Config) -> dict[str, Any]:
-    def of(by: str, column: str, known: bool = True) -> np.ndarray:
+    def of(by: str, column: str, in_config: bool = True) -> np.ndarray:
         chosen = [row for row in rows if "named" in row and row["read by"] == by]
-        return np.array([row[column] for row in chosen if (row["model"] in config.known) == known])
+        return np.array(
+            [row[column] for row in chosen if (row["model"] in config.known) == in_config]
+        )
 
-    own = "its own predictions, and predictors beside it that run no solver"
+    reading = "its own predictions, and predictors beside it that run no solver"
     return {
         "a linear probe of every layer: share of wrong names <= 0.1": stated(
             np.mean(of(PROBE, "wrong"))
         ),
-        "own predictions: share of wrong names <= 0": check(np.mean(of(OWN, "wrong")), reading=own),
+        "own predictions: share of wrong names <= 0": check(
+            np.mean(of(OWN, "wrong")), reading=reading
+        ),
         "own predictions: share of readings in which a predictor without a solver is as near "
-        "<= 0": check(np.mean(of(OWN, "null is as near")), reading=own),
+        "<= 0": check(np.mean(of(OWN, "null is as near")), reading=reading),
         "models that run no solver: this share >= 1": check(
-            np.mean(of(OWN, "null is as near", known=False)), reading=own
+            np.mean(of(OWN, "null is as near", known=False)), reading=reading
         ),
         "a linear probe of every layer: this share >= 0.5": np.mean(of(PROBE, "null is as near")),
     }
@@ -95,8 +99,10 @@ def of_stranger(name: str, ridge: jax.Array, layers: int, tasks: Task) -> jax.Ar
         return distractor_functions.exact(KERNEL, task, ridge + 0 * shares, shares)
 
     def smoothers(task: Task) -> jax.Array:
-        found = [solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths]
-        return jnp.stack([jnp.zeros_like(found[0]), *found])
+        predictions = [
+            solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths
+        ]
+        return jnp.stack([jnp.zeros_like(predictions[0]), *predictions])
 
     return map_tasks({SHARE: share, SMOOTHERS: smoothers}[name], tasks)
 

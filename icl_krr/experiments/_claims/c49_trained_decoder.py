@@ -34,9 +34,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     )
     kernel, ridge = family.optimal()
     both = [targets_of(tasks, kernel, ridge) for tasks in both]
-    known = known_of(kernel, float(ridge))
+    known_errors = known_of(kernel, float(ridge))
     options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
-    protocol, rows = Protocol(both, (name_of(kernel),), config.steps, known, **options), []
+    protocol, rows = Protocol(both, (name_of(kernel),), config.steps, known_errors, **options), []
     for i, (name, one) in enumerate(loaded.items()):
         model = in_dtype_of_tasks(one.model, probing)
         probe = None if has_slot(model) else fit_probe(model, probing)
@@ -47,10 +47,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         for words, reader in readers.items():
             answer = jax.jit(partial(map_tasks, reader))
             answers = [answer(targets.tasks) for targets in both]
-            found, about = protocol.read(answers), {"run": name, "model": words}
+            profile, about = protocol.read(answers), {"run": name, "model": words}
             tuned = partial(predicted, protocol, answers[1])
-            rows += [about | of_reading(reading, tuned) for reading in found.readings]
-            errors = 10 ** found.curves["error"]
+            rows += [about | of_reading(reading, tuned) for reading in profile.readings]
+            errors = 10 ** profile.curves["error"]
             rows += [about | {"layer": at, "error": float(e)} for at, e in enumerate(errors)]
     return rows, checks(rows, config.candidates)
 
@@ -64,8 +64,8 @@ def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) ->
 def predicted(protocol: Protocol, answers: jax.Array, rival: Rival) -> float:
     """The relative distance of predictions after layers and at the steps of the nearest errors."""
     fit, count = rival.fit, steps_of(rival.name, protocol.steps)
-    made = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
-    theirs, ours = np.asarray(made)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
+    path = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
+    theirs, ours = np.asarray(path)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
 
 

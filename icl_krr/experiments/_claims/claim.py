@@ -229,8 +229,8 @@ def at_least(measured: Any, bound: Any, **options: Any) -> Unnamed:
     """Check measured >= bound in every entry. The tightness is bound / measured."""
 
     def check(name: str) -> Check:
-        found = compare(name, bound, measured, **options)
-        return found._replace(measured=found.bound, bound=found.measured)
+        result = compare(name, bound, measured, **options)
+        return result._replace(measured=result.bound, bound=result.measured)
 
     return check
 
@@ -241,9 +241,9 @@ def within(value: Any, low: float, high: float, **options: Any) -> Unnamed:
     distance = np.atleast_1d(np.asarray(value, float)) - middle
 
     def check(name: str) -> Check:
-        found = compare(name, np.abs(distance), (high - low) / 2, **options)
+        result = compare(name, np.abs(distance), (high - low) / 2, **options)
         worst = distance.flat[np.argmax(np.abs(distance))]
-        return found._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
+        return result._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
 
     return check
 
@@ -294,11 +294,11 @@ PRINTED = "as printed"
 
 def readings(checks: Iterable[Check]) -> dict[str, bool]:
     """The readings of the statement that the checks test, and whether each one holds."""
-    found = {}
+    verdicts = {}
     for check in checks:
         for reading in filter(None, (PRINTED * check.stated, check.reading)):
-            found[reading] = found.get(reading, True) and check.holds
-    return found
+            verdicts[reading] = verdicts.get(reading, True) and check.holds
+    return verdicts
 
 
 def judge(checks: Sequence[Check]) -> str:
@@ -309,9 +309,9 @@ def judge(checks: Sequence[Check]) -> str:
     or of a part of it, does, about the same kind of model, and "false as stated" if no reading
     holds.
     """
-    found = readings(checks)
+    verdicts = readings(checks)
     if not all(check.holds for check in checks if not (check.stated or check.reading)):
         return OPEN
-    if found.get(PRINTED, True):
+    if verdicts.get(PRINTED, True):
         return HOLDS
-    return CORRECTED if any(found.values()) else FALSE
+    return CORRECTED if any(verdicts.values()) else FALSE

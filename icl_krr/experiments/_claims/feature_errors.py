@@ -80,17 +80,19 @@ def largest(
     )
     weights = jnp.asarray(np.where(np.arange(config.widths[-1]) < counts, 1 / counts, 0))
 
-    def search(key, own, weights, radius, d):
+    def search(key, frequencies_of_draw, weights, radius, d):
         value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
-        start = jax.random.normal(key, (config.starts, 2, own.shape[1]))
-        start = jnp.where((jnp.arange(own.shape[1], dtype=d.dtype) < d)[None, None], start, 0)
+        start = jax.random.normal(key, (config.starts, 2, frequencies_of_draw.shape[1]))
+        start = jnp.where(
+            (jnp.arange(frequencies_of_draw.shape[1], dtype=d.dtype) < d)[None, None], start, 0
+        )
 
         def step(state, size):
             pair, best, error = state
-            found, slope = value(pair, own, weights, d)
-            i = jnp.argmax(found)
-            better = found[i] > error
-            best, error = jnp.where(better, pair[i], best), jnp.where(better, found[i], error)
+            errors, slope = value(pair, frequencies_of_draw, weights, d)
+            i = jnp.argmax(errors)
+            better = errors[i] > error
+            best, error = jnp.where(better, pair[i], best), jnp.where(better, errors[i], error)
             moved = pair + size * radius * slope / jnp.maximum(norm(slope), 1e-30)
             return (moved * jnp.minimum(1, radius / norm(moved)), best, error), None
 

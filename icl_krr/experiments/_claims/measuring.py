@@ -36,19 +36,21 @@ def every(
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @partial(jax.jit, static_argnames=static)
         @wraps(run)
-        def program(*given: Any) -> Any:
+        def program(*arguments: Any) -> Any:
             if together:
-                return jax.lax.map(lambda pair: run(*pair, *given[2:]), given[:2])
+                return jax.lax.map(lambda pair: run(*pair, *arguments[2:]), arguments[:2])
             each = axes or (1,)
-            at = lambda *point: run(*point, *given[len(each) :])  # noqa: E731
-            return over(at, each, *given[: len(each)])
+            at = lambda *point: run(*point, *arguments[len(each) :])  # noqa: E731
+            return over(at, each, *arguments[: len(each)])
 
         @wraps(run)
         def measure(first: Any, *others: Any) -> Any:
             if getattr(first, "ndim", 1) == 0:
                 first = jax.random.split(first, others[-1].draws)
-            found = program(first, *others)
-            return fields(found) if isinstance(found, dict) else jax.tree.map(np.asarray, found)
+            results = program(first, *others)
+            return (
+                fields(results) if isinstance(results, dict) else jax.tree.map(np.asarray, results)
+            )
 
         measure.clear_cache = program.clear_cache  # pyright: ignore[reportAttributeAccessIssue]
         return measure
@@ -74,32 +76,34 @@ def sizes(config: Any) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names if hasattr(config, name)}
 
 
-def fields(found: Mapping[str, Any]) -> SimpleNamespace:
+def fields(results: Mapping[str, Any]) -> SimpleNamespace:
     """What was measured, by name, in arrays of NumPy."""
-    return SimpleNamespace(**{name: np.asarray(values) for name, values in found.items()})
+    return SimpleNamespace(**{name: np.asarray(values) for name, values in results.items()})
 
 
 def stacked(parts: Iterable[SimpleNamespace], axis: int = 0) -> SimpleNamespace:
     """Measurements of several kinds, each array with one more axis for the kinds."""
     each = [vars(part) for part in parts]
-    return SimpleNamespace(**{k: np.stack([own[k] for own in each], axis) for k in each[0]})
+    return SimpleNamespace(**{k: np.stack([values[k] for values in each], axis) for k in each[0]})
 
 
-def gap(found: jax.Array, expected: jax.Array) -> jax.Array:
+def gap(actual: jax.Array, expected: jax.Array) -> jax.Array:
     """|found - expected| / |expected| in the Euclidean norm of the last axis."""
-    return jnp.linalg.norm(found - expected, axis=-1) / jnp.linalg.norm(expected, axis=-1)
+    return jnp.linalg.norm(actual - expected, axis=-1) / jnp.linalg.norm(expected, axis=-1)
 
 
-def largest_gap(found: jax.Array, expected: jax.Array) -> jax.Array:
+def largest_gap(actual: jax.Array, expected: jax.Array) -> jax.Array:
     """|found - expected| / |expected| in the largest entry."""
-    return jnp.max(jnp.abs(found - expected)) / jnp.max(jnp.abs(expected))
+    return jnp.max(jnp.abs(actual - expected)) / jnp.max(jnp.abs(expected))
 
 
 def slot_gaps(cache: Any, path: Any, *names: str) -> jax.Array:
     """The largest gaps of slots to the iterates of a solver, over the steps of the path."""
     paths = [getattr(path, name) for name in names]
     pairs = zip(names, paths, strict=True)
-    return jnp.stack([largest_gap(cache[name][: len(own)], own) for name, own in pairs])
+    return jnp.stack(
+        [largest_gap(cache[name][: len(iterates)], iterates) for name, iterates in pairs]
+    )
 
 
 def exponent(sizes: Any, values: Any) -> float:

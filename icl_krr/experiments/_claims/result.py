@@ -22,9 +22,9 @@ def summarise(name: str, claim: Claim, config: Config, cells: Mapping[int, Any])
     considered, with the verdict under each.
     """
     by_seed = {seed: [Check(**check) for check in cell["checks"]] for seed, cell in cells.items()}
-    found = {seed: judge(checks) for seed, checks in by_seed.items()}
-    status = next(one for one in (OPEN, FALSE, CORRECTED, HOLDS) if one in found.values())
-    seed = next(seed for seed, one in found.items() if one == status)
+    verdicts = {seed: judge(checks) for seed, checks in by_seed.items()}
+    status = next(one for one in (OPEN, FALSE, CORRECTED, HOLDS) if one in verdicts.values())
+    seed = next(seed for seed, one in verdicts.items() if one == status)
     head = headline(by_seed[seed])
     each = [checks[by_seed[seed].index(head)] for checks in by_seed.values()]
     measured = np.array([check.measured for check in each])

@@ -20,19 +20,19 @@ def changed(name: str, claim: Claim, quick: bool, typed: Iterable[str]) -> Confi
     >>> changed("C16", CLAIM, False, ["draws=4", "widths=2,4"]).widths
     (2, 4)
     """
-    config, known = claim.quick if quick else claim.config, {}
+    config, defaults = claim.quick if quick else claim.config, {}
     for setting, value in vars(claim.config).items():
         (kind,) = {type(part) for part in (value if isinstance(value, tuple) else (value,))}
         if kind in KINDS:
-            known[setting] = kind
+            defaults[setting] = kind
     for text in typed:
         setting, sign, value = text.partition("=")
         if not sign:
             raise ValueError(f"set must be NAME=VALUE, such as draws=4, got {text!r}")
-        if setting not in known:
-            raise ValueError(unknown_name(f"setting of {name}", setting, known))
+        if setting not in defaults:
+            raise ValueError(unknown_name(f"setting of {name}", setting, defaults))
         default = getattr(claim.config, setting)
-        config = config.replace(**{setting: read(setting, value, known[setting], default)})
+        config = config.replace(**{setting: read(setting, value, defaults[setting], default)})
     return config
 
 

@@ -25,16 +25,16 @@ def losses(
     A sketch that hides has h^2 times the first principal direction of its features, of rank m up to
     noise h, for each h in `config.levels`. Errors: the metric I (`plain`), the best, and the least.
     """
-    (at, turn), width = jax.random.split(key), config.width
+    (at, sketch_key), width = jax.random.split(key), config.width
     sizes = config.spectrum, config.num_features, config.num_supports
     x, few = spectra.spectral_task(at, *sizes).x, spectra.of_rank(width, at, *sizes)
-    P = sketch("orthonormal", turn, x, width)
+    P = sketch("orthonormal", sketch_key, x, width)
     noisy = [few + h * x for h in config.levels]
     hidden = [spectra.hiding(P, x, h**2) for x, h in zip(noisy, config.levels, strict=True)]
     gram = lambda x, *P: (sketched(Linear(), *P) if P else Linear())(x, x)  # noqa: E731
 
-    def case(given: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
-        x, P = given
+    def case(pair: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
+        x, P = pair
         whole, sigma = of(gram(x)), jnp.maximum(eigenvalues(gram(x)), 0)
         return {
             "size": sigma[-1],
@@ -45,7 +45,7 @@ def losses(
             "sharp": sharp(sigma, width, *ridge),
         }
 
-    def own(K: jax.Array) -> dict[str, jax.Array]:
+    def sketch_errors(K: jax.Array) -> dict[str, jax.Array]:
         sigma = eigenvalues(K)
         return {
             "rank": jnp.sum(sigma > 1e-10 * sigma[-1]),
@@ -53,17 +53,17 @@ def losses(
             "lost": spectral_norm(gram(x) - K),
         }
 
-    grams = [gram(x, sketch(name, turn, x, width)) for name in config.sketches]
+    grams = [gram(x, sketch(name, sketch_key, x, width)) for name in config.sketches]
     cases = jnp.stack([x, few, *noisy]), jnp.stack([P, P, *hidden])
-    return {**jax.lax.map(case, cases), **jax.lax.map(own, jnp.stack(grams))}
+    return {**jax.lax.map(case, cases), **jax.lax.map(sketch_errors, jnp.stack(grams))}
 
 
 def shared_checks(
-    found: Any, error: str, bound: str, sharp: str, h: Any, trivial: Any = None
+    results: Any, error: str, bound: str, sharp: str, h: Any, trivial: Any = None
 ) -> dict:
     """The checks that C16 and C17 share, of arrays [draw, ...] of `losses` with words for them."""
-    lost, tail, best = found.any_metric, found.tail, found.error[..., 0]
-    own, other = found.plain[..., RANDOM], found.metric[..., RANDOM]
+    lost, tail, best = results.any_metric, results.tail, results.error[..., 0]
+    plain, other = results.plain[..., RANDOM], results.metric[..., RANDOM]
     least, one = lost[..., RANDOM], "random orthonormal sketch"
 
     def at(measured: Any, reading: str) -> Unnamed:
@@ -74,11 +74,13 @@ def shared_checks(
         f"every metric: {error} <= (1 / h) {bound}, whatever the constant 1 / h": at_most(
             lost[..., HIDDEN], tail[..., HIDDEN] / h, stated=True
         ),
-        f"{one}, metric I: {error} <= {bound}": at(own, "queries and keys are the channels P^T x"),
+        f"{one}, metric I: {error} <= {bound}": at(
+            plain, "queries and keys are the channels P^T x"
+        ),
         f"{one}, every metric: {error} <= {bound}": at(least, "the best metric for each sketch"),
         f"best sketch: {error} <= {bound}": at(best, "the best sketch alone"),
         f"{one}, two metrics: {error} >= what every metric loses": at_least(
-            np.minimum(own, other), least, slack=1e-6
+            np.minimum(plain, other), least, slack=1e-6
         ),
-        f"best sketch: {error} <= {sharp}": at_most(best, found.sharp[..., RANDOM], slack=1e-6),
+        f"best sketch: {error} <= {sharp}": at_most(best, results.sharp[..., RANDOM], slack=1e-6),
     }

@@ -58,14 +58,14 @@ def words(value: Any) -> str:
 
 def table_of_sentences(results: Iterable[Record]) -> Lines:
     """The sentences of every source that the claims quote, and the claims that test them."""
-    found: dict[str, list[Record]] = {}
+    results_of: dict[str, list[Record]] = {}
     for result in results:
         for sentence in sentences(result["quote"]):
-            found.setdefault(sentence, []).append(result)
+            results_of.setdefault(sentence, []).append(result)
     lines = []
-    for sentence, own in found.items():
-        sources = "; ".join(dict.fromkeys(one["source"] for one in own))
-        lines.append([sources, sentence, ", ".join(one["id"] for one in own)])
+    for sentence, group in results_of.items():
+        sources = "; ".join(dict.fromkeys(one["source"] for one in group))
+        lines.append([sources, sentence, ", ".join(one["id"] for one in group)])
     return ["source", "sentence", "claims"], sorted(lines, key=lambda line: line[0])
 
 

@@ -39,12 +39,12 @@ def modules() -> dict[str, ModuleType]:
 
 def choose_claims(names: Iterable[str]) -> dict[str, Claim]:
     """Return the claims with these names, or all claims if there are no names."""
-    known = claims()
+    all_claims = claims()
     chosen = [name.upper() for name in names]
     for name in chosen:
-        if name not in known:
-            raise ValueError(unknown_name("claim", name, known))
-    return {name: known[name] for name in chosen} if chosen else known
+        if name not in all_claims:
+            raise ValueError(unknown_name("claim", name, all_claims))
+    return {name: all_claims[name] for name in chosen} if chosen else all_claims
 
 
 def verify_all(
@@ -73,12 +73,12 @@ def verify_all(
     cells = run(
         study, folder, progress, one_by_one if alone else partial(side_by_side, quick)
     ).cells
-    found = {}
+    records = {}
     for name, claim in chosen.items():
-        own = {cell["seed"]: result for cell, result in cells if cell["claim"] == name}
-        rows = [{"seed": seed, **row} for seed, result in own.items() for row in result["rows"]]
-        found[name] = summarise(name, claim, settings[name], own), rows
-    return found
+        by_seed = {cell["seed"]: result for cell, result in cells if cell["claim"] == name}
+        rows = [{"seed": seed, **row} for seed, result in by_seed.items() for row in result["rows"]]
+        records[name] = summarise(name, claim, settings[name], by_seed), rows
+    return records
 
 
 @cache
@@ -97,7 +97,7 @@ def measure(settings: Mapping[str, Config], cell: Cell) -> dict[str, Any]:
     with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
         try:
             rows, by_name = claim.run(config, jax.random.key(cell["seed"]))
-            found = [check._asdict() for check in named(by_name)]
+            checks = [check._asdict() for check in named(by_name)]
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
             if config in (claim.config, claim.quick):
                 raise
@@ -105,14 +105,14 @@ def measure(settings: Mapping[str, Config], cell: Cell) -> dict[str, Any]:
             kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
             raise ValueError(f"{name} cannot run with these settings: {kind}{reason}") from None
     took = [clock() - began for clock, began in zip(clocks, start, strict=True)]
-    return {"rows": rows, "checks": found, "seconds": took[0], "cpu_seconds": took[1]}
+    return {"rows": rows, "checks": checks, "seconds": took[0], "cpu_seconds": took[1]}
 
 
 def side_by_side(
     quick: bool, measure: Callable[[Cell], Any], cells: list[Cell]
 ) -> Iterator[tuple[Cell, Any]]:
     """Measure every cell; all seeds of a claim in one process, which compiles its programs once."""
-    waiting = [list(own) for _, own in groupby(cells, lambda cell: cell["claim"])]
+    waiting = [list(group) for _, group in groupby(cells, lambda cell: cell["claim"])]
     others, jobs = active_children(), {}
     # Use processes, not threads: most of the time goes into compilation, which uses one core, and
     # concurrent LAPACK calls in one process are not safe.

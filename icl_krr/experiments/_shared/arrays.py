@@ -28,7 +28,7 @@ def read_arrays(
             stored = np.load(file, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array without a name")
-            held = {
+            arrays = {
                 name: np.asarray(stored[name]) for name in (*names, *optional) if name in stored
             }
         except Exception as error:  # NumPy, zipfile and zlib raise a dozen kinds for damaged files
@@ -36,13 +36,13 @@ def read_arrays(
                 f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "
                 f"({one_line(str(error).partition('. ')[0] or type(error).__name__)})"
             ) from None
-    require(path, held, names, hint)
-    return {name: converted(f"{path}: {name}", name, value) for name, value in held.items()}
+    require(path, arrays, names, hint)
+    return {name: converted(f"{path}: {name}", name, value) for name, value in arrays.items()}
 
 
-def require(path: Path, held: Collection[str], names: tuple[str, ...], hint: str = "") -> None:
+def require(path: Path, stored: Collection[str], names: tuple[str, ...], hint: str = "") -> None:
     """Raise an error unless the file holds all arrays of these names."""
-    if missing := [name for name in names if name not in held]:
+    if missing := [name for name in names if name not in stored]:
         raise ValueError(
             f"{path} must hold the arrays {', '.join(names)}; {', '.join(missing)} is missing{hint}"
         )

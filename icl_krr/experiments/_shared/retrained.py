@@ -110,9 +110,11 @@ def load_models(study: str, variant: str) -> Transformer:
 
 def random_models(study: str, variant: str) -> Transformer:
     """The models of a variant before training; see `load_models`."""
-    made = STUDIES[study]
-    sizes = architecture(made.variants[variant], made.task.num_features, made.task.num_supports)
-    return stack([init(jax.random.key(seed), sizes) for seed in made.seeds(variant)])
+    settings = STUDIES[study]
+    sizes = architecture(
+        settings.variants[variant], settings.task.num_features, settings.task.num_supports
+    )
+    return stack([init(jax.random.key(seed), sizes) for seed in settings.seeds(variant)])
 
 
 def stack(models: list[Transformer]) -> Transformer:

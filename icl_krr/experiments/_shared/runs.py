@@ -78,11 +78,11 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
     """The folder of a run; the error for an unknown run lists `others` as valid values, too."""
     folder = folder_of(where)
     if not holds_run(folder):
-        known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
+        runs = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
         empty = ", which holds no recipe.json" if folder.is_dir() else ""
         raise ValueError(
-            f"{name} must be a run's folder or one of {', '.join([*known, *others])}; "
-            f"got {str(where)!r}{empty or suggestion(str(where), [*known, *others])}"
+            f"{name} must be a run's folder or one of {', '.join([*runs, *others])}; "
+            f"got {str(where)!r}{empty or suggestion(str(where), [*runs, *others])}"
         )
     return folder
 
@@ -165,17 +165,17 @@ def family(task: TaskRecipe) -> Sampler:
     if row.name != "table" and task.table is not None:
         raise ValueError(f"table must be None for family {row.name!r}, got {str(task.table)!r}")
     shared = ("num_supports", "num_queries", "num_features", "inputs", "noise")
-    given: dict[str, Any] = {name: getattr(task, name) for name in shared}
+    kwargs: dict[str, Any] = {name: getattr(task, name) for name in shared}
     sampler = row.sampler or SAMPLERS[row.name]
     if not row.fields:
-        return sampler(task, **given)
-    own = {to: getattr(task, name) for name, to in row.fields.items()}
-    return sampler(**own, **given)
+        return sampler(task, **kwargs)
+    family_fields = {to: getattr(task, name) for name, to in row.fields.items()}
+    return sampler(**family_fields, **kwargs)
 
 
-def gaussian_process(task: TaskRecipe, **given: Any) -> GaussianProcess:
+def gaussian_process(task: TaskRecipe, **kwargs: Any) -> GaussianProcess:
     kernel = make_kernel(task.kernel, vars(task))
-    return GaussianProcess(kernel, spread=task.spread, noise_spread=task.noise_spread, **given)
+    return GaussianProcess(kernel, spread=task.spread, noise_spread=task.noise_spread, **kwargs)
 
 
 def table(

@@ -41,9 +41,9 @@ def of_rank(
     rank: int, key: jax.Array, spectrum: str, num_features: int, num_supports: int
 ) -> jax.Array:
     """Features [n, p] of a rank below p, with the standard deviations of `SPECTRA`."""
-    at, turn = jax.random.split(key)
+    at, rotation_key = jax.random.split(key)
     x = spectral_task(at, spectrum, rank, num_supports).x
-    return matmul(x, sketches.orthonormal(turn, num_features, rank).T)
+    return matmul(x, sketches.orthonormal(rotation_key, num_features, rank).T)
 
 
 def flat_task(
@@ -78,16 +78,16 @@ def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
     P^T x.
     """
     p = x.shape[1]
-    made = {
+    projections = {
         "best": lambda: sketches.best(x, width),
         "orthonormal": lambda: sketches.orthonormal(key, p, width),
-        METRIC: lambda: with_metric(made["orthonormal"](), x),
+        METRIC: lambda: with_metric(projections["orthonormal"](), x),
         "gaussian": lambda: sketches.gaussian(key, p, width),
         "coordinates": lambda: sketches.coordinates(p, width),
         "landmarks": lambda: sketches.landmarks(x, width),
-        "learned": lambda: learned(key, x, width),
+        "learned": lambda: learned_projection(key, x, width),
     }
-    return made[name]()
+    return projections[name]()
 
 
 def metric(P: jax.Array, x: jax.Array) -> jax.Array:
@@ -121,7 +121,7 @@ def hiding(P: jax.Array, x: jax.Array, share: float) -> jax.Array:
     return P - (1 - share) * matmul(first, matmul(first.T, P))
 
 
-def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.Array:
+def learned_projection(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.Array:
     """P [p, m] that minimises |K - K^|_F^2, by Adam from a random orthonormal P."""
     gram, optimiser = matmul(x, x.T), optax.adam(0.03)
 

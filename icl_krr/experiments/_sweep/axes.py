@@ -30,12 +30,12 @@ from .axis import (
     step,
     support,
 )
-from .setting import Setting, against_exact, kernel_of, solve
+from .comparison import Comparison, against_exact, kernel_of, solve
 from .settings import NOISE, SweepSettings
 
 
 @along(step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
-def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
     """The error of alpha after every step, with the bound of theory."""
     kernel, rate = kernel_of(config), SOLVERS[line].rate or theory.RATES.get(line)
     solution = solvers.exact(kernel, task, ridge=config.ridge)
@@ -45,7 +45,7 @@ def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     if rate is not None:
         low, high = theory.spectral_bounds(kernel, task, ridge=config.ridge)
         bound = rate(low, high, jnp.arange(config.steps + 1.0))
-    return Setting(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
+    return Comparison(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
 
 
 @along(
@@ -58,14 +58,14 @@ def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     unused=("temperature",),
     plot=Plot("value", "gap", ("line",), "expected"),
 )
-def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
     """Conjugate gradient on m features: a sketch of the kernel's own or its Nystrom features."""
     kernel, linear = kernel_of(config), config.kernel == "linear"
     phi = None if linear else nystrom_features(kernel, task.x)
     x = task.x if phi is None else phi(task.x)
     p = x.shape[1]
-    seen = jnp.where(jnp.arange(len(x))[:, None] < value, x, 0) if line == "landmarks" else x
-    P = sketch("orthonormal" if line == METRIC else line, key, seen, p)
+    landmarks = jnp.where(jnp.arange(len(x))[:, None] < value, x, 0) if line == "landmarks" else x
+    P = sketch("orthonormal" if line == METRIC else line, key, landmarks, p)
     if line == "gaussian":
         # makes the mean of P P^T the identity, as only `value` columns of p remain
         P = P * jnp.sqrt(p / value)
@@ -82,7 +82,7 @@ def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     sigma, ridge = theory.eigenvalues(kernel, task), config.ridge
     expected = theory.expected_gap(sigma, value, ridge, 1 / p if linear else 1.0, NOISE)
-    return Setting(
+    return Comparison(
         model,
         task,
         exact,
@@ -100,7 +100,7 @@ def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     smooths=True,
     unused=("ridge",),
 )
-def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
     """Every solver is compared with exact KRR of the same ridge."""
     return against_exact(line, kernel_of(config), task, value, config)
 
@@ -113,16 +113,16 @@ def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
 )
 def temperature(
     line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Setting:
+) -> Comparison:
     """Every solver is compared with exact KRR on the same kernel."""
     return against_exact(line, kernel_of(config, value), task, config.ridge, config)
 
 
 @along(support, values=(4, 8, 16, 32, 48, 64), solvers=True, smooths=True)
-def context(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def context(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
     """The number of supports that are not masked."""
-    seen = task.replace(mask=jnp.arange(config.num_supports) < value)
-    return against_exact(line, kernel_of(config), seen, config.ridge, config)
+    prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
+    return against_exact(line, kernel_of(config), prefix, config.ridge, config)
 
 
 RANDOM = {
@@ -133,7 +133,9 @@ RANDOM = {
 
 
 @along(feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
-def features(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def features(
+    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
+) -> Comparison:
     """Conjugate gradient by linear attention on m features of the kernel."""
     kernel, p = kernel_of(config), task.num_features
     if line == "landmarks":
@@ -144,7 +146,7 @@ def features(line: str, value: Any, task: Task, config: SweepSettings, key: jax.
         kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=phi
     )
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-    return Setting(model, task, exact, smoother=kernel)
+    return Comparison(model, task, exact, smoother=kernel)
 
 
 @along(
@@ -156,13 +158,15 @@ def features(line: str, value: Any, task: Task, config: SweepSettings, key: jax.
     num_features=8,
     unused=("temperature",),
 )
-def position(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def position(
+    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
+) -> Comparison:
     """A causal model at the support with so many before it, which is told of the whole context."""
     kernel = kernel_of(config)
     model = solve(line, kernel, task, config.ridge, config)
     prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
     exact = solvers.exact(kernel, prefix, ridge=config.ridge).prediction
-    return Setting(model, prefix, exact)
+    return Comparison(model, prefix, exact)
 
 
 HALF = ("float16", "bfloat16")
@@ -183,7 +187,9 @@ SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp
     unused=("temperature", "ridge"),
     against="the same model without rounding",
 )
-def rounding(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def rounding(
+    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
+) -> Comparison:
     """Prefix solvers with some slots in half precision, compared with the same model unrounded."""
     solver, part, dtype = line.split()
     kernel = kernel_of(config)
@@ -194,7 +200,7 @@ def rounding(line: str, value: Any, task: Task, config: SweepSettings, key: jax.
         PREFIX[solver], kernel, task, ridge=ridge, steps=config.steps, stores_sums=True, **spectrum
     )
     hooks = round_slots(model, dict.fromkeys(SLOTS[part], dtype))
-    return Setting(model, task, predict(model, task), hooks=hooks)
+    return Comparison(model, task, predict(model, task), hooks=hooks)
 
 
 @along(
@@ -204,13 +210,15 @@ def rounding(line: str, value: Any, task: Task, config: SweepSettings, key: jax.
     plot=Plot("step", "gap", ("line", "value")),
     traced=False,
 )
-def precision(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def precision(
+    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
+) -> Comparison:
     """The dtype of the task; all models have the same weights."""
     kernel = kernel_of(config)
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     model = solve(line, kernel, task, config.ridge, config)
     cast = jax.tree.map(lambda field: field.astype(value), task.replace(y_query=None))
-    return Setting(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
+    return Comparison(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
 
 
 @along(
@@ -221,11 +229,13 @@ def precision(line: str, value: Any, task: Task, config: SweepSettings, key: jax
     kernel="gaussian",
     traced=False,
 )
-def arithmetic(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Setting:
+def arithmetic(
+    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
+) -> Comparison:
     """The number of segments of the ReLU tables."""
     kernel = kernel_of(config)
     exact_twin = solve(line, kernel, task, config.ridge, config)
     bounds = operand_bounds(exact_twin, task, margin=2.0)
     model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-    return Setting(model, task, exact, smoother=kernel)
+    return Comparison(model, task, exact, smoother=kernel)

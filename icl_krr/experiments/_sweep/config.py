@@ -58,8 +58,8 @@ def kernel_for(name: str, kernel: str | None) -> str:
     """The kernel, by default that of the axis; another kernel must have the same kind."""
     axis = axis_of(name)
     kind = KERNELS[axis.kernel].kind
-    known = {n: row for n, row in KERNELS.items() if row.kind == kind or n in axis.kernels}
-    return find(f"kernel along the {name}", known, axis.kernel if kernel is None else kernel).name
+    rows = {n: row for n, row in KERNELS.items() if row.kind == kind or n in axis.kernels}
+    return find(f"kernel along the {name}", rows, axis.kernel if kernel is None else kernel).name
 
 
 def lines_for(axis: Any, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from ...catalogue import SOLVERS
 from ...training._reference import average
 from .._shared.rows import Rows, tidy
 from .._study import Cell, Study
+from .comparison import Comparison, draw
 from .config import SweepConfig, axis_of
-from .setting import Setting, draw
 
 BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 """Predictions that the table of a sweep compares its models with."""
@@ -89,20 +89,20 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
     """Blocks, gap |f - f*| / |f*|, RMSE, error and `FROM_THEORY` after every step, or NaN."""
-    own, at = jax.random.split(key)
-    setting = axis_of(config.axis).build(line, value, draw(at, config), config, own)
-    model, task, exact = setting.model, setting.task, setting.exact
-    names = ("prediction",) if setting.alpha is None else ("prediction", "alpha")
-    _, cache = run_with_cache(model, task, names=names, hooks=setting.hooks)
+    setting_key, at = jax.random.split(key)
+    comparison = axis_of(config.axis).build(line, value, draw(at, config), config, setting_key)
+    model, task, exact = comparison.model, comparison.task, comparison.exact
+    names = ("prediction",) if comparison.alpha is None else ("prediction", "alpha")
+    _, cache = run_with_cache(model, task, names=names, hooks=comparison.hooks)
     path = cache["prediction"].astype(exact.dtype)
     steps = len(path)
     missing = jnp.full(steps, jnp.nan)
     error = missing
-    if setting.alpha is not None and setting.A is not None:
-        size = theory.energy_norm(setting.A, setting.alpha)
-        error = theory.energy_norm(setting.A, cache["alpha"] - setting.alpha[None]) / size
+    if comparison.alpha is not None and comparison.A is not None:
+        size = theory.energy_norm(comparison.A, comparison.alpha)
+        error = theory.energy_norm(comparison.A, cache["alpha"] - comparison.alpha[None]) / size
     first = len(model.weights.prologue)
-    known = baselines(setting)
+    baseline_predictions = baselines(comparison)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
         "gap": or_infinite(jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact)),
@@ -112,12 +112,12 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         "error": error,
         **{
             name: missing if value is None else jnp.broadcast_to(value, steps)
-            for name, value in setting._asdict().items()
+            for name, value in comparison._asdict().items()
             if name in FROM_THEORY
         },
         **{
             f"{name} gap": jnp.full(steps, jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact))
-            for name, f in known.items()
+            for name, f in baseline_predictions.items()
         },
     }
 
@@ -127,14 +127,14 @@ def or_infinite(error: jax.Array) -> jax.Array:
     return jnp.where(jnp.isnan(error), jnp.inf, error)
 
 
-def baselines(setting: Setting) -> dict[str, jax.Array]:
+def baselines(comparison: Comparison) -> dict[str, jax.Array]:
     """The predictions of the baselines [q], on the inputs of the model in the dtype of `exact`."""
-    exact = setting.exact
+    exact = comparison.exact
     task: Task = jax.tree.map(
         lambda leaf: leaf.astype(exact.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-        setting.task,
+        comparison.task,
     )
     smooth = jnp.full_like(exact, jnp.nan)
-    if setting.smoother is not None:
-        smooth = solvers.nadaraya_watson(setting.smoother, task).prediction
+    if comparison.smoother is not None:
+        smooth = solvers.nadaraya_watson(comparison.smoother, task).prediction
     return dict(zip(BASELINES, (jnp.zeros_like(exact), average(task), smooth, exact), strict=True))
