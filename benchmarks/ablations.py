@@ -22,7 +22,7 @@ from benchmarks.records import Row as Record, digits, table
 from icl_krr._core.files import to_markdown
 from icl_krr.experiments import Cell, Study, load
 from icl_krr.experiments.identify import INTERVAL_QUANTILES, paired_differences, resamples
-from icl_krr.experiments.solverbench import LINEAR, PROCESS, Setting, Share, setting
+from icl_krr.experiments.solverbench import LINEAR, PROCESS, BenchFamily, Share, bench_family
 from icl_krr.plots._style import COLORS, legend
 
 SHIPPED = [
@@ -52,8 +52,8 @@ def known(quick: bool, folder: Path) -> list[Record]:
     sizes = QUICK_SIZES if quick else SIZES
 
     @cache
-    def tasks(family: str, label: str) -> Setting:
-        return setting(family, models.config_of(models.VARIANTS[label], sizes))
+    def tasks(family: str, label: str) -> BenchFamily:
+        return bench_family(family, models.config_of(models.VARIANTS[label], sizes))
 
     def measure(cell: Cell) -> Record | None:
         family, label, name = cell.values()
@@ -74,7 +74,7 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
     runs = {name: load(records.folder_of(name)) for name in names}
 
     @cache
-    def tasks(name: str, condition: float | None = None) -> Setting:
+    def tasks(name: str, condition: float | None = None) -> BenchFamily:
         return models.run_setting(runs[name], runs[name].model.steps, sizes, condition)
 
     def measure(cell: Cell) -> Record:
@@ -85,7 +85,7 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
         one = tasks(cell["tasks of"], RIDGES[cell["variant"]])
         return built(cell["solver"], one, models.Variant(), False)
 
-    keys = [(str(tasks(name).family), runs[name].model.steps) for name in names]
+    keys = [(str(tasks(name).sampler), runs[name].model.steps) for name in names]
     first = {name: names[keys.index(key)] for name, key in zip(names, keys, strict=True)}
     axes = {
         "tasks of": dict.fromkeys(first.values()),
@@ -158,7 +158,7 @@ class Nearest(NamedTuple):
     name: str
     distance: float
     others: dict[str, float]  # distances of all names
-    as_near: list[str]  # names that paired intervals do not tell from the nearest
+    tied: list[str]  # names that paired intervals do not tell from the nearest
 
 
 def nearest(own: np.ndarray, by_name: dict[str, list[np.ndarray]]) -> Nearest:
@@ -219,18 +219,18 @@ def confusion(
     by_variant: dict[str, list[int]] = {}
     near, within, between = [], [], []
     for i, row in enumerate(rows):
-        offered = offers(rows, patterns, i, other_family)
-        for name, others in offered.items():
+        kernels_by_candidate = offers(rows, patterns, i, other_family)
+        for name, others in kernels_by_candidate.items():
             gaps = [np.sqrt(np.mean((patterns[i][0] - one[0]) ** 2)) for one in others]
             (within if name == row["solver"] else between).extend(gaps)
-        if row["solver"] not in names or row["solver"] not in offered:
+        if row["solver"] not in names or row["solver"] not in kernels_by_candidate:
             continue
-        one = nearest(patterns[i], offered)
+        one = nearest(patterns[i], kernels_by_candidate)
         is_right = one.name == row["solver"]
-        near.append(len(one.as_near))
+        near.append(len(one.tied))
         add_case(right, is_right)
         add_case(lone, is_right if near[-1] == 1 else None)
-        add_case(among, row["solver"] in one.as_near)
+        add_case(among, row["solver"] in one.tied)
         add_case(by_variant.setdefault(row["variant"], [0, 0]), is_right)
     return {
         "right": right,
@@ -251,10 +251,12 @@ def strangers(rows: list[Record], patterns: Patterns, limit: float) -> dict[str,
     """
     found: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        offered = offers(rows, patterns, i)
-        offered = {n: o for n, o in offered.items() if n in CANDIDATES and n != row["solver"]}
-        one = nearest(patterns[i], offered)
-        named = len(one.as_near) == 1 and one.distance <= limit
+        kernels_by_candidate = offers(rows, patterns, i)
+        kernels_by_candidate = {
+            n: o for n, o in kernels_by_candidate.items() if n in CANDIDATES and n != row["solver"]
+        }
+        one = nearest(patterns[i], kernels_by_candidate)
+        named = len(one.tied) == 1 and one.distance <= limit
         add_case(found.setdefault(KIND[row["solver"]], [0, 0]), named)
     return found
 
@@ -309,7 +311,7 @@ STATEMENTS: dict[str, Callable[[Effects, str], bool | None]] = {
 """Statements about a model, by what decides them from its effects and the kind of removal."""
 
 
-def built(name: str, one: Setting, variant: models.Variant, profile: bool) -> Record | None:
+def built(name: str, one: BenchFamily, variant: models.Variant, profile: bool) -> Record | None:
     model = models.build(name, one, variant.slower, variant.form)
     return None if model is None else models.measure(model, one, profile)
 
@@ -333,15 +335,17 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
     own = effects_of(row)
     others, said = [(other["solver"], effects_of(other)) for other in row["beside"]], []
     for name, parts in reversed(SETS.items()):
-        offered = by_solver((other, pattern(one, MAIN, parts)) for other, one in others)
-        one = nearest(pattern(own, MAIN, parts), offered)
-        alone, close = len(one.as_near) == 1, one.distance <= limits[name]
+        kernels_by_candidate = by_solver(
+            (other, pattern(one, MAIN, parts)) for other, one in others
+        )
+        one = nearest(pattern(own, MAIN, parts), kernels_by_candidate)
+        alone, close = len(one.tied) == 1, one.distance <= limits[name]
         reading = KIND[one.name] if alone else "not distinguishable"
         said.append({
             "set": name,
             "name": one.name,
             "distance": one.distance,
-            "as near": one.as_near,
+            "as near": one.tied,
             "distances": one.others,
             "within": limits[name],
             "reading": reading if close else "no construction is near",

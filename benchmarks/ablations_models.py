@@ -18,7 +18,7 @@ from icl_krr.constructions import compile
 from icl_krr.constructions._assembly.choice import softmax_machine
 from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench
 from icl_krr.experiments.identify import in_dtype_of_tasks, ridge_regression, streams_of_batch
-from icl_krr.experiments.solverbench import BenchConfig, Setting, largest
+from icl_krr.experiments.solverbench import BenchConfig, BenchFamily, largest_eigenvalues
 from icl_krr.kernels import Kernel
 from icl_krr.probes import fit_probe, layerwise
 from icl_krr.residual import ROLES, Read
@@ -82,7 +82,9 @@ def config_of(variant: Variant, sizes: dict[str, int]) -> BenchConfig:
     return BenchConfig(**sizes, **rest)
 
 
-def run_setting(run: Run, steps: int, sizes: dict[str, int], condition: float | None) -> Setting:
+def run_setting(
+    run: Run, steps: int, sizes: dict[str, int], condition: float | None
+) -> BenchFamily:
     """The tasks of a trained run, with the ridge of their exact predictor, or a condition number.
 
     The tasks depend on the family alone, so models of one family share them.
@@ -95,9 +97,9 @@ def run_setting(run: Run, steps: int, sizes: dict[str, int], condition: float | 
     )
     if condition is None:
         kernel, ridge = exact_of(family)
-        condition = max(float(jnp.mean(largest(kernel, tasks))) / float(ridge), 1.01)
+        condition = max(float(jnp.mean(largest_eigenvalues(kernel, tasks))) / float(ridge), 1.01)
     config = config_of(Variant(condition=condition, steps=steps), sizes)
-    return Setting("run", family, tasks, probing, config)
+    return BenchFamily("run", family, tasks, probing, config)
 
 
 def exact_of(family: Sampler) -> tuple[Kernel, Any]:
@@ -108,9 +110,9 @@ def exact_of(family: Sampler) -> tuple[Kernel, Any]:
     return found
 
 
-def kernel_of(name: str, one: Setting) -> Kernel | None:
+def kernel_of(name: str, one: BenchFamily) -> Kernel | None:
     """The kernel of a construction on these tasks; None if the solver takes none that suits."""
-    own = "gaussian" if hasattr(one.family, "kernel") else "linear"
+    own = "gaussian" if hasattr(one.sampler, "kernel") else "linear"
     takes = taken(name) if name in CANDIDATES else ("linear", "gaussian")
     if name in SMOOTHERS:
         takes = ("gaussian",)
@@ -118,13 +120,13 @@ def kernel_of(name: str, one: Setting) -> Kernel | None:
     return one.kernel(found[0]) if found else None
 
 
-def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Transformer | None:
+def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> Transformer | None:
     """A construction, or a model that runs no solver; None where this variant does not exist."""
     kernel = kernel_of(name, one)
     if form == "kernel":
         some = taken(name) if name in CANDIDATES else ()
-        offered = hasattr(one.family, "kernel") or "exponential" not in some
-        kernel = None if offered else one.kernel("exponential")
+        kernels_by_candidate = hasattr(one.sampler, "kernel") or "exponential" not in some
+        kernel = None if kernels_by_candidate else one.kernel("exponential")
     if kernel is None or (form == "form" and name not in FORMS):
         return None
     steps = one.config.steps
@@ -136,12 +138,12 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
         if name in SMOOTHERS:
             return smoother(name, kernel, one)
     if name in RIVALS:
-        given = one.shared(kernel) | {"steps": steps}
+        given = one.compile_keywords(kernel) | {"steps": steps}
         if name != "steepest_descent":
-            given["step_size"] = 1 / (slower * one.high(kernel))
+            given["step_size"] = 1 / (slower * one.largest_eigenvalue(kernel))
         return compile(getattr(solverbench, name), kernel, **given)
     row = SOLVERS[FORMS[name] if form == "form" else name]
-    needs = one.needs(row, kernel)
+    needs = one.solver_keywords(row, kernel)
     if "spectrum" in needs:
         low, high = needs["spectrum"]
         needs["spectrum"] = low, slower * high
@@ -155,7 +157,7 @@ def build(name: str, one: Setting, slower: float = 1.0, form: str = "") -> Trans
     return constructions.lookup(row)(kernel, num_features=one.tasks.num_features, **given)
 
 
-def smoother(name: str, kernel: Kernel, one: Setting) -> Transformer:
+def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
     r"""A model whose layers hold Nadaraya-Watson estimators of y and no residual.
 
     With equal or falling shares $w_t$ of sum 1, each layer adds $w_t f$ to the prediction. The
@@ -178,7 +180,7 @@ def smoother(name: str, kernel: Kernel, one: Setting) -> Transformer:
     return m.transformer(step, steps=steps, readout=prediction)
 
 
-def random_encoder(one: Setting) -> Transformer:
+def random_encoder(one: BenchFamily) -> Transformer:
     """An untrained encoder whose read-out is fitted to the outputs: it has learnt no steps."""
     spec = Architecture(
         num_features=one.tasks.num_features, width=WIDTH, depth=one.config.steps, heads=4
@@ -248,12 +250,12 @@ def layer_errors(model: Transformer, probe: Any, tasks: Task) -> jax.Array:
     return jnp.sum((found - outputs_of(tasks)[:, None]) ** 2, axis=-1)
 
 
-def measure(model: Transformer, one: Setting, profile: bool = False) -> Record:
+def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Record:
     """Squares, summed over queries, of every effect: [parts, L, b] without a part, [b] intact."""
     began, tasks = time.process_time(), one.tasks
     model = in_dtype_of_tasks(model, tasks)
     intact, without = without_parts(model, tasks.replace(y_query=None))
-    best = np.asarray(exact_predictions(*exact_of(one.family), tasks))
+    best = np.asarray(exact_predictions(*exact_of(one.sampler), tasks))
     others = {"change": intact, "target": np.asarray(outputs_of(tasks)), "exact": best}
     sums = partial(np.sum, axis=-1)
     sizes = {name: sums((intact - other) ** 2) for name, other in others.items()}

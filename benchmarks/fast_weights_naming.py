@@ -24,7 +24,7 @@ from icl_krr import constructions
 from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, Box, candidate, register
 from icl_krr.experiments import Cell, Recipe, Study, draw_tasks, load as load_run, project
-from icl_krr.experiments.identify import run_candidate
+from icl_krr.experiments.identify import run_oracle
 from icl_krr.kernels import Linear
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
 from icl_krr.solvers import prefix_conjugate_gradient
@@ -187,9 +187,9 @@ def row_of(found: Identification) -> Record:
     return {
         "status": found.status,
         "remain": found.remain,
-        "as near": found.as_near,
+        "as near": found.tied,
         "candidates": [
-            {"name": one.fit.candidate, **means(one.distances)} for one in found.suspects
+            {"name": one.fit.candidate, **means(one.distances)} for one in found.candidates
         ],
     }
 
@@ -231,7 +231,7 @@ def answered(folder: Path, seed: int, count: int) -> Record:
         row = row_of(found)
         row["baselines"] = {name: means(spaces) for name, spaces in found.baselines.items()}
         own = map_tasks(partial(predict_along, model), scored)
-        for one, suspect in zip(row["candidates"], found.suspects, strict=True):
+        for one, suspect in zip(row["candidates"], found.candidates, strict=True):
             one["along"] = along_distance(suspect.fit, scored, own)
         row["exact along"] = away(own, map_tasks(partial(exact_along, family), scored), family)
         given |= {"candidates": (*RULES,), "steps": 2 * model.depth}
@@ -247,7 +247,7 @@ def along_distance(fit: CandidateFit, tasks: Task, own: jax.Array) -> float | No
     step = -1 if row.sequential else max(fit.alignment)
 
     def along(task: Task) -> jax.Array:
-        return run_candidate(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
+        return run_oracle(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
 
     return away(own, map_tasks(along, tasks), tasks)
 

@@ -22,7 +22,7 @@ from icl_krr import constructions, solvers
 from icl_krr.experiments import Lines, Rows, draw_tasks, replace, to_csv, to_markdown
 from icl_krr.kernels import Linear
 from icl_krr.plots import COLORS, label_ticks, legend, sheet
-from icl_krr.probes import drift, linear_maps
+from icl_krr.probes import linear_maps, weight_difference
 from icl_krr.tasks import LinearRegression, Task, map_tasks
 from icl_krr.theory import spectral_bounds
 from icl_krr.training import Training, adapt, advance, held_out, start
@@ -228,7 +228,9 @@ def compare(config: Config) -> Comparison:
                         for update, model, error in trained
                         for row in of_blocks(problem, begun, model)
                     ]
-                    moved += [{"seed": seed, **row} for row in drift(models[name], begun)]
+                    moved += [
+                        {"seed": seed, **row} for row in weight_difference(models[name], begun)
+                    ]
             found = {name: problem.loss(model) for name, model in models.items()}
             for name, error in found.items():
                 gain = (found["textbook step"] - least) / (error - least)
@@ -240,7 +242,7 @@ def compare(config: Config) -> Comparison:
 
 def of_blocks(problem: Problem, begun: Transformer, model: Transformer) -> Rows:
     """A row for every block, with its step size, its curvature and the change of its weights."""
-    high, changes = problem.spectrum[1], drift(model, begun)
+    high, changes = problem.spectrum[1], weight_difference(model, begun)
     return [
         {
             "block": block,

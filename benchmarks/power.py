@@ -49,10 +49,10 @@ def measure(cell: experiments.Cell, sizes: solverbench.BenchConfig) -> list[reco
     """What `identify` says of a construction with noise, read in both ways."""
     seed, family, solver, level = cell.values()
     one, (kernel, *_) = (
-        solverbench.setting(family, replace(sizes, seed=seed)),
-        solverbench.KERNELS[family],
+        solverbench.bench_family(family, replace(sizes, seed=seed)),
+        solverbench.FAMILY_KERNELS[family],
     )
-    model, key = solverbench.exact(solver, kernel, one), jax.random.key(seed)
+    model, key = solverbench.candidate_model(solver, kernel, one), jax.random.key(seed)
     assert model.weights is not None
     for name, value in (("solver", solver), ("level", level)):
         key = jax.random.fold_in(key, AXES[name].index(value))
@@ -62,9 +62,9 @@ def measure(cell: experiments.Cell, sizes: solverbench.BenchConfig) -> list[reco
     ways[PROBE] = model._replace(weights=turned, probed=True)
     rows, given = [], {"candidates": CANDIDATES, "kernels": (kernel,), "seed": seed}
     for reading, way in ways.items():
-        found = solverbench.identify_answers(one.tasks, solverbench.answers_of(way), **given)
+        found = solverbench.identify_answers(one.tasks, solverbench.run_on_tasks(way), **given)
         said = solverbench.outcome({"names": model.truth.names}, solverbench.verdict_of(found))
-        rows.append({**cell, "reading": reading, **solverbench.row_of(found), "outcome": said})
+        rows.append({**cell, "reading": reading, **solverbench.verdict_row(found), "outcome": said})
     return rows
 
 

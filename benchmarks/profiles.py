@@ -23,7 +23,7 @@ from icl_krr import experiments
 from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import compared
 from icl_krr.experiments import identify as identification, solverbench
-from icl_krr.experiments.identify import halves_of, record as whole_record
+from icl_krr.experiments.identify import record as whole_record, split_halves
 from icl_krr.probes import layerwise
 from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Transformer
@@ -78,15 +78,16 @@ def protocol_of(
     one = streams.setting_of(family, config)
     made = one.kernel(kernel)
     both = [
-        identification.targets_of(tasks, made, one.ridge(made)) for tasks in halves_of(one.tasks)
+        identification.profile_targets(tasks, made, one.ridge(made))
+        for tasks in split_halves(one.tasks)
     ]
-    kernels = dict.fromkeys((kernel, *solverbench.KERNELS[family]))
-    known = identification.known_of(made, one.ridge(made))
+    kernels = dict.fromkeys((kernel, *solverbench.FAMILY_KERNELS[family]))
+    known = identification.exact_hyperparameters(made, one.ridge(made))
     return identification.Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
 
 
 def readers(
-    case: Case, one: solverbench.Setting, reader: Any
+    case: Case, one: solverbench.BenchFamily, reader: Any
 ) -> dict[str, Callable[[Task], jax.Array]]:
     """The ways to read predictions [L + 1, q] from a model."""
     found = {}
@@ -99,12 +100,12 @@ def readers(
 
 
 def own_reader(
-    case: Case, one: solverbench.Setting, reader: Any
+    case: Case, one: solverbench.BenchFamily, reader: Any
 ) -> Callable[[Task], jax.Array] | None:
-    if case.kind == STRANGER and case.about in (functions := solverbench.functions_of(one)):
+    if case.kind == STRANGER and case.about in (functions := solverbench.distractor_functions(one)):
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
-        model = solverbench.exact(case.about, case.kernel, one)
+        model = solverbench.candidate_model(case.about, case.kernel, one)
         assert model.weights is not None
         weights = model.weights
         layers = slice(None) if model.layers is None else jnp.array(model.layers)

@@ -30,8 +30,8 @@ from icl_krr.experiments.identify import (
     NEAR,
     RESOLUTION,
     TIED,
-    Suspect,
-    halves_of,
+    CandidateResult,
+    split_halves,
     status_of,
     streams_at,
 )
@@ -122,8 +122,8 @@ class Case(NamedTuple):
 
 
 @cache
-def setting_of(family: str, config: solverbench.BenchConfig) -> solverbench.Setting:
-    return solverbench.setting(family, config)
+def setting_of(family: str, config: solverbench.BenchConfig) -> solverbench.BenchFamily:
+    return solverbench.bench_family(family, config)
 
 
 def solvers(
@@ -132,14 +132,14 @@ def solvers(
     """Every candidate on its kernels, or on the first of them (`one`), or some (`names`)."""
     for family in FAMILIES:
         for solver in names or candidates():
-            for kernel in solverbench.kernels_of(solver, family)[: 1 if one else None]:
+            for kernel in solverbench.supported_kernels(solver, family)[: 1 if one else None]:
                 yield Case(kind, family, solver, kernel, level, seed)
 
 
-def others(kind: str, make: Callable[[solverbench.Setting], Any]) -> Iterator[Case]:
+def others(kind: str, make: Callable[[solverbench.BenchFamily], Any]) -> Iterator[Case]:
     for family in FAMILIES:
         for name in make(setting_of(family, solverbench.BenchConfig())):
-            yield Case(kind, family, name, solverbench.KERNELS[family][0])
+            yield Case(kind, family, name, solverbench.FAMILY_KERNELS[family][0])
 
 
 def cases() -> Iterator[Case]:
@@ -158,12 +158,14 @@ def cases() -> Iterator[Case]:
         yield from solvers(PLAIN, seed=seed, one=True)
         for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
             yield from few(kind, level, seed)
-    yield from (Case(POWERS, family, POWERS, solverbench.KERNELS[family][0]) for family in FAMILIES)
+    yield from (
+        Case(POWERS, family, POWERS, solverbench.FAMILY_KERNELS[family][0]) for family in FAMILIES
+    )
     yield from (
         Case(SUPERPOSED, solverbench.LINEAR, name, "linear", fewer)
-        for name, fewer in solverbench.FEWER
+        for name, fewer in solverbench.SUPERPOSED_CASES
     )
-    yield from solvers(TRAINED, names=solverbench.CHANGED[:2], one=True)
+    yield from solvers(TRAINED, names=solverbench.VARIED_SOLVERS[:2], one=True)
     yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
 
@@ -193,15 +195,15 @@ def key_of(*parts: Any) -> jax.Array:
     return jax.random.key(crc32(repr(parts).encode()))
 
 
-def known(case: Case, one: solverbench.Setting) -> Subject:
+def known(case: Case, one: solverbench.BenchFamily) -> Subject:
     """The construction of a solver in a disguise; the level is the noise or the channels of junk.
 
     In float32, it has the streams of the rotated model.
     """
-    model, level = solverbench.exact(case.about, case.kernel, one), case.level
+    model, level = solverbench.candidate_model(case.about, case.kernel, one), case.level
     disguise = PLAIN if case.kind == SINGLE else case.kind
     key = key_of(case.about, case.kernel, disguise, level, one.config.seed)
-    weights, gap, tasks = model.weights, None, solverbench.first(one.probing)
+    weights, gap, tasks = model.weights, None, solverbench.training_tasks(one.probing)
     assert weights is not None
     at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
     if disguise == NOISE:
@@ -223,7 +225,9 @@ def known(case: Case, one: solverbench.Setting) -> Subject:
     return Subject(reader, model.truth.names, gap=gap)
 
 
-def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: solverbench.Setting) -> float:
+def to_oracle(
+    weights: Transformer, at: jax.Array, model: Any, one: solverbench.BenchFamily
+) -> float:
     """The distance of a model's answers to the oracle, as SolverBench writes it in its labels."""
 
     def answers(task: Task) -> tuple[jax.Array, jax.Array]:
@@ -275,7 +279,7 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     return jnp.where(jnp.arange(count) % 4 < 2, jnp.cos(grown) * 2**0.5, jnp.tanh(grown))
 
 
-def strangers(one: solverbench.Setting) -> dict[str, Callable[[], Subject]]:
+def strangers(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]]:
     """All models of the open set, by name; those without weights with answers as a stream."""
     key = jax.random.fold_in(jax.random.key(one.config.seed), 9)
     own = jax.random.fold_in(key, int(one.name != solverbench.LINEAR))
@@ -292,8 +296,8 @@ def strangers(one: solverbench.Setting) -> dict[str, Callable[[], Subject]]:
         return Subject(reader, label="its own answers, x of the query")
 
     every = [
-        (of_weights, solverbench.weights_of(one, own)),
-        (of_function, solverbench.functions_of(one)),
+        (of_weights, solverbench.distractor_transformers(one, own)),
+        (of_function, solverbench.distractor_functions(one)),
     ]
     return {name: partial(make, name, part) for make, some in every for name, part in some.items()}
 
@@ -306,13 +310,13 @@ def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
     return both @ jax.random.orthogonal(key, both.shape[-1]).astype(both.dtype)
 
 
-def powers(one: solverbench.Setting) -> Subject:
+def powers(one: solverbench.BenchFamily) -> Subject:
     """A stream whose layer l holds k(x)^T K^j y for all j < l: the span of many solvers' steps."""
     kernel, depth = (
         one.kernel("linear" if one.name == solverbench.LINEAR else "gaussian"),
         one.config.steps,
     )
-    high, key = one.high(kernel), key_of(POWERS, one.name)
+    high, key = one.largest_eigenvalue(kernel), key_of(POWERS, one.name)
 
     def answers(task: Task) -> jax.Array:
         gram, cross, _ = system(kernel, task)
@@ -328,7 +332,7 @@ def powers(one: solverbench.Setting) -> Subject:
     return Subject(answers, label="k(x)^T K^j y for all j < l: the span, and no steps")
 
 
-def randoms(one: solverbench.Setting, seed: int) -> dict[str, Callable[[], Subject]]:
+def randoms(one: solverbench.BenchFamily, seed: int) -> dict[str, Callable[[], Subject]]:
     """Untrained encoders, and random functions of the task that drift from layer to layer."""
     depth, found = one.config.steps, {}
     shape: Any = {"num_features": one.tasks.num_features, "depth": depth, "heads": 4}
@@ -343,7 +347,7 @@ def randoms(one: solverbench.Setting, seed: int) -> dict[str, Callable[[], Subje
     return {name: lambda make=make: Subject(make()) for name, make in found.items()}
 
 
-def subject_of(case: Case, one: solverbench.Setting) -> Subject:
+def subject_of(case: Case, one: solverbench.BenchFamily) -> Subject:
     if case.kind == STRANGER:
         return strangers(one)[case.about]()
     if case.kind == RANDOM:
@@ -358,7 +362,7 @@ def encoder(case: Case) -> tuple[Transformer, Task, Task]:
     drawn = experiments.draw_tasks(
         jax.random.key(case.seed), 2 * solverbench.BenchConfig().tasks, family
     )
-    return identification.in_dtype_of_tasks(run.model, drawn), *halves_of(
+    return identification.in_dtype_of_tasks(run.model, drawn), *split_halves(
         drawn.replace(y_query=None)
     )
 
@@ -371,11 +375,11 @@ SAYS_NOTHING = ("its steps are nearly", "diverges")
 
 def own_readings(found: Identification) -> dict[str, solverbench.Verdict]:
     """The readings that one result of `identify_streams` holds."""
-    every = [one for one in found.suspects if not one.because.startswith(SAYS_NOTHING)]
+    every = [one for one in found.candidates if not one.reason.startswith(SAYS_NOTHING)]
     said = {}
     for space in SPACES:
         said[space] = nearest({one.fit.candidate: one.distances[space].mean for one in every})
-    remain = [one for one in every if not one.because or one.because.startswith(UNUSED)]
+    remain = [one for one in every if not one.reason or one.reason.startswith(UNUSED)]
     remain.sort(key=lambda one: sum(part.mean for part in one.distances.values()))
     status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
     names = tuple(one.fit.candidate for one in remain)
@@ -410,16 +414,18 @@ def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
 
 
 def other_readings(
-    reader: Reader, one: solverbench.Setting, options: dict[str, Any]
+    reader: Reader, one: solverbench.BenchFamily, options: dict[str, Any]
 ) -> dict[str, solverbench.Verdict]:
     """The readings of a linear probe."""
     answers = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
     read = solverbench.Answers(
-        *map(np.asarray, jax.jit(partial(solverbench.answers_and_hats, answers))(tasks))
+        *map(np.asarray, jax.jit(partial(solverbench.predictions_and_hats, answers))(tasks))
     )
     found = solverbench.identify_answers(tasks, read, **options)
-    factor = identify_streams(lambda task: answers(task)[..., None], *halves_of(tasks), **options)
+    factor = identify_streams(
+        lambda task: answers(task)[..., None], *split_halves(tasks), **options
+    )
     return {"probe": solverbench.verdict_of(found), "factor": solverbench.verdict_of(factor)}
 
 
@@ -437,7 +443,7 @@ def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...])
         if case.probed:
             read = other_readings(subject.reader, one, given)
             return {**case._asdict(), "readings": as_json(read)}
-        tasks = halves_of(one.tasks.replace(y_query=None))
+        tasks = split_halves(one.tasks.replace(y_query=None))
         if single:
             tasks = jax.tree.map(jnp.float32, tasks)
         with jax.enable_x64(not single):
@@ -452,7 +458,7 @@ def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...])
         "status": verdict.status,
         "names": verdict.names,
         "readings": as_json(said),
-        "suspects": [row_of(one, case.kind == ENCODER) for one in found.suspects],
+        "suspects": [row_of(one, case.kind == ENCODER) for one in found.candidates],
         "seconds": time.perf_counter() - began,
     }
 
@@ -461,12 +467,12 @@ def as_json(said: dict[str, solverbench.Verdict]) -> dict[str, Any]:
     return {name: one._asdict() for name, one in said.items()}
 
 
-def row_of(one: Suspect, trained: bool) -> dict[str, Any]:
+def row_of(one: CandidateResult, trained: bool) -> dict[str, Any]:
     """A candidate: its distances, the reason against it, and distances of untrained models."""
-    row: dict[str, Any] = {"candidate": one.fit.candidate, "because": one.because}
+    row: dict[str, Any] = {"candidate": one.fit.candidate, "because": one.reason}
     row |= {space: found.mean for space, found in one.distances.items()}
     if trained:
-        controls: dict[str, Any] = one.evidence.controls  # pyright: ignore[reportOptionalMemberAccess]
+        controls: dict[str, Any] = one.stream_result.controls  # pyright: ignore[reportOptionalMemberAccess]
         other = [spaces for name, spaces in controls.items() if name.startswith("untrained")]
         row["untrained"] = {space: min(part[space].mean for part in other) for space in SPACES}
     return row

@@ -31,12 +31,12 @@ from icl_krr.experiments.identify import (
     TIED,
     IdentifyConfig,
     Protocol,
+    exact_hyperparameters,
     family_of,
     in_dtype_of_tasks,
-    known_of,
+    profile_targets,
     read_by_probe,
     run_model,
-    targets_of,
     tasks_of,
     untrained,
 )
@@ -96,7 +96,7 @@ def names_and_distances(found: Identification) -> Row:
     return {
         "status": found.status,
         "remain": found.remain,
-        "candidates": {one.fit.candidate: mean(one.distances) for one in found.suspects},
+        "candidates": {one.fit.candidate: mean(one.distances) for one in found.candidates},
         "controls": {name: mean(spaces) for name, spaces in found.baselines.items()},
     }
 
@@ -109,8 +109,8 @@ def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     best = reference(family, jax.random.fold_in(key, 4))
     name, system = name_of(best.kernel), (best.kernel, float(best.ridge))
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
-    both = [targets_of(tasks, *system) for tasks in (fitted, scored)]
-    protocol = Protocol(both, kernels, steps, known_of(*system), config.seed, names)
+    both = [profile_targets(tasks, *system) for tasks in (fitted, scored)]
+    protocol = Protocol(both, kernels, steps, exact_hyperparameters(*system), config.seed, names)
     model = in_dtype_of_tasks(run.model, fitted)
     other = untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
@@ -370,8 +370,10 @@ def markdown(record: Row) -> str:
         "Median distances: the nearest solver; its control": distances_table,
         "Models, one by one": models_table,
     }
-    offered = {of: {n for row in rows.values() for n in row[of]["candidates"]} for of in PARTS}
-    names = {of: ", ".join(n for n in compared() if n in offered[of]) for of in PARTS}
+    kernels_by_candidate = {
+        of: {n for row in rows.values() for n in row[of]["candidates"]} for of in PARTS
+    }
+    names = {of: ", ".join(n for n in compared() if n in kernels_by_candidate[of]) for of in PARTS}
     parts = [ABOUT.format(**names), f"{len(rows)} models.\n"]
     parts += [f"{title}:\n\n{to_markdown(make(rows))}\n" for title, make in tables.items()]
     return "\n".join(parts)

@@ -58,7 +58,7 @@ def test_a_name_has_the_distance_of_its_nearest_pattern():
     one = np.zeros((11, 2))
     found = nearest(one, {"a": [one + 1, one + 0.1], "b": [one + 0.5]})
     assert found.name == "a"
-    assert found.as_near == ["a"]
+    assert found.tied == ["a"]
     np.testing.assert_allclose([found.others["a"], found.others["b"]], [0.1, 0.5])
 
 

@@ -104,7 +104,7 @@ KINDS = {
             LINEAR, **CG, dtype="f33"
         ),
         "key must be a random key": lambda: ik.tasks.sample(0, PROCESS),
-        "answers must be an array": lambda: probes.identify_arrays(BATCH, [1], None),
+        "layer_predictions must be an array": lambda: probes.identify_arrays(BATCH, [1], None),
     },
     "wrong shape": {
         "x must be .n, p., got shape .2.; use jax.vmap": lambda: LINEAR(X[0], X),
@@ -165,7 +165,7 @@ KINDS = {
         "spectrum must be a pair": lambda: build.gradient_descent(LINEAR, **CG, spectrum=3.0),
         "names must be a tuple of names": lambda: ik.memory(model(), TASK, names="alpha"),
         "predictive must be": lambda: ik.uncertainty.log_density((Y, Y, Y), Y),
-        "layer_answers must be a function": lambda: probes.identify(None, BATCH, BATCH),
+        "layer_predictions must be a function": lambda: probes.identify(None, BATCH, BATCH),
         "kernel must be positive": lambda: solvers.nadaraya_watson(LINEAR, TASK),
         "path must be a path, got NoneType": lambda: ik.export.save(None, model(False)),
         "path must be a path": lambda: ik.tasks.read_table(None, "y"),

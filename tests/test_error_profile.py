@@ -15,7 +15,12 @@ from icl_krr.experiments.identify import (
     _profile_paths as profile_paths,
     _profile_tables as profile_tables,
 )
-from icl_krr.experiments.identify._error_profile import Protocol, Search, known_of, targets_of
+from icl_krr.experiments.identify._error_profile import (
+    Protocol,
+    Search,
+    exact_hyperparameters,
+    profile_targets,
+)
 from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 
@@ -35,8 +40,8 @@ def protocol():
             patch.delitem(profile_paths.NULLS, null)
         keys = jax.random.split(jax.random.key(0), (2, 12))
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
-        both = [targets_of(tasks, KERNEL, RIDGE) for tasks in both]
-        known = known_of(KERNEL, RIDGE)
+        both = [profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
+        known = exact_hyperparameters(KERNEL, RIDGE)
         less = {"candidates": NAMES, "search": Search(32, 3)}
         yield Protocol(both, ("gaussian",), STEPS + 1, known, **less)
 
@@ -60,8 +65,8 @@ def test_the_solver_that_runs_is_named_from_its_own_prediction(protocol, name):
     model = getattr(ik.constructions, name)(KERNEL, **SIZE, **size)
     for reading in read(protocol, partial(layerwise, model)).readings:
         assert reading.nearest.name == name
-        assert reading.nearest.far < 1e-4
-        assert not reading.as_near
+        assert reading.nearest.distance < 1e-4
+        assert not reading.tied
         assert reading.nearest.fit.alignment == (1, 2, 3)
 
 
@@ -72,8 +77,8 @@ def shares(protocol):
 
 def test_a_model_that_runs_no_solver_is_nearest_to_a_null(shares):
     for reading in shares.readings:
-        assert reading.rivals[0].name == "growing share"
-        assert "growing share" in reading.as_near
+        assert reading.candidates[0].name == "growing share"
+        assert "growing share" in reading.tied
         assert "not distinguishable" in reading.verdict
 
 
@@ -92,22 +97,22 @@ def test_tables_and_record_have_every_candidate(shares):
         _, lines = profile_tables.reading_table(reading)
         assert {line[0] for line in lines} == every
         assert {one["candidate"] for one in kept["candidates"]} == every
-    findings = error_profile.Findings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
+    findings = error_profile.ProfileFindings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
     assert [row["layer"] for row in profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
     assert set(profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
 
 
 def test_a_special_case_that_is_as_near_is_named():
     """Heavy ball without momentum is gradient descent."""
-    rival = error_profile.Rival(
+    rival = error_profile.ProfileCandidate(
         CandidateFit("heavy_ball", "gaussian", {}, (1,), 0.0),
         0.01, (0.0, 1.0), 1.0, True, np.zeros(1),
     )  # fmt: skip
-    special = rival._replace(fit=rival.fit._replace(candidate="gradient_descent"), far=0.0105)
-    reading = error_profile.Reading("error", "1:1", (rival, special))
+    special = rival._replace(fit=rival.fit._replace(candidate="gradient_descent"), distance=0.0105)
+    reading = error_profile.ErrorReading("error", "1:1", (rival, special))
     assert reading.nearest.name == "gradient_descent"
-    assert reading.as_near == ()
-    apart = error_profile.Reading("error", "1:1", (rival, special._replace(far=0.02)))
+    assert reading.tied == ()
+    apart = error_profile.ErrorReading("error", "1:1", (rival, special._replace(distance=0.02)))
     assert apart.nearest.name == "heavy_ball"
 
 

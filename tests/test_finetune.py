@@ -8,7 +8,7 @@ from helpers import cut_off, dense, draw, relative
 
 import icl_krr as ik
 from benchmarks import finetune
-from icl_krr.probes import drift
+from icl_krr.probes import weight_difference
 
 SMALL = finetune.Config(
     depths=(1, 2), depth=2, updates=4, batch=8, every=2, tuning=4, tasks=8, seeds=2,
@@ -24,7 +24,7 @@ def gd(eta=0.1, steps=2):
 
 def test_drift_is_where_the_weights_moved(x64):
     """A step size twice as large: alpha, r and prediction are written twice as much, by the MLP."""
-    rows = drift(gd(0.2), gd(0.1))
+    rows = weight_difference(gd(0.2), gd(0.1))
     moved = {(row["part"], row["from"], row["to"]) for row in rows if row["change"] > 1e-12}
     assert moved >= {("mlp, query", "K_r", "prediction"), ("mlp, support", "r", "alpha")}
     assert {to for _, _, to in moved} == {"alpha", "r", "prediction"}
@@ -32,7 +32,7 @@ def test_drift_is_where_the_weights_moved(x64):
     written = [row["change"] for row in rows if row["to"] == "prediction" and row["block"] == 0]
     # K_r -> prediction 0.1 among K_r -> K_r -1, r -> alpha 0.1 and the like
     assert all(0.05 < change < 0.1 for change in written)
-    assert all(row["change"] == 0 for row in drift(gd(), gd()))
+    assert all(row["change"] == 0 for row in weight_difference(gd(), gd()))
 
 
 def test_drift_does_not_feel_what_no_prediction_feels(x64):
@@ -44,10 +44,10 @@ def test_drift_does_not_feel_what_no_prediction_feels(x64):
     other = heads.replace(query=2 * heads.query, writes=(write.replace(value=0.5 * write.value),))
     steps = (block.replace(attention=(other,)),)
     same = model.replace(weights=model.weights.replace(steps=steps))
-    assert max(row["change"] for row in drift(same, model)) < 1e-12
+    assert max(row["change"] for row in weight_difference(same, model)) < 1e-12
     for model, start in ((gd(steps=3), gd()), (gd(), gd(steps=3))):
         with pytest.raises(ValueError, match="model must have the layout and the depth of start"):
-            drift(model, start)
+            weight_difference(model, start)
 
 
 def test_the_steps_that_are_read_off_are_those_of_the_weights(x64):

@@ -297,7 +297,7 @@ def test_hat_matrices_by_torch_are_those_of_the_forward(x64):
     own, tasks = from_gpt2(*parts), draw(1, batch=(3,))
     tasks = tasks.replace(mask=np.arange(N)[None] < np.array([[N], [3], [N]]))
     read = partial(ik.probes.layerwise, own)
-    answers, hats = ik.probes.torch_arrays(ik.probes.decoder_answers(*parts), tasks)
+    answers, hats = ik.probes.torch_arrays(ik.probes.decoder_layer_predictions(*parts), tasks)
     assert answers.dtype == hats.dtype == np.float64
     assert relative(answers, jax.lax.map(read, tasks)) < 1e-12
     expected = jax.lax.map(partial(ik.probes.hat_matrix, read), tasks)
@@ -358,8 +358,8 @@ def test_other_decoders_have_layers_too():
     network = transformers.LlamaModel(config)
     maps = torch.nn.Linear(P, D), torch.nn.Linear(D, 1)
     with pytest.raises(ValueError, match=r"evaluation mode, got training mode; call model\.eval"):
-        ik.probes.decoder_answers(network.train(), *maps)
-    function = ik.probes.decoder_answers(network.eval(), *maps)
+        ik.probes.decoder_layer_predictions(network.train(), *maps)
+    function = ik.probes.decoder_layer_predictions(network.eval(), *maps)
     tasks = draw(1, np.float32, batch=(2,))
     answers, hats = ik.probes.torch_arrays(function, tasks)
     assert hats.shape == (2, LAYERS + 1, Q, N)
@@ -397,7 +397,9 @@ def test_hooks_and_interventions_are_those_of_torch(x64):
 
 
 @foreign
-@pytest.mark.parametrize("function", [from_gpt2, ik.probes.torch_arrays, ik.probes.decoder_answers])
+@pytest.mark.parametrize(
+    "function", [from_gpt2, ik.probes.torch_arrays, ik.probes.decoder_layer_predictions]
+)
 def test_the_examples_of_the_docstrings(function):
     """Those that need torch, which conftest.py leaves out of the other lane."""
     for name in ("torch", "transformers"):

@@ -24,23 +24,23 @@ from icl_krr.experiments.identify._trained_model import (
     filter_rows,
     markdown,
 )
-from icl_krr.experiments.solverbench._candidate_models import exact
-from icl_krr.experiments.solverbench._settings import BenchConfig, setting
+from icl_krr.experiments.solverbench._candidate_models import candidate_model
+from icl_krr.experiments.solverbench._settings import BenchConfig, bench_family
 from icl_krr.kernels import make_kernel
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes._naming import comparison
 from icl_krr.probes._naming.candidates import parameters, solve
-from icl_krr.probes._naming.layer_predictions import halves_of
+from icl_krr.probes._naming.layer_predictions import split_halves
 from icl_krr.training._batches import draw
 
-SETTING = cache(lambda: setting("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
+SETTING = cache(lambda: bench_family("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
 
 
 @cache
 def made_of(solver, kernel):
     """A known model of SolverBench in float64: its parameters, and tasks to fit and to score."""
-    model = exact(solver, kernel, SETTING())
+    model = candidate_model(solver, kernel, SETTING())
     at = model.layers or tuple(range(5))
 
     def answers(task):
@@ -50,7 +50,7 @@ def made_of(solver, kernel):
     truth = {width: getattr(SETTING().kernel(kernel), width)} if width else {}
     fitted = SOLVERS[solver].fitted or {}
     truth |= {name: value for name, value in model.truth.known.items() if name in fitted}
-    halves = halves_of(SETTING().tasks)
+    halves = split_halves(SETTING().tasks)
     return SimpleNamespace(answers=answers, truth=truth, halves=halves)
 
 
@@ -73,8 +73,8 @@ def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
     assert all(distance.mean < 1e-3 for distance in found.best.distances.values())
     ridge = made_of(solver, "linear").truth["ridge"]
     assert abs(found.best.fit.values["ridge"] / ridge - 1) < 0.02
-    for suspect in found.suspects[1:]:
-        special = "special case" in suspect.because
+    for suspect in found.candidates[1:]:
+        special = "special case" in suspect.reason
         assert special or suspect.distances["prediction"].interval[0] > 1e-3
     assert all(spaces["prediction"].mean > 0.05 for spaces in found.baselines.values())
 
@@ -99,7 +99,7 @@ def test_other_solvers_are_identified(x64, solver, kernel, candidates, alignment
     if alignment:
         assert found.best.fit.alignment == alignment
         assert all(distance.mean < 1e-6 for distance in found.best.distances.values())
-        assert min(suspect.distances["hat"].mean for suspect in found.suspects[1:]) > 0.1
+        assert min(suspect.distances["hat"].mean for suspect in found.candidates[1:]) > 0.1
 
 
 def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
@@ -166,26 +166,26 @@ RUN_NONE = (
 )
 
 
-@often(("layer_answers", "candidate", "kernel", "baseline", "words"), RUN_NONE[:2], RUN_NONE)
+@often(("layer_predictions", "candidate", "kernel", "baseline", "words"), RUN_NONE[:2], RUN_NONE)
 def test_no_solver_is_named_for_a_model_that_runs_none(
-    x64, candidate, kernel, layer_answers, baseline, words
+    x64, candidate, kernel, layer_predictions, baseline, words
 ):
     tasks = "gradient_descent", "linear"
-    found = found_of(*tasks, (candidate,), layer_answers, kernels=(kernel,))
+    found = found_of(*tasks, (candidate,), layer_predictions, kernels=(kernel,))
     assert (found.status, found.remain) == ("not identified", ())
-    assert found.as_near[0] == baseline
+    assert found.tied[0] == baseline
     assert all(distance.mean < 1e-12 for distance in found.baselines[baseline].values())
     assert f"no candidate is nearer than {words}" in found.verdict
     assert not any(name in found.verdict for name in candidates())
-    assert all(suspect.because for suspect in found.suspects)
-    assert any(suspect.because == f"no nearer than {words}" for suspect in found.suspects)
+    assert all(suspect.reason for suspect in found.candidates)
+    assert any(suspect.reason == f"no nearer than {words}" for suspect in found.candidates)
     assert f"not identified: no candidate is nearer than {words}" in " ".join(str(found).split())
 
 
 def test_a_solver_that_starts_in_a_later_layer_is_named(x64):
     late = lambda task: stuck(task).at[:2].set(0)  # noqa: E731
     found = found_of("gradient_descent", "linear", DESCENTS, late)
-    assert (found.status, found.remain, found.as_near) == ("identified", ("gradient_descent",), ())
+    assert (found.status, found.remain, found.tied) == ("identified", ("gradient_descent",), ())
     assert found.best.fit.alignment == (0, 1)
     assert found.verdict.startswith("identified: gradient_descent; every other candidate is")
 
@@ -220,14 +220,14 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
 def test_identify_refuses_what_it_cannot_compare(x64):
     for names, answers, message in (
         (("nadaraya_watson",), None, "kernels must contain a kernel that a candidate accepts"),
-        (DESCENTS, lambda task: zero(task) / 0, "of layer_answers must be finite, got nan"),
+        (DESCENTS, lambda task: zero(task) / 0, "of layer_predictions must be finite, got nan"),
     ):
         with pytest.raises(ValueError, match=message):
             found_of("gradient_descent", "linear", names, answers)
 
 
 @pytest.mark.parametrize(
-    ("layer_answers", "error", "got"),
+    ("layer_predictions", "error", "got"),
     [
         (lambda task: zero(task)[0], ValueError, r"got shape \[6\]"),
         (lambda task: zero(task)[:1], ValueError, r"got shape \[1, 6\]"),
@@ -237,12 +237,12 @@ def test_identify_refuses_what_it_cannot_compare(x64):
     ],
 )
 def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
-    x64, programs, layer_answers, error, got
+    x64, programs, layer_predictions, error, got
 ):
     halves = made_of("gradient_descent", "linear").halves
     programs.clear()
     with pytest.raises(error, match=got) as caught:
-        identify(layer_answers, *halves)
+        identify(layer_predictions, *halves)
     assert programs == []
     if "array" in got or "shape" in got:
         assert "[layers + 1, queries] with layers >= 1 and queries = 6" in str(caught.value)
@@ -256,7 +256,7 @@ def test_a_battery_scores_and_the_training_family_fits(x64):
         examine(load("linear"), IdentifyConfig(**options, battery=name))
         for name in (None, "larger_y")
     )
-    assert own.found.best.fit.values == other.found.best.fit.values
+    assert own.identification.best.fit.values == other.identification.best.fit.values
     for plain, larger in zip(own.layers, other.layers, strict=True):
         assert larger["zero"] == pytest.approx(16 * plain["zero"])
 
@@ -270,11 +270,13 @@ def test_a_run_is_examined_layer_by_layer(x64):
     """
     config = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
     findings = examine(load("linear"), config)
-    assert findings.found.status == "close to"  # trained weights are not exact
-    assert findings.found.remain == ("gradient_descent",)
-    reasons = {suspect.fit.candidate: suspect.because for suspect in findings.found.suspects}
+    assert findings.identification.status == "close to"  # trained weights are not exact
+    assert findings.identification.remain == ("gradient_descent",)
+    reasons = {
+        suspect.fit.candidate: suspect.reason for suspect in findings.identification.candidates
+    }
     assert reasons["newton_schulz"] == "takes no step"
-    assert all(distance.mean < 0.03 for distance in findings.found.best.distances.values())
+    assert all(distance.mean < 0.03 for distance in findings.identification.best.distances.values())
     first, last = findings.layers
     assert last["error"] < 0.7 * min(last["shuffled"], last["untrained"], last["zero"])
     assert last["exact"] < last["error"]
@@ -283,16 +285,18 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
-    assert len(distance_rows(findings.found)) == 3 * len(findings.found.suspects)
+    assert len(distance_rows(findings.identification)) == 3 * len(
+        findings.identification.candidates
+    )
     (bins,) = findings.filter.sigma.shape
     rows = filter_rows(findings)
     assert [row["q"] for row in rows] == findings.filter.q[1].tolist()
     assert len(rows) == bins
     assert rows[0]["exact"] == pytest.approx(1 / (rows[0]["sigma"] + findings.ridge))
-    near = findings.found.best.distances["hat"]
+    near = findings.identification.best.distances["hat"]
     low, high = near.layer_intervals[0]
     assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)
-    assert not cut_off(identification_figure(findings.found, "linear"))
+    assert not cut_off(identification_figure(findings.identification, "linear"))
     assert not cut_off(filter_figure(findings, "linear"))
 
 
@@ -340,13 +344,15 @@ def descent(x, y, x_query, steps=2, step_size=0.02):
 
 
 def test_a_function_of_arrays_is_identified(x64):
-    answers = ik.probes.array_answers(descent, layers=2)
+    answers = ik.probes.array_layer_predictions(descent, layers=2)
     found = found_of("gradient_descent", "linear", DESCENTS, answers)
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
     assert np.isclose(found.best.fit.values["step_size"], 0.02, rtol=1e-3)
     task = one_task(0, q=5)
     with pytest.raises(Exception, match=r"= \[3, 5\], got shape \[4, 5\]"):
-        jax.block_until_ready(ik.probes.array_answers(partial(descent, steps=3), layers=2)(task))
+        jax.block_until_ready(
+            ik.probes.array_layer_predictions(partial(descent, steps=3), layers=2)(task)
+        )
 
 
 @pytest.mark.parametrize("queries", [2, 9])
@@ -356,7 +362,7 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
     tasks = numpy(draw(jax.random.key(2), config, 2))
     single = one(tasks, 0)
     square = lambda x, y, x_query: [x_query @ x.T @ y**2]  # noqa: E731
-    answers = ik.probes.array_answers(square, layers=0)
+    answers = ik.probes.array_layer_predictions(square, layers=0)
     hat = np.asarray(jax.jit(lambda task: ik.probes.hat_matrix(answers, task))(single))
     wanted = single.x_query @ single.x.T * 2 * single.y
     np.testing.assert_allclose(hat[0], wanted, rtol=1e-6, atol=1e-9)

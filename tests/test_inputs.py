@@ -12,7 +12,7 @@ import pytest
 
 from icl_krr import cli
 from icl_krr.cli import _output
-from icl_krr.cli._identification import answered
+from icl_krr.cli._identification import read_file
 from icl_krr.cli._page_parts import Part, make_page
 from icl_krr.experiments.solverbench._folder import FORMAT, digest
 from icl_krr.report import Section
@@ -34,19 +34,23 @@ def npz(**arrays):
     return content.getvalue()
 
 
-def answers_of(b=4, n=4, p=2, q=3):
+def arrays_of_file(b=4, n=4, p=2, q=3):
     """One step of gradient descent on the linear kernel."""
     rng = np.random.default_rng(0)
     x, y, x_query = (rng.normal(size=(b, *shape)) for shape in ((n, p), (n,), (q, p)))
     slopes = 0.1 * np.einsum("bqp,bnp->bqn", x_query, x)
     hats = np.stack([0 * slopes, slopes], axis=1)
-    answers = np.einsum("blqn,bn->blq", hats, y)
-    return {"x": x, "y": y, "x_query": x_query, "answers": answers, "hats": hats}
+    predictions = np.einsum("blqn,bn->blq", hats, y)
+    return {"x": x, "y": y, "x_query": x_query, "layer_predictions": predictions, "hats": hats}
 
 
-GOOD = answers_of()
+GOOD = arrays_of_file()
 TASKS = {name: GOOD[name] for name in ("x", "y", "x_query")}
-STREAMS = {"streams": GOOD["answers"][..., None], "stream_jacobians": GOOD["hats"][..., None, :]}
+STREAMS = {
+    "streams": GOOD["layer_predictions"][..., None],
+    "stream_jacobians": GOOD["hats"][..., None, :],
+}
+ANSWERS = {"answers": GOOD["layer_predictions"], "hats": GOOD["hats"]}  # as in SolverBench
 
 
 def with_text():
@@ -69,9 +73,9 @@ ARRAYS = {
     "must be a NumPy file": npz(**GOOD | {"x": np.array([None])}),
     "(it holds one array without a name)": one_array(),
     "x must be an array of real numbers, got dtype |S5": with_text(),
-    "y, x_query, answers, hats is missing; add the predictions": npz(x=GOOD["x"]),
+    "y, x_query, layer_predictions, hats is missing; add the predictions": npz(x=GOOD["x"]),
     "stream_jacobians is missing; add the predictions": npz(
-        **TASKS, streams=GOOD["answers"][..., None]
+        **TASKS, streams=GOOD["layer_predictions"][..., None]
     ),
     "control_streams is missing; add the predictions": npz(
         **TASKS, **STREAMS, control_jacobians=GOOD["hats"][..., None, :]
@@ -87,7 +91,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("message", ARRAYS)
-def test_a_file_of_answers_is_refused_by_one_sentence(tmp_path, capsys, message):
+def test_a_file_of_predictions_is_refused_by_one_sentence(tmp_path, capsys, message):
     path = tmp_path / "file.npz"
     path.write_bytes(ARRAYS[message])
     assert message in refused(capsys, ["identify", path, "--out", tmp_path / "out"])
@@ -97,9 +101,9 @@ def test_a_file_of_answers_is_refused_by_one_sentence(tmp_path, capsys, message)
 def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
     path = tmp_path / "file.npz"
     path.write_bytes(npz(**{name: (9 * value).astype(kind) for name, value in GOOD.items()}))
-    tasks, held = answered(path)
-    for name in ("answers", "hats"):
-        found = held["answers"][name]
+    tasks, held = read_file(path)
+    for name in ("layer_predictions", "hats"):
+        found = held["layer_predictions"][name]
         assert found.dtype == float
         np.testing.assert_array_equal(found, (9 * GOOD[name]).astype(kind))
     np.testing.assert_array_equal(tasks.x, (9 * GOOD["x"]).astype(kind))
@@ -114,7 +118,7 @@ def bench(tmp_path):
         "m000/answers.npz": ("answers", "hats"),
     }.items():
         (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_bytes(npz(**{name: GOOD[name] for name in names}))
+        (folder / name).write_bytes(npz(**{name: (GOOD | ANSWERS)[name] for name in names}))
     return write_manifest(folder)
 
 
@@ -150,7 +154,7 @@ DAMAGED = {
     "folder, got '../sums'": {"sha256": {"../sums": digest(b"")}},
     "m000/answers.npz must be a NumPy file": {"m000/answers.npz": b""},
     "m000/answers.npz must hold the arrays answers, hats": {"m000/answers.npz": npz(a=1)},
-    "m000: hats must be [b, layers + ": {"m000/answers.npz": npz(**GOOD | {"hats": GOOD["y"]})},
+    "m000: hats must be [b, layers + ": {"m000/answers.npz": npz(**ANSWERS | {"hats": GOOD["y"]})},
     "linear.npz: y must be [n]": {"tasks/linear.npz": npz(**GOOD | {"y": GOOD["y"][:, :1]})},
 }
 """What is written into files, or into the manifest."""

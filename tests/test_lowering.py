@@ -54,13 +54,13 @@ ON_THE_HOST = {
     # these read numbers between their compiled programs
     *(ik.training.adapt, ik.training.train, ik.training.reference, ik.probes.identify),
     *(ik.probes.fit_candidate, ik.probes.spectral_filter, ik.probes.effective),
-    *(ik.probes.align, ik.probes.drift),
+    *(ik.probes.align, ik.probes.weight_difference),
     *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
     *(ik.probes.read_filter, ik.probes.identify_streams, ik.tasks.battery),
     *(ik.uncertainty.coverage, ik.uncertainty.uniformity),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
-    ik.probes.array_answers,  # its purpose is a call of a function of NumPy arrays
-    *(ik.probes.torch_arrays, ik.probes.decoder_answers),
+    ik.probes.array_layer_predictions,  # its purpose is a call of a function of NumPy arrays
+    *(ik.probes.torch_arrays, ik.probes.decoder_layer_predictions),
 }
 
 QUICK = ("cg-exponential", "ric-gaussian")

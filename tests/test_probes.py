@@ -23,8 +23,8 @@ from icl_krr.probes import (
     spectral_filter,
     streams,
 )
-from icl_krr.probes._naming.candidate_fit import Answers, bounded, squares
-from icl_krr.probes._naming.candidates import absolute
+from icl_krr.probes._naming.candidate_fit import PredictionData, clip_distances, squares
+from icl_krr.probes._naming.candidates import scaled_log_parameters
 from icl_krr.training._batches import draw
 
 RIDGE = 0.5
@@ -55,7 +55,7 @@ def hats_of_exact(kernel, tasks):
 def test_a_search_starts_from_the_scale_of_the_kernel_matrices(x64, tasks, at):
     """The ridge times 100 and the step size divided by 100, if K is 100 times as large."""
     ridge, step_size = SOLVERS["gradient_descent"].fitted.values()
-    start = partial(absolute, SOLVERS["gradient_descent"], "linear", np.full(2, at))
+    start = partial(scaled_log_parameters, SOLVERS["gradient_descent"], "linear", np.full(2, at))
     large = start(tasks.replace(x=10 * tasks.x)) - start(tasks)
     assert np.allclose(large, [np.log(100), -np.log(100)])
     norm = np.mean([np.linalg.norm(x @ x.T) for x in np.asarray(tasks.x)])
@@ -182,16 +182,16 @@ def test_the_effective_temperature_of_a_head_is_its_own(tasks):
 def test_distances_are_those_of_a_loop():
     rng = np.random.default_rng(0)
     answers, path = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 5, 4))
-    found = np.asarray(jax.jit(squares)(path, Answers(None, answers)))
+    found = np.asarray(jax.jit(squares)(path, PredictionData(None, answers)))
     for layer in range(2):
         size = np.sum(answers[:, layer] ** 2)
         for step in range(5):
             gap = np.sum((answers[:, layer] - path[:, step]) ** 2) / size
             assert np.isclose(found[layer, step], gap)
     for answer, distance in ((0.5, 1), (0.0, 0)):
-        model = Answers(None, np.full((1, 1, 1), answer))
+        model = PredictionData(None, np.full((1, 1, 1), answer))
         assert squares(np.zeros((1, 1, 1)), model) == distance
-    assert bounded(np.array([np.nan, np.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]
+    assert clip_distances(np.array([np.nan, np.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]
 
 
 def test_probes_are_ridge_regressions(x64):

@@ -24,9 +24,9 @@ from icl_krr.experiments.solverbench import (
 )
 from icl_krr.experiments.solverbench._folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
 from icl_krr.experiments.solverbench._load import read_labels, read_models
-from icl_krr.experiments.solverbench._models import OPEN, Model, Truth, answers_of
+from icl_krr.experiments.solverbench._models import OPEN, Model, Truth, run_on_tasks
 from icl_krr.experiments.solverbench._score import OUTCOMES, Share, outcome, score
-from icl_krr.experiments.solverbench._settings import QUICK, BenchConfig, setting
+from icl_krr.experiments.solverbench._settings import QUICK, BenchConfig, bench_family
 from icl_krr.experiments.solverbench._verdicts import NONE, STATUSES, Verdict, read_verdicts
 from icl_krr.probes import layerwise
 
@@ -48,8 +48,8 @@ def labels_of(bench):
 def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
     """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
     of_weights = (
-        *candidate_models.CHANGED,
-        *(name for name, _ in candidate_models.FEWER),
+        *candidate_models.VARIED_SOLVERS,
+        *(name for name, _ in candidate_models.SUPERPOSED_CASES),
         *AXES["solver"],
     )
     named = (*CANDIDATES, *streams.FIRST, *what_networks_run.SOLVERS)
@@ -373,10 +373,10 @@ def test_the_power_of_identify_falls_with_noise(x64):
 @pytest.mark.slow
 def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     """Also where the kernel is right and every parameter is fitted."""
-    one = setting("linear", CONFIG)
+    one = bench_family("linear", CONFIG)
     kernel = one.kernel("linear")
-    rest = one.shared(kernel) | {"steps": 6}
-    eta = 1 / one.high(kernel)
+    rest = one.compile_keywords(kernel) | {"steps": 6}
+    eta = 1 / one.largest_eigenvalue(kernel)
     rising = ik.compile(
         distractor_solvers.descent,
         kernel,
@@ -385,8 +385,8 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     )
     fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=eta, **rest)
     for weights in (rising, fast):
-        answers = answers_of(Model(Truth(OPEN, ""), one, weights))
+        answers = run_on_tasks(Model(Truth(OPEN, ""), one, weights))
         found = verdicts.identify_answers(
             one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
         )
-        assert min(suspect.distances["prediction"].mean for suspect in found.suspects) > 0.01
+        assert min(suspect.distances["prediction"].mean for suspect in found.candidates) > 0.01

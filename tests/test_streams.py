@@ -14,21 +14,21 @@ from helpers import numpy
 
 import icl_krr as ik
 from icl_krr.cli import main
-from icl_krr.cli._identification import answered
+from icl_krr.cli._identification import read_file
 from icl_krr.experiments.solverbench import _distractor_functions as distractor_functions
 from icl_krr.experiments.solverbench._reparametrisation import rotated
 from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
 from icl_krr.probes._naming.candidate_fit import CandidateFit
-from icl_krr.probes._naming.decoding import Decoder, Layers, Rows, decoders
-from icl_krr.probes._naming.distances import Aligned, distance
+from icl_krr.probes._naming.decoding import Decoder, SplitRows, StreamArrays, decoders
+from icl_krr.probes._naming.distances import AlignedDistances, distance
 from icl_krr.probes._naming.nested_models import NULLS
-from icl_krr.probes._naming.stream_rules import (
-    Read as ReadCandidate,
-    Seen,
-    as_near,
-    gaps_of,
-    refused,
-    rule,
+from icl_krr.probes._naming.stream_controls import (
+    RoleStreams,
+    StreamComparison,
+    construction_error,
+    eliminate_candidates,
+    target_gaps,
+    tied_controls,
 )
 from icl_krr.probes._resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
@@ -70,7 +70,7 @@ def means(*spaces):
 def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x64):
     found = of_descent()
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
-    best, known = found.best, found.best.evidence
+    best, known = found.best, found.best.stream_result
     assert max(means(best.distances)) < 1e-6
     assert best.fit.alignment == (1, 2, 3)
     assert best.fit.values["step_size"] == pytest.approx(0.05, rel=1e-4)
@@ -95,7 +95,7 @@ def test_what_is_decodable_and_not_used_is_given_no_name(x64):
     found = identify_streams(model, *batches(), **OPTIONS)
     assert (found.status, found.remain) == ("not identified", ())
     assert max(means(found.best.distances)) < 1e-6
-    assert found.best.evidence.effects == pytest.approx({"removed": 1, "swapped": 1})
+    assert found.best.stream_result.effects == pytest.approx({"removed": 1, "swapped": 1})
     assert "gradient_descent is decodable, but the answer does not follow" in found.verdict
 
 
@@ -118,10 +118,10 @@ def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
     found = identify_streams(powers, *batches(), **OPTIONS)
     assert (found.status, found.remain) == ("not identified", ())
     assert max(means(found.best.distances)) < 1e-5
-    ranks = found.best.evidence.ranks
+    ranks = found.best.stream_result.ranks
     assert ranks == (*range(1, len(ranks) + 1),)  # every step so far, for itself
-    assert max(means(found.best.evidence.controls["mixed steps"])) < 1e-5
-    assert "mixed steps" in found.as_near
+    assert max(means(found.best.stream_result.controls["mixed steps"])) < 1e-5
+    assert "mixed steps" in found.tied
 
 
 FLAT = np.arange(STEPS + 1.0)
@@ -146,12 +146,12 @@ def test_a_model_that_takes_no_steps_is_as_near_to_its_null(x64, null):
 
     found = identify_streams(read, *batches(), **OPTIONS)
     assert (found.status, found.remain) == ("not identified", ())
-    assert null in found.as_near
+    assert null in found.tied
 
 
 def gaps(*distances):
     return {
-        space: Aligned(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
+        space: AlignedDistances(np.full((8, 2), size**2), np.ones((8, 2)), np.zeros((2, 0)))
         for space, size in zip(("state", "innovation"), distances, strict=True)
     }
 
@@ -159,8 +159,8 @@ def gaps(*distances):
 def test_a_control_counts_unless_the_candidate_is_nearer_in_both_spaces():
     controls = {"far": gaps(0.3, 0.2), "near": gaps(0.3, 0.1), "nearer": gaps(0.01, 0.2)}
     fit = CandidateFit("gradient_descent", "linear", {}, (1, 2), 0.0)
-    one = ReadCandidate(fit, gaps(0.1, 0.1), controls, None, None, None)
-    assert as_near(one, resamples(8, 20, 0)) == ("nearer", "near")
+    one = StreamComparison(fit, gaps(0.1, 0.1), controls, None, None, None)
+    assert tied_controls(one, resamples(8, 20, 0)) == ("nearer", "near")
 
 
 def test_steps_that_say_nothing_are_told():
@@ -170,10 +170,10 @@ def test_steps_that_say_nothing_are_told():
     """
     values = {"lengthscale": 1.0, "ridge": 0.1, "num_supports": 1e-5}
     fit = CandidateFit("preconditioned_chebyshev", "gaussian", values, (1, 2), 0.0)
-    assert not refused(fit._replace(values=values | {"num_supports": 6.0}), batches()[0])
+    assert not construction_error(fit._replace(values=values | {"num_supports": 6.0}), batches()[0])
     h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
-    start = decoders(Layers(h, slopes), 8, 1.0).states[0]
-    of = Seen(batches()[0], batches()[0], None, start, [], 1.0)
+    start = decoders(StreamArrays(h, slopes), 8, 1.0).states[0]
+    of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
     near = gaps(0.05, 0.2)  # its use would be tested
     held = start.channels.each(lambda part: part[:, :1])
     wild = held._replace(scored=held.scored + 1e3)
@@ -182,9 +182,11 @@ def test_steps_that_say_nothing_are_told():
     words = "no solver has its parameters: num_supports must be >= 1 and finite, got 1e-05"
     steps |= {words: other}
     for words, rows in steps.items():
-        because, *rest = rule([ReadCandidate(fit, near, {}, None, rows, None)], of, None)
-        assert because[0].startswith(words)
-        assert rest == [(), [True]]
+        reasons, *others = eliminate_candidates(
+            [StreamComparison(fit, near, {}, None, rows, None)], of, None
+        )
+        assert reasons[0].startswith(words)
+        assert others == [(), [True]]
 
 
 def test_an_innovation_after_convergence_is_no_evidence(x64):
@@ -193,21 +195,23 @@ def test_an_innovation_after_convergence_is_no_evidence(x64):
     h, slopes = rng.normal(size=(20, 3, 2, 3)), rng.normal(size=(20, 3, 2, 3, 4))
     h[:, 0], slopes[:, 0] = 0, 0
     h[:, 2], slopes[:, 2] = h[:, 1] + 1e-9 * h[:, 2], slopes[:, 1] + 1e-9 * slopes[:, 2]
-    known = decoders(Layers(h, slopes), 10, 1.0)
+    known = decoders(StreamArrays(h, slopes), 10, 1.0)
     state = [np.stack([d.channels[half][:, 0] for d in known.states[1:]]) for half in (0, 1)]
     wrong = [np.concatenate([s[:1], s[:1] + 1e-9 * rng.normal(size=s[:1].shape)]) for s in state]
     both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
-    found = gaps_of({"own": Rows(*both)}, known, known.states[0], 10, np.ones(2, bool))["own"]
+    found = target_gaps({"own": SplitRows(*both)}, known, known.states[0], 10, np.ones(2, bool))[
+        "own"
+    ]
     assert found["innovation"].mean < 1e-6
 
 
 def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
     rng = np.random.default_rng(1)
     h, weights = rng.normal(size=(2, 400, 30)), np.eye(30, 1)
-    exact = Rows(*(part @ weights for part in h))
-    decoder = Decoder(Rows(*h), 40, float)
-    assert np.abs(decoder.rest(exact)).max() < 1e-9
-    noisy = Rows(exact.fitted + 20 * rng.normal(size=(400, 1)), exact.scored)
+    exact = SplitRows(*(part @ weights for part in h))
+    decoder = Decoder(SplitRows(*h), 40, float)
+    assert np.abs(decoder.residual(exact)).max() < 1e-9
+    noisy = SplitRows(exact.fitted + 20 * rng.normal(size=(400, 1)), exact.scored)
     assert (
         np.linalg.norm(decoder.maps(noisy.fitted))
         < 3.0
@@ -218,7 +222,7 @@ def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
 def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
     rng = np.random.default_rng(2)
     streams, slopes = rng.normal(size=(6, 3, 4, 2)) + 1e3, rng.normal(size=(6, 3, 4, 2, 5))
-    made = decoders(Layers(streams, slopes), 4, 1.0)
+    made = decoders(StreamArrays(streams, slopes), 4, 1.0)
     assert (len(made.states), len(made.innovations)) == (3, 2)
     change = made.innovations[1].channels.scored.reshape(2, 4, 6, 3)
     assert np.allclose(
@@ -226,9 +230,9 @@ def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
         streams[4:, 2] - streams[4:, 1] - np.mean(streams[:4, 2] - streams[:4, 1], axis=(0, 1)),
     )
     assert np.allclose(np.moveaxis(change[:, :, 1:, :2], 2, -1), slopes[4:, 2] - slopes[4:, 1])
-    values = Rows(*(np.full((len(part), 1), 7.0) for part in made.states[0].channels))
+    values = SplitRows(*(np.full((len(part), 1), 7.0) for part in made.states[0].channels))
     constant = values.each(lambda part: part * (np.arange(len(part)) % 6 == 0)[:, None])
-    assert np.abs(made.states[0].rest(constant)).max() < 0.1
+    assert np.abs(made.states[0].residual(constant)).max() < 0.1
 
 
 @pytest.mark.slow
@@ -255,7 +259,7 @@ def test_intervals_of_distances_cover_the_truth_on_tasks_drawn_again():
     inside = []
     for seed in range(300):
         found = distance(
-            Aligned(*tasks(48), np.zeros((3, 0))),
+            AlignedDistances(*tasks(48), np.zeros((3, 0))),
             np.zeros(48, int),
             resamples(48, RESAMPLES // 4, seed),
         )
@@ -334,7 +338,7 @@ def test_arrays_say_what_their_function_says(control, x64):
     same = identify_streams(two_steps, *batches(), control=control, **ONE)
     assert found.status == same.status == "close to"  # two layers say too little
     assert found.remain == same.remain == ("gradient_descent",)
-    ours, theirs = (one.best.evidence.controls for one in (found, same))
+    ours, theirs = (one.best.stream_result.controls for one in (found, same))
     assert [*ours] == [*theirs]
     ours, theirs = means(found.best.distances, *ours.values()), [*theirs.values()]
     assert ours == pytest.approx(means(same.best.distances, *theirs), rel=1e-6, abs=1e-6)
@@ -355,36 +359,42 @@ def written(path, **arrays):
     return path
 
 
-def test_a_file_may_hold_answers_and_streams(tmp_path, x64):
+def test_a_file_may_hold_predictions_and_streams(tmp_path, x64):
     streams = arrays_of(two_steps)
     control = arrays_of(still, ("control_streams", "control_jacobians"))
-    answers = {
-        "answers": streams["streams"][..., 0],
+    predictions = {
+        "layer_predictions": streams["streams"][..., 0],
         "hats": streams["stream_jacobians"][..., 0, :],
     }
-    _, held = answered(written(tmp_path / "both.npz", **control, **streams, **answers))
-    assert [*held] == ["answers", "streams"]
-    assert {name for arrays in held.values() for name in arrays} == {*streams, *control, *answers}
+    _, held = read_file(written(tmp_path / "both.npz", **control, **streams, **predictions))
+    assert [*held] == ["layer_predictions", "streams"]
+    assert {name for arrays in held.values() for name in arrays} == {
+        *streams,
+        *control,
+        *predictions,
+    }
 
 
 @pytest.mark.slow
-def test_a_file_is_identified_by_its_answers_and_by_its_streams(tmp_path, capsys, x64):
+def test_a_file_is_identified_by_its_predictions_and_by_its_streams(tmp_path, capsys, x64):
     path, out = tmp_path / "mine.npz", tmp_path / "out"
     ask = ["identify", str(path), "--tasks-of", "linear", "--tasks", "8", "--num-queries", "4"]
     run = ["identify", str(path), "--kernels", "linear", "--steps", "4", "--out", str(out)]
     assert [main(words) for words in (ask, ask, run)] == [0, 2, 2]
     told = capsys.readouterr().err
     assert "must be a new file" in told
-    assert "answers, hats is missing; add the predictions" in told
+    assert "layer_predictions, hats is missing; add the predictions" in told
     tasks = both_batches()
     rows = 0.05 * np.einsum("bqp,bnp->bqn", tasks.x_query, tasks.x)  # one step of descent
     hats = np.stack([0 * rows, rows], axis=1)
-    answers = {"hats": hats, "answers": np.einsum("blqn,bn->blq", hats, tasks.y)}
-    written(path, **answers, **arrays_of(two_steps))
+    predictions = {"hats": hats, "layer_predictions": np.einsum("blqn,bn->blq", hats, tasks.y)}
+    written(path, **predictions, **arrays_of(two_steps))
     assert main(run) == 0
     record = json.loads((out / "identify.json").read_text())
     assert (record["status"], record["remain"]) == ("identified", ["gradient_descent"])
     assert "gradient_descent" in record["streams"]["remain"]  # others take the same two steps
     said = capsys.readouterr().out
-    assert 0 < said.index("answers: identified: gradient_descent") < said.index("streams: ")
+    assert (
+        0 < said.index("layer_predictions: identified: gradient_descent") < said.index("streams: ")
+    )
     assert (out / "streams-heatmaps.csv").exists()

@@ -18,7 +18,7 @@ from icl_krr.experiments._sweep.grid import BASELINES
 from icl_krr.experiments.identify._trained_model import Findings
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
-from icl_krr.probes._naming.distances import Distance, Suspect
+from icl_krr.probes._naming.distances import CandidateResult, Distance
 
 CLAIMS, FOUND = read("claims")["claims"], read("identify-gp-encoder")
 
@@ -43,8 +43,8 @@ def distances(entries):
 
 
 def identification():
-    suspects = [
-        Suspect(
+    candidates = [
+        CandidateResult(
             CandidateFit(c["candidate"], c["kernel"], c["values"], tuple(c["alignment"]), 0.0),
             distances(c),
             c["ruled out"],
@@ -53,7 +53,7 @@ def identification():
     ]
     known = {name: distances(spaces) for name, spaces in FOUND["baselines"].items()}
     edges, remain = (tuple(FOUND[name]) for name in ("strata of the condition number", "remain"))
-    return Identification(FOUND["status"], remain, tuple(suspects), known, edges, ())
+    return Identification(FOUND["status"], remain, tuple(candidates), known, edges, ())
 
 
 def of_identification():

@@ -12,8 +12,8 @@ import icl_krr as ik
 from icl_krr import solvers
 from icl_krr.probes import agreement, identify, identify_arrays, prefixes
 from icl_krr.probes._naming.candidate_fit import CandidateFit
-from icl_krr.probes._naming.comparison import rule
-from icl_krr.probes._naming.distances import Aligned
+from icl_krr.probes._naming.comparison import eliminate_candidates
+from icl_krr.probes._naming.distances import AlignedDistances
 from icl_krr.probes._naming.elimination import is_regular
 from icl_krr.probes._naming.identification import EXACT
 from icl_krr.probes._resampling import paired_differences
@@ -79,13 +79,13 @@ def test_values_of_each_layer_without_steps_are_no_solver(x64, name):
     assert all(found.baselines[null][space].mean < 2e-3 for space in ("prediction", "hat"))
     assert found.status in ("not identified", "none is close")
     if found.status == "not identified":
-        assert null in found.as_near
+        assert null in found.tied
         assert not found.remain
 
 
 def rungs_of(found):
     means = {}
-    for rung in found.ladder:
+    for rung in found.nested_models:
         means[rung.name] = {space: one.mean for space, one in rung.distances.items()}
     return means
 
@@ -153,9 +153,11 @@ def test_arrays_say_what_the_function_says(x64):
     found = identify_arrays(both, seen, hats, other_hats=other, **OPTIONS)
     known = of_descent()
     assert (found.verdict, found.remain) == (known.verdict, known.remain)
-    assert [rung.name for rung in found.ladder] == [rung.name for rung in known.ladder]
+    assert [rung.name for rung in found.nested_models] == [
+        rung.name for rung in known.nested_models
+    ]
     ours, theirs = (
-        [[s.distances[space].interval for space in ("prediction", "hat")] for s in both.suspects]
+        [[s.distances[space].interval for space in ("prediction", "hat")] for s in both.candidates]
         for both in (found, known)
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-12)
@@ -179,7 +181,7 @@ def test_a_task_whose_answers_or_derivatives_explode_is_left_out(x64):
         seen, hats = arrays = [*map(np.array, seen_and_hats(descend(0.05), both))]
         arrays[which][wild, 2] *= 1e4
         found = identify_arrays(both, seen, hats, other_hats=hats, **OPTIONS)
-        assert (found.left_out, found.status) == (len(wild), "identified")
+        assert (found.num_excluded, found.status) == (len(wild), "identified")
     hats[-1, 2] /= 1e3  # one large task alone is not left out, and is no descent
     assert identify_arrays(both, seen, hats, **OPTIONS).status != "identified"
 
@@ -193,7 +195,7 @@ def test_derivatives_of_0_are_told_and_answers_of_0_are_kept(x64):
     active = (np.arange(24) % 3 == 0)[:, None, None]
     seen, hats = np.where(active, seen, 0), np.where(active[..., None], hats, 0)
     found = identify_arrays(tasks, seen, hats, **OPTIONS)
-    assert found.left_out == 0
+    assert found.num_excluded == 0
     assert found.status != "identified"
 
 
@@ -229,7 +231,7 @@ def gaps(squares, matrix=None):
     """Equal distances in both spaces: squares [b] of one layer whose size is 1."""
     squares = np.asarray(squares, float)[:, None]
     matrix = np.sqrt(squares.mean(0, keepdims=True)) if matrix is None else matrix
-    part = Aligned(squares, np.ones_like(squares), matrix)
+    part = AlignedDistances(squares, np.ones_like(squares), matrix)
     return {"prediction": part, "hat": part}
 
 
@@ -249,20 +251,26 @@ def test_differences_are_paired():
     fits = fits_of("gradient_descent", "conjugate_gradient")
     parts = [gaps(1e-4 * (0.2 + noise)), gaps(1.2e-4 * (0.2 + noise))]
     far = [gaps(100 * part["prediction"].squares[:, 0]) for part in parts]
-    assert rule(fits, parts, {}, resample)[0] == ["", ""]  # by less than the resolution
-    because, _ = rule(fits, far, {}, resample)
+    assert eliminate_candidates(fits, parts, {}, resample)[0] == [
+        "",
+        "",
+    ]  # by less than the resolution
+    because, _ = eliminate_candidates(fits, far, {}, resample)
     assert because[0] == ""
     assert because[1].startswith("prediction: farther than gradient_descent by ")
     shuffled = [far[0], gaps(far[1]["prediction"].squares[::-1, 0])]
-    assert rule(fits, shuffled, {}, resample)[0] == ["", ""]  # no longer on the same tasks
+    assert eliminate_candidates(fits, shuffled, {}, resample)[0] == [
+        "",
+        "",
+    ]  # no longer on the same tasks
 
 
 def test_a_nearer_general_candidate_is_not_struck_out():
     noise, resample = draws()
     fits = fits_of("gradient_descent", "heavy_ball")
     simple, general = gaps(0.01 * noise), gaps(0.01 * noise[::-1] * 0.9)
-    assert rule(fits, [simple, general], {}, resample)[0] == ["", ""]
-    because, _ = rule(fits, [general, simple], {}, resample)
+    assert eliminate_candidates(fits, [simple, general], {}, resample)[0] == ["", ""]
+    because, _ = eliminate_candidates(fits, [general, simple], {}, resample)
     assert because == ["", "no nearer than gradient_descent, its special case"]
 
 
@@ -272,10 +280,10 @@ def test_what_diverges_on_one_task_is_out_and_null_is_in():
     wild[3] = 2e2
     fits = fits_of("gradient_descent", "chebyshev")
     near = {"ridge path": gaps(0.012 * noise[::-1]), "zero": gaps(1 + noise)}
-    because, as_near = rule(fits, [gaps(0.01 * noise), gaps(wild)], near, resample)
+    because, tied = eliminate_candidates(fits, [gaps(0.01 * noise), gaps(wild)], near, resample)
     assert because[0].startswith("no nearer than exact kernel ridge regression with a ridge of")
     assert because[1] == "diverges on a scored task"
-    assert as_near == ("ridge path",)
+    assert tied == ("ridge path",)
 
 
 def test_simultaneous_intervals_hold_for_all_candidates_together():

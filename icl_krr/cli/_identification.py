@@ -1,4 +1,4 @@
-"""What `icl-krr identify` reads, writes and prints: files of answers, records and tables."""
+"""What `icl-krr identify` reads, writes and prints: files of predictions, records and tables."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ from ..experiments.identify import _trained_model as trained_model
 from ..experiments.identify._trained_model import Findings
 from ..plots import identification_figure
 from ..probes import Identification
-from ..probes._naming.distances import TITLES, Distance, Evidence
-from ..probes._naming.layer_predictions import with_other_outputs
+from ..probes._naming.distances import TITLES, Distance, StreamResult
+from ..probes._naming.layer_predictions import roll_outputs
 from ..tasks import Task
 
 
-def identification_record(found: Identification) -> dict[str, Any]:
+def identification_record(result: Identification) -> dict[str, Any]:
     """An identification as a record for JSON."""
     return {
-        "status": found.status,
-        "verdict": found.verdict,
-        "remain": found.remain,
-        "as near": found.as_near,
-        "strata of the condition number": found.strata,
+        "status": result.status,
+        "verdict": result.verdict,
+        "remain": result.remain,
+        "tied": result.tied,
+        "strata of the condition number": result.strata,
         "candidates": [
             {
-                "candidate": suspect.fit.candidate,
-                "kernel": suspect.fit.kernel,
-                "values": suspect.fit.values,
-                "alignment": suspect.fit.alignment,
-                "regular": suspect.regular,
-                "limit of steps": suspect.limit,
-                "ruled out": suspect.because,
-                **distances(suspect.distances),
-                **evidence_record(suspect.evidence),
+                "candidate": one.fit.candidate,
+                "kernel": one.fit.kernel,
+                "values": one.fit.values,
+                "alignment": one.fit.alignment,
+                "regular": one.regular,
+                "limit of steps": one.limit,
+                "ruled out": one.reason,
+                **distances(one.distances),
+                **_stream_record(one.stream_result),
             }
-            for suspect in found.suspects
+            for one in result.candidates
         ],
-        "baselines": {name: distances(spaces) for name, spaces in found.baselines.items()},
-        "ladder": [
+        "baselines": {name: distances(spaces) for name, spaces in result.baselines.items()},
+        "nested models": [
             {"name": one.name, "kernel": one.kernel, "values": one.values}
             | distances(one.distances)
-            for one in found.ladder
+            for one in result.nested_models
         ],
-        "tasks left out": found.left_out,
+        "tasks left out": result.num_excluded,
     }
 
 
-def evidence_record(known: Evidence | None) -> dict[str, Any]:
-    """What is known of a candidate in streams besides its distances; nothing for answers."""
-    if known is None:
+def _stream_record(result: StreamResult | None) -> dict[str, Any]:
+    """What is known of a candidate in streams besides its distances; nothing for predictions."""
+    if result is None:
         return {}
     return {
-        "controls": {name: distances(spaces) for name, spaces in known.controls.items()},
-        "independent steps": known.ranks,
-        "supports": {name: distances(spaces) for name, spaces in known.supports.items()},
-        "effects": known.effects,
+        "controls": {name: distances(spaces) for name, spaces in result.controls.items()},
+        "independent steps": result.ranks,
+        "supports": {name: distances(spaces) for name, spaces in result.supports.items()},
+        "effects": result.effects,
     }
 
 
@@ -78,32 +78,32 @@ def distances(spaces: dict[str, Distance]) -> dict[str, Any]:
     }
 
 
-def distance_files(found: Identification, title: str, start: str = "") -> dict[str, Any]:
+def distance_files(result: Identification, title: str, start: str = "") -> dict[str, Any]:
     """The distances of a result as rows and as heatmaps, in files whose names have this start."""
     return {
-        f"{start}heatmaps.csv": trained_model.distance_rows(found),
-        f"{start}heatmaps": partial(identification_figure, found, title),
+        f"{start}heatmaps.csv": trained_model.distance_rows(result),
+        f"{start}heatmaps": partial(identification_figure, result, title),
     }
 
 
-def distance_pages(found: Identification) -> str:
-    spaces = found.best.distances
-    return "\n".join(to_markdown(trained_model.distance_table(found, one)) for one in spaces)
+def distance_pages(result: Identification) -> str:
+    spaces = result.best.distances
+    return "\n".join(to_markdown(trained_model.distance_table(result, one)) for one in spaces)
 
 
 def findings_record(findings: Findings) -> dict[str, Any]:
-    return {"layers": findings.layers} | identification_record(findings.found)
+    return {"layers": findings.layers} | identification_record(findings.identification)
 
 
-def printed(found: Identification) -> list[TextTable | str]:
+def printed(result: Identification) -> list[TextTable | str]:
     distances = [
         TextTable.of(
             f"Relative distance at every layer, {TITLES[space]} (95 % interval)",
-            trained_model.distance_table(found, space),
+            trained_model.distance_table(result, space),
         )
-        for space in found.best.distances
+        for space in result.best.distances
     ]
-    return [*found.tables, *distances]
+    return [*result.tables, *distances]
 
 
 def printed_findings(name: str, findings: Findings) -> list[TextTable | str]:
@@ -121,39 +121,43 @@ def printed_findings(name: str, findings: Findings) -> list[TextTable | str]:
         "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
         "that of the layer. distance: relative distance of the two hat matrices.\n",
-        *printed(findings.found),
-        findings.found.verdict,
+        *printed(findings.identification),
+        findings.identification.verdict,
     ]
 
 
-GIVEN = ("x", "y", "x_query", "mask")
+TASK_FIELDS = ("x", "y", "x_query", "mask")
 KINDS = {
-    ("answers", "hats"): ("other_hats",),
+    ("layer_predictions", "hats"): ("other_hats",),
     ("streams", "stream_jacobians"): ("control_streams", "control_jacobians"),
 }
 """The arrays of one kind that a file must have, and those that it may have."""
 
 
-def answered(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
-    """The tasks of a file, and arguments of `identify_arrays` for the answers and the streams."""
+def read_file(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
+    """The tasks of a file, and arguments of `identify_arrays` for predictions and for streams."""
     if not path.exists():
         raise ValueError(
-            f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
+            f"{path} does not exist; write tasks to it with --tasks-of RUN, then add predictions"
         )
     hint = (
-        "; add the predictions of every layer as answers [b, layers + 1, q], and their derivatives "
-        "in y as hats [b, layers + 1, q, n], or the hidden states of the queries as streams "
-        "[b, layers + 1, q, d], and their derivatives as stream_jacobians [b, layers + 1, q, d, n]"
+        "; add the predictions of every layer as layer_predictions [b, layers + 1, q], and their "
+        "derivatives in y as hats [b, layers + 1, q, n], or the hidden states of the queries as "
+        "streams [b, layers + 1, q, d], and their derivatives as stream_jacobians "
+        "[b, layers + 1, q, d, n]"
     )
     kinds = {names: (*names, *more) for names, more in KINDS.items()}
-    held = read_arrays(path, (), (*GIVEN, *itertools.chain(*kinds.values())))
-    present = [names for names, every in kinds.items() if not held.keys().isdisjoint(every)]
+    arrays = read_arrays(path, (), (*TASK_FIELDS, *itertools.chain(*kinds.values())))
+    present = [
+        names for names, kind_names in kinds.items() if not arrays.keys().isdisjoint(kind_names)
+    ]
     for names in present or [*KINDS][:1]:
-        more = () if held.keys().isdisjoint(KINDS[names]) else KINDS[names]
-        require(path, held, (*GIVEN[:3], *names, *more), hint)
-    tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
+        more = () if arrays.keys().isdisjoint(KINDS[names]) else KINDS[names]
+        require(path, arrays, (*TASK_FIELDS[:3], *names, *more), hint)
+    tasks = task_of(path, {name: arrays[name] for name in TASK_FIELDS if name in arrays})
     return tasks, {
-        names[0]: {name: held[name] for name in kinds[names] if name in held} for names in present
+        names[0]: {name: arrays[name] for name in kinds[names] if name in arrays}
+        for names in present
     }
 
 
@@ -161,8 +165,8 @@ def tasks_file(recipe: str, *, num_queries: int, count: int, seed: int) -> bytes
     """A file with x, y, x_query and y_query of tasks of a recipe's family, and outputs y_other."""
     drawn: Any = family(Recipe.read(recipe).task)
     tasks = draw_tasks(jax.random.key(seed), count, replace(drawn, num_queries=num_queries))
-    fields = {name: getattr(tasks, name) for name in (*GIVEN, "y_query")}
+    fields = {name: getattr(tasks, name) for name in (*TASK_FIELDS, "y_query")}
     arrays: Any = {name: np.asarray(x) for name, x in fields.items() if x is not None}
     stream = io.BytesIO()
-    np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
+    np.savez(stream, **arrays, y_other=np.asarray(roll_outputs(tasks).y))
     return stream.getvalue()

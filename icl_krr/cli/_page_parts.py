@@ -167,9 +167,12 @@ def reduced_identification(
         findings = examine(run, config, show)
     return pages.identification_section(
         name,
-        identification_record(findings.found),
-        [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)],
-        distance_rows(findings.found),
+        identification_record(findings.identification),
+        [
+            layer_table(findings),
+            *(distance_table(findings.identification, space) for space in SPACES),
+        ],
+        distance_rows(findings.identification),
         filter_rows(findings),
         f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}",
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..experiments._shared.rows import Rows
     from ..experiments.identify._trained_model import Findings
     from ..probes import Identification
-    from ..probes._naming.distances import Distance, Suspect
+    from ..probes._naming.distances import CandidateResult, Distance
     from ..tabular._depth import DepthResult
 
 
@@ -104,14 +104,14 @@ def identification_figure(identification: Identification, title: str) -> Figure:
     Of streams, the distance is that of the decoded states, from the stream before the first layer
     on. Beside each candidate stand its steps, decoded from an untrained model.
     """
-    panels = [panel for suspect in identification.suspects for panel in panels_of(suspect)]
-    columns = min(4 if identification.best.evidence else 3, len(panels))
+    panels = [panel for result in identification.candidates for panel in panels_of(result)]
+    columns = min(4 if identification.best.stream_result else 3, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(3.6 * columns, 2.6 * lines + 0.6), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     norm = LogNorm(1e-4, 1)
-    for axis, (words, distance, suspect) in zip(axes.flat, panels, strict=False):
-        first = int(suspect.evidence is not None)  # the first step; layers then begin with 0
+    for axis, (words, distance, result) in zip(axes.flat, panels, strict=False):
+        first = int(result.stream_result is not None)  # the first step; layers then begin with 0
         layers, steps = distance.matrix.shape
         axis.imshow(
             np.clip(np.nan_to_num(distance.matrix, nan=1), 1e-4, 1),
@@ -122,10 +122,10 @@ def identification_figure(identification: Identification, title: str) -> Figure:
             interpolation="none",
             extent=(first - 0.5, first + steps - 0.5, 0.5 - first, layers + 0.5 - first),
         )
-        at = suspect.fit.alignment
+        at = result.fit.alignment
         axis.plot(at, range(1, len(at) + 1), "o-", color=RED, markersize=3, linewidth=1)
         axis.set_title(
-            f"{words}\n{suspect.fit.kernel}, {distance.mean:.2g} "
+            f"{words}\n{result.fit.kernel}, {distance.mean:.2g} "
             f"({distance.interval[0]:.2g}, {distance.interval[1]:.2g})",
             fontsize=7,
         )
@@ -137,7 +137,7 @@ def identification_figure(identification: Identification, title: str) -> Figure:
         axis.set_visible(False)
     bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
     what = "|layer - step| / |layer| of the predictions"
-    if identification.best.evidence:
+    if identification.best.stream_result:
         what = "|step - decoded| / |step beyond the start|"
     bar.set_label(what, fontsize=7)
     remain = (
@@ -147,14 +147,16 @@ def identification_figure(identification: Identification, title: str) -> Figure:
     return figure
 
 
-def panels_of(suspect: Suspect) -> list[tuple[str, Distance, Suspect]]:
+def panels_of(result: CandidateResult) -> list[tuple[str, Distance, CandidateResult]]:
     """What is drawn of a candidate: its distances and, of streams, those of an untrained model."""
-    name, distance = suspect.fit.candidate, next(iter(suspect.distances.values()))
+    name, distance = result.fit.candidate, next(iter(result.distances.values()))
     control = "untrained model"
-    both = [(name, distance, suspect)]
-    if suspect.evidence and control in suspect.evidence.controls:
-        both.append((f"{name}, {control}", suspect.evidence.controls[control]["state"], suspect))
-    return both
+    panels = [(name, distance, result)]
+    if result.stream_result and control in result.stream_result.controls:
+        panels.append(
+            (f"{name}, {control}", result.stream_result.controls[control]["state"], result)
+        )
+    return panels
 
 
 def filter_figure(findings: Findings, title: str) -> Figure:

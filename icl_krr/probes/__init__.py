@@ -13,8 +13,9 @@ compares the predictions, and their hat matrices d prediction / d y, with the st
 in the catalogue, by the rules of `identify`. The verdict is "identified", "close to", "not
 distinguishable", "none is close" or "not identified" (see `Identification`).
 
-The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
-a function of the kernel matrix, a polynomial of this matrix, and of which degree? The command
+The nested models are weaker statements, each with its distance: is the model linear in y, a
+smoother of y, a function of the kernel matrix, a polynomial of this matrix, and of which degree?
+The command
 prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers
 against steps and the spectral filter of every layer. It repeats everything with a second seed. With
 `--positions 4 8`, it identifies the model after 4 and 8 supports as well, and writes
@@ -39,26 +40,27 @@ not (claims C48 and C49; `benchmarks/results/what-networks-run.md`).
 the first layer and after every layer, [layers + 1, queries], such as the loop below.
 `identify_arrays` takes arrays of predictions or of hidden states, and their derivatives, from a
 network of any library. `torch_arrays` computes them for PyTorch, also with hooks, and
-`decoder_answers` for a decoder of Hugging Face. `array_answers` wraps a function of NumPy arrays,
-with derivatives by differences:
+`decoder_layer_predictions` for a decoder of Hugging Face. `array_layer_predictions` wraps a
+function of NumPy arrays, with derivatives by differences:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
 >>> def predictions(task):
-...     w, after = jnp.zeros(task.num_features), []
+...     w, layers = jnp.zeros(task.num_features), []
 ...     for _ in range(4):
-...         after.append(task.x_query @ w)
+...         layers.append(task.x_query @ w)
 ...         w += 0.05 * task.x.T @ (task.y - task.x @ w)
-...     return jnp.stack(after)
+...     return jnp.stack(layers)
 >>> config = ik.tasks.LinearRegression(num_features=4, num_supports=16, num_queries=4)
 >>> keys = jax.random.split(jax.random.key(0), (2, 8))
 >>> fitted, scored = (jax.vmap(ik.tasks.sample, in_axes=(0, None))(half, config) for half in keys)
->>> tried = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
->>> found = ik.probes.identify(predictions, fitted, scored, **tried)
->>> found.status, found.best.fit.candidate, round(float(found.best.fit.values["step_size"]), 4)
+>>> names = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
+>>> result = ik.probes.identify(predictions, fitted, scored, **names)
+>>> fit = result.best.fit
+>>> result.status, fit.candidate, round(float(fit.values["step_size"]), 4)
 ('identified', 'gradient_descent', 0.05)
 
-`print(found)` shows the same table as the command, with the verdict below it.
+`print(result)` shows the same table as the command, with the verdict below it.
 
 **What does a layer do to one eigenvalue?** `along_eigenvector` sets y to an eigenvector of K, and
 `read_filter` then reads the filter of every layer at this eigenvalue, without a derivative.
@@ -85,7 +87,7 @@ select parts of a model by name, in one compiled program and in bounded memory:
   `patch` replaces its value by the value from other tasks.
 - `transplant` sets slots before a block to the values of a solver, another model or a cache.
   `icl_krr.resume` continues the forward pass from any residual stream.
-- `drift` compares weights slot by slot.
+- `weight_difference` compares weights slot by slot.
 - `sensitivities` differentiates predictions with respect to inputs, outputs and weights;
   `influence` gives the effect of each support.
 - `icl_krr.run_with_hooks(model, task, {"blocks.*.resid_post.alpha": f})` adds a hook to all blocks.

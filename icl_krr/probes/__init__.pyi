@@ -6,13 +6,18 @@ from ._naming.candidate_fit import CandidateFit, align, fit_candidate
 from ._naming.identification import Identification
 from ._naming.identify import Agreement, agreement, identify, identify_arrays
 from ._naming.stream_identify import identify_streams
-from ._reading.arrays import array_answers, decoder_answers, prefixes, torch_arrays
+from ._reading.arrays import (
+    array_layer_predictions,
+    decoder_layer_predictions,
+    prefixes,
+    torch_arrays,
+)
 from ._reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities
 from ._reading.filters import Filter, Reading, along_eigenvector, read_filter, spectral_filter
 from ._reading.hyperparameters import effective
 from ._reading.influence import Influence, influence, weighted
 from ._reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
-from ._reading.weight_difference import drift, linear_maps
+from ._reading.weight_difference import linear_maps, weight_difference
 
 __all__ = [
     "Agreement",
@@ -28,10 +33,9 @@ __all__ = [
     "agreement",
     "align",
     "along_eigenvector",
-    "array_answers",
+    "array_layer_predictions",
     "check",
-    "decoder_answers",
-    "drift",
+    "decoder_layer_predictions",
     "effective",
     "fit_candidate",
     "fit_probe",
@@ -54,5 +58,6 @@ __all__ = [
     "streams",
     "torch_arrays",
     "transplant",
+    "weight_difference",
     "weighted",
 ]

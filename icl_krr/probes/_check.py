@@ -65,23 +65,23 @@ def check(
     in_turn = model.problem is None and model.spec.causal and "alpha" in model.layout.names
     if in_turn and kernel is None and ridge is None:  # supports learn coefficients one by one
         return _accuracy.recurrence_status(task, predict_along(model, task))
-    known = problem_of(model, kernel, ridge)
+    problem = problem_of(model, kernel, ridge)
     if "log_evidence" in model.layout.names:
-        kernels = check_pairs(known.kernel, known.ridge)
+        kernels = check_pairs(problem.kernel, problem.ridge)
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
         weights = cache["weights"]
         weights = weights[:, weights.shape[1] - task.num_queries :]
         measure = average_status
-        given = kernels, known.ridge, known.sharpness, task, cache["prediction"], weights
+        arguments = kernels, problem.ridge, problem.sharpness, task, cache["prediction"], weights
     else:
-        check_system(known.kernel, task, known.ridge, matrices=DOUBLE)
+        check_system(problem.kernel, task, problem.ridge, matrices=DOUBLE)
         _, cache = run_with_cache(model, task, names=slots_read(model, task))
         measure = partial(compare, any_size=degrees(model) is not None)
-        given = known.kernel, known.ridge, task, cache.slots
+        arguments = problem.kernel, problem.ridge, task, cache.slots
     solves = not {"alpha", "r", "variance", "log_evidence"}.isdisjoint(model.layout.names)
     steps = model.steps if solves else 0
     about = {"steps": steps, "spectrum": model.takes("spectrum"), "model": True}
-    return in_float64(partial(measure, **about), *given)
+    return in_float64(partial(measure, **about), *arguments)
 
 
 def slots_read(model: Transformer, task: Task) -> tuple[str, ...]:
@@ -103,9 +103,9 @@ READ = ("alpha", "overrun", "sink", "normaliser", "variance", "missing")
 
 def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
     """Return the problem of the construction, with the given kernel and ridge, if any."""
-    known = model.problem or Problem(None, None)
-    kernel = known.kernel if kernel is None else kernel
-    ridge = known.ridge if ridge is None else ridge
+    problem = model.problem or Problem(None, None)
+    kernel = problem.kernel if kernel is None else kernel
+    ridge = problem.ridge if ridge is None else ridge
     for name, value in (("kernel", kernel), ("ridge", ridge)):
         if value is None:
             raise ValueError(
@@ -113,17 +113,21 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
                 "loaded model, a construction that solves no regression, or an argument of a JAX "
                 f"transformation; use {name}=..., or m.solves(ridge) in a construction of your own"
             )
-    return Problem(kernel, ridge, known.sharpness)
+    return Problem(kernel, ridge, problem.sharpness)
 
 
 @partial(jax.jit, static_argnames=("any_size", "steps", "spectrum", "model"))
 def compare(
-    kernel: Kernel, ridge: Any, given: Task, slots: dict, *, any_size: bool = False, **about: Any
+    kernel: Kernel, ridge: Any, original: Task, slots: dict, *, any_size: bool = False, **about: Any
 ) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
-    task = given.astype(wide)
-    ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
+    task = original.astype(wide)
+    ridge, original_system, parts = (
+        jnp.asarray(ridge, wide),
+        system(kernel, original),
+        system(kernel, task),
+    )
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
     iterates = len(slots["prediction"])
@@ -146,7 +150,7 @@ def compare(
             over |= jnp.any(slot > 0)
     return _accuracy.measured_status(
         best.status,
-        kept,
+        original_system,
         residual,
         gap[-1],
         slots["prediction"][-1],

@@ -71,33 +71,33 @@ def run(settings: Ablate) -> Outcome:
     if not config.constructed:
         find(config.model, *SOLVERS)  # before a folder is made
     with working(settings) as show:
-        found = examine(config, lambda words: show(f"{config.model}: {words}"))
+        ablation = examine(config, lambda words: show(f"{config.model}: {words}"))
     return Outcome(
-        {"rows": found.rows},
-        printed(config, found),
+        {"rows": ablation.rows},
+        printed(config, ablation),
         {
-            "ablate.csv": found.rows,
-            "ablate.md": to_markdown(table(found)),
+            "ablate.csv": ablation.rows,
+            "ablate.md": to_markdown(table(ablation)),
             "meta.json": {},
             "ablate": partial(
-                ablation_figure, found, f"{config.model}, seed {settings.seed}, float64"
+                ablation_figure, ablation, f"{config.model}, seed {settings.seed}, float64"
             ),
         },
-        {"losses": found.known},
+        {"losses": ablation.losses},
     )
 
 
-def printed(config: AblateConfig, found: Ablation) -> list[TextTable | str]:
+def printed(config: AblateConfig, ablation: Ablation) -> list[TextTable | str]:
     from ...experiments._ablate.ablation import table
 
     by = "0" if config.replace == "zero" else "its mean"
-    header, lines = table(found)
-    known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
-    expects = any("expectation" in row for row in found.rows)
+    header, lines = table(ablation)
+    losses = ", ".join(f"{name} {value:.3g}" for name, value in ablation.losses.items())
+    expects = any("expectation" in row for row in ablation.rows)
     return [
         TextTable(f"{config.model}: one part at a time replaced by {by}", header, [lines]),
         f"change: |f' - f| / |f| at the queries of {config.tasks} tasks; f are the predictions "
         f"of the intact model, and f' are the predictions after the replacement.\n"
-        f"loss: mean squared error of f'. Losses of other predictors: {known}.\n"
+        f"loss: mean squared error of f'. Losses of other predictors: {losses}.\n"
         f"{EXPECTATIONS * expects}Seed {config.seed}, float64.",
     ]

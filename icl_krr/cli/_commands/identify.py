@@ -31,12 +31,12 @@ class Source(Command):
     tasks_of: str | None = None
     """Do not identify, but write tasks to MODEL.npz, as arrays x, y and x_query. The tasks have the
     family of a trained model, a run's folder or a recipe.json, which you name here. To identify
-    your model, add its predictions as the array answers [b, layers + 1, q] and their derivatives in
-    y as hats [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are
-    optional. Instead, you can add its hidden states at the queries as streams [b, layers + 1, q, d]
-    and their derivatives in y as stream_jacobians [b, layers + 1, q, d, n]. The streams and the
-    derivatives of an untrained model of the same shape, as control_streams and control_jacobians,
-    are optional."""
+    your model, add its predictions as the array layer_predictions [b, layers + 1, q] and their
+    derivatives in y as hats [b, layers + 1, q, n]. The derivatives at the outputs y_other, as
+    other_hats, are optional. Instead, you can add its hidden states at the queries as streams
+    [b, layers + 1, q, d] and their derivatives in y as stream_jacobians [b, layers + 1, q, d, n].
+    The streams and the derivatives of an untrained model of the same shape, as control_streams and
+    control_jacobians, are optional."""
 
     @property
     def is_file(self) -> bool:
@@ -47,8 +47,8 @@ class Source(Command):
 class Identify(IdentifyOptions, Source):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. A file MODEL.npz holds the answers or the hidden states of a model of any
-    library. First, --tasks-of writes to this file the tasks that the model must answer."""
+    the same family. A file MODEL.npz holds the predictions or the hidden states of a model of any
+    library. First, --tasks-of writes to this file the tasks on which the model must predict."""
 
     protocol: Literal["distances", "error-profile"] = "distances"
     """What is compared. "distances": the predictions of layers and steps, and their derivatives.
@@ -56,7 +56,7 @@ class Identify(IdentifyOptions, Source):
     solver even if the model runs none (claim C48)."""
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
-    At a support, a decoder answers as it would answer a query after the earlier supports."""
+    At a support, a decoder predicts as it would for a query after the earlier supports."""
     seeds: int = 2
     """Number of seeds, each with its own tasks and probes. The verdict holds for all of them. The
     first seed is --seed."""
@@ -130,20 +130,20 @@ def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outco
 
     trained = load(settings.model)
     with working(settings) as show:
-        every = [
+        findings = [
             error_profile.examine(
                 trained, one, lambda words, seed=one.seed: show(f"seed {seed}, {words}")
             )
             for one in configs
         ]
-    first = every[0]
+    first = findings[0]
     seeds = [
         {
             "seed": config.seed,
             "model": tables.record(one.profile),
             "untrained": one.untrained and tables.record(one.untrained),
         }
-        for config, one in zip(configs, every, strict=True)
+        for config, one in zip(configs, findings, strict=True)
     ]
     figure = partial(
         curves_figure,
@@ -151,20 +151,20 @@ def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outco
         "mean squared error at the queries",
         f"{settings.model}, seed {settings.seed}, float64",
         log="y",
-        lines=first.known,
+        lines=first.losses,
         dots=("model",),
     )
     pages = [tables.verdict_table(first), *map(tables.reading_table, first.profile.readings)]
     return Outcome(
         {"seeds": seeds},
-        tables.printed(settings.model, every),
+        tables.printed(settings.model, findings),
         {
             "identify.json": {"seeds": seeds},
             "layers.csv": tables.layer_rows(first),
             "identify.md": "\n".join(map(to_markdown, pages)),
             "profile": figure,
         },
-        {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.known},
+        {"kernel": repr(first.kernel), "ridge": first.ridge, "errors": first.losses},
     )
 
 
@@ -187,26 +187,28 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
 
         positions = examined(configs[0], settings.positions)
         *_, findings = positions.values()
-        others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
+        others = [
+            next(iter(examined(config, ()).values())).identification for config in configs[1:]
+        ]
         streams = examine_streams(
             trained, configs[0], lambda words: show(f"{settings.model}, streams: {words}")
         )
-    every = [findings.found, *others]
-    together = agreement(every)
+    identifications = [findings.identification, *others]
+    together = agreement(identifications)
     title = f"{settings.model}, seed {settings.seed}, float64"
     record = tables.findings_record(findings)
     record["together"] = together._asdict()
     record["seeds"] = [
-        {"seed": config.seed, **tables.identification_record(found)}
-        for config, found in zip(configs, every, strict=True)
+        {"seed": config.seed, **tables.identification_record(identification)}
+        for config, identification in zip(configs, identifications, strict=True)
     ]
-    shown = tables.printed_findings(settings.model, findings)
+    printout = tables.printed_findings(settings.model, findings)
     files: dict[str, Any] = {
         "identify.json": record,
         "layers.csv": findings.layers,
         "filter.csv": trained_model.filter_rows(findings),
         "identify.md": trained_model.markdown(findings),
-        **tables.distance_files(findings.found, title),
+        **tables.distance_files(findings.identification, title),
         "filter": partial(filter_figure, findings, title),
     }
     if settings.positions:
@@ -218,18 +220,20 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table)
         words = "error, verdict, nearest candidate and nearest baseline after some supports"
-        shown.append(TextTable.of(f"{settings.model}: {words}", table))
+        printout.append(TextTable.of(f"{settings.model}: {words}", table))
     if others:
-        shown.append(f"with {len(configs)} seeds: {together.verdict}")
+        printout.append(f"with {len(configs)} seeds: {together.verdict}")
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
         files |= tables.distance_files(streams, title, "streams-")
         files["streams.md"] = tables.distance_pages(streams)
-        shown += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
+        printout += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
     else:
         needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
-        shown.append(f"The streams were not read: this needs {needs}.")
-    return Outcome(record, shown, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge})
+        printout.append(f"The streams were not read: this needs {needs}.")
+    return Outcome(
+        record, printout, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge}
+    )
 
 
 def identify_file(settings: Identify) -> Outcome:
@@ -240,23 +244,29 @@ def identify_file(settings: Identify) -> Outcome:
 
     options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
     with jax.enable_x64(True):
-        tasks, given = tables.answered(Path(settings.model))
+        tasks, arrays_by_kind = tables.read_file(Path(settings.model))
     title = f"{settings.model}, seed {settings.seed}, float64"
     record: dict[str, Any] = {}
     files: dict[str, Any] = {"identify.json": record}
-    shown, pages = [], []
+    printout, pages = [], []
     with working(settings) as show:
-        for kind, arrays in given.items():
-            found = identify_arrays(
+        for kind, arrays in arrays_by_kind.items():
+            identification = identify_arrays(
                 tasks,
                 **arrays,
                 **options,
                 progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
             )
-            own = tables.identification_record(found)
-            record |= {kind: own} if pages else own  # the first result stands at the top
-            files |= tables.distance_files(found, title, f"{kind}-" if pages else "")
-            pages.append(tables.distance_pages(found))
-            verdict = f"{kind}: {found.verdict}" if len(given) > 1 else found.verdict
-            shown += [*tables.printed(found), verdict]
-    return Outcome(record, shown, files | {"identify.md": "\n".join(pages)})
+            kind_record = tables.identification_record(identification)
+            record |= (
+                {kind: kind_record} if pages else kind_record
+            )  # the first result stands at the top
+            files |= tables.distance_files(identification, title, f"{kind}-" if pages else "")
+            pages.append(tables.distance_pages(identification))
+            verdict = (
+                f"{kind}: {identification.verdict}"
+                if len(arrays_by_kind) > 1
+                else identification.verdict
+            )
+            printout += [*tables.printed(identification), verdict]
+    return Outcome(record, printout, files | {"identify.md": "\n".join(pages)})

@@ -95,17 +95,17 @@ def identify(settings: Solverbench) -> Outcome:
 
     with jax.enable_x64(True):
         manifest, models = read_models(settings.models)
-    asked = identification(manifest, models, settings.seed)
+    study = identification(manifest, models, settings.seed)
     with working(settings) as show:
-        found = _study.run(asked, settings.folder, show)
-    rows = [cell | row for cell, row in found.cells]
+        results = _study.run(study, settings.folder, show)
+    rows = [cell | row for cell, row in results.cells]
     header = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
     return Outcome(
         {"rows": rows},
         [TextTable("Verdicts of identify", header, [lines])],
         {"verdicts.json": {"rows": rows}, "verdicts.csv": rows},
-        {"dtype": manifest["dtype"], **asked.settings},
+        {"dtype": manifest["dtype"], **study.settings},
     )
 
 
@@ -123,15 +123,15 @@ def score_table(settings: Solverbench) -> Outcome:
     assert settings.table is not None
     verdicts = read_verdicts(settings.table, labels["models"])
     with working(settings):
-        found = score(labels["models"], verdicts)
-    record = {"config": asdict(labels["config"]), **found}
+        scores = score(labels["models"], verdicts)
+    record = {"config": asdict(labels["config"]), **scores}
     tables = {
-        "Models that run a candidate: share of each outcome (95 %)": variant_table(found),
-        "Models that run no candidate: share of each verdict (95 %)": open_table(found),
+        "Models that run a candidate: share of each outcome (95 %)": variant_table(scores),
+        "Models that run no candidate: share of each verdict (95 %)": open_table(scores),
     }
     return Outcome(
         record,
         [TextTable.of(title, table) for title, table in tables.items()],
-        {"score.json": record, "score.md": markdown(found)},
+        {"score.json": record, "score.md": markdown(scores)},
         {"dtype": labels["dtype"]},
     )

@@ -26,7 +26,7 @@ class Ablation(NamedTuple):
     """A row for every site, and the losses of the intact model and of known predictors."""
 
     rows: Rows
-    known: dict[str, float]
+    losses: dict[str, float]
 
 
 def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name: None) -> Ablation:
@@ -36,22 +36,22 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
     model, tasks = subject.model, subject.tasks
     alone = config.each_step or not config.constructed
     kinds = config.kinds or (("head", "slot") if config.constructed else ("head", "unit"))
-    found = sites(model, kinds, each_step=alone)
-    if not found:
+    model_sites = sites(model, kinds, each_step=alone)
+    if not model_sites:
         raise ValueError(f"kinds must name parts that the model has, got {', '.join(kinds)}")
-    progress(f"running {len(found)} ablations")
+    progress(f"running {len(model_sites)} ablations")
     intact = predict_batch(model, tasks)
-    changed = ablate(model, tasks, found, replace=config.replace)
-    named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]
+    changed = ablate(model, tasks, model_sites, replace=config.replace)
+    named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in model_sites]
     rows = measure(named, intact, changed, tasks.y_query, config.seed)
-    for site, row, now in zip(found, rows, changed, strict=True):
+    for site, row, ablated in zip(model_sites, rows, changed, strict=True):
         part = f"{site.kind} {site.slot}"
         if alone or config.replace != "zero" or part not in subject.words:
             continue
         row["expectation"] = subject.words[part]
-        row |= compare(now, subject.expected[part], intact)
+        row |= compare(ablated, subject.expected[part], intact)
     loss = float(jnp.mean((intact - tasks.y_query) ** 2))
-    return Ablation(rows, {"intact": loss, **subject.known})
+    return Ablation(rows, {"intact": loss, **subject.losses})
 
 
 def measure(named: Rows, intact: jax.Array, changed: jax.Array, y: jax.Array, seed: int) -> Rows:
@@ -69,25 +69,25 @@ def measure(named: Rows, intact: jax.Array, changed: jax.Array, y: jax.Array, se
     ]
 
 
-def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
+def compare(ablated: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
     """The expected change, and the distance of the predictions from the expected predictions."""
     size = jnp.linalg.norm(intact)
     if not bool(jnp.any(jnp.isfinite(expected))):
-        return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(now)) else 0)}
+        return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(ablated)) else 0)}
     largest = jnp.maximum(size, jnp.linalg.norm(expected))
     return {
         "expected change": float(jnp.linalg.norm(expected - intact) / size),
-        "gap to expectation": float(jnp.linalg.norm(now - expected) / largest),
+        "gap to expectation": float(jnp.linalg.norm(ablated - expected) / largest),
     }
 
 
-def table(found: Ablation) -> Lines:
+def table(ablation: Ablation) -> Lines:
     """A table with one line per site."""
     header = ["site", "slot", "change (95 %)", "loss"]
-    expects = any("expectation" in row for row in found.rows)
+    expects = any("expectation" in row for row in ablation.rows)
     header += ["expectation", "expected change", "gap to expectation"] if expects else []
     lines = []
-    for row in found.rows:
+    for row in ablation.rows:
         line = [row["site"], row["slot"], "NaN or infinite", "-"]
         if row.get("change", 0) > DIVERGED:
             line[2] = f"> {DIVERGED:g}"
@@ -95,7 +95,10 @@ def table(found: Ablation) -> Lines:
             interval = f"({row['low']:.2g}, {row['high']:.2g})"
             line[2:] = [f"{row['change']:.3g} {interval}", f"{row['loss']:.3g}"]
         if expects:
-            shown = [row.get(key) for key in ("expected change", "gap to expectation")]
-            line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in shown)]
+            numbers = [row.get(key) for key in ("expected change", "gap to expectation")]
+            line += [
+                row.get("expectation", ""),
+                *("" if x is None else f"{x:.2g}" for x in numbers),
+            ]
         lines.append(line)
     return header, lines

@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
     model: Transformer
     tasks: Task
-    known: dict[str, float]  # losses of known predictors on the tasks
+    losses: dict[str, float]  # losses of known predictors on the tasks
     words: dict[str, str]  # as in `Expectation`
     expected: dict[str, jax.Array]  # expected predictions without each part [b, q]
 
@@ -36,8 +36,8 @@ def trained(config: AblateConfig) -> Subject:
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
-    known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
-    return Subject(in_dtype_of_tasks(run.model, tasks), tasks, known, {}, {})
+    losses = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
+    return Subject(in_dtype_of_tasks(run.model, tasks), tasks, losses, {}, {})
 
 
 def construct(config: AblateConfig) -> Subject:
@@ -51,22 +51,22 @@ def construct(config: AblateConfig) -> Subject:
     bounds = jax.jit(lambda t: map_tasks(lambda t: spectral_bounds(kernel, t, ridge=ridge), t))
     hardest = int(jnp.argmax(bounds(tasks)[1]))
     task = jax.tree.map(lambda field: field[hardest], tasks)
-    usual = task.num_supports if row.sequential else 12
-    steps = usual if config.steps is None else config.steps
+    default_steps = task.num_supports if row.sequential else 12
+    steps = default_steps if config.steps is None else config.steps
     model = build_model(row.name, kernel, task, ridge, steps)
-    known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
+    losses = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
     words, expected = {}, {}
     if expectation is not None and name == expectation.kernel:
         needs = solver_keywords(row, kernel, task, ridge) | {"steps": steps}
         words, expected = expectation.words, expectation.predictions(kernel, tasks, **needs)
-    return Subject(model, tasks, known, words, expected)
+    return Subject(model, tasks, losses, words, expected)
 
 
 def family_of(kernel: str, num_queries: int) -> Any:
     if KERNELS[kernel].kind == "featured":
         return LinearRegression(num_features=8, num_supports=16, num_queries=num_queries, noise=0.1)
-    made = make_kernel(kernel, {"temperature": 0.5, "lengthscale": 0.7})
-    stationary = all(term.function == "one" for term in made.diagonal_terms(float))
+    kernel_object = make_kernel(kernel, {"temperature": 0.5, "lengthscale": 0.7})
+    stationary = all(term.function == "one" for term in kernel_object.diagonal_terms(float))
     # noise 0.1 k(x, x): on the sphere k(x, x) = e^2 for the exponential kernel, 1 for the others
     inputs, noise = ("normal", 0.1) if stationary else ("sphere", 0.74)
-    return GaussianProcess(made, noise=noise, num_queries=num_queries, inputs=inputs)
+    return GaussianProcess(kernel_object, noise=noise, num_queries=num_queries, inputs=inputs)

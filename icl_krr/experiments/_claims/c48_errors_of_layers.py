@@ -10,12 +10,18 @@ import numpy as np
 from ... import Gaussian, Transformer, solvers
 from ...catalogue import compared
 from ...probes import Probe, fit_probe, layerwise
-from ...probes._naming.layer_predictions import halves_of
+from ...probes._naming.layer_predictions import split_halves
 from ...tasks import GaussianProcess, Task, map_tasks
-from ..identify._error_profile import Profile, Protocol, Search, known_of, targets_of
+from ..identify._error_profile import (
+    Profile,
+    Protocol,
+    Search,
+    exact_hyperparameters,
+    profile_targets,
+)
 from ..identify._profile_paths import NULLS
 from ..solverbench import _distractor_functions as distractor_functions
-from ..solverbench._settings import PROCESS, BenchConfig, Setting
+from ..solverbench._settings import PROCESS, BenchConfig, BenchFamily
 from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, Exactly, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
@@ -27,10 +33,10 @@ SHARE, SMOOTHERS = "a share of exact KRR", "kernel smoothers, a falling lengthsc
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     """Read constructions of known solvers in two ways, and predictors that run no solver."""
     one = setting(config, key)
-    both = [targets_of(tasks, KERNEL, one.ridge(KERNEL)) for tasks in halves_of(one.tasks)]
-    known_errors = known_of(KERNEL, one.ridge(KERNEL))
+    both = [profile_targets(tasks, KERNEL, one.ridge(KERNEL)) for tasks in split_halves(one.tasks)]
+    exact_values = exact_hyperparameters(KERNEL, one.ridge(KERNEL))
     options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
-    protocol = Protocol(both, ("gaussian",), 2 * config.layers, known_errors, **options)
+    protocol = Protocol(both, ("gaussian",), 2 * config.layers, exact_values, **options)
     rows = []
     for name in config.known:
         model = one.build(name, KERNEL)
@@ -39,7 +45,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         for by, each in zip((OWN, PROBE), zip(*answers, strict=True), strict=True):
             rows += rows_of(protocol.read(each), name, by)
     for name in config.strangers:
-        answers = [of_stranger(name, known_errors["ridge"], config.layers, t.tasks) for t in both]
+        answers = [of_stranger(name, exact_values["ridge"], config.layers, t.tasks) for t in both]
         rows += rows_of(protocol.read(answers), f"no solver: {name}", OWN)
     return rows, checks(rows, config)
 
@@ -68,7 +74,7 @@ def checks(rows: Rows, config: Config) -> dict[str, Any]:
     }
 
 
-def setting(config: Config, key: jax.Array) -> Setting:
+def setting(config: Config, key: jax.Array) -> BenchFamily:
     """Tasks, and constructions that suit them."""
     sizes = {"num_supports": config.num_supports, "num_queries": config.num_queries}
     family = GaussianProcess(KERNEL, NOISE, num_features=2, inputs="uniform", **sizes)
@@ -76,7 +82,7 @@ def setting(config: Config, key: jax.Array) -> Setting:
     tasks, probing = (
         draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
     )
-    return Setting(PROCESS, family, tasks, probing, BenchConfig(steps=config.layers))
+    return BenchFamily(PROCESS, family, tasks, probing, BenchConfig(steps=config.layers))
 
 
 @jax.jit
@@ -112,7 +118,7 @@ def rows_of(profile: Profile, model: str, by: str) -> Rows:
     about, rows = {"model": model, "read by": by}, []
     for reading in profile.readings:
         best = reading.nearest
-        nulls = [one for one in reading.rivals if one.name in NULLS]
+        nulls = [one for one in reading.candidates if one.name in NULLS]
         rows.append(
             about
             | {
@@ -120,9 +126,9 @@ def rows_of(profile: Profile, model: str, by: str) -> Rows:
                 "alignment": reading.alignment,
                 "named": best.name,
                 "wrong": best.name != model,
-                "null is as near": any(one.name in reading.as_near for one in nulls),
-                "distance": best.far,
-                "distance of the nearest null": min(one.far for one in nulls),
+                "null is as near": any(one.name in reading.tied for one in nulls),
+                "distance": best.distance,
+                "distance of the nearest null": min(one.distance for one in nulls),
             }
         )
     errors = 10 ** profile.curves["error"]

@@ -13,9 +13,16 @@ from ...kernels import name_of
 from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
 from .._shared.runs import load
-from ..identify._error_profile import Protocol, Reading, Rival, Search, known_of, targets_of
+from ..identify._error_profile import (
+    ErrorReading,
+    ProfileCandidate,
+    Protocol,
+    Search,
+    exact_hyperparameters,
+    profile_targets,
+)
 from ..identify._probe_controls import in_dtype_of_tasks, read_by_probe, untrained
-from ..identify._profile_paths import NULLS, path, steps_of
+from ..identify._profile_paths import NULLS, num_steps, path
 from .claim import FALSE, TASK_FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
 from .measuring import Plot, Rows, draw_tasks
 
@@ -33,10 +40,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
     )
     kernel, ridge = family.optimal()
-    both = [targets_of(tasks, kernel, ridge) for tasks in both]
-    known_errors = known_of(kernel, float(ridge))
+    both = [profile_targets(tasks, kernel, ridge) for tasks in both]
+    exact_values = exact_hyperparameters(kernel, float(ridge))
     options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
-    protocol, rows = Protocol(both, (name_of(kernel),), config.steps, known_errors, **options), []
+    protocol, rows = Protocol(both, (name_of(kernel),), config.steps, exact_values, **options), []
     for i, (name, one) in enumerate(loaded.items()):
         model = in_dtype_of_tasks(one.model, probing)
         probe = None if has_slot(model) else fit_probe(model, probing)
@@ -61,26 +68,26 @@ def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) ->
     return map_tasks(lambda task: path(name, kernel, logs, task, steps), tasks)
 
 
-def predicted(protocol: Protocol, answers: jax.Array, rival: Rival) -> float:
+def predicted(protocol: Protocol, answers: jax.Array, rival: ProfileCandidate) -> float:
     """The relative distance of predictions after layers and at the steps of the nearest errors."""
-    fit, count = rival.fit, steps_of(rival.name, protocol.steps)
+    fit, count = rival.fit, num_steps(rival.name, protocol.steps)
     path = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
     theirs, ours = np.asarray(path)[:, list(fit.alignment)], np.asarray(answers)[:, 1:]
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
 
 
-def of_reading(reading: Reading, tuned: Any) -> dict[str, Any]:
+def of_reading(reading: ErrorReading, tuned: Any) -> dict[str, Any]:
     """What a reading says, with distances of errors and of predictions."""
-    null = next(one for one in reading.rivals if one.name in NULLS)
-    ours = next(one for one in reading.rivals if one.name == RICHARDSON)
+    null = next(one for one in reading.candidates if one.name in NULLS)
+    ours = next(one for one in reading.candidates if one.name == RICHARDSON)
     return {
         "measure": reading.measure,
         "alignment": reading.alignment,
         "named": reading.nearest.name,
-        "null is as near": any(name in NULLS for name in reading.as_near),
-        "Richardson is as near": RICHARDSON in (reading.nearest.name, *reading.as_near),
-        **{f"distance, {one.name}": one.far for one in reading.rivals},
-        "distance, nearest null": null.far,
+        "null is as near": any(name in NULLS for name in reading.tied),
+        "Richardson is as near": RICHARDSON in (reading.nearest.name, *reading.tied),
+        **{f"distance, {one.name}": one.distance for one in reading.candidates},
+        "distance, nearest null": null.distance,
         "predictions, nearest": tuned(reading.nearest),
         "predictions, richardson": tuned(ours),
         "predictions, nearest null": tuned(null),

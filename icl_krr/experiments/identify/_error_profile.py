@@ -15,8 +15,8 @@ from ... import Kernel, Task, map_tasks
 from ...catalogue import candidate, compared, taken
 from ...kernels import name_of
 from ...probes import CandidateFit, align
-from ...probes._naming.candidate_fit import Problem, Start, nearest, totals
-from ...probes._naming.elimination import Measured, eliminate, special_cases
+from ...probes._naming.candidate_fit import FitProblem, Start, best_fit, total_costs
+from ...probes._naming.elimination import MeasuredDistances, eliminate, special_cases
 from ...probes._resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
 from .._shared.runs import Run
 from ._probe_controls import read_by_probe, subject_of, untrained
@@ -28,12 +28,12 @@ from ._profile_paths import (
     Errors,
     Targets,
     cost,
-    exact_of,
+    exact_predictions,
     logarithms,
+    num_steps,
     sizes,
+    squared_errors,
     squares,
-    squares_of,
-    steps_of,
 )
 from ._settings import IdentifyConfig
 
@@ -41,23 +41,23 @@ STEPS = 4
 """Steps of a solver for each layer."""
 
 
-class Rival(NamedTuple):
+class ProfileCandidate(NamedTuple):
     """A solver or a null beside a model, on the tasks to score.
 
     Attributes:
         fit: its parameters and its step at every layer; of a null, the place of its value.
-        far: root mean square over layers of the difference of the curves, in log10.
-        interval: 95 % bootstrap interval of `far` over tasks.
+        distance: root mean square over layers of the difference of the curves, in log10.
+        interval: 95 % bootstrap interval of `distance` over tasks.
         share: part of the resamples in which this solver is the nearest; 0 for a null.
-        as_near: whether it is not farther than the nearest solver beyond chance.
+        tied: whether it is not farther than the nearest solver beyond chance.
         curve: its curve at the aligned steps [L].
     """
 
     fit: CandidateFit
-    far: float
+    distance: float
     interval: tuple[float, float]
     share: float
-    as_near: bool
+    tied: bool
     curve: np.ndarray
 
     @property
@@ -69,37 +69,37 @@ class Rival(NamedTuple):
         return self.name in NULLS
 
 
-class Reading(NamedTuple):
+class ErrorReading(NamedTuple):
     """The candidates of one measure and one alignment, the nearest first."""
 
     measure: str
     alignment: str
-    rivals: tuple[Rival, ...]
+    candidates: tuple[ProfileCandidate, ...]
 
     @property
-    def nearest(self) -> Rival:
+    def nearest(self) -> ProfileCandidate:
         """The solver that the published protocol names: the nearest, or a special case as near."""
-        solvers = {one.name: one for one in self.rivals if not one.is_null}
+        solvers = {one.name: one for one in self.candidates if not one.is_null}
         first = next(iter(solvers))
-        simpler = special_cases(first, {name: one.far for name, one in solvers.items()})
-        return min((solvers[name] for name in simpler or [first]), key=lambda one: one.far)
+        simpler = special_cases(first, {name: one.distance for name, one in solvers.items()})
+        return min((solvers[name] for name in simpler or [first]), key=lambda one: one.distance)
 
     @property
-    def as_near(self) -> tuple[str, ...]:
-        """Solvers and nulls that are as near, but for more general forms of the nearest solver."""
+    def tied(self) -> tuple[str, ...]:
+        """Solvers and nulls that are tied with the nearest, except for more general forms of it."""
         best = self.nearest.name
-        rest = [one for one in self.rivals if one.as_near and one.name != best]
+        rest = [one for one in self.candidates if one.tied and one.name != best]
         return tuple(
             one.name for one in rest if one.is_null or best not in candidate(one.name).contains
         )
 
     @property
     def verdict(self) -> str:
-        """The name, how far it is, and what is as near, in a sentence."""
+        """The name, its distance, and what is tied with it, in a sentence."""
         best = self.nearest
-        words = f"nearest: {best.name}, {best.far:.2g} in log10"
-        if self.as_near:
-            return f"not distinguishable ({words}; as near: {', '.join(self.as_near)})"
+        words = f"nearest: {best.name}, {best.distance:.2g} in log10"
+        if self.tied:
+            return f"not distinguishable ({words}; tied: {', '.join(self.tied)})"
         return words
 
 
@@ -107,7 +107,7 @@ class Profile(NamedTuple):
     """What the protocol says of a model: its curves [L + 1] by measure, and all readings."""
 
     curves: dict[str, np.ndarray]
-    readings: tuple[Reading, ...]
+    readings: tuple[ErrorReading, ...]
 
 
 class Search(NamedTuple):
@@ -132,8 +132,8 @@ class Protocol:
         kernels: names of kernels, that of exact regression first. A solver that does not accept it
             has the nearest of the others.
         steps: largest number of steps of a solver, >= L.
-        known: bandwidth and ridge of exact regression, by name. Half of the points of a search have
-            these values.
+        exact_values: bandwidth and ridge of exact regression, by name. Half of the points of a
+            search have these values.
         seed: seed of the bootstrap.
         candidates: names of solvers to compare, by default all `compared` ones, each with every
             kernel that it accepts.
@@ -145,33 +145,34 @@ class Protocol:
         both: Sequence[Targets],
         kernels: Sequence[str],
         steps: int,
-        known: dict[str, float],
+        exact_values: dict[str, float],
         seed: int = 0,
         candidates: Sequence[str] = (),
         search: Search = SEARCH,
     ):
         (self.fitted, self.scored), self.candidates = both, candidates or compared()
         self.kernels = tuple(dict.fromkeys(kernels))
-        self.steps, self.known, self.search = steps, known, search
-        self.searched: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
+        self.steps, self.exact_values, self.search = steps, exact_values, search
+        self.searches: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
         self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 
     def read(
-        self, answers: Sequence[Any], progress: Callable[[str], None] = lambda words: None
+        self, layer_predictions: Sequence[Any], progress: Callable[[str], None] = lambda words: None
     ) -> Profile:
         """Compare one model with every candidate, for every measure and alignment.
 
         Args:
-            answers: answers of the model after layers 0 to L [b, L + 1, q], on both batches.
+            layer_predictions: predictions of the model after layers 0 to L [b, L + 1, q], on both
+                batches.
             progress: function that is called with the name of each candidate.
         """
         tuning, scoring = (
             np.asarray(squares(jnp.asarray(part), targets), float)
-            for part, targets in zip(answers, (self.fitted, self.scored), strict=True)
+            for part, targets in zip(layer_predictions, (self.fitted, self.scored), strict=True)
         )
         tuning = logarithms(tuning.mean(axis=1), np.asarray(sizes(self.fitted)).mean(axis=1), np)
         size = np.asarray(sizes(self.scored), float)
-        own, found = self.resampled(scoring, size)[:, 0], {}
+        model_curves, fits = self.resampled(scoring, size)[:, 0], {}
         for name in (*self.candidates, *NULLS):
             progress(name)
             first, *others = self.kernels
@@ -180,42 +181,46 @@ class Protocol:
             tuned = [self.tune(kernel, name, tuning[:, 1:]) for kernel in kernels]
             for key in tuned[0] if tuned else ():
                 best = min((each[key] for each in tuned), key=lambda one: one.error)
-                found.setdefault(key, []).append(best)
-        known = self.resampled(scoring[:, :, 1:], size)
+                fits.setdefault(key, []).append(best)
+        layer_curves = self.resampled(scoring[:, :, 1:], size)
         readings = tuple(
-            Reading(measure, how, self.compare(found[measure, how], known[place], size, place))
+            ErrorReading(
+                measure, how, self.compare(fits[measure, how], layer_curves[place], size, place)
+            )
             for how in ALIGNMENTS
             for place, measure in enumerate(MEASURES)
         )
-        return Profile(dict(zip(MEASURES, own, strict=True)), readings)
+        return Profile(dict(zip(MEASURES, model_curves, strict=True)), readings)
 
-    def tune(self, kernel: str, name: str, own: np.ndarray) -> dict[tuple[str, str], CandidateFit]:
+    def tune(
+        self, kernel: str, name: str, model_curves: np.ndarray
+    ) -> dict[tuple[str, str], CandidateFit]:
         """A candidate tuned for every measure and alignment, also from where others ended.
 
         The steps of a null are monotone: it has no first step.
         """
-        found: dict[tuple[str, str], CandidateFit] = {}
-        each, steps = np.arange(1, own.shape[1] + 1), steps_of(name, self.steps)
+        fits: dict[tuple[str, str], CandidateFit] = {}
+        each, steps = np.arange(1, model_curves.shape[1] + 1), num_steps(name, self.steps)
         for how, (place, measure) in 2 * [*product(ALIGNMENTS, enumerate(MEASURES))]:
 
             def aligned(curves, how=how, place=place) -> np.ndarray:
                 fixed = how == "1:1" and name not in NULLS
-                return each if fixed else align(cost(curves[place], own[place]))
+                return each if fixed else align(cost(curves[place], model_curves[place]))
 
-            data = Errors(self.fitted, place, own[place])
-            problem = Problem(ERRORS, name, kernel, steps, data, aligned)
+            data = Errors(self.fitted, place, model_curves[place])
+            problem = FitProblem(ERRORS, name, kernel, steps, data, aligned)
             starts: list[Start] = [
-                (problem, one.logs, problem.aligned(one.logs, each)) for one in found.values()
+                (problem, one.logs, problem.aligned(one.logs, each)) for one in fits.values()
             ]
-            before = found.get((measure, how))
+            before = fits.get((measure, how))
             if before is None:
-                found[measure, how] = nearest([*starts, *self.starts(problem)])
+                fits[measure, how] = best_fit([*starts, *self.starts(problem)])
             else:
                 starts.append((problem, before.logs, np.array(before.alignment)))
-                found[measure, how] = min(before, nearest(starts), key=lambda one: one.error)
-        return found
+                fits[measure, how] = min(before, best_fit(starts), key=lambda one: one.error)
+        return fits
 
-    def starts(self, problem: Problem) -> Iterator[Start]:
+    def starts(self, problem: FitProblem) -> Iterator[Start]:
         """The best points of a search, each at some distance from those before it.
 
         All models share the search. A null has fewer points, as its values are many, and its curves
@@ -223,16 +228,18 @@ class Protocol:
         """
         key = problem.name, problem.kernel
         half = self.search.points // 8 if problem.name in NULLS else self.search.points
-        if key not in self.searched:
+        if key not in self.searches:
             cube = np.tile(problem.halton(half), (2, 1))
-            known = np.full(cube.shape, np.nan)
-            known[half:] = np.log([self.known.get(one, np.nan) for one in problem.parameters])
-            places = np.where(np.isfinite(known), 2.0, cube)  # far from all others
-            self.searched[key] = places, *problem.search(cube, known)
-        cube, logs, curves = self.searched[key]
+            fixed_logs = np.full(cube.shape, np.nan)
+            fixed_logs[half:] = np.log(
+                [self.exact_values.get(one, np.nan) for one in problem.parameters]
+            )
+            places = np.where(np.isfinite(fixed_logs), 2.0, cube)  # far from all others
+            self.searches[key] = places, *problem.search(cube, fixed_logs)
+        cube, logs, curves = self.searches[key]
         at = [problem.align(one) for one in curves]
-        own, measure = problem.data.own, problem.data.measure
-        total = totals(np.array([cost(one[measure], own) for one in curves]), at)
+        model_curve, measure = problem.data.curve, problem.data.measure
+        total = total_costs(np.array([cost(one[measure], model_curve) for one in curves]), at)
         for part in (range(half, 2 * half), range(half)):
             chosen: list[int] = []
             for i in sorted(part, key=lambda i: total[i]):
@@ -243,34 +250,34 @@ class Protocol:
             yield from ((problem, logs[i], at[i]) for i in chosen)
 
     def compare(
-        self, found: list[CandidateFit], known: np.ndarray, size: np.ndarray, place: int
-    ) -> tuple[Rival, ...]:
-        """Candidates on the tasks to score, the nearest first; `known` has the model's curves."""
-        curves, far = [], []
-        for fit in found:
-            steps = steps_of(fit.candidate, self.steps)
-            made = squares_of(fit.candidate, fit.kernel, fit.logs, self.scored, steps)
-            aligned = np.asarray(made, float)[:, :, list(fit.alignment)]
+        self, fits: list[CandidateFit], model_curves: np.ndarray, size: np.ndarray, place: int
+    ) -> tuple[ProfileCandidate, ...]:
+        """Candidates on the tasks to score, the nearest first, beside the curves of the model."""
+        curves, gaps = [], []
+        for fit in fits:
+            steps = num_steps(fit.candidate, self.steps)
+            squared = squared_errors(fit.candidate, fit.kernel, fit.logs, self.scored, steps)
+            aligned = np.asarray(squared, float)[:, :, list(fit.alignment)]
             each = self.resampled(aligned, size)[place]
             curves.append(each[0])
-            far.append(np.sqrt(np.mean((each - known) ** 2, axis=-1)))
-        drawn = np.nan_to_num(np.array(far), nan=1e3, posinf=1e3)
-        solvers = [fit for fit in found if fit.candidate not in NULLS]  # the nulls are last
+            gaps.append(np.sqrt(np.mean((each - model_curves) ** 2, axis=-1)))
+        drawn = np.nan_to_num(np.array(gaps), nan=1e3, posinf=1e3)
+        solvers = [fit for fit in fits if fit.candidate not in NULLS]  # the nulls are last
         least = np.argmin(drawn[: len(solvers), 1:], axis=0)
-        distances = Measured(("error",), drawn[:, :1], drawn[:, None, 1:])
-        _, near = eliminate(solvers, distances, [""] * len(solvers))
-        rivals = [
-            Rival(
+        distances = MeasuredDistances(("error",), drawn[:, :1], drawn[:, None, 1:])
+        _, is_tied = eliminate(solvers, distances, [""] * len(solvers))
+        candidates = [
+            ProfileCandidate(
                 fit,
                 float(drawn[i, 0]),
                 tuple(np.quantile(drawn[i, 1:], INTERVAL_QUANTILES).tolist()),  # pyright: ignore
                 float(np.mean(least == i)),
-                bool(near[i]),
+                bool(is_tied[i]),
                 curves[i],
             )
-            for i, fit in enumerate(found)
+            for i, fit in enumerate(fits)
         ]
-        return tuple(sorted(rivals, key=lambda one: one.far))
+        return tuple(sorted(candidates, key=lambda one: one.distance))
 
     def resampled(self, squared: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Curves [2, 1 + resamples, L] from squares [2, b, L] and sizes [2, b]; all tasks first."""
@@ -278,31 +285,31 @@ class Protocol:
         return logarithms(weights @ squared, size @ weights.T, np)
 
 
-def targets_of(tasks: Task, kernel: Kernel, ridge: Any) -> Targets:
+def profile_targets(tasks: Task, kernel: Kernel, ridge: Any) -> Targets:
     """The targets of tasks with `y_query`; `kernel` and `ridge` are those of exact regression."""
     plain = tasks.replace(y_query=None)
-    return Targets(plain, tasks.y_query, exact_of(kernel, ridge, plain))
+    return Targets(plain, tasks.y_query, exact_predictions(kernel, ridge, plain))
 
 
-def known_of(kernel: Kernel, ridge: float) -> dict[str, float]:
+def exact_hyperparameters(kernel: Kernel, ridge: float) -> dict[str, float]:
     """The bandwidth and the ridge of exact regression, by name."""
     name = kernel.bandwidth
     return {"ridge": ridge} | ({} if name is None else {name: float(getattr(kernel, name))})
 
 
-class Findings(NamedTuple):
+class ProfileFindings(NamedTuple):
     """What `examine` found of a trained model, and of an untrained one of the same shape."""
 
     profile: Profile
     untrained: Profile | None
-    known: dict[str, float]  # errors of exact regression and of the baselines
+    losses: dict[str, float]  # errors of exact regression and of the baselines
     kernel: Kernel
     ridge: float
 
 
 def examine(
     run: Run, config: IdentifyConfig, progress: Callable[[str], None] = lambda words: None
-) -> Findings:
+) -> ProfileFindings:
     """Read a model by a linear probe of every layer, and compare its errors with candidates'.
 
     Probes, candidates and comparison have tasks of their own; the last quarter of the tasks of the
@@ -314,17 +321,17 @@ def examine(
     of = subject_of(run, config, progress)
     kernel, ridge = of.best.kernel, float(of.best.ridge)
     steps = STEPS * layers if config.steps is None else config.steps
-    both = [targets_of(tasks, kernel, ridge) for tasks in (of.fitted, of.scored)]
+    both = [profile_targets(tasks, kernel, ridge) for tasks in (of.fitted, of.scored)]
     kernels = (name_of(kernel), *config.kernels)
-    protocol = Protocol(both, kernels, steps, known_of(kernel, ridge), config.seed)
+    protocol = Protocol(both, kernels, steps, exact_hyperparameters(kernel, ridge), config.seed)
 
-    def read(answers: Any, words: str) -> Profile:
-        answer = jax.jit(partial(map_tasks, answers))
-        show = lambda what: progress(f"{words}: {what}")  # noqa: E731
-        return protocol.read([answer(one.tasks) for one in both], show)
+    def read(layer_predictions: Any, words: str) -> Profile:
+        run = jax.jit(partial(map_tasks, layer_predictions))
+        predictions = [run(one.tasks) for one in both]
+        return protocol.read(predictions, lambda what: progress(f"{words}: {what}"))
 
     other = untrained(of.model, of.fitted, of.control_key)
-    return Findings(
+    return ProfileFindings(
         read(of.layers, "the model"),
         None if other is None else read(read_by_probe(other, of.probing), "an untrained model"),
         of.best.losses(of.scored),

@@ -84,8 +84,8 @@ def examine_streams(
     if steps < 2 or config.tasks < 4 or (config.steps or steps) < steps or other:
         return None
     model = in_dtype_of_tasks(run.model, fitted)
-    given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
-    return identify_streams(model, fitted, scored, **given, progress=progress)
+    options: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
+    return identify_streams(model, fitted, scored, **options, progress=progress)
 
 
 def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | None:
@@ -112,14 +112,14 @@ def controls(
     """
     order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
     others = draw_tasks(jax.random.fold_in(key, 2), len(fitted.x), other_family(family))
-    found = {
+    errors = {
         "lens": mean_squares(partial(layerwise, model), scored),
         "shuffled": probe_errors(model, fit_probe(model, fitted, fitted.y_query[order]), scored),
         "other family": probe_errors(model, fit_probe(model, others), scored),
     }
     if (random := untrained(model, fitted, key)) is not None:
-        found["untrained"] = probe_errors(random, fit_probe(random, fitted), scored)
-    return [dict(zip(found, values, strict=True)) for values in np.stack([*found.values()], 1)]
+        errors["untrained"] = probe_errors(random, fit_probe(random, fitted), scored)
+    return [dict(zip(errors, values, strict=True)) for values in np.stack([*errors.values()], 1)]
 
 
 def other_family(family: Sampler) -> Sampler:
@@ -140,6 +140,6 @@ def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
     return mean_squares(lambda task: probe(streams(model, task))[..., 0], scored)
 
 
-def mean_squares(layer_answers: Any, scored: Task) -> np.ndarray:
-    answers = jax.jit(partial(map_tasks, layer_answers))(scored)
-    return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)
+def mean_squares(layer_predictions: Any, scored: Task) -> np.ndarray:
+    predictions = jax.jit(partial(map_tasks, layer_predictions))(scored)
+    return np.asarray(jnp.mean((predictions - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)

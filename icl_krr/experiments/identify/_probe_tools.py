@@ -6,8 +6,8 @@ from ...probes._changing.interventions import (
     role_means as role_means,
     run_interventions as run_interventions,
 )
-from ...probes._naming.candidates import run as run_candidate  # noqa: F401
-from ...probes._naming.distances import Suspect as Suspect
+from ...probes._naming.candidates import run_oracle as run_oracle
+from ...probes._naming.distances import CandidateResult as CandidateResult
 from ...probes._naming.elimination import RESOLUTION as RESOLUTION
 from ...probes._naming.identification import (
     EXACT as EXACT,
@@ -16,7 +16,7 @@ from ...probes._naming.identification import (
     TIED as TIED,
     status_of as status_of,
 )
-from ...probes._naming.layer_predictions import halves_of as halves_of, run_model as run_model
+from ...probes._naming.layer_predictions import run_model as run_model, split_halves as split_halves
 from ...probes._reading.readouts import (
     ridge_regression as ridge_regression,
     streams_at as streams_at,

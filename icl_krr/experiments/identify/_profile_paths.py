@@ -86,7 +86,7 @@ NULLS = {
 """The nulls: later layers have longer times, smaller ridges or larger shares."""
 
 
-def steps_of(name: str, steps: int) -> int:
+def num_steps(name: str, steps: int) -> int:
     """The largest number of steps of a solver; of a null, the number of its values."""
     return VALUES if name in NULLS else steps
 
@@ -102,10 +102,10 @@ def path(name: str, kernel: str, logs: Float[Array, " k"], task: Task, steps: in
     null = NULLS[name]
     shared = dict(zip(parameters(null, kernel), jnp.exp(logs), strict=True))
     sigma, _, at_queries, of_y = eigensystem(make_kernel(kernel, shared), task)
-    own = null.values(jnp.linspace(0, 1, steps), shared.get("unit"))
-    filters = null.weigh(jnp.maximum(sigma, 0)[None], shared.get("ridge"), own[:, None])
-    found = matmul(filters * of_y.T, at_queries.T)
-    return jnp.concatenate([jnp.zeros_like(found[:1]), found])
+    layer_values = null.values(jnp.linspace(0, 1, steps), shared.get("unit"))
+    filters = null.weigh(jnp.maximum(sigma, 0)[None], shared.get("ridge"), layer_values[:, None])
+    predictions = matmul(filters * of_y.T, at_queries.T)
+    return jnp.concatenate([jnp.zeros_like(predictions[:1]), predictions])
 
 
 def squares(predictions: jax.Array, targets: Targets) -> Float[Array, "2 b T"]:
@@ -127,14 +127,14 @@ def logarithms(squared: Any, size: Any, xp: Any = jnp) -> Any:
 
 
 @partial(jax.jit, static_argnames=("name", "kernel", "steps"))
-def squares_of(name, kernel, logs, targets, steps):
+def squared_errors(name, kernel, logs, targets, steps):
     """Squares [2, b, T + 1] of a candidate after every step."""
-    made = map_tasks(lambda task: path(name, kernel, logs, task, steps), targets.tasks)
-    return squares(made, targets)
+    predictions = map_tasks(lambda task: path(name, kernel, logs, task, steps), targets.tasks)
+    return squares(predictions, targets)
 
 
 @jax.jit
-def exact_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
+def exact_predictions(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     """Predictions of exact kernel ridge regression [b, q]."""
     return map_tasks(lambda task: solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
 
@@ -144,7 +144,7 @@ class Errors(NamedTuple):
 
     targets: Targets
     measure: int
-    own: Any
+    curve: Any
 
     @property
     def tasks(self) -> Task:
@@ -153,8 +153,8 @@ class Errors(NamedTuple):
 
 def curves(name: str, kernel: str, logs: Any, data: Errors, steps: int) -> jax.Array:
     """The curves [2, T + 1] of a candidate."""
-    found = jnp.mean(squares_of(name, kernel, logs, data.targets, steps), axis=1)
-    return logarithms(found, jnp.mean(sizes(data.targets), axis=-1))
+    mean_squares = jnp.mean(squared_errors(name, kernel, logs, data.targets, steps), axis=1)
+    return logarithms(mean_squares, jnp.mean(sizes(data.targets), axis=-1))
 
 
 def all_curves(path: jax.Array, data: Errors) -> jax.Array:
@@ -162,13 +162,13 @@ def all_curves(path: jax.Array, data: Errors) -> jax.Array:
 
 
 def differences(path: jax.Array, data: Errors, at: Any) -> jax.Array:
-    return path[data.measure][at] - data.own
+    return path[data.measure][at] - data.curve
 
 
 ERRORS = Space(curves, all_curves, differences, rounds=3, enough=1e-4, row=row_of)
 """Errors as a space: one search of the curves serves all models, so it is no search of costs."""
 
 
-def cost(curve: np.ndarray, own: np.ndarray) -> np.ndarray:
+def cost(curve: np.ndarray, model_curve: np.ndarray) -> np.ndarray:
     """Squared differences [L, T + 1] of layers and steps; what diverged is far."""
-    return np.nan_to_num((curve[None] - own[:, None]) ** 2, nan=1e4, posinf=1e4)
+    return np.nan_to_num((curve[None] - model_curve[:, None]) ** 2, nan=1e4, posinf=1e4)

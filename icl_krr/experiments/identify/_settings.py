@@ -10,7 +10,7 @@ from ...catalogue._choices import KernelName, ShiftName
 
 @dataclass(frozen=True)
 class IdentifyOptions:
-    """The tasks, and what is fitted to the model's answers to these tasks."""
+    """The tasks, and what is fitted to the predictions of the model on these tasks."""
 
     tasks: int = 64
     """Number of tasks that the candidates are fitted to, >= 2. Distances are measured on the same

@@ -16,7 +16,7 @@ from ...kernels import name_of
 from ...probes import Filter, Identification, effective, spectral_filter
 from ...probes._naming.comparison import Options, compare
 from ...probes._naming.identification import distance_cell
-from ...probes._naming.layer_predictions import flat_answers, run_model
+from ...probes._naming.layer_predictions import flatten_predictions, run_model
 from .._shared.rows import Rows
 from .._shared.runs import Run
 from ._probe_controls import controls, family_of, subject_of
@@ -28,7 +28,7 @@ Show = Callable[[str], None]
 class Findings(NamedTuple):
     """What `examine` found."""
 
-    found: Identification
+    identification: Identification
     layers: Rows  # a row for every layer
     filter: Filter  # spectral filters of the layers
     kernel: Kernel  # that of the exact predictor of the tasks
@@ -38,16 +38,16 @@ class Findings(NamedTuple):
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
     """Probe every layer of a model on tasks of its training family, and identify its solver."""
     of = subject_of(run, config, progress)
-    known, beside = of.best.losses(of.scored), []
+    losses, control_rows = of.best.losses(of.scored), []
     if of.probe is not None:
         family = family_of(run, config)
-        beside = controls(of.model, of.probing, of.scored, family, of.control_key)
+        control_rows = controls(of.model, of.probing, of.scored, family, of.control_key)
     progress("computing hat matrices and filters")
     arrays = run_model(of.layers, of.fitted, of.scored)
     errors = jnp.mean((arrays.predictions - of.scored.y_query[:, None]) ** 2, axis=(0, 2))
     rows: Rows = [
-        {"layer": layer, "error": error, "exact": known["exact"], "zero": known["zero"]}
-        | (beside[layer] if beside else {})
+        {"layer": layer, "error": error, "exact": losses["exact"], "zero": losses["zero"]}
+        | (control_rows[layer] if control_rows else {})
         for layer, error in enumerate(errors.tolist())
     ]
     name, hats = name_of(of.best.kernel), arrays.hats
@@ -65,9 +65,9 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         seed=config.seed,
         progress=progress,
     )
-    found = compare(flat_answers(of.fitted, of.scored, arrays), options)
+    identification = compare(flatten_predictions(of.fitted, of.scored, arrays), options)
     filtered = spectral_filter(of.best.kernel, of.scored, hats, seed=config.seed)
-    return Findings(found, rows, filtered, of.best.kernel, ridge)
+    return Findings(identification, rows, filtered, of.best.kernel, ridge)
 
 
 def layer_table(findings: Findings) -> Lines:
@@ -79,19 +79,21 @@ def layer_table(findings: Findings) -> Lines:
     return header, lines
 
 
-def distance_table(found: Identification, space: str) -> Lines:
+def distance_table(identification: Identification, space: str) -> Lines:
     """A table of relative distances of layers to candidates in a space, such as "hat"."""
     named = {
         f"{s.fit.candidate}, {s.fit.kernel}": (s.distances[space], s.fit.alignment)
-        for s in found.suspects
+        for s in identification.candidates
     }
-    own = found.best.fit.alignment
-    named |= {name: (spaces[space], own) for name, spaces in found.baselines.items()}
-    layers = len(own)
+    best_alignment = identification.best.fit.alignment
+    named |= {
+        name: (spaces[space], best_alignment) for name, spaces in identification.baselines.items()
+    }
+    layers = len(best_alignment)
     header = [space, *(f"layer {i + 1}" for i in range(layers)), "mean"]
     lines = []
-    for name, (near, steps) in named.items():
-        values = (*near.by_layer, near.mean), (*near.layer_intervals, near.interval)
+    for name, (distance, steps) in named.items():
+        values = (*distance.by_layer, distance.mean), (*distance.layer_intervals, distance.interval)
         each = zip(*values, strict=True)
         cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in each]
         none = layers + 1 - len(cells)  # layers before the first step, or after the last
@@ -100,36 +102,39 @@ def distance_table(found: Identification, space: str) -> Lines:
     return header, lines
 
 
-def distance_rows(found: Identification) -> Rows:
+def distance_rows(identification: Identification) -> Rows:
     """One row per candidate, layer and step, with the distances in all spaces that have them."""
     return [
         {"candidate": s.fit.candidate, "kernel": s.fit.kernel}
-        | {"layer": layer + (s.evidence is None), "step": step + (s.evidence is not None)}
+        | {"layer": layer + (s.stream_result is None), "step": step + (s.stream_result is not None)}
         | {k: float(d.matrix[layer, step]) for k, d in s.distances.items() if d.matrix.size}
-        for s in found.suspects
+        for s in identification.candidates
         for layer, step in np.ndindex(next(iter(s.distances.values())).matrix.shape)
     ]
 
 
 def filter_rows(findings: Findings) -> Rows:
     """One row per layer and bin of eigenvalues, with the filter, its interval and exact KRR."""
-    found = findings.filter
+    spectral = findings.filter
     return [
         {
             "layer": layer,
             "sigma": float(sigma),
-            **{name: float(getattr(found, name)[layer, i]) for name in ("q", "low", "high")},
+            **{name: float(getattr(spectral, name)[layer, i]) for name in ("q", "low", "high")},
             "exact": float(1 / (sigma + findings.ridge)),
         }
-        for layer in range(1, len(found.q))
-        for i, sigma in enumerate(found.sigma)
+        for layer in range(1, len(spectral.q))
+        for i, sigma in enumerate(spectral.sigma)
     ]
 
 
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
-    found = findings.found
-    tables = [layer_table(findings), *(distance_table(found, one) for one in found.best.distances)]
+    identification = findings.identification
+    tables = [
+        layer_table(findings),
+        *(distance_table(identification, one) for one in identification.best.distances),
+    ]
     return "\n".join(map(to_markdown, tables))
 
 
@@ -145,8 +150,8 @@ def examine_positions(
 ) -> Positions:
     """Examine a model after each number of supports in `positions`, and after all n of its tasks.
 
-    A causal model of interleaved tokens answers at the x token of a support as it would answer a
-    query after the earlier supports. So its answers at position i are answers to tasks of i
+    A causal model of interleaved tokens predicts at the x token of a support as it would for a
+    query after the earlier supports. So its predictions at position i are those for tasks of i
     supports. Probes and candidates are fitted anew at every position.
     """
     family: Any = run.family
@@ -158,30 +163,32 @@ def examine_positions(
                 f"positions must be <= {longest}, the number of supports of the tasks, "
                 f"got {position}"
             )
-    found = {}
+    positions_findings = {}
     for count in sorted({*positions, longest}):
-        there = run._replace(family=dataclasses.replace(family, num_supports=count))
+        shorter_run = run._replace(family=dataclasses.replace(family, num_supports=count))
         words = f"{count} of {longest} supports: " if positions else ""
-        found[count] = examine(there, config, lambda what, words=words: progress(words + what))
-    return found
+        positions_findings[count] = examine(
+            shorter_run, config, lambda what, words=words: progress(words + what)
+        )
+    return positions_findings
 
 
-def verdict_table(found: Positions) -> Lines:
+def verdict_table(positions: Positions) -> Lines:
     """A line for every position: errors, the verdict, the nearest candidate and the baselines."""
     header = ["supports", "error", "exact", "zero", "status", "remain", "nearest"]
-    spaces = [*next(iter(found.values())).found.best.distances]
+    spaces = [*next(iter(positions.values())).identification.best.distances]
     header += [*spaces, "step at each layer", *(f"baseline, {space}" for space in spaces)]
     lines = []
-    for count, findings in found.items():
-        last, best = findings.layers[-1], findings.found.best
+    for count, findings in positions.items():
+        last, best = findings.layers[-1], findings.identification.best
         cells = [f"{last[name]:.3g}" for name in ("error", "exact", "zero")]
-        cells += [findings.found.status, ", ".join(findings.found.remain) or "-"]
+        cells += [findings.identification.status, ", ".join(findings.identification.remain) or "-"]
         cells += [f"{best.fit.candidate}, {best.fit.kernel}"]
         cells += [distance_cell(best.distances[space]) for space in spaces]
         cells += [" ".join(map(str, best.fit.alignment))]
         for space in spaces:
-            known = findings.found.baselines
-            name = min(known, key=lambda name: known[name][space].mean)
-            cells.append(f"{name}, {distance_cell(known[name][space])}")
+            baselines = findings.identification.baselines
+            name = min(baselines, key=lambda name: baselines[name][space].mean)
+            cells.append(f"{name}, {distance_cell(baselines[name][space])}")
         lines.append([str(count), *cells])
     return header, lines

@@ -1,4 +1,12 @@
-from ._candidate_models import CHANGED, FEWER, KERNELS, exact, fine_tuned, first, kernels_of
+from ._candidate_models import (
+    FAMILY_KERNELS,
+    SUPERPOSED_CASES,
+    VARIED_SOLVERS,
+    candidate_model,
+    fine_tuned,
+    supported_kernels,
+    training_tasks,
+)
 from ._distractor_solvers import (
     averaged_descent,
     descent,
@@ -8,11 +16,19 @@ from ._distractor_solvers import (
 )
 from ._folder import write_bench
 from ._load import read_labels, read_models
-from ._models import Answers, answers_and_hats, answers_of
-from ._open_set import functions_of, weights_of
+from ._models import Answers, predictions_and_hats, run_on_tasks
+from ._open_set import distractor_functions, distractor_transformers
 from ._reparametrisation import perturbed, rotated, superposed
 from ._score import OUTCOMES, Share, markdown, outcome, score, summary
-from ._settings import LINEAR, PROCESS, QUICK, BenchConfig, Setting, largest, setting
+from ._settings import (
+    LINEAR,
+    PROCESS,
+    QUICK,
+    BenchConfig,
+    BenchFamily,
+    bench_family,
+    largest_eigenvalues,
+)
 from ._verdicts import (
     IDENTIFIED,
     NEAR,
@@ -21,54 +37,54 @@ from ._verdicts import (
     Verdict,
     identify_answers,
     read_verdicts,
-    row_of,
     verdict_of,
+    verdict_row,
 )
 
 __all__ = [
-    "CHANGED",
-    "FEWER",
+    "FAMILY_KERNELS",
     "IDENTIFIED",
-    "KERNELS",
     "LINEAR",
     "NEAR",
     "NONE",
     "OUTCOMES",
     "PROCESS",
     "QUICK",
+    "SUPERPOSED_CASES",
     "TIED",
+    "VARIED_SOLVERS",
     "Answers",
     "BenchConfig",
-    "Setting",
+    "BenchFamily",
     "Share",
     "Verdict",
-    "answers_and_hats",
-    "answers_of",
     "averaged_descent",
+    "bench_family",
+    "candidate_model",
     "descent",
-    "exact",
+    "distractor_functions",
+    "distractor_transformers",
     "fine_tuned",
-    "first",
-    "functions_of",
     "identify_answers",
-    "kernels_of",
-    "largest",
+    "largest_eigenvalues",
     "markdown",
     "nesterov",
     "one_attention",
     "outcome",
     "perturbed",
+    "predictions_and_hats",
     "read_labels",
     "read_models",
     "read_verdicts",
     "rotated",
-    "row_of",
+    "run_on_tasks",
     "score",
-    "setting",
     "steepest_descent",
     "summary",
     "superposed",
+    "supported_kernels",
+    "training_tasks",
     "verdict_of",
-    "weights_of",
+    "verdict_row",
     "write_bench",
 ]

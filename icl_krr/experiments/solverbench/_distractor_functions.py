@@ -21,13 +21,13 @@ Gram = Callable[[jax.Array, jax.Array], jax.Array]
 """A kernel of this library, or any function of points [n, p] and [m, p] to values [n, m]."""
 
 
-def system_of(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
+def regularised_system(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
     """A = K + ridge I [n, n], and k(x) at the queries [q, n]."""
     gram = kernel(task.x, task.x)
     return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype), kernel(task.x_query, task.x)
 
 
-def of_alphas(
+def iterate_predictions(
     kernel: Gram,
     task: Task,
     ridge: float,
@@ -35,7 +35,7 @@ def of_alphas(
     steps: int,
 ) -> jax.Array:
     """Predictions [steps + 1, q] of the iterates alpha, alpha <- update(A, alpha)."""
-    A, at = system_of(kernel, task, ridge)
+    A, at = regularised_system(kernel, task, ridge)
     first = jnp.zeros_like(task.y)
 
     def step(alpha: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
@@ -58,23 +58,23 @@ def over_relaxation(
 
         return jax.lax.fori_loop(0, len(A), coordinate, alpha)
 
-    return of_alphas(kernel, task, ridge, sweep, steps)
+    return iterate_predictions(kernel, task, ridge, sweep, steps)
 
 
 def anderson(
     kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
 ) -> Float[Array, "steps q"]:
     """Anderson acceleration with memory 1 of gradient descent."""
-    A, at = system_of(kernel, task, ridge)
+    A, at = regularised_system(kernel, task, ridge)
     residual = lambda alpha: step_size * (task.y - matmul(A, alpha[:, None])[:, 0])  # noqa: E731
 
     def step(state: tuple, _: None) -> tuple[tuple, jax.Array]:
-        before, now = state
-        f, change = residual(now), residual(now) - residual(before)
+        previous, current = state
+        f, change = residual(current), residual(current) - residual(previous)
         size = jnp.sum(change**2)
         weight = jnp.where(size > 0, jnp.sum(f * change) / jnp.where(size > 0, size, 1), 0)
-        new = now + f - weight * (now - before + change)
-        return (now, new), new
+        new = current + f - weight * (current - previous + change)
+        return (current, new), new
 
     first = jnp.zeros_like(task.y)
     second = residual(first)
@@ -88,8 +88,8 @@ def spectral(
     """Predictions k(x)^T g_l(K) y; `filters` maps eigenvalues [n] to g_l [layers, n]."""
     gram = kernel(task.x, task.x)
     sigma, vectors = eigh(gram)
-    turned = matmul(vectors.T, task.y[:, None])[:, 0]
-    alphas = matmul(filters(jnp.maximum(sigma, 0)) * turned[None], vectors.T)
+    coefficients = matmul(vectors.T, task.y[:, None])[:, 0]
+    alphas = matmul(filters(jnp.maximum(sigma, 0)) * coefficients[None], vectors.T)
     return matmul(alphas, kernel(task.x_query, task.x).T)
 
 
@@ -118,7 +118,7 @@ def descent(
     def update(A: jax.Array, alpha: jax.Array) -> jax.Array:
         return alpha + step_size * (task.y - matmul(A, alpha[:, None])[:, 0])
 
-    return of_alphas(kernel, task, ridge, update, steps)
+    return iterate_predictions(kernel, task, ridge, update, steps)
 
 
 def laplace(lengthscale: float) -> Gram:

@@ -86,7 +86,7 @@ def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int
     block, every token then computes gamma and beta itself.
     """
     m = machine(kernel, num_features)
-    at, size, here = SUPPORTS_AND_QUERIES, num_features, m.inside(SUPPORTS_AND_QUERIES)
+    at, size, tokens = SUPPORTS_AND_QUERIES, num_features, m.inside(SUPPORTS_AND_QUERIES)
     ones = jnp.ones((size, 1))
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
@@ -96,7 +96,7 @@ def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int
     repeat, add_up = jnp.tile(jnp.eye(size), size), jnp.repeat(jnp.eye(size), size, axis=0)
 
     def start() -> None:
-        query = here @ jnp.ones((1, size))
+        query = tokens @ jnp.ones((1, size))
         m.head(query, key=m.x, value=m.x @ repeat, to=gram, heads=size)
 
     def step() -> None:
@@ -105,7 +105,7 @@ def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int
         rp_own = m.scratch("rp_support", SUPPORTS, "r . p")
         m.head(m.support, r, p, to=rp_own)
         for key, value, to in ((p, p, pp), (r, p, rp), (p, m.x, Xp), (r, m.x, Xr)):
-            m.head(here, key, value, to)
+            m.head(tokens, key, value, to)
         XXp = m.multiply(
             gram, Xp @ repeat, to=m.scratch("XXp", at, "X^T X X^T p", size), out=add_up
         )

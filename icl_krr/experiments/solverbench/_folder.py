@@ -17,10 +17,10 @@ import numpy as np
 
 from ... import export, map_tasks
 from ..._core.files import replace
-from ._candidate_models import known_models
-from ._models import Answers, Model, answers_of
+from ._candidate_models import candidate_models
+from ._models import Answers, Model, run_on_tasks
 from ._open_set import open_models
-from ._settings import LINEAR, PROCESS, BenchConfig, setting
+from ._settings import LINEAR, PROCESS, BenchConfig, bench_family
 
 FORMAT = 1
 """Version of the files and of the models in them."""
@@ -32,10 +32,10 @@ MANIFEST, TRUTHS = "manifest.json", "labels.json"
 def all_models(config: BenchConfig) -> list[Model]:
     """Every model of SolverBench, in an order that says nothing about the truth."""
     names = (LINEAR,) if config.quick else (LINEAR, PROCESS)
-    settings = {name: setting(name, config) for name in names}
-    made = [*known_models(settings, config), *open_models(settings, config)]
-    order = np.random.default_rng(config.seed).permutation(len(made))
-    return [made[i] for i in order]
+    families = {name: bench_family(name, config) for name in names}
+    models = [*candidate_models(families, config), *open_models(families, config)]
+    order = np.random.default_rng(config.seed).permutation(len(models))
+    return [models[i] for i in order]
 
 
 def write_bench(
@@ -50,23 +50,23 @@ def write_bench(
         (folder / name).mkdir(exist_ok=True)
         (folder / name / last).unlink(missing_ok=True)
     progress("drawing and training models")
-    made = all_models(config)
-    for one in {model.setting.name: model.setting for model in made}.values():
+    models = all_models(config)
+    for one in {model.family.name: model.family for model in models}.values():
         tasks = one.tasks
         path = task_file(folder / MODELS, one.name)
         write_arrays(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query)
     rows, labels = [], {}
-    for i, model in enumerate(made):
+    for i, model in enumerate(models):
         name = f"m{i:03d}"
-        progress(f"{name}, {i + 1} of {len(made)}")
-        answers = answers_of(model)
+        progress(f"{name}, {i + 1} of {len(models)}")
+        answers = run_on_tasks(model)
         rows.append({"model": name, **write_model(folder / MODELS / name, model, answers)})
-        labels[name] = {**model.truth._asdict(), "tasks": model.setting.name}
+        labels[name] = {**model.truth._asdict(), "tasks": model.family.name}
         labels[name] |= write_truth(folder / LABELS / f"{name}.npz", model, answers)
     about = {
         "format": FORMAT,
         "config": dataclasses.asdict(config),
-        "dtype": str(made[0].setting.tasks.x.dtype),
+        "dtype": str(models[0].family.tasks.x.dtype),
         "versions": {package: version(package) for package in ("icl_krr", "jax", "numpy")},
     }
     sums = checksums(folder / MODELS, {MANIFEST})
@@ -87,7 +87,7 @@ def write_model(folder: Path, model: Model, answers: Answers) -> dict[str, Any]:
     write_arrays(folder / "answers.npz", **answers._asdict())
     weights = model.weights
     row: dict[str, Any] = {
-        "tasks": model.setting.name,
+        "tasks": model.family.name,
         "layers": answers.answers.shape[1] - 1,
         "steps": model.layers,
         "weights": weights is not None,
@@ -109,11 +109,11 @@ def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
     if model.solution is None:
         return {}
     solve = jax.jit(partial(map_tasks, model.solution))
-    states = {name: np.asarray(value) for name, value in solve(model.setting.tasks).items()}
+    states = {name: np.asarray(value) for name, value in solve(model.family.tasks).items()}
     write_arrays(path, **states)
-    known = states["prediction"][:, 1:]
-    gap = np.sqrt(np.sum((answers.answers[:, 1:] - known) ** 2, axis=(0, 2)))
-    size = np.sqrt(np.sum(known**2, axis=(0, 2)))
+    truth = states["prediction"][:, 1:]
+    gap = np.sqrt(np.sum((answers.answers[:, 1:] - truth) ** 2, axis=(0, 2)))
+    size = np.sqrt(np.sum(truth**2, axis=(0, 2)))
     return {"distance to truth": float(np.mean(gap / size))}
 
 

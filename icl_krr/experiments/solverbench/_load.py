@@ -83,9 +83,9 @@ def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
     if not named or len({*named}) < len(named):
         got = ", ".join(name for name in dict.fromkeys(named) if named.count(name) > 1) or "none"
         raise ValueError(f"{models / MANIFEST}: models must be at least one, each once, got {got}")
-    for name, known in sums.items():
+    for name, checksum in sums.items():
         path = models / name
-        if not path.is_file() or digest(path.read_bytes()) != known:
+        if not path.is_file() or digest(path.read_bytes()) != checksum:
             raise ValueError(f"{path} must be as its manifest says; write SolverBench anew")
 
     def sealed(path: Path) -> Path:
@@ -97,13 +97,13 @@ def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
     for name in {row["tasks"] for row in rows}:
         path = sealed(task_file(models, name))
         tasks[name] = task_of(path, read_arrays(path, ("x", "y", "x_query")))
-    found = []
+    submitted = []
     for i, row in enumerate(rows):
         path = sealed(models / row["model"] / "answers.npz")
         answers = Answers(**read_arrays(path, Answers._fields))
         check_row(f"{models / MANIFEST}: models[{i}]", row, answers)
-        found.append(Submitted(row["model"], tasks[row["tasks"]], answers))
-    return manifest, found
+        submitted.append(Submitted(row["model"], tasks[row["tasks"]], answers))
+    return manifest, submitted
 
 
 def check_row(where: str, row: Row, answers: Answers) -> None:

@@ -14,7 +14,7 @@ from ... import Kernel, Task, Transformer, map_tasks, solvers
 from ...catalogue import candidate
 from ...probes import fit_probe, hat_matrix, layerwise
 from ...probes._naming.candidates import Values
-from ._settings import Setting
+from ._settings import BenchFamily
 
 OPEN = "open set"
 VARIANTS = ("exact", "causal", "rotated", "superposed", "perturbed", "fine-tuned", OPEN)
@@ -37,7 +37,7 @@ class Model(NamedTuple):
     """A model whose truth is known."""
 
     truth: Truth  # what the model runs
-    setting: Setting  # the family of its tasks
+    family: BenchFamily  # the family of its tasks
     weights: Transformer | None = None  # the transformer; None for a function of a task
     # function from a task to predictions [L + 1, q], for a model without weights
     function: Callable[[Task], jax.Array] | None = None
@@ -61,45 +61,47 @@ def read(model, probe, tasks, layers):
     """Answers and hat matrices of weights; models of one structure share the program."""
 
     def answers(task: Task) -> jax.Array:
-        found = layerwise(model, task, probe)
-        return found if layers is None else found[jnp.array(layers)]
+        predictions = layerwise(model, task, probe)
+        return predictions if layers is None else predictions[jnp.array(layers)]
 
-    return answers_and_hats(answers, tasks)
+    return predictions_and_hats(answers, tasks)
 
 
-def answers_and_hats(answers: Callable[[Task], jax.Array], tasks: Task) -> tuple:
+def predictions_and_hats(answers: Callable[[Task], jax.Array], tasks: Task) -> tuple:
     return map_tasks(lambda task: (answers(task), hat_matrix(answers, task)), tasks)
 
 
-def answers_of(model: Model) -> Answers:
+def run_on_tasks(model: Model) -> Answers:
     """Run a model on its tasks."""
-    tasks = model.setting.tasks.replace(y_query=None)
+    tasks = model.family.tasks.replace(y_query=None)
     if model.weights is None:
         assert model.function is not None
-        found = jax.jit(partial(answers_and_hats, model.function))(tasks)
+        arrays = jax.jit(partial(predictions_and_hats, model.function))(tasks)
     else:
-        probe = fit_probe(model.weights, model.setting.probing) if model.probed else None
-        found = read(model.weights, probe, tasks, model.layers)
-    return Answers(*map(np.asarray, found))
+        probe = fit_probe(model.weights, model.family.probing) if model.probed else None
+        arrays = read(model.weights, probe, tasks, model.layers)
+    return Answers(*map(np.asarray, arrays))
 
 
-def oracle(solver: str, kernel: Kernel, setting: Setting) -> Callable[[Task], dict[str, jax.Array]]:
+def oracle(
+    solver: str, kernel: Kernel, family: BenchFamily
+) -> Callable[[Task], dict[str, jax.Array]]:
     """The states of a candidate after every layer, computed without a transformer."""
     row = candidate(solver)
-    needs = setting.needs(row, kernel)
+    needs = family.solver_keywords(row, kernel)
     if row.sequential:
         needs.pop("steps")
-    layers = setting.config.steps
+    layers = family.config.steps
 
     def states(task: Task) -> dict[str, jax.Array]:
-        found = solvers.lookup(row)(kernel, task, **needs)
+        result = solvers.lookup(row)(kernel, task, **needs)
         if not row.iterates:
-            return {"prediction": jnp.stack([0 * found.prediction, *[found.prediction] * layers])}
-        kept = {name: getattr(found, name, None) for name in ("prediction", "alpha", "r")}
-        kept = {name: value for name, value in kept.items() if value is not None}
+            return {"prediction": jnp.stack([0 * result.prediction, *[result.prediction] * layers])}
+        values = {name: getattr(result, name, None) for name in ("prediction", "alpha", "r")}
+        values = {name: value for name, value in values.items() if value is not None}
         if row.sequential:
             at = jnp.array([0, *[task.num_supports] * layers])
-            kept = {name: value[at] for name, value in kept.items()}
-        return kept
+            values = {name: value[at] for name, value in values.items()}
+        return values
 
     return states

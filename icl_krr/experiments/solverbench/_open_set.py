@@ -17,7 +17,7 @@ from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
 from ...probes import layerwise
 from . import _distractor_functions as functions, _distractor_solvers as solvers
 from ._models import OPEN, Model, Truth
-from ._settings import LINEAR, BenchConfig, Setting
+from ._settings import LINEAR, BenchConfig, BenchFamily
 
 
 @pytree_dataclass
@@ -32,12 +32,15 @@ class Tilted(LogBilinear):
         return inner, inner / 4
 
 
-def open_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[Model]:
+def open_models(families: dict[str, BenchFamily], config: BenchConfig) -> Iterator[Model]:
     """All models that run no candidate; if `config.quick`, one with weights and one without."""
     key = jax.random.fold_in(jax.random.key(config.seed), 9)
-    for i, one in enumerate(settings.values()):
-        own = jax.random.fold_in(key, i)
-        weights, without_weights = weights_of(one, own), functions_of(one)
+    for i, one in enumerate(families.values()):
+        family_key = jax.random.fold_in(key, i)
+        weights, without_weights = (
+            distractor_transformers(one, family_key),
+            distractor_functions(one),
+        )
         for name, build in weights.items():
             if not config.quick or (name == "steepest descent" and one.name == LINEAR):
                 probed = name == "a random transformer"
@@ -47,12 +50,14 @@ def open_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[M
                 yield Model(Truth(OPEN, name), one, function=function)
 
 
-def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transformer]]:
+def distractor_transformers(
+    one: BenchFamily, key: jax.Array
+) -> dict[str, Callable[[], Transformer]]:
     """Transformers that run no candidate, by what they run."""
     kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
     steps, p = one.config.steps, one.tasks.num_features
-    eta = 1 / one.high(kernel)
-    built = partial(compile, kernel=kernel, steps=steps, **one.shared(kernel))
+    eta = 1 / one.largest_eigenvalue(kernel)
+    built = partial(compile, kernel=kernel, steps=steps, **one.compile_keywords(kernel))
     descent = partial(built, solvers.descent)
     z = jax.random.normal(key, (steps,))
     drawn, rising = eta * jnp.exp(0.7 * z), eta * jnp.linspace(0.2, 1.8, steps)
@@ -62,14 +67,16 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     mixed = Mixture((Gaussian(0.4 * size), Gaussian(2.5 * size)), jnp.ones(2) / 2)
 
     def on(other: Kernel) -> Transformer:
-        step = 1 / one.high(other)
-        return compile(solvers.descent, other, steps=steps, step_size=step, **one.shared(other))
+        step = 1 / one.largest_eigenvalue(other)
+        return compile(
+            solvers.descent, other, steps=steps, step_size=step, **one.compile_keywords(other)
+        )
 
     def answering(readout: Read) -> Transformer:
         model = descent(step_size=eta)
         return model.replace(weights=model.weights.replace(readout=readout))  # pyright: ignore
 
-    found = {
+    builders_by_name = {
         "gradient descent, one drawn step size per layer": partial(
             descent, step_size=per_step(drawn)
         ),
@@ -88,16 +95,18 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
         ),
     }
     if p > 1:
-        found["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
-    builders = {name: getattr(build, "func", build) for name, build in found.items()}
-    return {name: found[name] for name, of in builders.items() if of.__name__ not in SOLVERS}
+        builders_by_name["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
+    builders = {name: getattr(build, "func", build) for name, build in builders_by_name.items()}
+    return {
+        name: builders_by_name[name] for name, of in builders.items() if of.__name__ not in SOLVERS
+    }
 
 
-def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
+def distractor_functions(one: BenchFamily) -> dict[str, Callable[[Task], jax.Array]]:
     """Functions of a task that run no candidate and have no weights, by what they run."""
     kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
     ridge, steps = one.ridge(kernel), one.config.steps
-    eta = 1 / one.high(kernel)
+    eta = 1 / one.largest_eigenvalue(kernel)
     times = jnp.arange(0.0, steps + 1)
     same, falling = ridge + 0 * times, ridge * 10 ** (2 * (steps - times) / (steps - 1))
     rough = functions.laplace(vars(one.kernel("gaussian"))["lengthscale"])

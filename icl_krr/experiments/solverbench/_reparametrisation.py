@@ -28,7 +28,7 @@ from ...transformer import (
 
 
 @jax.jit
-def in_other_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Transformer:
+def change_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Transformer:
     r"""The model with the stream $h$ in other channels, $h W$, which it reads as $h W R$.
 
     With an orthogonal matrix $W$ [d_model, m] (`write`) and $R = W^T$ (`read`) the model computes
@@ -80,14 +80,14 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
     at all other tokens; after a rotation they would be rounding errors there.
     """
     slots = model.layout.slots
-    turned = np.concatenate([np.full(s.width, s.at != ("aggregator",)) for s in slots])
-    places = np.flatnonzero(turned)
-    turn = (
-        jnp.eye(len(turned))
+    is_rotated = np.concatenate([np.full(s.width, s.at != ("aggregator",)) for s in slots])
+    places = np.flatnonzero(is_rotated)
+    rotation = (
+        jnp.eye(len(is_rotated))
         .at[jnp.ix_(places, places)]
         .set(jax.random.orthogonal(key, len(places)))
     )
-    return in_other_channels(model, turn.T, turn)
+    return change_channels(model, rotation.T, rotation)
 
 
 @jax.jit
@@ -111,7 +111,7 @@ def superposed(
     are rotated. Adam then trains all weights until the predictions after every layer are those of
     the model, which must have no LayerNorm.
     """
-    plain = in_other_channels(model, *2 * (jnp.eye(model.layout.width),))
+    plain = change_channels(model, *2 * (jnp.eye(model.layout.width),))
     points = ("resid_pre.stream", "resid_mid.stream", "resid_post.stream")
 
     def moments(task: Task) -> jax.Array:
@@ -120,15 +120,15 @@ def superposed(
         return matmul(h.T, h)
 
     _, directions = jnp.linalg.eigh(jnp.sum(map_tasks(moments, tasks), axis=0))
-    turn = matmul(directions[:, -width:], jax.random.orthogonal(key, width))
-    wanted = jax.jit(partial(map_tasks, partial(layerwise, model)))(tasks)
-    size = jnp.mean(wanted[:, 1:] ** 2, axis=(0, 2))
+    projection = matmul(directions[:, -width:], jax.random.orthogonal(key, width))
+    targets = jax.jit(partial(map_tasks, partial(layerwise, model)))(tasks)
+    size = jnp.mean(targets[:, 1:] ** 2, axis=(0, 2))
 
     def error(model: Transformer) -> jax.Array:
-        gap = jax.vmap(partial(layerwise, model))(tasks) - wanted
+        gap = jax.vmap(partial(layerwise, model))(tasks) - targets
         return jnp.mean(jnp.mean(gap[:, 1:] ** 2, axis=(0, 2)) / size)
 
-    return descend(in_other_channels(plain, turn.T, turn), error, updates, 3e-3)
+    return descend(change_channels(plain, projection.T, projection), error, updates, 3e-3)
 
 
 def descend(

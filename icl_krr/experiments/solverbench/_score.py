@@ -30,8 +30,8 @@ class Share(NamedTuple):
         """The share with Wilson's interval."""
         if not total:
             return cls(0, 0, None, None)
-        found = binomtest(cases, total).proportion_ci(0.95, method="wilson")
-        return cls(cases, total, cases / total, (float(found.low), float(found.high)))
+        interval = binomtest(cases, total).proportion_ci(0.95, method="wilson")
+        return cls(cases, total, cases / total, (float(interval.low), float(interval.high)))
 
     def __str__(self) -> str:
         if self.interval is None:
@@ -80,16 +80,18 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares of outcomes by variant and of verdicts in the open set, confusion, and the rows."""
     variants = {}
     for variant in VARIANTS:
-        here = [row["outcome"] for row in rows if row["variant"] == variant]
-        if here and variant != OPEN:
-            variants[variant] = {name: Share.of(here.count(name), len(here)) for name in OUTCOMES}
-    said = [row["status"] for row in rows if row["variant"] == OPEN]
-    false = said.count(IDENTIFIED) + said.count(TIED)
+        outcomes = [row["outcome"] for row in rows if row["variant"] == variant]
+        if outcomes and variant != OPEN:
+            variants[variant] = {
+                name: Share.of(outcomes.count(name), len(outcomes)) for name in OUTCOMES
+            }
+    statuses = [row["status"] for row in rows if row["variant"] == OPEN]
+    false = statuses.count(IDENTIFIED) + statuses.count(TIED)
     return {
         "variants": variants,
         "open set": {
-            "false positives": Share.of(false, len(said)),
-            **{name: Share.of(said.count(name), len(said)) for name in STATUSES},
+            "false positives": Share.of(false, len(statuses)),
+            **{name: Share.of(statuses.count(name), len(statuses)) for name in STATUSES},
         },
         "confusion": confusion(rows),
         "rows": rows,
@@ -100,36 +102,36 @@ def confusion(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """{solver, or model of the open set: {names that were said: number of models}}."""
     table: dict[str, dict[str, int]] = {}
     for row in rows:
-        said = NONE if row["status"] == NONE else f"{row['status']}: {row['names']}"
+        verdict = NONE if row["status"] == NONE else f"{row['status']}: {row['names']}"
         line = table.setdefault(row["solver"] or f"open: {row['truth']}", {})
-        line[said] = line.get(said, 0) + 1
+        line[verdict] = line.get(verdict, 0) + 1
     return dict(sorted(table.items(), key=lambda item: (item[0].startswith("open: "), item[0])))
 
 
-def variant_table(found: Mapping[str, Any]) -> Lines:
+def variant_table(scores: Mapping[str, Any]) -> Lines:
     """The share of every outcome in every variant."""
-    lines = [[name, *map(str, shares.values())] for name, shares in found["variants"].items()]
+    lines = [[name, *map(str, shares.values())] for name, shares in scores["variants"].items()]
     return ["variant", *OUTCOMES], lines
 
 
-def open_table(found: Mapping[str, Any]) -> Lines:
+def open_table(scores: Mapping[str, Any]) -> Lines:
     """The share of every verdict in the open set."""
-    shares = found["open set"]
+    shares = scores["open set"]
     return [*shares], [list(map(str, shares.values()))]
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(scores: Mapping[str, Any]) -> str:
     """The score as tables in Markdown."""
-    said = [
+    verdict_lines = [
         [truth, ", ".join(f"{names} ({count})" for names, count in line.items())]
-        for truth, line in found["confusion"].items()
+        for truth, line in scores["confusion"].items()
     ]
-    each = [[row[name] for name in COLUMNS] for row in found["rows"]]
+    each = [[row[name] for name in COLUMNS] for row in scores["rows"]]
     heading = "Models that run a candidate, number of models (Wilson's 95 % interval)"
     tables = {
-        heading: variant_table(found),
-        "Models that run no candidate": open_table(found),
-        "What was said of each truth (number of models)": (["truth", "verdicts"], said),
+        heading: variant_table(scores),
+        "Models that run no candidate": open_table(scores),
+        "What was said of each truth (number of models)": (["truth", "verdicts"], verdict_lines),
         "Every model": ([*COLUMNS], each),
     }
     return "\n".join(f"{title}\n\n{to_markdown(table)}" for title, table in tables.items())

@@ -48,30 +48,30 @@ QUICK = {"tasks": 12, "probe_tasks": 32, "steps": 3, "num_queries": 4}
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchFamily:
     """A family of tasks, with kernels and parameters of solvers that suit its drawn tasks."""
 
     name: str
-    family: Sampler
+    sampler: Sampler
     tasks: Task  # half to fit and half to score
     probing: Task  # tasks that the linear probes are fitted to, a batch with y_query
     config: BenchConfig
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of the family, or one with a typical bandwidth of the tasks."""
-        own = getattr(self.family, "kernel", None)
-        if own is not None and name_of(own) == name:
-            return own
+        family_kernel = getattr(self.sampler, "kernel", None)
+        if family_kernel is not None and name_of(family_kernel) == name:
+            return family_kernel
         size = float(jnp.mean(jnp.sum(self.tasks.x**2, axis=-1)))
         return make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
 
     def ridge(self, kernel: Kernel) -> float:
         """The largest eigenvalue of K, averaged over tasks, over the condition number."""
-        return float(jnp.mean(largest(kernel, self.tasks))) / self.config.condition
+        return float(jnp.mean(largest_eigenvalues(kernel, self.tasks))) / self.config.condition
 
-    def high(self, kernel: Kernel) -> float:
+    def largest_eigenvalue(self, kernel: Kernel) -> float:
         """The largest eigenvalue of K + ridge I over all tasks."""
-        return float(jnp.max(largest(kernel, self.tasks))) + self.ridge(kernel)
+        return float(jnp.max(largest_eigenvalues(kernel, self.tasks))) + self.ridge(kernel)
 
     def diagonal(self, kernel: Kernel) -> jax.Array:
         """All values k(x, x) at the supports [tasks, n]."""
@@ -84,20 +84,20 @@ class Setting:
         sinks = (int(log_sink(kernel, task)) for task in each_task(self.tasks))
         return {"attention": Softmax(log_sink=max(sinks))}
 
-    def needs(self, row: SolverEntry, kernel: Kernel) -> dict[str, Any]:
+    def solver_keywords(self, row: SolverEntry, kernel: Kernel) -> dict[str, Any]:
         """The keywords that construction and oracle of a candidate take."""
         if not row.iterates:
             return {}
         ridge, supports = self.ridge(kernel), self.tasks.num_supports
-        known = {
+        keywords = {
             "ridge": ridge,
-            "spectrum": (ridge, self.high(kernel)),
+            "spectrum": (ridge, self.largest_eigenvalue(kernel)),
             "num_supports": supports,
             "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
             "momentum": 0.5,
         }
-        own = {name: known[name] for name in row.keywords}
-        return own | {"steps": supports if row.sequential else self.config.steps}
+        kwargs = {name: keywords[name] for name in row.keywords}
+        return kwargs | {"steps": supports if row.sequential else self.config.steps}
 
     def build(self, solver: str, kernel: Kernel) -> Transformer:
         """The construction of a candidate."""
@@ -105,11 +105,11 @@ class Setting:
         return constructions.lookup(row)(
             kernel,
             num_features=self.tasks.num_features,
-            **self.needs(row, kernel),
+            **self.solver_keywords(row, kernel),
             **(self.attention(kernel) if row.iterates else {}),
         )
 
-    def shared(self, kernel: Kernel) -> dict[str, Any]:
+    def compile_keywords(self, kernel: Kernel) -> dict[str, Any]:
         """Keywords of a solver that is no candidate, without its step sizes."""
         return {
             "num_features": self.tasks.num_features,
@@ -119,7 +119,7 @@ class Setting:
 
 
 @jax.jit
-def largest(kernel: Kernel, tasks: Task) -> jax.Array:
+def largest_eigenvalues(kernel: Kernel, tasks: Task) -> jax.Array:
     """The largest eigenvalue of K of every task."""
     return map_tasks(
         lambda task: jnp.linalg.eigvalsh(system(kernel, task).gram)[-1], tasks, chunk=1
@@ -132,15 +132,18 @@ def sampler(name: str, config: BenchConfig) -> Sampler:
         p, n = (4, 8) if config.quick else (8, 16)
         sizes: Any = {"num_features": p, "num_supports": n, "num_queries": config.num_queries}
         return LinearRegression(condition=30.0, noise=0.05, **sizes)
-    made: Any = family(Recipe.read("gp-encoder").task)
-    assert isinstance(made, GaussianProcess)
-    return dataclasses.replace(made, num_queries=config.num_queries)
+    process: Any = family(Recipe.read("gp-encoder").task)
+    assert isinstance(process, GaussianProcess)
+    return dataclasses.replace(process, num_queries=config.num_queries)
 
 
-def setting(name: str, config: BenchConfig) -> Setting:
+def bench_family(name: str, config: BenchConfig) -> BenchFamily:
     """Draw the tasks of the family "linear" or "process"."""
-    made = sampler(name, config)
+    task_sampler = sampler(name, config)
     key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
     counts = (2 * config.tasks, config.probe_tasks)
-    drawn = [draw_tasks(jax.random.fold_in(key, i), count, made) for i, count in enumerate(counts)]
-    return Setting(name, made, drawn[0], drawn[1], config)
+    drawn = [
+        draw_tasks(jax.random.fold_in(key, i), count, task_sampler)
+        for i, count in enumerate(counts)
+    ]
+    return BenchFamily(name, task_sampler, drawn[0], drawn[1], config)

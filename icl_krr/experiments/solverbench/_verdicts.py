@@ -42,25 +42,25 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
         raise ValueError(f"{path} must be comma-separated UTF-8 text: {error}") from None
     if missing := [name for name in COLUMNS if name not in header]:
         raise ValueError(f"{path} must have the columns {', '.join(COLUMNS)}, got no {missing[0]}")
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     for line, row in rows:
         where = f"{path}, line {line}"
         if row["model"] not in models:
             raise ValueError(f"{where}: model must be a model of the labels, got {row['model']!r}")
-        if row["model"] in found:
+        if row["model"] in verdicts:
             raise ValueError(f"{where}: model must have one line, got {row['model']!r} again")
-        found[row["model"]] = read_verdict(row, where)
-    if absent := [name for name in models if name not in found]:
+        verdicts[row["model"]] = read_verdict(row, where)
+    if absent := [name for name in models if name not in verdicts]:
         raise ValueError(
             f"{path} must have a line for every model, got none for {len(absent)} of {len(models)} "
             f'models, such as {absent[0]}; write "none" where you name no solver'
         )
-    return {name: found[name] for name in models}
+    return {name: verdicts[name] for name in models}
 
 
 def read_verdict(row: Mapping[str, str], where: str) -> Verdict:
-    said = " ".join((row["status"] or "").replace("_", " ").lower().split())
-    status = NONE if said in ALSO_NONE else said
+    words = " ".join((row["status"] or "").replace("_", " ").lower().split())
+    status = NONE if words in ALSO_NONE else words
     if status not in STATUSES:
         raise ValueError(f"{where}: status must be {', '.join(STATUSES)}, got {row['status']!r}")
     try:
@@ -69,9 +69,9 @@ def read_verdict(row: Mapping[str, str], where: str) -> Verdict:
         raise ValueError(f"{where}: {error}") from None
     if status == NONE:
         return Verdict(NONE)
-    wanted = "two or more names" if status == TIED else "one name"
+    count = "two or more names" if status == TIED else "one name"
     if (len(names) < 2) if status == TIED else (len(names) != 1):
-        raise ValueError(f"{where}: names must be {wanted} for {status!r}, got {len(names)}")
+        raise ValueError(f"{where}: names must be {count} for {status!r}, got {len(names)}")
     return Verdict(status, names)
 
 
@@ -82,12 +82,16 @@ def identify_answers(tasks: Task, answers: Answers, **options: Any) -> Identific
     return identify_arrays(tasks, *answers, **options)
 
 
-def verdict_of(found: Identification | None) -> Verdict:
+def verdict_of(identification: Identification | None) -> Verdict:
     """The verdict in the words of SolverBench."""
-    if found is None or found.status not in (IDENTIFIED, TIED, NEAR):
+    if identification is None or identification.status not in (IDENTIFIED, TIED, NEAR):
         return Verdict(NONE)
-    names = found.remain if found.status != NEAR else (found.best.fit.candidate,)
-    return Verdict(found.status, names)
+    names = (
+        identification.remain
+        if identification.status != NEAR
+        else (identification.best.fit.candidate,)
+    )
+    return Verdict(identification.status, names)
 
 
 def identification(manifest: Manifest, models: list[Submitted], seed: int) -> Study:
@@ -97,7 +101,7 @@ def identification(manifest: Manifest, models: list[Submitted], seed: int) -> St
     def measure(cell: Cell) -> dict[str, Any]:
         one = named[cell["model"]]
         try:
-            return row_of(identify_answers(one.tasks, one.answers, seed=seed))
+            return verdict_row(identify_answers(one.tasks, one.answers, seed=seed))
         except ValueError as error:  # answers of other shapes than the tasks ask for
             raise ValueError(f"{one.name}: {error}") from None
 
@@ -106,12 +110,12 @@ def identification(manifest: Manifest, models: list[Submitted], seed: int) -> St
     return Study(name, settings, axes, measure, files=("verdicts.csv",))
 
 
-def row_of(found: Identification | None) -> dict[str, Any]:
+def verdict_row(identification: Identification | None) -> dict[str, Any]:
     """The verdict as a line of a table, with the distances of the nearest candidate."""
-    verdict = verdict_of(found)
+    verdict = verdict_of(identification)
     row: dict[str, Any] = {"status": verdict.status, "names": " ".join(verdict.names)}
-    if found is None:
+    if identification is None:
         return row
-    best = found.best
-    near = {space: gap.mean for space, gap in best.distances.items()}
-    return row | {"nearest": best.fit.candidate, "kernel": best.fit.kernel, **near}
+    best = identification.best
+    distances = {space: gap.mean for space, gap in best.distances.items()}
+    return row | {"nearest": best.fit.candidate, "kernel": best.fit.kernel, **distances}

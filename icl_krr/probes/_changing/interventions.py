@@ -128,14 +128,14 @@ def point_names(ids: PlacesAndPoints) -> tuple[str, ...]:
 
 def encoded(model: Transformer, sites: Sequence[Site]) -> tuple[PlacesAndPoints, SiteCodes]:
     """All (position, point) pairs that belong to at least one site, and the sites as arrays."""
-    every = range(len(model.blocks))
+    positions = range(len(model.blocks))
     pairs = [
-        {(at, point) for at in every if site.position in (None, at) for point in site.points}
+        {(at, point) for at in positions if site.position in (None, at) for point in site.points}
         for site in sites
     ]
     ids = tuple(sorted(set().union(*pairs)))
     parts = (
-        [[pair in own for pair in ids] for own in pairs],
+        [[pair in site_pairs for pair in ids] for site_pairs in pairs],
         [-1 if site.step is None else site.step for site in sites],
         [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites],
         [[role in site.roles for role in ROLES] for site in sites],
@@ -161,8 +161,8 @@ def run_interventions(
     return jax.lax.map(at, codes, batch_size=chunk)
 
 
-def captured_points(model: Transformer, task: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
-    _, (_, points) = evaluate(model, task, Request(keep=kept))
+def captured_points(model: Transformer, task: Task, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    _, (_, points) = evaluate(model, task, Request(keep=names))
     return points
 
 
@@ -180,13 +180,13 @@ def intervention_hooks(
         flat = value.reshape(len(value), -1)
         other = jnp.zeros_like(flat)
         if source is not None:
-            kept = source[where.position][point]
+            captured = source[where.position][point]
             inside = where.position >= len(model.weights.prologue)
-            other = (kept[where.step] if inside else kept).reshape(flat.shape)
+            other = (captured[where.step] if inside else captured).reshape(flat.shape)
         low, high = code.channels
         among = (jnp.arange(flat.shape[1]) >= low) & (jnp.arange(flat.shape[1]) < high)
-        now = (code.step < 0) | (code.step == where.step)
-        hit = code.hits[number] & now
+        in_step = (code.step < 0) | (code.step == where.step)
+        hit = code.hits[number] & in_step
         return jnp.where(hit & among[None] & here, other, flat).reshape(value.shape)
 
     return tuple((f"blocks.*.{point}", partial(act, point)) for point in point_names(ids))
@@ -198,8 +198,8 @@ def role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
     return jnp.concatenate([flags[role] for role in ROLES], axis=1)
 
 
-@partial(jax.jit, static_argnames="kept")
-def role_means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
+@partial(jax.jit, static_argnames="names")
+def role_means(model: Transformer, tasks: Task, names: tuple[str, ...]) -> list[dict[str, Any]]:
     """Mean of every point over tasks and tokens of one role, structured as the points of a run."""
     first = len(model.weights.prologue)
 
@@ -210,7 +210,7 @@ def role_means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[d
 
     def sums(task: Task) -> tuple[Any, jax.Array]:
         by = role_flags(model, task)
-        return over("lt...,tr->lr...", captured_points(model, task, kept), by), jnp.sum(by, axis=0)
+        return over("lt...,tr->lr...", captured_points(model, task, names), by), jnp.sum(by, axis=0)
 
     totals, counts = jax.tree.map(lambda sum: jnp.sum(sum, axis=0), jax.lax.map(sums, tasks))
     some = jax.tree.map(lambda field: field[0], tasks.replace(mask=None))

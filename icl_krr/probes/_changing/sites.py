@@ -82,32 +82,32 @@ def sites(
     checks.flag("each_unit", each_unit)
     for kind in kinds:
         checks.choice("kind", kind, SITES)
-    found = []
+    all_sites = []
     for place in block_places(model, each_step):
-        found += [*head_sites(place), *unit_sites(place, each_unit)]
+        all_sites += [*head_sites(place), *unit_sites(place, each_unit)]
         if each_step:
-            found += slot_and_role_sites(model, place)
+            all_sites += slot_and_role_sites(model, place)
     if not each_step:
-        found += slot_and_role_sites(model, None)
-    return [site for site in found if site.kind in kinds]
+        all_sites += slot_and_role_sites(model, None)
+    return [site for site in all_sites if site.kind in kinds]
 
 
-def check_sites(model: Transformer, found: Sequence[Site]) -> None:
-    checks.instance("sites", found, (list, tuple), "a list of sites")
-    if not found:
+def check_sites(model: Transformer, sites_to_check: Sequence[Site]) -> None:
+    checks.instance("sites", sites_to_check, (list, tuple), "a list of sites")
+    if not sites_to_check:
         raise ValueError("sites must not be empty; icl_krr.probes.sites(model) lists them")
-    known = {
+    model_places = {
         place_of(site)
         for step, unit in product((False, True), repeat=2)
         for site in sites(model, SITES, each_step=step, each_unit=unit)
     }
-    for site in found:
+    for site in sites_to_check:
         if not isinstance(site, Site):
             raise TypeError(
                 f"sites must hold icl_krr.probes.Site objects, got {site!r}; "
                 "icl_krr.probes.sites(model) lists them"
             )
-        if place_of(site) not in known:
+        if place_of(site) not in model_places:
             raise ValueError(
                 f"sites must belong to this model, got {site.name!r}; "
                 "icl_krr.probes.sites(model) lists them"
@@ -166,8 +166,8 @@ def slot_and_role_sites(model: Transformer, place: BlockPlace | None) -> Iterato
         if merged:
             channels = layout.channels(slot)
             stored, edge = "stream", (channels.start, channels.stop)
-        own = tuple(f"{point}.{stored}" for point in points)
-        yield Site("slot", f"{prefix}{slot}", slot, own, *at, edge)
+        slot_points = tuple(f"{point}.{stored}" for point in points)
+        yield Site("slot", f"{prefix}{slot}", slot, slot_points, *at, edge)
     whole = tuple(f"{point}.{slot}" for point in points for slot in model.weights.embedding)
     for role in ROLES:
         yield Site("role", f"{prefix}{role} tokens", "all", whole, *at, None, (role,))

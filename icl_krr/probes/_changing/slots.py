@@ -59,14 +59,14 @@ def transplant(
     if {name: jnp.shape(v) for name, v in slots.items()} == {n: v.shape for n, v in stream.items()}:
         return resume(model, task, dict(slots), block)
     for name, value in slots.items():
-        roles, own = [ROLES], stream.get(name)
-        if own is None or name in model.layout.names:
+        roles, current = [ROLES], stream.get(name)
+        if current is None or name in model.layout.names:
             queries = [("query",)] if name == "prediction" else []
             roles = [model.layout[name].at, *queries, ROLES]
-            own = slot_of_stream(stream, model.layout, name)
+            current = slot_of_stream(stream, model.layout, name)
         tokens = (tokens_of_role(role, task, model.spec.tokens) for role in roles)
-        rows = placed(name, value, own, tuple(tokens))
-        new = overwritten(own, value, range(len(own))[rows])
+        rows = placed(name, value, current, tuple(tokens))
+        new = overwritten(current, value, range(len(current))[rows])
         if name in stream:
             stream = {**stream, name: new}
         else:
@@ -78,30 +78,30 @@ def before_block(cache: Cache, model: Transformer, block: int) -> dict[str, jax.
     """The slots of a run before the step that starts with the block."""
     per_step = max(model.blocks_per_step, 1)  # the last part of a cut model has only a prologue
     step, inside = divmod(block - len(model.weights.prologue), per_step)
-    found = {name: cache.slots[name] for name in cache.slots if name in model.layout.names}
-    if inside or not 0 <= step < min(map(len, found.values()), default=step + 1):
+    slots = {name: cache.slots[name] for name in cache.slots if name in model.layout.names}
+    if inside or not 0 <= step < min(map(len, slots.values()), default=step + 1):
         raise ValueError(
             f"block must be the first of a step, {len(model.weights.prologue)} and every "
             f"{per_step} blocks more, for a cache that has this step, got {block}"
         )
-    return {name: value[step] for name, value in found.items()}
+    return {name: value[step] for name, value in slots.items()}
 
 
-def placed(name: str, value: Any, own: jax.Array, at: tuple[slice, ...]) -> slice:
+def placed(name: str, value: Any, current: jax.Array, at: tuple[slice, ...]) -> slice:
     """The tokens that a value has, of those it may have."""
     for rows in at:
-        whole = own[rows].shape
+        whole = current[rows].shape
         if jnp.shape(value) in (whole, whole[:1] + whole[1 + (whole[1] == 1) :]):
             return rows
     raise ValueError(
-        f"slot {name} must have shape {list(own[at[0]].shape)}, got {list(jnp.shape(value))}"
+        f"slot {name} must have shape {list(current[at[0]].shape)}, got {list(jnp.shape(value))}"
     )
 
 
 @partial(jax.jit, static_argnums=2)
-def overwritten(own: jax.Array, value: Any, rows: range) -> jax.Array:
+def overwritten(current: jax.Array, value: Any, rows: range) -> jax.Array:
     at = slice(rows.start, rows.stop, rows.step)
-    return own.at[at].set(jnp.reshape(value, own[at].shape))
+    return current.at[at].set(jnp.reshape(value, current[at].shape))
 
 
 def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hook]:

@@ -19,7 +19,7 @@ from ..._core.readable import readable
 from ...catalogue import candidate as find_candidate, spelled, taken
 from ...tasks._task import check_axes, outputs_of
 from .._reading.hyperparameters import minimise
-from .candidates import Ranged, absolute, limits, parameters, solve
+from .candidates import Tunable, log_upper_bounds, parameters, scaled_log_parameters, solve
 
 
 @readable
@@ -95,36 +95,39 @@ class Space(NamedTuple):
     residuals: Callable[..., jax.Array]
     rounds: int = 4
     enough: float = 0.0
-    row: Callable[[str], Ranged] = find_candidate
+    row: Callable[[str], Tunable] = find_candidate
 
 
 @partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
-def search(space, name, kernel, steps, points, known, data):
-    """Log parameters at s points of the unit cube, or `known` ones, and the costs of the steps."""
+def search(space, name, kernel, steps, points, fixed_logs, data):
+    """Log parameters at s points of the unit cube, and the costs of the steps there.
+
+    `fixed_logs` replaces the log parameters where it is not NaN.
+    """
 
     def at(part: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-        point, known = part
-        logs = absolute(space.row(name), kernel, point, data.tasks)
-        logs = logs if known is None else jnp.where(jnp.isnan(known), logs, known)
+        point, fixed = part
+        logs = scaled_log_parameters(space.row(name), kernel, point, data.tasks)
+        logs = logs if fixed is None else jnp.where(jnp.isnan(fixed), logs, fixed)
         return logs, space.cost(space.path(name, kernel, logs, data, steps), data)
 
-    return jax.lax.map(at, (points, known))
+    return jax.lax.map(at, (points, fixed_logs))
 
 
 @partial(jax.jit, static_argnames=("space", "name", "kernel", "steps"))
-def residuals_and_slopes(space, name, kernel, steps, logs, data, at):
+def residuals_and_jacobian(space, name, kernel, steps, logs, data, at):
     """Residuals at aligned steps, their derivatives in the logarithms, and costs of all steps."""
 
     def of(logs: jax.Array) -> tuple[jax.Array, Any]:
         path = space.path(name, kernel, logs, data, steps)
-        found = space.residuals(path, data, at).reshape(-1)
-        return found, (found, space.cost(path, data) if space.rounds > 1 else None)
+        residuals = space.residuals(path, data, at).reshape(-1)
+        return residuals, (residuals, space.cost(path, data) if space.rounds > 1 else None)
 
-    slopes, (found, costs) = jax.jacfwd(of, has_aux=True)(logs)
-    return found, slopes, costs
+    jacobian, (residuals, costs) = jax.jacfwd(of, has_aux=True)(logs)
+    return residuals, jacobian, costs
 
 
-class Problem(NamedTuple):
+class FitProblem(NamedTuple):
     """A candidate with a kernel and at most so many steps, to be fitted to the layers of a model.
 
     Attributes:
@@ -150,91 +153,95 @@ class Problem(NamedTuple):
         return qmc.Halton(len(self.parameters), scramble=False).random(count)
 
     def search(
-        self, points: np.ndarray, known: np.ndarray | None = None
+        self, points: np.ndarray, fixed_logs: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Log parameters at points of the unit cube, and the costs of the steps there."""
-        logs, costs = search(*self[:4], points, known, self.data)
+        logs, costs = search(*self[:4], points, fixed_logs, self.data)
         return np.asarray(logs, float), np.asarray(costs, float)
 
-    def look(self, logs: Any, at: np.ndarray) -> Any:
-        return residuals_and_slopes(*self[:4], logs, self.data, at)
+    def residual_and_jacobian(self, logs: Any, at: np.ndarray) -> Any:
+        return residuals_and_jacobian(*self[:4], logs, self.data, at)
 
     def aligned(self, logs: np.ndarray, at: np.ndarray) -> np.ndarray:
         """The step of every layer for these parameters."""
-        return self.align(np.asarray(self.look(logs, at)[2], float))
+        return self.align(np.asarray(self.residual_and_jacobian(logs, at)[2], float))
 
     def refine(self, logs: np.ndarray, at: np.ndarray) -> CandidateFit:
         """Fit parameters by least squares and align layers, in turn."""
-        far, most = np.inf, limits(self.space.row(self.name), self.kernel)
+        error, upper_bounds = np.inf, log_upper_bounds(self.space.row(self.name), self.kernel)
         for _ in range(self.space.rounds):
-            far, logs = minimise(lambda x, at=at: self.look(x, at)[:2], logs, most)
-            far /= self.weight(at) ** 0.5
-            moved = at if self.space.rounds == 1 else self.aligned(logs, at)
-            if np.array_equal(moved, at):
+            error, logs = minimise(
+                lambda x, at=at: self.residual_and_jacobian(x, at)[:2], logs, upper_bounds
+            )
+            error /= self.weight(at) ** 0.5
+            new_alignment = at if self.space.rounds == 1 else self.aligned(logs, at)
+            if np.array_equal(new_alignment, at):
                 break
-            at = moved
+            at = new_alignment
         values = dict(zip(self.parameters, np.exp(logs).tolist(), strict=True))
-        return CandidateFit(self.name, self.kernel, values, tuple(map(int, at)), float(far))
+        return CandidateFit(self.name, self.kernel, values, tuple(map(int, at)), float(error))
 
 
-Start = tuple[Problem, np.ndarray, np.ndarray]
+Start = tuple[FitProblem, np.ndarray, np.ndarray]
 """A problem, with the log parameters and the step of every layer where a fit begins."""
 
 
-def nearest(starts: Sequence[Start]) -> CandidateFit:
+def best_fit(starts: Sequence[Start]) -> CandidateFit:
     """The best of the fits from some starts with finite parameters."""
-    found = []
+    fits = []
     for problem, logs, at in starts:
         if np.all(np.isfinite(logs)):
-            found.append(problem.refine(logs, at))
-            if found[-1].error < problem.space.enough:
+            fits.append(problem.refine(logs, at))
+            if fits[-1].error < problem.space.enough:
                 break
-    if not found:
+    if not fits:
         raise ValueError(
             f"x of tasks must give the kernel {starts[0][0].kernel!r} a bandwidth and a matrix "
             "that are neither 0 nor infinite, got none; rescale x, use supports that differ, or "
             "other kernels"
         )
-    return min(found, key=lambda one: one.error)
+    return min(fits, key=lambda one: one.error)
 
 
-class Answers(NamedTuple):
+class PredictionData(NamedTuple):
     """Tasks, and the predictions of a model after layers 1 to L [b, L, m]."""
 
     tasks: Task
     layers: Any
 
 
-def answer_steps(name: str, kernel: str, logs: Any, data: Answers, steps: int) -> jax.Array:
+def prediction_path(
+    name: str, kernel: str, logs: Any, data: PredictionData, steps: int
+) -> jax.Array:
     """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
     row = find_candidate(name)
     return map_tasks(lambda task: solve(row, kernel, logs, task, steps), data.tasks)
 
 
-def squares(path: Float[Array, "b T m"], data: Answers) -> Float[Array, "L T"]:
+def squares(path: Float[Array, "b T m"], data: PredictionData) -> Float[Array, "L T"]:
     """Squared distances of layers to steps over all tasks, relative to the layer's squared norm."""
     distances = jnp.sum((data.layers[:, :, None] - path[:, None]) ** 2, axis=(0, 3))
     return distances / sizes(data.layers)[:, None]
 
 
-def differences(path: Float[Array, "b T m"], data: Answers, at: Any) -> jax.Array:
+def differences(path: Float[Array, "b T m"], data: PredictionData, at: Any) -> jax.Array:
     return (path[:, at] - data.layers) / jnp.sqrt(sizes(data.layers))[None, :, None]
 
 
-def sizes(answers: Float[Array, "b L m"]) -> Float[Array, " L"]:
-    size = jnp.sum(answers**2, axis=(0, 2))
+def sizes(layers: Float[Array, "b L m"]) -> Float[Array, " L"]:
+    size = jnp.sum(layers**2, axis=(0, 2))
     return jnp.where(size > 0, size, 1)
 
 
-ANSWERS = Space(answer_steps, squares, differences)
+PREDICTIONS = Space(prediction_path, squares, differences)
 
 
-def bounded(distances: npt.ArrayLike) -> np.ndarray:
+def clip_distances(distances: npt.ArrayLike) -> np.ndarray:
     """Distances below 1e6; values that diverged, NaN included, become 1e6."""
     return np.minimum(np.nan_to_num(np.asarray(distances, float), nan=1e6), 1e6)
 
 
-def regular(distances: np.ndarray) -> list[list[np.ndarray]]:
+def initial_alignments(distances: np.ndarray) -> list[list[np.ndarray]]:
     """Initial alignments for every point: the best one, one step per layer, two steps per layer.
 
     The best alignment of a point far from the optimum often leads to a poor local minimum.
@@ -246,7 +253,7 @@ def regular(distances: np.ndarray) -> list[list[np.ndarray]]:
     return kinds
 
 
-def totals(costs: np.ndarray, alignments: list[np.ndarray]) -> np.ndarray:
+def total_costs(costs: np.ndarray, alignments: list[np.ndarray]) -> np.ndarray:
     """The costs [s] of points with costs [s, L, T + 1], each with its alignment."""
     each = zip(costs, alignments, strict=True)
     return np.array([cost[range(len(cost)), at].sum() for cost, at in each])
@@ -256,12 +263,12 @@ def fit_candidate(
     candidate: str,
     kernel: str,
     tasks: Task,
-    answers: Float[Array, "b L m"] | np.ndarray,
+    layer_predictions: Float[Array, "b L m"] | np.ndarray,
     steps: int,
     *,
     points: int = 128,
     starts: int = 2,
-    near: CandidateFit | None = None,
+    initial: CandidateFit | None = None,
 ) -> CandidateFit:
     """Fit the parameters and the alignment of a candidate to the layers of a model.
 
@@ -271,10 +278,10 @@ def fit_candidate(
 
     Args:
         candidate: name of a candidate solver in the catalogue.
-        answers: predictions of the model after layers 1 to L, with m = q r.
+        layer_predictions: predictions of the model after layers 1 to L, with m = q r.
         points: number of points of the Halton sequence.
         starts: number of points to refine for each initial alignment.
-        near: fit with fewer steps, whose parameters are the only point to refine. Default: the
+        initial: fit with fewer steps, whose parameters are the only point to refine. Default: the
             points of the sequence.
 
     >>> import icl_krr as ik
@@ -282,9 +289,9 @@ def fit_candidate(
     >>> keys = jax.random.split(jax.random.key(0), 4)
     >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
     >>> head = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
-    >>> answers = ik.predict_batch(head, tasks)[:, None]
-    >>> found = fit_candidate("nadaraya_watson", "exponential", tasks, answers, steps=1)
-    >>> round(found.values["temperature"], 3), found.alignment
+    >>> predictions = ik.predict_batch(head, tasks)[:, None]
+    >>> fit = fit_candidate("nadaraya_watson", "exponential", tasks, predictions, steps=1)
+    >>> round(fit.values["temperature"], 3), fit.alignment
     (0.7, (1,))
     """
     candidate = find_candidate(candidate).name
@@ -292,25 +299,30 @@ def fit_candidate(
     kernel = spelled(kernel)
     checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
     check_axes(tasks, 1)
-    checks.shapes(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
-    wanted = tasks.num_queries * outputs_of(tasks)
-    if answers.shape[2] != wanted:
+    checks.shapes(x=(tasks.x, "b n p"), layer_predictions=(layer_predictions, "b L m"))
+    num_predictions = tasks.num_queries * outputs_of(tasks)
+    if layer_predictions.shape[2] != num_predictions:
         raise ValueError(
-            f"answers must be [b, L, m] with m = {wanted}, the number of predictions of a task, "
-            f"got shape {list(answers.shape)}"
+            f"layer_predictions must be [b, L, m] with m = {num_predictions}, the number of "
+            f"predictions of a task, got shape {list(layer_predictions.shape)}"
         )
     for name, number in (("steps", steps), ("points", points), ("starts", starts)):
         checks.count(name, number)
-    data = Answers(tasks, answers)
-    problem = Problem(ANSWERS, candidate, kernel, steps, data, lambda each: align(bounded(each)))
-    if near is None:
+    data = PredictionData(tasks, layer_predictions)
+    problem = FitProblem(
+        PREDICTIONS, candidate, kernel, steps, data, lambda each: align(clip_distances(each))
+    )
+    if initial is None:
         logs, costs = problem.search(problem.halton(points))
     else:
-        logs, costs = near.logs[None], problem.look(near.logs, np.array(near.alignment))[2][None]
-    costs = bounded(costs)
-    begin = [
+        logs, costs = (
+            initial.logs[None],
+            problem.residual_and_jacobian(initial.logs, np.array(initial.alignment))[2][None],
+        )
+    costs = clip_distances(costs)
+    initial_points = [
         (problem, logs[i], alignments[i])
-        for alignments in regular(costs)
-        for i in np.argsort(totals(costs, alignments))[:starts]
+        for alignments in initial_alignments(costs)
+        for i in np.argsort(total_costs(costs, alignments))[:starts]
     ]
-    return nearest(begin)
+    return best_fit(initial_points)

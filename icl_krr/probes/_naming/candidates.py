@@ -21,27 +21,27 @@ BANDWIDTH = Box(-1.2, 1.2)
 """Initial search range of the bandwidth over the typical bandwidth, as exponents of 10."""
 
 
-class Ranged(Protocol):
+class Tunable(Protocol):
     """What has search ranges of fitted parameters: a solver, or a predictor that takes no steps."""
 
     @property
     def fitted(self) -> Mapping[str, Box] | None: ...
 
 
-def parameters(solver: Ranged, kernel: str) -> dict[str, Box]:
+def parameters(solver: Tunable, kernel: str) -> dict[str, Box]:
     """The search ranges of all fitted parameters, the bandwidth first."""
     bandwidth = kernel_class(kernel).bandwidth
     return ({} if bandwidth is None else {bandwidth: BANDWIDTH}) | dict(solver.fitted or {})
 
 
-def limits(solver: Ranged, kernel: str) -> np.ndarray:
+def log_upper_bounds(solver: Tunable, kernel: str) -> np.ndarray:
     """Upper bounds on the log parameters; infinite if a parameter may exceed its search range."""
     boxes = parameters(solver, kernel).values()
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 
 
-def absolute(
-    solver: Ranged, kernel: str, relative: Float[Array, " k"], tasks: Task
+def scaled_log_parameters(
+    solver: Tunable, kernel: str, relative: Float[Array, " k"], tasks: Task
 ) -> Float[Array, " k"]:
     """Log parameters at a point of the unit cube, scaled to the kernel matrices of the tasks."""
     boxes = parameters(solver, kernel)
@@ -62,21 +62,23 @@ def solve(
     solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
 ) -> Float[Array, "steps m"]:
     """The candidate's predictions [T + 1, q r] for one task and the log parameters `logs`."""
-    answer = run(solver, kernel, logs, task, steps).prediction
+    predictions = run_oracle(solver, kernel, logs, task, steps).prediction
     if not solver.iterates or solver.sequential:
-        last = answer[-1] if solver.sequential else answer
-        answer = jnp.stack([0 * last, *[last] * steps])
-    return answer.reshape(steps + 1, -1)
+        last = predictions[-1] if solver.sequential else predictions
+        predictions = jnp.stack([0 * last, *[last] * steps])
+    return predictions.reshape(steps + 1, -1)
 
 
-def run(solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
+def run_oracle(
+    solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
+) -> Any:
     """The result of the candidate's oracle for one task, with its states if it has any."""
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
-    made, run_solver = make_kernel(kernel, values), solvers.lookup(solver)
+    kernel_object, oracle = make_kernel(kernel, values), solvers.lookup(solver)
     if not solver.iterates:
-        return run_solver(made, task)
+        return oracle(kernel_object, task)
     count = {} if solver.sequential else {"steps": steps}
-    return run_solver(made, task, **keywords(solver, values), **count)
+    return oracle(kernel_object, task, **keywords(solver, values), **count)
 
 
 def keywords(solver: SolverEntry, values: Values) -> Values:

@@ -1,4 +1,4 @@
-"""The way from a model's answers to a verdict: fit, fit again, measure, rule out, assemble."""
+"""From the predictions of a model to a verdict: fit, refit, measure distances, eliminate."""
 
 from __future__ import annotations
 
@@ -15,21 +15,29 @@ from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit, fit_candidate
 from .distances import (
     BASELINES,
+    CandidateResult,
     Distance,
     Gaps,
-    Statement,
-    Suspect,
+    NestedModelResult,
     baseline_gaps,
     candidate_gaps,
     distance,
     stratify,
 )
-from .elimination import CLOSE, RESOLUTION, diverges, eliminate, far, is_regular, measured
+from .elimination import (
+    CLOSE,
+    RESOLUTION,
+    diverges,
+    eliminate,
+    is_regular,
+    measure_distances,
+    total_distance,
+)
 from .identification import EXACT, Identification, identification
-from .layer_predictions import ModelAnswers
-from .nested_models import NULLS, ladder
+from .layer_predictions import ModelPredictions
+from .nested_models import NULLS, fit_nested_models
 
-RAISED = 4
+STEP_FACTOR = 4
 """If a layer is aligned with the last step of a candidate, the candidate is fitted again with so
 many times as many steps."""
 
@@ -62,36 +70,39 @@ class Options:
                 )
             check_kernel(system[0])
             checks.positive_scalar("ridge of system", system[1])
-        if not any(self.offered.values()):
+        if not any(self.kernels_by_candidate.values()):
             raise ValueError(
                 "kernels must contain a kernel that a candidate accepts, got "
-                f"{', '.join(self.tried)} for candidates {', '.join(self.offered)}"
+                f"{', '.join(self.kernel_names)} for candidates "
+                f"{', '.join(self.kernels_by_candidate)}"
             )
 
     @property
-    def tried(self) -> tuple[str, ...]:
+    def kernel_names(self) -> tuple[str, ...]:
         if self.kernels is None:
             return tuple(name for name, row in KERNELS.items() if row.usual)
         return tuple(find("kernel", KERNELS, name).name for name in self.kernels)
 
     @property
-    def offered(self) -> dict[str, list[str]]:
+    def kernels_by_candidate(self) -> dict[str, list[str]]:
         """The kernels to try with every candidate."""
         names = all_candidates() if self.candidates is None else self.candidates
-        every = [candidate(name).name for name in names]
-        return {name: [one for one in taken(name) if one in self.tried] for name in every}
+        solver_names = [candidate(name).name for name in names]
+        return {
+            name: [one for one in taken(name) if one in self.kernel_names] for name in solver_names
+        }
 
     def fits(self, fit: Callable[[str, list[str]], CandidateFit]) -> list[CandidateFit]:
         """Every candidate that accepts a kernel, fitted by a function of its name and kernels."""
-        found = []
-        for name, kernels in self.offered.items():
+        fits = []
+        for name, kernels in self.kernels_by_candidate.items():
             if kernels:
                 self.progress(name)
-                found.append(fit(name, kernels))
-        return found
+                fits.append(fit(name, kernels))
+        return fits
 
 
-class Fitted(NamedTuple):
+class BoundedFit(NamedTuple):
     """A fitted candidate, and the largest number of steps that it was tried with."""
 
     fit: CandidateFit
@@ -105,86 +116,99 @@ class Fitted(NamedTuple):
         return self.steps if reached else None
 
 
-def compare(model: ModelAnswers, options: Options) -> Identification:
-    """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
-    steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
+def compare(model: ModelPredictions, options: Options) -> Identification:
+    """Fit all candidates and nulls to the predictions of a model, and eliminate candidates."""
+    steps = 4 * model.fitted_predictions.shape[1] if options.steps is None else options.steps
 
     def fit(name: str, kernels: list[str]) -> CandidateFit:
         each = [
-            fit_candidate(name, kernel, model.fitted, model.answers, steps) for kernel in kernels
+            fit_candidate(name, kernel, model.fitted, model.fitted_predictions, steps)
+            for kernel in kernels
         ]
         return min(each, key=lambda fit: fit.error)
 
-    fitted = fit_again([Fitted(one, steps) for one in options.fits(fit)], model, options)
+    fitted = refit_with_more_steps(
+        [BoundedFit(one, steps) for one in options.fits(fit)], model, options
+    )
     fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
-    options.progress("the ladder")
-    rungs = ladder(model, options.tried)
-    known = {name: baseline_gaps(name, model) for name in BASELINES}
-    known |= {rung.name: rung.gaps for rung in rungs if rung.name in NULLS}
+    options.progress("nested models")
+    nested = fit_nested_models(model, options.kernel_names)
+    baselines = {name: baseline_gaps(name, model) for name in BASELINES}
+    baselines |= {rung.name: rung.gaps for rung in nested if rung.name in NULLS}
     # Distances on the scored tasks, which are put into groups and drawn again and again
     best = min(fits, key=lambda fit: fit.error)
     by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
     system = by if options.system is None else options.system
     edges, stratum = stratify(*system, model.scored, options.strata)
     resample = resamples(len(stratum), RESAMPLES, options.seed)
-    because, as_near = rule(fits, gaps, known, resample)
+    reasons, tied = eliminate_candidates(fits, gaps, baselines, resample)
 
     def distances(gaps: Gaps) -> dict[str, Distance]:
         return {space: distance(one, stratum, resample) for space, one in gaps.items()}
 
-    suspects = [
-        Suspect(one.fit, distances(own), reason, is_regular(one.fit.alignment, own), one.limit)
-        for one, own, reason in zip(fitted, gaps, because, strict=True)
+    candidates = [
+        CandidateResult(
+            one.fit,
+            distances(candidate_gap),
+            reason,
+            is_regular(one.fit.alignment, candidate_gap),
+            one.limit,
+        )
+        for one, candidate_gap, reason in zip(fitted, gaps, reasons, strict=True)
     ]
     return identification(
-        suspects,
-        {name: distances(own) for name, own in known.items()},
-        as_near,
+        candidates,
+        {name: distances(candidate_gap) for name, candidate_gap in baselines.items()},
+        tied,
         edges,
-        tuple(Statement(*rung[:3], distances(rung.gaps)) for rung in rungs),
-        model.left_out,
+        tuple(NestedModelResult(*rung[:3], distances(rung.gaps)) for rung in nested),
+        model.num_excluded,
     )
 
 
-def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
+def refit_with_more_steps(
+    fitted: list[BoundedFit], model: ModelPredictions, options: Options
+) -> list[BoundedFit]:
     """The candidates, fitted again with more steps if a layer is aligned with the last step."""
     none_fits = min(one.fit.error for one in fitted) > EXACT
-    found = []
+    refitted = []
     for one in fitted:
         fit, may_fit = one.fit, one.fit.error <= CLOSE  # then it is worth a search of its own
         if one.limit and (none_fits or may_fit):
             options.progress(f"{fit.candidate}, more steps")
-            rest = model.fitted, model.answers, RAISED * one.steps
-            more = fit_candidate(fit.candidate, fit.kernel, *rest, near=None if may_fit else fit)
+            rest = model.fitted, model.fitted_predictions, STEP_FACTOR * one.steps
+            more = fit_candidate(fit.candidate, fit.kernel, *rest, initial=None if may_fit else fit)
             if more.error < fit.error:
-                one = Fitted(more, RAISED * one.steps)
-        found.append(one)
-    return found
+                one = BoundedFit(more, STEP_FACTOR * one.steps)
+        refitted.append(one)
+    return refitted
 
 
-def rule(
-    fits: list[CandidateFit], gaps: list[Gaps], known: dict[str, Gaps], resample: np.ndarray
+def eliminate_candidates(
+    fits: list[CandidateFit], gaps: list[Gaps], baselines: dict[str, Gaps], resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Why each candidate is ruled out, or "", and what is as near as the nearest candidate.
+    """Why each candidate is ruled out, or "", and what is tied with the nearest candidate.
 
-    If no candidate is close, nulls do not count. None remains if a baseline or null is as near.
+    If no candidate is close, nulls do not count. None remains if a baseline or null is tied.
     """
-    wild = [diverges(one["prediction"]) for one in gaps]
-    if all(wild):  # then the nearest of them is told
-        wild = [False] * len(wild)
-    refused = ["diverges on a scored task" if one else "" for one in wild]
-    because, near = eliminate(fits, measured([*gaps, *known.values()], resample), refused)
+    diverged = [diverges(one["prediction"]) for one in gaps]
+    if all(diverged):  # then the nearest of them is told
+        diverged = [False] * len(diverged)
+    divergence = ["diverges on a scored task" if one else "" for one in diverged]
+    reasons, is_tied = eliminate(
+        fits, measure_distances([*gaps, *baselines.values()], resample), divergence
+    )
     close = any(
-        not reason and all(part.mean <= CLOSE for part in own.values())
-        for own, reason in zip(gaps, because, strict=True)
+        not reason and all(part.mean <= CLOSE for part in candidate_gaps.values())
+        for candidate_gaps, reason in zip(gaps, reasons, strict=True)
     )
     names = [
         name
-        for name, is_near in zip(known, near[len(fits) :], strict=True)
+        for name, is_near in zip(baselines, is_tied[len(fits) :], strict=True)
         if is_near and (close or name in BASELINES)
     ]
-    names.sort(key=lambda name: round(far(known[name]) / RESOLUTION))
+    names.sort(key=lambda name: round(total_distance(baselines[name]) / RESOLUTION))
     if names:
         trivial = f"no nearer than {(BASELINES | NULLS)[names[0]]}"
-        because = [reason or trivial for reason in because]
-    return because, tuple(names)
+        reasons = [reason or trivial for reason in reasons]
+    return reasons, tuple(names)

@@ -12,14 +12,14 @@ RIDGES = np.append(0.0, 10.0 ** np.arange(-12.0, 1.0))
 """Ridges of a map, relative to the mean squared singular value of its channels."""
 
 
-class Layers(NamedTuple):
+class StreamArrays(NamedTuple):
     """Streams before the first and after every layer [b, L + 1, q, d]; slopes in y [..., n]."""
 
     streams: np.ndarray
     slopes: np.ndarray
 
 
-class Rows(NamedTuple):
+class SplitRows(NamedTuple):
     """Values and derivatives as rows [b q (1 + n), d]: those to fit maps, and those to score them.
 
     A value at a token of a task is one row, over the size of y. Its derivatives in the n outputs y
@@ -29,8 +29,8 @@ class Rows(NamedTuple):
     fitted: np.ndarray
     scored: np.ndarray
 
-    def each(self, change: Any) -> Rows:
-        return Rows(change(self.fitted), change(self.scored))
+    def each(self, change: Any) -> SplitRows:
+        return SplitRows(change(self.fitted), change(self.scored))
 
 
 def as_rows(values: Any, slopes: Any, size: Any, xp: Any = jnp) -> Any:
@@ -46,38 +46,38 @@ class Decoder:
     precision of the channels' dtype are rounding errors.
     """
 
-    def __init__(self, channels: Rows, tasks: int, dtype: Any):
+    def __init__(self, channels: SplitRows, tasks: int, dtype: Any):
         self.channels, self.dtype = channels, dtype
         self.cut = max(1, 3 * tasks // 4) * (len(channels.fitted) // tasks)
 
     @cached_property
     def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return decomposed(self.channels.fitted, self.dtype)
+        return decompose(self.channels.fitted, self.dtype)
 
     @cached_property
     def part(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return decomposed(self.channels.fitted[: self.cut], self.dtype)
+        return decompose(self.channels.fitted[: self.cut], self.dtype)
 
     def basis(self, rows: np.ndarray | None = None) -> np.ndarray:
         """An orthonormal basis of what the channels decode on some rows to fit [rows, k]."""
         if rows is None:
             return self.whole[0]
-        return decomposed(self.channels.fitted[rows], self.dtype)[0]
+        return decompose(self.channels.fitted[rows], self.dtype)[0]
 
     def maps(self, targets: np.ndarray) -> np.ndarray:
         """The map [d, c] of every target, fitted to its rows [b q (1 + n), c]."""
-        kept, held_out = targets[: self.cut], targets[self.cut :]
+        train, validation = targets[: self.cut], targets[self.cut :]
         left, sigma, right = self.part
-        seen, turned = self.channels.fitted[self.cut :] @ right.T, left.T @ kept
+        projected, rotated_targets = self.channels.fitted[self.cut :] @ right.T, left.T @ train
         errors = [
-            np.sum((held_out - seen @ shrunk(sigma, turned, ridge)) ** 2, axis=0)
+            np.sum((validation - projected @ shrink(sigma, rotated_targets, ridge)) ** 2, axis=0)
             for ridge in RIDGES
         ]
         best = np.argmin(errors, axis=0)
         left, sigma, right = self.whole
-        turned = left.T @ targets
-        own = np.stack([shrunk(sigma, turned, ridge) for ridge in RIDGES])
-        return right.T @ np.take_along_axis(own, best[None, None], axis=0)[0]
+        rotated_targets = left.T @ targets
+        coefficients = np.stack([shrink(sigma, rotated_targets, ridge) for ridge in RIDGES])
+        return right.T @ np.take_along_axis(coefficients, best[None, None], axis=0)[0]
 
     def directions(self, targets: np.ndarray) -> np.ndarray:
         """The directions [c, d] along which one decoded target changes by 1 and no other.
@@ -92,12 +92,12 @@ class Decoder:
         decoded = rows @ maps
         return np.linalg.pinv(decoded.T @ decoded) @ (decoded.T @ rows)
 
-    def rest(self, targets: Rows) -> np.ndarray:
+    def residual(self, targets: SplitRows) -> np.ndarray:
         """The rows to score without what the maps decode [b' q (1 + n), c]."""
         return targets.scored - self.channels.scored @ self.maps(targets.fitted)
 
 
-def decomposed(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def decompose(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Singular vectors and values without directions that are rounding errors.
 
     They come from the inner products of channels, because there are many more rows than channels.
@@ -114,9 +114,9 @@ def decomposed(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray
     return channels @ (right / np.where(sigma > 0, sigma, 1)), sigma, (right / each[:, None]).T
 
 
-def shrunk(sigma: np.ndarray, turned: np.ndarray, ridge: float) -> np.ndarray:
+def shrink(sigma: np.ndarray, rotated_targets: np.ndarray, ridge: float) -> np.ndarray:
     scale = ridge * np.mean(sigma**2) + np.finfo(float).tiny
-    return turned * (sigma / (sigma**2 + scale))[:, None]
+    return rotated_targets * (sigma / (sigma**2 + scale))[:, None]
 
 
 class Decoders(NamedTuple):
@@ -137,7 +137,7 @@ class Decoders(NamedTuple):
         return Decoders([first, *self.states[:-1]], [first, *self.innovations[:-1]])
 
 
-def decoders(layers: Layers, fitted: int, size: float) -> Decoders:
+def decoders(layers: StreamArrays, fitted: int, size: float) -> Decoders:
     """Decoders for the first `fitted` tasks and the others; a constant channel: affine maps."""
     dtype = layers.streams.dtype
     values, slopes = (part.astype(float) for part in layers)
@@ -148,7 +148,7 @@ def decoders(layers: Layers, fitted: int, size: float) -> Decoders:
         values = np.concatenate([values, np.full((*values.shape[:-1], 1), scale)], axis=-1)
         slopes = np.pad(slopes, ((0, 0), (0, 0), (0, 1), (0, 0)))
         halves = slice(fitted), slice(fitted, None)
-        rows = Rows(*(as_rows(values[half], slopes[half], size, np) for half in halves))
+        rows = SplitRows(*(as_rows(values[half], slopes[half], size, np) for half in halves))
         return Decoder(rows, fitted, dtype)
 
     each = range(values.shape[1])
@@ -158,13 +158,13 @@ def decoders(layers: Layers, fitted: int, size: float) -> Decoders:
     )
 
 
-def beyond(start: Decoder, tasks: int, y: np.ndarray, size: float) -> Decoder:
+def baseline_decoder(start: Decoder, tasks: int, y: np.ndarray, size: float) -> Decoder:
     """The decoder of what needs no layer: the stream before the first one, and the mean of y."""
     count, n = y.shape
     tokens = len(start.channels.fitted) // (tasks * (1 + n))
     mean = np.broadcast_to(y.mean(axis=1)[:, None, None], (count, tokens, 1))
     slopes = np.full((count, tokens, 1, n), 1 / n)
     halves = slice(tasks), slice(tasks, None)
-    rows = Rows(*(as_rows(mean[half], slopes[half], size, np) for half in halves))
+    rows = SplitRows(*(as_rows(mean[half], slopes[half], size, np) for half in halves))
     both = (np.concatenate(pair, axis=1) for pair in zip(start.channels, rows, strict=True))
-    return Decoder(Rows(*both), tasks, start.dtype)
+    return Decoder(SplitRows(*both), tasks, start.dtype)

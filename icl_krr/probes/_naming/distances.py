@@ -19,7 +19,7 @@ from .._reading.derivatives import jacobian
 from .._resampling import INTERVAL_QUANTILES, relative_distances
 from .candidate_fit import CandidateFit
 from .candidates import solve
-from .layer_predictions import ModelAnswers
+from .layer_predictions import ModelPredictions
 
 SPACES = ("prediction", "hat")
 TITLES = {
@@ -28,9 +28,9 @@ TITLES = {
     "state": "states",
     "innovation": "innovations",
 }
-"""What is compared in each space. The first two spaces are of answers, the other two of streams:
-the step of a layer, decoded from its stream, and the change of this step, decoded from what the
-block wrote.
+"""What is compared in each space. The first two spaces are of predictions, the other two of
+streams: the step of a layer, decoded from its stream, and the change of this step, decoded from
+what the block wrote.
 """
 BASELINES = {
     "zero": "predicting 0",
@@ -60,7 +60,7 @@ class Distance(NamedTuple):
     matrix: np.ndarray
 
 
-class Aligned(NamedTuple):
+class AlignedDistances(NamedTuple):
     """Squared distances of layers to aligned steps [b, L], and squared norms of layers [b, L].
 
     `matrix` has the relative distances of all layers to all steps [L, T + 1].
@@ -80,36 +80,42 @@ class Aligned(NamedTuple):
         return float(self.by_layer(np.ones(len(self.squares))).mean())
 
 
-Gaps = dict[str, Aligned]
+Gaps = dict[str, AlignedDistances]
 
 
-def candidate_gaps(one: CandidateFit, steps: int, model: ModelAnswers) -> Gaps:
-    predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, one.logs, model, steps)
+def candidate_gaps(one: CandidateFit, steps: int, model: ModelPredictions) -> Gaps:
+    predictions, hats = squared_distances(one.candidate, one.kernel, one.logs, model, steps)
     return {
-        "prediction": aligned(predictions, squared_norms(model.predictions, 2), one.alignment),
-        "hat": aligned(hats, squared_norms(model.hats, (2, 3)), one.alignment),
+        "prediction": align_distances(
+            predictions, squared_norms(model.predictions, 2), one.alignment
+        ),
+        "hat": align_distances(hats, squared_norms(model.hats, (2, 3)), one.alignment),
     }
 
 
-def aligned(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -> Aligned:
+def align_distances(
+    squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]
+) -> AlignedDistances:
     """Distances at the aligned steps; values that diverged become very large."""
     each = np.asarray(squares, float)
-    chosen = finite(each[:, range(len(steps)), list(steps)])
+    chosen = clip_finite(each[:, range(len(steps)), list(steps)])
     total = sizes.sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", over="ignore"):
         matrix = np.sqrt(each.sum(axis=0) / np.where(total > 0, total, 1))
-    return Aligned(chosen, sizes, matrix)
+    return AlignedDistances(chosen, sizes, matrix)
 
 
-def finite(squares: np.ndarray) -> np.ndarray:
+def clip_finite(squares: np.ndarray) -> np.ndarray:
     return np.nan_to_num(np.minimum(squares, 1e12), nan=1e12)
 
 
-def aligned_once(known: jax.Array | np.ndarray, own: npt.ArrayLike) -> Aligned:
+def layer_distances(layers: jax.Array | np.ndarray, values: npt.ArrayLike) -> AlignedDistances:
     """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
-    axes = tuple(range(2, known.ndim))
-    squares = squared_norms(np.asarray(known, float) - np.asarray(own, float), axes)
-    return aligned(squares[:, :, None], squared_norms(known, axes), (0,) * squares.shape[1])
+    axes = tuple(range(2, layers.ndim))
+    squares = squared_norms(np.asarray(layers, float) - np.asarray(values, float), axes)
+    return align_distances(
+        squares[:, :, None], squared_norms(layers, axes), (0,) * squares.shape[1]
+    )
 
 
 def squared_norms(values: npt.ArrayLike, axes: Any) -> np.ndarray:
@@ -117,21 +123,21 @@ def squared_norms(values: npt.ArrayLike, axes: Any) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
-def squared_in_both_spaces(candidate, kernel, logs, model, steps):
+def squared_distances(candidate, kernel, logs, model, steps):
     def of_task(part):
-        task, answers, hats = part
+        task, predictions, hats = part
         row = find_candidate(candidate)
         path = lambda y: solve(row, kernel, logs, task.replace(y=y), steps)  # noqa: E731
         slopes = jacobian(path, task.y).reshape(steps + 1, *hats.shape[1:])
         return (
-            jnp.sum((path(task.y)[None] - answers[:, None]) ** 2, axis=-1),
+            jnp.sum((path(task.y)[None] - predictions[:, None]) ** 2, axis=-1),
             jnp.sum((slopes[None] - hats[:, None]) ** 2, axis=(-2, -1)),
         )
 
     return jax.lax.map(of_task, (model.scored, model.predictions, model.hats))
 
 
-def distance(gaps: Aligned, stratum: np.ndarray, resample: np.ndarray) -> Distance:
+def distance(gaps: AlignedDistances, stratum: np.ndarray, resample: np.ndarray) -> Distance:
     sampled = gaps.by_layer(resample)
     low, high = np.quantile(sampled.mean(axis=-1), INTERVAL_QUANTILES)
     each = np.quantile(sampled, INTERVAL_QUANTILES, axis=0).T
@@ -145,21 +151,21 @@ def distance(gaps: Aligned, stratum: np.ndarray, resample: np.ndarray) -> Distan
     )
 
 
-def baseline_gaps(name: str, model: ModelAnswers) -> Gaps:
-    known = {"prediction": model.predictions, "hat": model.hats}
-    zeros = {space: np.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in known.items()}
-    own = {"zero": zeros, "mean": means(model.scored), "start": model.start}[name]
-    return {space: aligned_once(known[space], own[space]) for space in SPACES}
+def baseline_gaps(name: str, model: ModelPredictions) -> Gaps:
+    layers = {"prediction": model.predictions, "hat": model.hats}
+    zeros = {space: np.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in layers.items()}
+    baseline = {"zero": zeros, "mean": mean_baseline(model.scored), "start": model.start}[name]
+    return {space: layer_distances(layers[space], baseline[space]) for space in SPACES}
 
 
 @jax.jit
-def means(tasks: Task) -> dict[str, jax.Array]:
+def mean_baseline(tasks: Task) -> dict[str, jax.Array]:
     """The mean of the supports' y as predictions [b, 1, m], and its hat matrices [b, 1, m, k]."""
 
     def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
         def average(y: jax.Array) -> jax.Array:
-            shown = kept(task).astype(y.dtype)
-            mean = jnp.tensordot(shown / jnp.sum(shown), y, axes=1, precision="highest")
+            mask = kept(task).astype(y.dtype)
+            mean = jnp.tensordot(mask / jnp.sum(mask), y, axes=1, precision="highest")
             return jnp.broadcast_to(mean, (task.num_queries, *mean.shape)).reshape(1, -1)
 
         return average(task.y), jacobian(average, task.y).reshape(1, -1, task.y.size)
@@ -172,13 +178,13 @@ def stratify(
     kernel: Kernel, ridge: float, tasks: Task, count: int
 ) -> tuple[tuple[float, ...], np.ndarray]:
     """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
-    conditions = np.asarray(conditions_of(kernel, ridge, tasks))
+    conditions = np.asarray(condition_numbers(kernel, ridge, tasks))
     edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
     return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")
 
 
 @jax.jit
-def conditions_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
+def condition_numbers(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
         masked = task.num_supports - jnp.sum(kept(task), dtype=int)  # each has an eigenvalue of 0
@@ -189,7 +195,7 @@ def conditions_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
 
 
 @readable
-class Evidence(NamedTuple):
+class StreamResult(NamedTuple):
     """What is known of a candidate's steps in the streams of a model, besides its distances.
 
     Attributes:
@@ -210,31 +216,31 @@ class Evidence(NamedTuple):
 
 
 @readable
-class Suspect(NamedTuple):
+class CandidateResult(NamedTuple):
     """A fitted candidate, its distances, and the reason why it was ruled out.
 
     Attributes:
         fit: the fitted candidate.
-        distances: {space: `Distance`} for the spaces "prediction" and "hat" of answers, or "state"
+        distances: {space: `Distance`} for the spaces "prediction" and "hat", or "state"
             and "innovation" of streams.
-        because: why the candidate was ruled out, in words; empty if it remains.
+        reason: why the candidate was ruled out, in words; empty if it remains.
         regular: whether steps at equal intervals are as near as the aligned steps.
         limit: number of steps that were tried, if a layer is aligned with the last of them and the
             solver has not converged there.
-        evidence: controls and further evidence of a model that is read through its streams.
+        stream_result: controls and further results of a model that is read through its streams.
     """
 
     fit: CandidateFit
     distances: dict[str, Distance]
-    because: str
+    reason: str
     regular: bool = True
     limit: int | None = None
-    evidence: Evidence | None = None
+    stream_result: StreamResult | None = None
 
 
 @readable
-class Statement(NamedTuple):
-    """A rung of the ladder: a statement about all layers, and how far the model is from it.
+class NestedModelResult(NamedTuple):
+    """A statement about all layers, and the distance of the model to what fulfils it.
 
     It has its name, such as "any filter", the kernel of a function of K, fitted parameters that all
     layers share, and {space: `Distance`} in the spaces where it says something.

@@ -1,4 +1,4 @@
-"""Which candidates are ruled out, in whatever spaces they are measured, and what is as near."""
+"""Which candidates are ruled out, in whatever spaces they are measured, and which are tied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ...catalogue import candidate
 from .._resampling import Differences, paired_differences
 from .candidate_fit import CandidateFit
-from .distances import SPACES, Aligned, Gaps
+from .distances import SPACES, AlignedDistances, Gaps
 
 CLOSE = 0.1
 """Largest relative distance of a candidate that is close to the model."""
@@ -20,7 +20,7 @@ DIVERGED = 10.0
 """A candidate diverges if its error on one scored task is this many times the size of a layer."""
 
 
-class Measured(NamedTuple):
+class MeasuredDistances(NamedTuple):
     """Distances of candidates, and after them of what takes no step or is a control, in each space.
 
     `mean` has the means over layers [c, spaces], `drawn` those on resampled tasks
@@ -32,75 +32,75 @@ class Measured(NamedTuple):
     drawn: np.ndarray
 
 
-def measured(every: Sequence[Gaps], resample: np.ndarray) -> Measured:
-    parts = [[*gaps.values()] for gaps in every]
+def measure_distances(gaps_of_each: Sequence[Gaps], resample: np.ndarray) -> MeasuredDistances:
+    parts = [[*gaps.values()] for gaps in gaps_of_each]
     drawn = [[part.by_layer(resample).mean(axis=-1) for part in row] for row in parts]
     means = [[part.mean for part in row] for row in parts]
-    return Measured(tuple(every[0]), np.array(means), np.array(drawn))
+    return MeasuredDistances(tuple(gaps_of_each[0]), np.array(means), np.array(drawn))
 
 
 def eliminate(
     fits: Sequence[CandidateFit],
-    found: Measured,
-    refused: Sequence[str],
+    distances: MeasuredDistances,
+    prior_reasons: Sequence[str],
     farther_if: Callable[..., Any] = np.any,
 ) -> tuple[list[str], np.ndarray]:
-    """Why each candidate is ruled out, or "", and which rows are as near as the nearest candidate.
+    """Why each candidate is ruled out, or "", and which rows are tied with the nearest.
 
-    A candidate is ruled out if it was `refused`, if it is farther than the nearest candidate in a
-    space and not nearer in another, if it takes no step and another one does, or if a special case
-    of it is as near. A row is not as near if it is farther in any space, or, with np.all, in all.
+    A candidate is ruled out if it has a prior reason, if it is farther than the nearest candidate
+    in a space and not nearer in another, if it takes no step and another one does, or if a special
+    case of it is as near. A row is not tied if it is farther in any space, or, with np.all, in all.
     """
-    reasons, count = [*refused], len(fits)
+    reasons, count = [*prior_reasons], len(fits)
     in_use = np.append(
-        np.logical_not([*map(bool, refused)]), np.ones(len(found.mean) - count, bool)
+        np.logical_not([*map(bool, prior_reasons)]), np.ones(len(distances.mean) - count, bool)
     )
     places, leads = np.flatnonzero(in_use), in_use & (np.arange(len(in_use)) < count)
-    each = paired_differences(found.mean[in_use], found.drawn[in_use], leads[in_use])
+    each = paired_differences(distances.mean[in_use], distances.drawn[in_use], leads[in_use])
     leader = fits[places[each.leader]].candidate
     for row, i in enumerate(places[places < count]):
-        reasons[i] = farther(each, row, leader, found.spaces)
+        reasons[i] = farther(each, row, leader, distances.spaces)
     stays = [not np.any(one.alignment) for one in fits]
     if any(not (still or reason) for still, reason in zip(stays, reasons, strict=True)):
         for i, still in enumerate(stays):
             if still and not reasons[i]:  # its start says nothing about the steps after it
                 reasons[i] = "takes no step"
-    far = {one.candidate: found.mean[i] for i, one in enumerate(fits) if not reasons[i]}
+    remaining = {one.candidate: distances.mean[i] for i, one in enumerate(fits) if not reasons[i]}
     for i, one in enumerate(fits):
-        if not reasons[i] and (simpler := special_cases(one.candidate, far)):
+        if not reasons[i] and (simpler := special_cases(one.candidate, remaining)):
             reasons[i] = f"no nearer than {simpler[0]}, its special case"
-    near = np.zeros(len(in_use), bool)
-    near[places] = np.logical_not(farther_if(each.low > RESOLUTION, axis=1))
-    return reasons, near
+    is_tied = np.zeros(len(in_use), bool)
+    is_tied[places] = np.logical_not(farther_if(each.low > RESOLUTION, axis=1))
+    return reasons, is_tied
 
 
-def special_cases(name: str, far: Mapping[str, Any]) -> list[str]:
+def special_cases(name: str, distances: Mapping[str, Any]) -> list[str]:
     """The special cases of a candidate that are as near in every space, of those with distances."""
     return [
         other
         for other in candidate(name).contains
-        if other in far and np.all(far[name] >= far[other] - RESOLUTION)
+        if other in distances and np.all(distances[name] >= distances[other] - RESOLUTION)
     ]
 
 
-def farther(found: Differences, row: int, leader: str, spaces: Collection[str]) -> str:
+def farther(differences: Differences, row: int, leader: str, spaces: Collection[str]) -> str:
     """The space where a candidate is farther than the leader, unless it is nearer in another."""
-    if np.any(found.high[row] < -RESOLUTION):
+    if np.any(differences.high[row] < -RESOLUTION):
         return ""
     for space, low, value, high in zip(
-        spaces, found.low[row], found.mean[row], found.high[row], strict=True
+        spaces, differences.low[row], differences.mean[row], differences.high[row], strict=True
     ):
         if low > RESOLUTION:
             return f"{space}: farther than {leader} by {value:.2g} ({low:.2g}, {high:.2g})"
     return ""
 
 
-def far(gaps: Gaps) -> float:
+def total_distance(gaps: Gaps) -> float:
     """The sum of the distances in all spaces."""
     return sum(part.mean for part in gaps.values())
 
 
-def diverges(gaps: Aligned) -> bool:
+def diverges(gaps: AlignedDistances) -> bool:
     """Whether the error of one task and layer is `DIVERGED` times the layer's size over tasks."""
     size = gaps.sizes.mean(axis=0)
     return bool(np.any(gaps.squares > DIVERGED**2 * np.where(size > 0, size, np.inf)))

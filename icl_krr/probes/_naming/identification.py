@@ -10,10 +10,10 @@ import numpy as np
 
 from ..._core.readable import readable
 from ..._core.text_tables import TextTable, as_text, format_number
-from .distances import BASELINES, SPACES, TITLES, Distance, Statement, Suspect
+from .distances import BASELINES, SPACES, TITLES, CandidateResult, Distance, NestedModelResult
 from .elimination import CLOSE
-from .nested_models import NULLS, WORDS
-from .stream_rules import EARLIER, MIXED, UNTRAINED
+from .nested_models import DESCRIPTIONS, NULLS
+from .stream_controls import EARLIER, MIXED, UNTRAINED
 
 CONTROLS = {
     EARLIER: "the steps, decoded one layer earlier",
@@ -21,78 +21,81 @@ CONTROLS = {
     UNTRAINED: "the steps, decoded from an untrained model",
 }
 """Controls of streams, each at the candidate's own parameters, by the name in tables."""
-LAST_ROWS = "Baselines and nulls: " + "; ".join(
+BASELINE_NOTE = "Baselines and nulls: " + "; ".join(
     f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
 )
-LAST_ROWS += ". cond: condition number of K + ridge I, which puts the tasks into groups"
-LAST_COLUMNS = (
+BASELINE_NOTE += ". cond: condition number of K + ridge I, which puts the tasks into groups"
+STREAM_NOTE = (
     f"Controls: {'; '.join(f'{name}: {words}' for name, words in (NULLS | CONTROLS).items())}. "
     "Independent steps: how many independent combinations of the steps so far each layer decodes. "
     "Effect: distance of the change of the answer from that of the candidate's construction, if "
     "its decoded states are removed, and if they are swapped for those of another task."
 )
-STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
+NESTED_MODEL_NOTE = "Statements: " + "; ".join(
+    f"{name}: {words}" for name, words in DESCRIPTIONS.items()
+)
 
 
 def candidate_table(
-    suspects: Sequence[Suspect],
+    candidates: Sequence[CandidateResult],
     baselines: dict[str, dict[str, Distance]],
     strata: tuple[float, ...],
 ) -> TextTable:
     """A line for every candidate and for every baseline, with the distances in both spaces.
 
-    The last column has the distances of predictions in the groups of tasks, by condition number. Of
-    streams, there is the evidence instead, and baselines are controls of the first candidate.
+    The last column has the distances of predictions in the groups of tasks, by condition number.
+    For streams, it has the results of controls instead, and baselines are controls of the first
+    candidate.
     """
     edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(format_number, strata)))
     last = [f"prediction, cond {edges}"]
-    if suspects[0].evidence:
+    if candidates[0].stream_result:
         last = ["nearest control", "independent steps", "effect if removed, swapped"]
-    header = ["candidate", "kernel", *suspects[0].distances, "ruled out by"]
+    header = ["candidate", "kernel", *candidates[0].distances, "ruled out by"]
     header += ["solver step at each layer", "parameters", *last]
-    candidates, last_rows = [], []
-    for one in suspects:
-        cells = [one.because, steps_cell(one), ", ".join(parameters_of(one.fit.values))]
+    lines, last_lines = [], []
+    for one in candidates:
+        cells = [one.reason, steps_cell(one), ", ".join(parameters_of(one.fit.values))]
         cells = [*map(distance_cell, one.distances.values()), *cells, *last_cells(one)]
-        candidates.append([one.fit.candidate, one.fit.kernel, *cells])
+        lines.append([one.fit.candidate, one.fit.kernel, *cells])
     for name, of in baselines.items():
-        cells = [""] * len(last) if suspects[0].evidence else [strata_cell(of["prediction"])]
-        last_rows.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
+        cells = [""] * len(last) if candidates[0].stream_result else [strata_cell(of["prediction"])]
+        last_lines.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
-    return TextTable(title, header, [candidates, last_rows])
+    return TextTable(title, header, [lines, last_lines])
 
 
-def last_cells(suspect: Suspect) -> list[str]:
-    if (known := suspect.evidence) is None:
-        return [strata_cell(suspect.distances["prediction"])]
-    nearest = min(known.controls, key=lambda name: total(known.controls[name]))
-    cells = ", ".join(format_number(d.mean) for d in known.controls[nearest].values())
-    effects = ", ".join(map(format_number, known.effects.values()))
-    return [f"{nearest} ({cells})", " ".join(map(str, known.ranks)), effects]
+def last_cells(result: CandidateResult) -> list[str]:
+    if (stream_result := result.stream_result) is None:
+        return [strata_cell(result.distances["prediction"])]
+    nearest = min(stream_result.controls, key=lambda name: total(stream_result.controls[name]))
+    cells = ", ".join(format_number(d.mean) for d in stream_result.controls[nearest].values())
+    effects = ", ".join(map(format_number, stream_result.effects.values()))
+    return [f"{nearest} ({cells})", " ".join(map(str, stream_result.ranks)), effects]
 
 
 def total(distances: dict[str, Distance]) -> float:
     return sum(d.mean for d in distances.values())
 
 
-def steps_cell(suspect: Suspect) -> str:
-    steps, words = " ".join(map(str, suspect.fit.alignment)), []
-    if not suspect.regular:
+def steps_cell(result: CandidateResult) -> str:
+    steps, words = " ".join(map(str, result.fit.alignment)), []
+    if not result.regular:
         words.append("irregular")
-    if suspect.limit:
+    if result.limit:
         words.append("limit")
     return f"{steps} ({', '.join(words)})" if words else steps
 
 
-def ladder_table(best: Suspect, ladder: Sequence[Statement]) -> TextTable:
+def nested_model_table(best: CandidateResult, models: Sequence[NestedModelResult]) -> TextTable:
     """A line for every statement about the model, from weak to strong, and the nearest solver."""
     lines = [
         [one.name, one.kernel, *cells_of(one.distances), ", ".join(parameters_of(one.values))]
-        for one in ladder
+        for one in models
     ]
     solver = f"solver: {best.fit.candidate}"
     lines.append([solver, best.fit.kernel, *cells_of(best.distances), ""])
-    title = "Ladder: relative distance to what fulfils a statement, mean over layers"
+    title = "Nested models: relative distance to what fulfils a statement, mean over layers"
     return TextTable(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
 
 
@@ -137,31 +140,32 @@ class Identification(NamedTuple):
             distinguishable" (several remain), "none is close" (the best candidate is farther than
             `CLOSE` = 0.1 in one space) or "not identified" (none remains).
         remain: names of the candidates that were not ruled out.
-        suspects: all candidates: first those that remain, each group the nearest first.
+        candidates: results of all candidates, first those that remain; each group the nearest
+            first.
         baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" the mean
             of the supports' y, and "start" is the prediction before the first layer. The nulls take
             no steps: "interpolation" is between 0 and exact kernel ridge regression, "ridge path"
             is that regression with a ridge per layer, "gradient flow" has a time per layer.
         strata: condition numbers at the edges of the groups of tasks [strata + 1].
-        as_near: names of the baselines and nulls that are at least as near to the model as the
+        tied: names of the baselines and nulls that are at least as near to the model as the
             nearest candidate; the nearest first.
-        ladder: statements from weak to strong.
-        left_out: number of tasks left out, with values 100 times those of most tasks.
+        nested_models: weaker statements about the model, from weak to strong.
+        num_excluded: number of tasks that are left out, with values 100 times those of most tasks.
     """
 
     status: str
     remain: tuple[str, ...]
-    suspects: tuple[Suspect, ...]
+    candidates: tuple[CandidateResult, ...]
     baselines: dict[str, dict[str, Distance]]
     strata: tuple[float, ...]
-    as_near: tuple[str, ...]
-    ladder: tuple[Statement, ...] = ()
-    left_out: int = 0
+    tied: tuple[str, ...]
+    nested_models: tuple[NestedModelResult, ...] = ()
+    num_excluded: int = 0
 
     @property
-    def best(self) -> Suspect:
+    def best(self) -> CandidateResult:
         """The nearest candidate that was not ruled out, or the nearest of all if none remains."""
-        return self.suspects[0]
+        return self.candidates[0]
 
     @property
     def verdict(self) -> str:
@@ -171,52 +175,61 @@ class Identification(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """What should be known of the arrays that the statement rests on."""
-        found = {one.name: one.distances for one in self.ladder}
+        distances = {one.name: one.distances for one in self.nested_models}
         fits = next(iter(self.best.distances.values())).mean <= EXACT
         words = []
-        if self.left_out:
-            words.append(f"{self.left_out} tasks were left out, as their values explode")
-        far = found["homogeneous"]["prediction"].mean if "homogeneous" in found else 0.0
-        if fits and self.status != IDENTIFIED and far > CLOSE:
+        if self.num_excluded:
+            words.append(f"{self.num_excluded} tasks were left out, as their values explode")
+        inhomogeneity = (
+            distances["homogeneous"]["prediction"].mean if "homogeneous" in distances else 0.0
+        )
+        if fits and self.status != IDENTIFIED and inhomogeneity > CLOSE:
             words.append(
-                f"the hat matrices do not explain the predictions (homogeneous: {far:.2g}); "
-                "were they computed without gradients?"
+                "the hat matrices do not explain the predictions (homogeneous: "
+                f"{inhomogeneity:.2g}); were they computed without gradients?"
             )
         return words
 
     @property
     def statement(self) -> str:
         """The verdict without warnings."""
-        known = self.best.evidence
-        if self.as_near:
-            words = {**BASELINES, **NULLS, **CONTROLS}[self.as_near[0]]
+        stream_result = self.best.stream_result
+        if self.tied:
+            words = {**BASELINES, **NULLS, **CONTROLS}[self.tied[0]]
             first, last = (TITLES[space] for space in self.best.distances)
             where = (
-                f"in {first} and in {last} alike" if known else f"neither in {first} nor in {last}"
+                f"in {first} and in {last} alike"
+                if stream_result
+                else f"neither in {first} nor in {last}"
             )
             return f"{self.status}: no candidate is nearer than {words}, {where}"
         if self.status == NOTHING:
-            held = "is decodable, but " if known and known.effects else "is ruled out: "
-            return f"{self.status}: {self.best.fit.candidate} {held}{self.best.because}"
+            prefix = (
+                "is decodable, but "
+                if stream_result and stream_result.effects
+                else "is ruled out: "
+            )
+            return f"{self.status}: {self.best.fit.candidate} {prefix}{self.best.reason}"
         if self.status == NONE:
-            near = self.best.distances.items()
-            away = " and ".join(f"{d.mean:.2g} away in {TITLES[space]}" for space, d in near)
-            others = f"; as near: {', '.join(self.remain[1:])}" if self.remain[1:] else ""
+            distances = self.best.distances.items()
+            away = " and ".join(f"{d.mean:.2g} away in {TITLES[space]}" for space, d in distances)
+            others = f"; tied: {', '.join(self.remain[1:])}" if self.remain[1:] else ""
             nearest = f"nearest: {self.best.fit.candidate}, {away}{others}"
             return f"{self.status} ({nearest}); close is at most {CLOSE} in each"
         named = f"{self.status}: {', '.join(self.remain)}"
-        far = [
-            f"{found.mean:.2g} in {TITLES[space]}"
-            for space, found in self.best.distances.items()
-            if found.mean > EXACT
+        large_distances = [
+            f"{distance.mean:.2g} in {TITLES[space]}"
+            for space, distance in self.best.distances.items()
+            if distance.mean > EXACT
         ]
-        if self.status == TIED and far:
-            named += f", and the nearest is only close ({' and '.join(far)})"
+        if self.status == TIED and large_distances:
+            named += f", and the nearest is only close ({' and '.join(large_distances)})"
         if self.status != NEAR:
             and_controls = "every control and " if self.depth and self.status == IDENTIFIED else ""
             return f"{named}{self.depth}; {and_controls}{REASONS[self.status]}"
+        distance = f"its distance is {' and '.join(large_distances)}"
         reasons = {
-            f"its distance is {' and '.join(far)} (identified: at most {EXACT})": far,
+            f"{distance} (identified: at most {EXACT})": large_distances,
             "its steps at the layers are not regular": not self.best.regular,
             f"a layer is at the limit of {self.best.limit} steps": self.best.limit,
         }
@@ -227,10 +240,11 @@ class Identification(NamedTuple):
     @property
     def depth(self) -> str:
         """What is known of the nearest candidate's steps in a stream, in words, or ""."""
-        known = self.best.evidence
-        if known is None or self.status in (NONE, NOTHING):
+        stream_result = self.best.stream_result
+        if stream_result is None or self.status in (NONE, NOTHING):
             return ""
-        return f" (decodable, arrives in order, {'used' if known.effects else 'use not tested'})"
+        use = "used" if stream_result.effects else "use not tested"
+        return f" (decodable, arrives in order, {use})"
 
     def __str__(self) -> str:
         """The table of candidates and the verdict, as `icl-krr identify` prints them."""
@@ -238,22 +252,30 @@ class Identification(NamedTuple):
 
     @property
     def tables(self) -> list[TextTable | str]:
-        """The tables of the candidates and of the ladder, each with what its names mean."""
-        first = candidate_table(self.suspects, self.baselines, self.strata)
-        if known := self.best.evidence:
-            found = [f"{name}: {distance_cell(of['state'])}" for name, of in known.supports.items()]
-            held = f"States at the supports: {'; '.join(found) or 'not read'}"
-            return [first, LAST_COLUMNS, held]
-        return [first, LAST_ROWS, ladder_table(self.best, self.ladder), STEPS_OF_LADDER]
+        """The tables of the candidates and of the nested models, each with what its names mean."""
+        first = candidate_table(self.candidates, self.baselines, self.strata)
+        if stream_result := self.best.stream_result:
+            state_cells = [
+                f"{name}: {distance_cell(of['state'])}"
+                for name, of in stream_result.supports.items()
+            ]
+            support_line = f"States at the supports: {'; '.join(state_cells) or 'not read'}"
+            return [first, STREAM_NOTE, support_line]
+        return [
+            first,
+            BASELINE_NOTE,
+            nested_model_table(self.best, self.nested_models),
+            NESTED_MODEL_NOTE,
+        ]
 
 
 def identification(
-    suspects: Sequence[Suspect],
+    candidates: Sequence[CandidateResult],
     baselines: dict[str, dict[str, Distance]],
-    as_near: tuple[str, ...],
+    tied: tuple[str, ...],
     strata: tuple[float, ...] = (),
-    ladder: tuple[Statement, ...] = (),
-    left_out: int = 0,
+    nested_models: tuple[NestedModelResult, ...] = (),
+    num_excluded: int = 0,
     last: Collection[str] = (),
 ) -> Identification:
     """The result: candidates that remain come first, each group in the order of its distances.
@@ -262,31 +284,31 @@ def identification(
     are the names of those whose distances say nothing.
     """
 
-    def place(one: Suspect) -> tuple[bool, bool, bool, float]:
-        tested = one.evidence is not None and bool(one.evidence.effects)
-        return one.fit.candidate in last, bool(one.because), not tested, total(one.distances)
+    def place(one: CandidateResult) -> tuple[bool, bool, bool, float]:
+        tested = one.stream_result is not None and bool(one.stream_result.effects)
+        return one.fit.candidate in last, bool(one.reason), not tested, total(one.distances)
 
-    suspects = sorted(suspects, key=place)
-    remain = [one for one in suspects if not one.because]
-    largest = [max(found.mean for found in one.distances.values()) for one in remain]
-    best, status = suspects[0], status_of(largest, says_enough(suspects[0]))
-    if status == TIED and best.evidence and largest[0] > EXACT:
+    candidates = sorted(candidates, key=place)
+    remain = [one for one in candidates if not one.reason]
+    largest = [max(distance.mean for distance in one.distances.values()) for one in remain]
+    best, status = candidates[0], status_of(largest, is_conclusive(candidates[0]))
+    if status == TIED and best.stream_result and largest[0] > EXACT:
         status = NEAR  # several are close, and none is what the model runs
     names = tuple(one.fit.candidate for one in remain)
-    baselines = best.evidence.controls if best.evidence else baselines
+    baselines = best.stream_result.controls if best.stream_result else baselines
     return Identification(
-        status, names, tuple(suspects), baselines, strata, as_near, ladder, left_out
+        status, names, tuple(candidates), baselines, strata, tied, nested_models, num_excluded
     )
 
 
-def says_enough(one: Suspect) -> bool:
+def is_conclusive(one: CandidateResult) -> bool:
     """Whether the steps are regular, and use was tested or more layers have steps than parameters.
 
-    Of answers, whose use needs no test, no layer may be aligned with the last step.
+    Of predictions, whose use needs no test, no layer may be aligned with the last step.
     """
-    if one.evidence is None:
+    if one.stream_result is None:
         return one.regular and not one.limit
-    used = bool(one.evidence.effects)
+    used = bool(one.stream_result.effects)
     return used or int(np.count_nonzero(one.fit.alignment)) > len(one.fit.values)
 
 

@@ -11,21 +11,27 @@ from ... import Kernel, Task
 from ..._core import checks
 from ..._core.readable import readable
 from ...tasks._task import check_axes
-from .._reading.derivatives import LayerAnswers
+from .._reading.derivatives import LayerPredictions
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Identification
 from .layer_predictions import (
-    answers_of_arrays,
-    flat_answers,
-    halves_of,
+    flatten_predictions,
+    predictions_from_arrays,
     run_model,
-    streams_of_arrays,
+    split_halves,
+    streams_from_arrays,
 )
-from .stream_identify import check_steps, compare_streams, read_roles, seen, untrained
+from .stream_identify import (
+    check_steps,
+    compare_streams,
+    read_roles,
+    role_streams,
+    untrained_models,
+)
 
 
 def identify(
-    layer_answers: LayerAnswers,
+    layer_predictions: LayerPredictions,
     fitted: Task,
     scored: Task,
     *,
@@ -54,12 +60,12 @@ def identify(
     4. Three baselines run no solver, and three nulls have a value of their own at every layer, but
        take no steps (see `Identification`). If rule 3 does not rule out every baseline and every
        null, no solver is identified. If no candidate is close, only the baselines count.
-    5. The ladder has weaker statements, from "homogeneous in y" to "a polynomial of K".
+    5. The nested models are weaker statements, from "homogeneous in y" to "a polynomial of K".
 
     Args:
-        layer_answers: function from a task with y [n] to the predictions before the first layer and
-            after every layer [L + 1, q], such as `partial(layerwise, model)`. Tasks with y [n, r]
-            have predictions [L + 1, q, r].
+        layer_predictions: function from a task with y [n] to the predictions before the first layer
+            and after every layer [L + 1, q], such as `partial(layerwise, model)`. Tasks with y
+            [n, r] have predictions [L + 1, q, r].
         fitted: batch of tasks for the parameters and the alignment.
         scored: batch of other tasks for the distances, of the same shapes except for b. With
             fewer than 12 tasks, the bootstrap intervals are too short.
@@ -80,22 +86,22 @@ def identify(
     >>> keys = jax.random.split(jax.random.key(0), (2, 4))
     >>> draw = jax.vmap(ik.tasks.sample, in_axes=(0, None))
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
-    >>> answers = lambda task: ik.probes.layerwise(model, task)
+    >>> layers = lambda task: ik.probes.layerwise(model, task)
     >>> tasks = [draw(key, config) for key in keys]
-    >>> identify(answers, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
+    >>> identify(layers, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
     'identified'
     """
-    checks.function("layer_answers", layer_answers)
+    checks.function("layer_predictions", layer_predictions)
     for name, tasks in (("fitted", fitted), ("scored", scored)):
         check_axes(tasks, 1, name)
     options = Options(candidates, kernels, steps, strata, system, seed, progress)
-    arrays = run_model(layer_answers, fitted, scored)
-    return compare(flat_answers(fitted, scored, arrays), options)
+    arrays = run_model(layer_predictions, fitted, scored)
+    return compare(flatten_predictions(fitted, scored, arrays), options)
 
 
 def identify_arrays(
     tasks: Task,
-    answers: npt.ArrayLike | None = None,
+    layer_predictions: npt.ArrayLike | None = None,
     hats: npt.ArrayLike | None = None,
     *,
     other_hats: npt.ArrayLike | None = None,
@@ -114,13 +120,13 @@ def identify_arrays(
     Args:
         tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length;
             streams need y [b, n] and no mask.
-        answers: predictions before the first layer and after every layer [b, L + 1, q], or
-            [b, L + 1, q, r] for y [b, n, r].
+        layer_predictions: predictions before the first layer and after every layer [b, L + 1, q],
+            or [b, L + 1, q, r] for y [b, n, r].
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
             [b, L + 1, q, r, n, r].
         other_hats: the same derivatives where each task has the outputs y of the next task, and the
-            last has those of the first. They tell whether the model is linear in y. Default: the
-            ladder does not say it.
+            last has those of the first. They tell whether the model is linear in y. Default:
+            the nested models do not say it.
         streams: hidden states of the queries before the first layer and after every layer
             [b, L + 1, q, d], L >= 2.
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
@@ -137,31 +143,34 @@ def identify_arrays(
     >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
     >>> slopes = 0.1 * np.einsum("bqp,bnp->bqn", tasks.x_query, tasks.x)  # one gradient step
     >>> hats = np.stack([0 * slopes, slopes], axis=1)
-    >>> answers = np.einsum("blqn,bn->blq", hats, tasks.y)
-    >>> names = ("gradient_descent", "nadaraya_watson")
-    >>> found = identify_arrays(tasks, answers, hats, candidates=names, kernels=("linear",))
-    >>> found.status, found.remain
+    >>> predictions = np.einsum("blqn,bn->blq", hats, tasks.y)
+    >>> names = {"candidates": ("gradient_descent", "nadaraya_watson"), "kernels": ("linear",)}
+    >>> result = identify_arrays(tasks, predictions, hats, **names)
+    >>> result.status, result.remain
     ('identified', ('gradient_descent',))
     """
     chosen = Options(**options)
     of_streams = {"stream_jacobians": stream_jacobians, "control_streams": control_streams}
     of_streams |= {"control_jacobians": control_jacobians}
     if streams is None:
-        refuse("without streams", of_streams)
-        return compare(answers_of_arrays(tasks, answers, hats, other_hats), chosen)
+        check_absent("without streams", of_streams)
+        return compare(predictions_from_arrays(tasks, layer_predictions, hats, other_hats), chosen)
     unused = {name: options.get(name) or None for name in ("strata", "system")}
-    refuse("with streams", {"answers": answers, "hats": hats, "other_hats": other_hats} | unused)
-    layers, *controls = streams_of_arrays(tasks, {"streams": streams} | of_streams)
+    check_absent(
+        "with streams",
+        {"layer_predictions": layer_predictions, "hats": hats, "other_hats": other_hats} | unused,
+    )
+    layers, *controls = streams_from_arrays(tasks, {"streams": streams} | of_streams)
     check_steps(chosen.steps, layers.streams.shape[1] - 1)
-    halves = halves_of(tasks)
+    halves = split_halves(tasks)
     if not controls:
-        drawn = untrained(None, layers, tasks, chosen.seed)
+        drawn = untrained_models(None, layers, tasks, chosen.seed)
         controls = [read_roles(one, tasks)[0] for one in drawn]
-    return compare_streams([seen(layers, controls, *halves)], chosen)
+    return compare_streams([role_streams(layers, controls, *halves)], chosen)
 
 
-def refuse(when: str, given: dict[str, Any]) -> None:
-    for name, value in given.items():
+def check_absent(when: str, arguments: dict[str, Any]) -> None:
+    for name, value in arguments.items():
         if value is not None:
             raise ValueError(f"{name} must not be given {when}")
 
@@ -181,44 +190,44 @@ class Agreement(NamedTuple):
     verdict: str
 
 
-def agreement(found: Sequence[Identification]) -> Agreement:
+def agreement(identifications: Sequence[Identification]) -> Agreement:
     """Combine the identifications of one model with several seeds: the weakest statement holds.
 
     If two identifications name different solvers, the status is "not distinguishable".
 
     Args:
-        found: identifications. They may differ in the seeds of tasks, probes or training.
+        identifications: identifications. They may differ in the seeds of tasks, probes or training.
 
     >>> import jax, icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
     >>> keys = jax.random.split(jax.random.key(0), (2, 4))
     >>> tasks = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, config) for key in keys]
-    >>> answers = lambda task: ik.probes.layerwise(model, task)
+    >>> layers = lambda task: ik.probes.layerwise(model, task)
     >>> names = {"candidates": ("nadaraya_watson",), "kernels": ("exponential",)}
-    >>> both = [ik.probes.identify(answers, *pair, **names) for pair in (tasks, tasks[::-1])]
+    >>> both = [ik.probes.identify(layers, *pair, **names) for pair in (tasks, tasks[::-1])]
     >>> agreement(both).status
     'identified'
     """
-    for one in found:
-        checks.instance("found", one, Identification, "an icl_krr.probes.Identification")
-    if not found:
-        raise ValueError("found must have at least one identification, got none")
-    status, remain = weakest([(one.status, one.remain) for one in found])
+    for one in identifications:
+        checks.instance("identifications", one, Identification, "an icl_krr.probes.Identification")
+    if not identifications:
+        raise ValueError("identifications must have at least one identification, got none")
+    status, remain = weakest([(one.status, one.remain) for one in identifications])
     parts = [
         f"{one.best.fit.candidate} "
         f"({', '.join(f'{d.mean:.2g}' for d in one.best.distances.values())})"
-        for one in found
+        for one in identifications
     ]
     named = f"{status}: {', '.join(remain)}" if remain and status != NONE else status
     words = f"nearest with each seed (distance of predictions, hat matrices): {', '.join(parts)}"
     return Agreement(status, remain, f"{named}; {words}")
 
 
-def weakest(found: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, tuple[str, ...]]:
+def weakest(verdicts: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, tuple[str, ...]]:
     """The status that several identifications allow, from status and remaining names of each."""
-    remain = tuple(dict.fromkeys(name for _, names in found for name in names))
-    status = max((status for status, _ in found), key=STATUSES.index)
+    remain = tuple(dict.fromkeys(name for _, names in verdicts for name in names))
+    status = max((status for status, _ in verdicts), key=STATUSES.index)
     if status in (IDENTIFIED, NEAR) and len(remain) > 1:
         status = TIED
     return status, remain

@@ -12,8 +12,8 @@ import numpy as np
 from ... import Task, map_tasks
 from ..._core import checks
 from ...tasks._task import check_axes, check_plain, outputs_of
-from .._reading.derivatives import LayerAnswers, hat_matrix
-from .decoding import Layers
+from .._reading.derivatives import LayerPredictions, hat_matrix
+from .decoding import StreamArrays
 
 EXPLODED = 100.0
 """A task is left out if the norm of its predictions or of its hat matrices, in any layer, is this
@@ -21,120 +21,133 @@ many times the median over tasks: otherwise this task alone would decide the dis
 """
 
 
-class ModelAnswers(NamedTuple):
+class ModelPredictions(NamedTuple):
     """Predictions of a model after every layer, on the tasks to fit and the tasks to score.
 
-    The m = q r answers of a task and the k = n r outputs of its supports are flat: `answers` on
-    `fitted` after layers 1 to L [b, L, m]; on `scored`, `predictions` [b', L, m], `hats` and
-    `other_hats`, with the outputs of other tasks, [b', L, m, k]. `start` has predictions and hat
-    matrices before the first layer.
+    The m = q r predictions of a task and the k = n r outputs of its supports are flat:
+    `fitted_predictions` on `fitted` after layers 1 to L [b, L, m]; on `scored`, `predictions`
+    [b', L, m], `hats` and `other_hats`, with the outputs of other tasks, [b', L, m, k]. `start` has
+    predictions and hat matrices before the first layer.
     """
 
     fitted: Task
     scored: Task
-    answers: np.ndarray
+    fitted_predictions: np.ndarray
     predictions: np.ndarray
     hats: np.ndarray
     start: dict[str, np.ndarray]
     other_hats: np.ndarray | None
-    left_out: int
+    num_excluded: int
 
 
 class LayerArrays(NamedTuple):
     """Predictions and hat matrices before the first layer and after every layer, as computed."""
 
-    answers: np.ndarray
+    fitted_predictions: np.ndarray
     predictions: np.ndarray
     hats: np.ndarray
     other_hats: np.ndarray | None
 
 
-def run_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> LayerArrays:
+def run_model(layer_predictions: LayerPredictions, fitted: Task, scored: Task) -> LayerArrays:
     """Run a JAX function on two batches, and differentiate it on the second."""
     check_outputs(fitted, scored)
     for tasks in (fitted, scored):
-        own = (tasks.num_queries, *tasks.y.shape[2:])
-        axes = f"[layers + 1, queries{', outputs' if len(own) == 2 else ''}]"
-        rule = (
-            "layer_answers must return the predictions before the first layer and after every "
-            f"layer, {axes} with layers >= 1 and queries = {own[0]}"
+        shape = (tasks.num_queries, *tasks.y.shape[2:])
+        axes = f"[layers + 1, queries{', outputs' if len(shape) == 2 else ''}]"
+        requirement = (
+            "layer_predictions must return the predictions before the first layer and after every "
+            f"layer, {axes} with layers >= 1 and queries = {shape[0]}"
         )
-        outlined("predictions of layer_answers", layer_answers, tasks, rule, (-2, *own))
-    answer = jax.jit(partial(map_tasks, layer_answers))
-    answers, predictions = answer(fitted), answer(scored)
-    for found in (answers, predictions):
-        checks.finite("predictions of layer_answers", found)
-    derive = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))
-    hats, other_hats = derive(scored), derive(with_other_outputs(scored))
-    return LayerArrays(*map(np.asarray, (answers, predictions, hats, other_hats)))
+        eval_output_shape(
+            "predictions of layer_predictions", layer_predictions, tasks, requirement, (-2, *shape)
+        )
+    run = jax.jit(partial(map_tasks, layer_predictions))
+    fitted_predictions, predictions = run(fitted), run(scored)
+    for array in (fitted_predictions, predictions):
+        checks.finite("predictions of layer_predictions", array)
+    derive = jax.jit(partial(map_tasks, partial(hat_matrix, layer_predictions)))
+    hats, other_hats = derive(scored), derive(roll_outputs(scored))
+    return LayerArrays(*map(np.asarray, (fitted_predictions, predictions, hats, other_hats)))
 
 
-def with_other_outputs(tasks: Task) -> Task:
+def roll_outputs(tasks: Task) -> Task:
     """The tasks with the outputs of the next task, times the same mask."""
     return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 
-def answers_of_arrays(tasks: Task, answers: Any, hats: Any, other_hats: Any) -> ModelAnswers:
-    """The answers in arrays: the first half of the tasks to fit, the second half to score."""
+def predictions_from_arrays(
+    tasks: Task, layer_predictions: Any, hats: Any, other_hats: Any
+) -> ModelPredictions:
+    """The predictions in arrays: the first half of the tasks to fit, the second half to score."""
     check_axes(tasks, 1, "tasks")
     axes = ("b", "layers + 1", "q", *["r"] * (tasks.y.ndim - 2))
-    given = {"answers": (answers, axes), "hats": (hats, (*axes, "n", *axes[3:]))}
+    arrays = {
+        "layer_predictions": (layer_predictions, axes),
+        "hats": (hats, (*axes, "n", *axes[3:])),
+    }
     if other_hats is not None:
-        given["other_hats"] = (other_hats, given["hats"][1])
-    check_arrays(tasks, given)
-    fitted, scored = halves_of(tasks)
+        arrays["other_hats"] = (other_hats, arrays["hats"][1])
+    check_arrays(tasks, arrays)
+    fitted, scored = split_halves(tasks)
     dtype, cut = tasks.x.dtype, len(fitted.x)
-    every, hats = (np.asarray(array).astype(dtype) for array in (answers, hats))
+    predictions, hats = (np.asarray(array).astype(dtype) for array in (layer_predictions, hats))
     other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
-    return flat_answers(fitted, scored, LayerArrays(every[:cut], every[cut:], hats[cut:], other))
+    return flatten_predictions(
+        fitted, scored, LayerArrays(predictions[:cut], predictions[cut:], hats[cut:], other)
+    )
 
 
-def streams_of_arrays(tasks: Task, arrays: dict[str, Any]) -> list[Layers]:
+def streams_from_arrays(tasks: Task, arrays: dict[str, Any]) -> list[StreamArrays]:
     """The streams of a model and of its control, if there is one, in their own dtypes."""
     check_plain(tasks)
     pairs = [("streams", "stream_jacobians"), ("control_streams", "control_jacobians")]
     if all(arrays[name] is None for name in pairs[1]):
         pairs = pairs[:1]
     axes = ("b", "layers + 1", "q", "d")
-    given = {}
+    named_arrays = {}
     for values, slopes in pairs:
-        given |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
-    check_arrays(tasks, given)
-    for name, (array, axes) in given.items():
+        named_arrays |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
+    check_arrays(tasks, named_arrays)
+    for name, (array, axes) in named_arrays.items():
         checks.factorable(name, array)
         if axes[-1] == "n" and not np.any(array):
             raise ValueError(f"{name} must differ from 0; were they computed without gradients?")
-    return [Layers(*(np.asarray(arrays[name]) for name in pair)) for pair in pairs]
+    return [StreamArrays(*(np.asarray(arrays[name]) for name in pair)) for pair in pairs]
 
 
-def check_arrays(tasks: Task, given: dict[str, tuple[Any, tuple[str, ...]]]):
+def check_arrays(tasks: Task, arrays: dict[str, tuple[Any, tuple[str, ...]]]):
     """Raise an error unless the axes of every array fit those of `tasks` and of the first array."""
     sizes = {"b": len(tasks.x), "q": tasks.num_queries, "n": tasks.num_supports}
     if sizes["b"] < 4:
         raise ValueError(f"tasks must be a batch of at least 4 tasks, got {sizes['b']}")
-    first, own = next(iter(given)), {}
-    least = 1 if first == "answers" else 2  # steps that arrive in order need two layers
-    for name, (array, axes) in given.items():
+    first, first_sizes = next(iter(arrays)), {}
+    least = 1 if first == "layer_predictions" else 2  # steps that arrive in order need two layers
+    for name, (array, axes) in arrays.items():
         checks.floating(name, array)
         shape = np.shape(array)
         if name == first:
-            own = dict(zip(axes, shape, strict=False))
-        every = own | sizes | {"r": tasks.num_outputs}
-        fits = shape == tuple(map(every.get, axes))
-        if not fits or every["layers + 1"] <= least or every.get("d") == 0:
-            known = [f"layers >= {least}", *["d >= 1"] * ("d" in axes)]
+            first_sizes = dict(zip(axes, shape, strict=False))
+        all_sizes = first_sizes | sizes | {"r": tasks.num_outputs}
+        fits = shape == tuple(map(all_sizes.get, axes))
+        if not fits or all_sizes["layers + 1"] <= least or all_sizes.get("d") == 0:
+            conditions = [f"layers >= {least}", *["d >= 1"] * ("d" in axes)]
             if name != first:
-                known = [f"{axis} = {own[axis]}" for axis in ("layers + 1", "d") if axis in own]
-                known[-1] += f" like {first}"
+                conditions = [
+                    f"{axis} = {first_sizes[axis]}"
+                    for axis in ("layers + 1", "d")
+                    if axis in first_sizes
+                ]
+                conditions[-1] += f" like {first}"
             tasks_have = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
             raise ValueError(
-                f"{name} must be [{', '.join(axes)}] with {', '.join(known)} and {tasks_have} "
+                f"{name} must be [{', '.join(axes)}] with {', '.join(conditions)} and {tasks_have} "
                 f"like tasks, got shape {list(shape)}"
             )
         check_size(name, array)
 
 
-def halves_of(tasks: Task) -> tuple[Task, Task]:
+def split_halves(tasks: Task) -> tuple[Task, Task]:
     """The tasks to fit and the tasks to score."""
     cut = len(tasks.x) // 2
     fitted, scored = (
@@ -145,87 +158,87 @@ def halves_of(tasks: Task) -> tuple[Task, Task]:
     return fitted, scored
 
 
-def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswers:
+def flatten_predictions(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelPredictions:
     """The arrays of L + 1 layers, flat, without tasks that exploded and without masked supports."""
-    answers, predictions = (part.reshape(*part.shape[:2], -1) for part in arrays[:2])
+    fitted_predictions, predictions = (part.reshape(*part.shape[:2], -1) for part in arrays[:2])
 
     def flat(hats: np.ndarray) -> np.ndarray:
         shaped = hats.reshape(*predictions.shape, -1)
-        return np.where(shown(scored)[:, None, None], shaped, 0)
+        return np.where(support_mask(scored)[:, None, None], shaped, 0)
 
     hats = flat(arrays.hats)
     other = None if arrays.other_hats is None else flat(arrays.other_hats)
-    kept = usual(answers), usual(predictions) & usual(hats)
+    typical = is_typical(fitted_predictions), is_typical(predictions) & is_typical(hats)
     fitted, scored = (
-        jax.tree.map(lambda leaf, kept=keep: np.asarray(leaf)[kept], tasks)
-        for tasks, keep in zip((fitted, scored), kept, strict=True)
+        jax.tree.map(lambda leaf, keep=keep: np.asarray(leaf)[keep], tasks)
+        for tasks, keep in zip((fitted, scored), typical, strict=True)
     )
-    predictions, hats = predictions[kept[1]], hats[kept[1]]
-    return ModelAnswers(
+    predictions, hats = predictions[typical[1]], hats[typical[1]]
+    return ModelPredictions(
         fitted,
         scored,
-        answers[kept[0]][:, 1:],
+        fitted_predictions[typical[0]][:, 1:],
         predictions[:, 1:],
         hats[:, 1:],
         {"prediction": predictions[:, :1], "hat": hats[:, :1]},
-        None if other is None else other[kept[1]][:, 1:],
-        sum(int(np.sum(~keep)) for keep in kept),
+        None if other is None else other[typical[1]][:, 1:],
+        sum(int(np.sum(~keep)) for keep in typical),
     )
 
 
-def shown(tasks: Task) -> np.ndarray:
+def support_mask(tasks: Task) -> np.ndarray:
     """Which of the k = n r outputs belong to unmasked supports [b, k]."""
     mask = np.ones(tasks.y.shape[:2], bool) if tasks.mask is None else np.asarray(tasks.mask)
     return np.repeat(mask, outputs_of(tasks), axis=1)
 
 
-def usual(values: np.ndarray) -> np.ndarray:
+def is_typical(values: np.ndarray) -> np.ndarray:
     """Which tasks [b] have no layer whose norm is `EXPLODED` times the median over tasks."""
     norms = np.linalg.norm(values.astype(float).reshape(*values.shape[:2], -1), axis=2)
-    usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the answer 0: no measure
+    usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the prediction 0: no measure
     return np.all(norms <= np.where(usual_norms > 0, EXPLODED * usual_norms, np.inf), axis=1)
 
 
 def check_outputs(*halves: Task) -> None:
     """Raise an error for tasks without supports, or with y = 0 or too large a y."""
     for tasks in halves:
-        kept = ... if tasks.mask is None else np.asarray(tasks.mask)
-        if not np.any(np.asarray(tasks.y)[kept]):
+        mask = ... if tasks.mask is None else np.asarray(tasks.mask)
+        if not np.any(np.asarray(tasks.y)[mask]):
             raise ValueError(
                 "y must differ from 0 at an unmasked support of the tasks to fit, and of the tasks "
-                "to score, got none; every solver answers 0 to y = 0"
+                "to score, got none; every solver predicts 0 for y = 0"
             )
-        check_size("y", np.asarray(tasks.y)[kept])
+        check_size("y", np.asarray(tasks.y)[mask])
 
 
 def check_size(name: str, values: Any) -> None:
     """Raise an error unless the sums of squares in distances are finite in float64."""
     checks.finite(name, values)
-    known = np.asarray(values, float)
-    checks.each(name, known, np.abs(known) <= 1e150, "<= 1e150 in size", "; rescale y")
+    array = np.asarray(values, float)
+    checks.each(name, array, np.abs(array) <= 1e150, "<= 1e150 in size", "; rescale y")
 
 
-def outlined(
-    name: str, function: Callable[[Task], Any], tasks: Task, rule: str, wanted: tuple
+def eval_output_shape(
+    name: str, function: Callable[[Task], Any], tasks: Task, requirement: str, shape: tuple
 ) -> jax.ShapeDtypeStruct:
     """What a function returns for one task, without running it.
 
-    An axis of `wanted` has the given size, or at least it if it is negative.
+    An axis of `shape` has the given size, or at least it if it is negative.
     """
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
     try:
-        found: Any = jax.eval_shape(function, one)
+        output: Any = jax.eval_shape(function, one)
     except jax.errors.TracerArrayConversionError:
         raise TypeError(
-            f"{rule}, got a function of NumPy; write it in JAX, or give arrays"
+            f"{requirement}, got a function of NumPy; write it in JAX, or give arrays"
         ) from None
-    if not isinstance(found, jax.ShapeDtypeStruct):
-        raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
+    if not isinstance(output, jax.ShapeDtypeStruct):
+        raise TypeError(f"{requirement}, got {type(output).__name__}; return one array")
     fits = [
         size == need or need < 0 <= size + need
-        for size, need in zip(found.shape, wanted, strict=False)
+        for size, need in zip(output.shape, shape, strict=False)
     ]
-    if len(found.shape) != len(wanted) or not all(fits):
-        raise ValueError(f"{rule}, got shape {list(found.shape)}")
-    checks.floating(name, found)
-    return found
+    if len(output.shape) != len(shape) or not all(fits):
+        raise ValueError(f"{requirement}, got shape {list(output.shape)}")
+    checks.floating(name, output)
+    return output

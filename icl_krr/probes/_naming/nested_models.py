@@ -17,9 +17,9 @@ from ...kernels import Kernel, kernel_class, make_kernel
 from ...tasks import Task, map_tasks, system
 from .._reading.hyperparameters import minimise, typical_bandwidth
 from .candidates import BANDWIDTH
-from .distances import Gaps, aligned_once
-from .elimination import far
-from .layer_predictions import ModelAnswers, shown
+from .distances import Gaps, layer_distances
+from .elimination import total_distance
+from .layer_predictions import ModelPredictions, support_mask
 
 Filters = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
 """Function of eigenvalues [b, n] over the scale, a ridge over the scale and values of layers
@@ -54,21 +54,21 @@ class Spectra(NamedTuple):
 
     def predictions(self, q: np.ndarray) -> np.ndarray:
         """Predictions [b, L, m] of filters with values [L, b, n] at the eigenvalues."""
-        found = np.einsum("bqi,lbi,bir->blqr", self.at_queries, q, self.of_y, optimize=True)
-        return found.reshape(*found.shape[:2], -1)
+        predictions = np.einsum("bqi,lbi,bir->blqr", self.at_queries, q, self.of_y, optimize=True)
+        return predictions.reshape(*predictions.shape[:2], -1)
 
     def hats(self, q: np.ndarray) -> np.ndarray:
         """Hat matrices [b, L, m, k] of the same filters."""
         rows = np.einsum("bqi,lbi,bji->blqj", self.at_queries, q, self.vectors, optimize=True)
         outputs = np.eye(self.of_y.shape[-1])
-        found = np.einsum("blqj,rs->blqrjs", rows, outputs)
-        return found.reshape(*rows.shape[:2], rows.shape[2] * len(outputs), -1)
+        hats = np.einsum("blqj,rs->blqrjs", rows, outputs)
+        return hats.reshape(*rows.shape[:2], rows.shape[2] * len(outputs), -1)
 
 
 @partial(jax.jit, static_argnums=0)
 def eigensystems(kernel: str, bandwidth: jax.Array, tasks: Task):
-    made = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": bandwidth})
-    return map_tasks(partial(eigensystem, made), tasks)
+    kernel_object = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": bandwidth})
+    return map_tasks(partial(eigensystem, kernel_object), tasks)
 
 
 def eigensystem(kernel: Kernel, task: Task) -> tuple[jax.Array, ...]:
@@ -92,11 +92,11 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
-class Family:
+class FilterFamily:
     """A family of filters of K; every layer of a model may have a filter of its own.
 
     Args:
-        own: logarithms of the values of a layer on the grid [m], or, if `linear`, the values of the
+        grid: logarithms of the values of a layer [m], or, if `linear`, the values of the
             filters that each layer combines.
         linear: whether a layer has a linear combination of filters.
         ridges: logarithms of the ridges on the grid that all layers share; empty: no ridge.
@@ -104,7 +104,7 @@ class Family:
 
     name: str
     filters: Filters
-    own: np.ndarray
+    grid: np.ndarray
     linear: bool = False
     ridges: tuple[float, ...] = ()
 
@@ -112,15 +112,15 @@ class Family:
 class FilterFit(NamedTuple):
     """A family that was fitted to a model: its kernel, the shared logarithms, and those of layers.
 
-    `own` has the logarithm of the value of each layer [L], or its coefficients [L, m]. `error` is
-    the root mean square over layers of the relative distances of predictions.
+    `layer_values` has the logarithm of the value of each layer [L], or its coefficients [L, m].
+    `error` is the root mean square over layers of the relative distances of predictions.
     """
 
-    family: Family
+    family: FilterFamily
     kernel: str
     log_bandwidth: float
     log_ridge: float
-    own: np.ndarray
+    layer_values: np.ndarray
     scale: float
     error: float = np.inf
 
@@ -128,62 +128,69 @@ class FilterFit(NamedTuple):
     def values(self) -> dict[str, float]:
         """The parameters that all layers share, by name."""
         bandwidth = kernel_class(self.kernel).bandwidth
-        found = {} if bandwidth is None else {bandwidth: float(np.exp(self.log_bandwidth))}
+        values = {} if bandwidth is None else {bandwidth: float(np.exp(self.log_bandwidth))}
         ridge = {"ridge": self.scale * float(np.exp(self.log_ridge))} if self.family.ridges else {}
-        return found | ridge
+        return values | ridge
 
-    def made(self, spectra: Spectra) -> np.ndarray:
+    def layer_filters(self, spectra: Spectra) -> np.ndarray:
         """The filter of every layer, or the filters that every layer combines."""
         ridge, family = float(np.exp(self.log_ridge)), self.family
-        values = (family.own if family.linear else np.exp(self.own))[:, None, None]
+        values = (family.grid if family.linear else np.exp(self.layer_values))[:, None, None]
         return family.filters(spectra.sigma / self.scale, ridge, values) / self.scale
 
-    def gaps(self, model: ModelAnswers, spectrum: Spectrum) -> Gaps:
+    def gaps(self, model: ModelPredictions, spectrum: Spectrum) -> Gaps:
         spectra = spectrum.at(self.kernel, self.log_bandwidth)
-        made = self.made(spectra)
-        filters = np.tensordot(self.own, made, axes=1) if self.family.linear else made
+        filters = self.layer_filters(spectra)
+        if self.family.linear:
+            filters = np.tensordot(self.layer_values, filters, axes=1)
         return {
-            "prediction": aligned_once(model.predictions, spectra.predictions(filters)),
-            "hat": aligned_once(model.hats, spectra.hats(filters)),
+            "prediction": layer_distances(model.predictions, spectra.predictions(filters)),
+            "hat": layer_distances(model.hats, spectra.hats(filters)),
         }
 
 
 def fit_family(
-    family: Family, kernels: Sequence[str], spectrum: Spectrum, answers: np.ndarray
+    family: FilterFamily, kernels: Sequence[str], spectrum: Spectrum, predictions: np.ndarray
 ) -> FilterFit:
     """Fit a family to predictions [b, L, m].
 
     The best point of a grid is refined by least squares in the logarithms. Coefficients of a linear
     combination are the best ones at every point.
     """
-    layers = np.moveaxis(answers, 1, 0)
+    layers = np.moveaxis(predictions, 1, 0)
     norms = np.linalg.norm(layers.reshape(len(layers), -1), axis=1)[:, None, None]
     norms = np.where(norms > 0, norms, 1)
     layers = layers / norms
 
-    def combined(made: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def combined(predictions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gaps [L, ...] of the best combinations of predictions [b, m, q], and coefficients."""
-        rows, wanted = (part.reshape(len(part), -1).T for part in (np.moveaxis(made, 1, 0), layers))
-        cut = max(1, 3 * len(made) // 4) * made.shape[2]
-        tried = [solve() for solve in combinations(rows[:cut], wanted[:cut])]
-        best = np.argmin([np.sum((rows[cut:] @ own - wanted[cut:]) ** 2) for own in tried])
-        own = combinations(rows, wanted)[best]().T
-        return own @ rows.T - wanted.T, own * norms[:, 0]
+        rows, targets = (
+            part.reshape(len(part), -1).T for part in (np.moveaxis(predictions, 1, 0), layers)
+        )
+        cut = max(1, 3 * len(predictions) // 4) * predictions.shape[2]
+        tried = [solve() for solve in combinations(rows[:cut], targets[:cut])]
+        best = np.argmin(
+            [np.sum((rows[cut:] @ coefficients - targets[cut:]) ** 2) for coefficients in tried]
+        )
+        coefficients = combinations(rows, targets)[best]().T
+        return coefficients @ rows.T - targets.T, coefficients * norms[:, 0]
 
-    def with_error(one: FilterFit, gaps: np.ndarray, own: np.ndarray) -> FilterFit:
-        return one._replace(own=own, error=float(np.sqrt(np.sum(gaps**2) / len(layers))))
+    def with_error(one: FilterFit, gaps: np.ndarray, layer_values: np.ndarray) -> FilterFit:
+        return one._replace(
+            layer_values=layer_values, error=float(np.sqrt(np.sum(gaps**2) / len(layers)))
+        )
 
     def on_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
         spectra = spectrum.at(kernel, log_bandwidth)
-        one = FilterFit(family, kernel, log_bandwidth, log_ridge, family.own, spectra.scale)
-        made = spectra.predictions(one.made(spectra))
-        if not np.all(np.isfinite(made)):
+        one = FilterFit(family, kernel, log_bandwidth, log_ridge, family.grid, spectra.scale)
+        predictions = spectra.predictions(one.layer_filters(spectra))
+        if not np.all(np.isfinite(predictions)):
             return one
         if family.linear:
-            return with_error(one, *combined(made))
-        each = np.moveaxis(made, 1, 0)[None] / norms[:, None] - layers[:, None]
-        far = np.linalg.norm(each, axis=(2, 3))
-        return with_error(one, far.min(axis=1), family.own[np.argmin(far, axis=1)])
+            return with_error(one, *combined(predictions))
+        each = np.moveaxis(predictions, 1, 0)[None] / norms[:, None] - layers[:, None]
+        distances = np.linalg.norm(each, axis=(2, 3))
+        return with_error(one, distances.min(axis=1), family.grid[np.argmin(distances, axis=1)])
 
     best = min(
         (
@@ -200,19 +207,19 @@ def fit_family(
     def unpack(x: np.ndarray) -> FilterFit:
         both = shared.copy()
         both[free] = x[:count]
-        own = best.own if family.linear else x[count:]
-        return best._replace(log_bandwidth=both[0], log_ridge=both[1], own=own)
+        layer_values = best.layer_values if family.linear else x[count:]
+        return best._replace(log_bandwidth=both[0], log_ridge=both[1], layer_values=layer_values)
 
     def gaps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         one = unpack(x)
         spectra = spectrum.at(one.kernel, one.log_bandwidth)
-        made = spectra.predictions(one.made(spectra))
-        made = np.nan_to_num(np.clip(made, -1e6, 1e6), nan=1e6)
+        predictions = spectra.predictions(one.layer_filters(spectra))
+        predictions = np.nan_to_num(np.clip(predictions, -1e6, 1e6), nan=1e6)
         if family.linear:
-            return combined(made)
-        return np.moveaxis(made, 1, 0) / norms - layers, one.own
+            return combined(predictions)
+        return np.moveaxis(predictions, 1, 0) / norms - layers, one.layer_values
 
-    start = np.concatenate([shared[free], [] if family.linear else best.own])
+    start = np.concatenate([shared[free], [] if family.linear else best.layer_values])
     limits = np.full(len(start), np.inf)
     if family.ridges:
         limits[count - 1] = family.ridges[-1] + 1e-3
@@ -228,24 +235,24 @@ def bandwidths(kernel: str, tasks: Task) -> np.ndarray:
     return centre + np.log(10) * np.linspace(BANDWIDTH.low, BANDWIDTH.high, BANDWIDTHS)
 
 
-def combinations(rows: np.ndarray, wanted: np.ndarray) -> list[Callable[[], np.ndarray]]:
+def combinations(rows: np.ndarray, targets: np.ndarray) -> list[Callable[[], np.ndarray]]:
     """Ways to solve for coefficients [m, L] of rows [e, m]: each penalty, each filter count."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     values = np.maximum(values, 1e-10 * max(values[0], np.finfo(float).tiny))
-    turned, top = left.T @ wanted, values[0] ** 2
+    rotated_targets, top = left.T @ targets, values[0] ** 2
 
     def penalised(penalty: float) -> np.ndarray:
-        return right.T @ (turned / (values + penalty * top / values)[:, None])
+        return right.T @ (rotated_targets / (values + penalty * top / values)[:, None])
 
     def leading(count: int) -> np.ndarray:
-        own = np.linalg.lstsq(rows[:, :count], wanted, rcond=1e-10)[0]
-        return np.pad(own, ((0, rows.shape[1] - count), (0, 0)))
+        coefficients = np.linalg.lstsq(rows[:, :count], targets, rcond=1e-10)[0]
+        return np.pad(coefficients, ((0, rows.shape[1] - count), (0, 0)))
 
     shorter = (partial(leading, count) for count in range(1, rows.shape[1]))
     return [*(partial(penalised, penalty) for penalty in PENALTIES), *shorter]
 
 
-WORDS = {
+DESCRIPTIONS = {
     "homogeneous": "the prediction is its derivative in y times y",
     "linear": "d f / dy is the same for the outputs of another task at the same x, which may be "
     "unlike those that the model was trained on",
@@ -253,7 +260,7 @@ WORDS = {
     "any filter": "k(x)^T q(K) y, with a function q of every layer",
     "degree t": "the same with a polynomial q of t coefficients in every layer",
 }
-"""The statements of the ladder below the nulls, from weak to strong."""
+"""The nested models below the nulls, from weak to strong."""
 
 
 RESOLVENTS = 10.0 ** np.linspace(-5, 1, 10)
@@ -264,26 +271,28 @@ RIDGES = tuple(np.log(10) * np.linspace(-7, 0, 8))
 one gradient step, which is a solver's."""
 
 
-def ridge_path(sigma: Any, ridge: Any, own: Any) -> Any:
-    return 1 / (sigma + own)
+def ridge_path(sigma: Any, ridge: Any, layer_values: Any) -> Any:
+    return 1 / (sigma + layer_values)
 
 
-def gradient_flow(sigma: Any, ridge: Any, own: Any) -> Any:
-    return -own.__array_namespace__().expm1(-own * (sigma + ridge)) / (sigma + ridge)
+def gradient_flow(sigma: Any, ridge: Any, layer_values: Any) -> Any:
+    return -layer_values.__array_namespace__().expm1(-layer_values * (sigma + ridge)) / (
+        sigma + ridge
+    )
 
 
-def exact_regression(sigma: Any, ridge: Any, own: Any) -> Any:
-    return own / (sigma + ridge)
+def exact_regression(sigma: Any, ridge: Any, layer_values: Any) -> Any:
+    return layer_values / (sigma + ridge)
 
 
-def polynomials(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
+def polynomials(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np.ndarray:
     """Legendre polynomials of the degrees 0, 1, ... on the interval from 0 to the scale."""
-    table = np.polynomial.legendre.legvander(2 * sigma - 1, len(own) - 1)
+    table = np.polynomial.legendre.legvander(2 * sigma - 1, len(layer_values) - 1)
     return np.moveaxis(table, -1, 0)
 
 
-def resolvents(sigma: np.ndarray, ridge: float, own: np.ndarray) -> np.ndarray:
-    return own / (sigma + own)
+def resolvents(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np.ndarray:
+    return layer_values / (sigma + layer_values)
 
 
 NULLS = {
@@ -293,18 +302,20 @@ NULLS = {
 }
 """What a model may do from layer to layer without a solver's steps, by the name in tables."""
 
-FAMILIES = (
-    Family("any filter", resolvents, RESOLVENTS, linear=True),
-    *(Family(f"degree {t}", polynomials, np.arange(t), linear=True) for t in DEGREES),
-    Family("interpolation", exact_regression, np.ones(1), linear=True, ridges=RIDGES),
-    Family("ridge path", ridge_path, np.log(10) * np.linspace(-8, 3, 56)),
-    Family("gradient flow", gradient_flow, np.log(10) * np.linspace(-3, 7, 51), ridges=RIDGES),
+FILTER_FAMILIES = (
+    FilterFamily("any filter", resolvents, RESOLVENTS, linear=True),
+    *(FilterFamily(f"degree {t}", polynomials, np.arange(t), linear=True) for t in DEGREES),
+    FilterFamily("interpolation", exact_regression, np.ones(1), linear=True, ridges=RIDGES),
+    FilterFamily("ridge path", ridge_path, np.log(10) * np.linspace(-8, 3, 56)),
+    FilterFamily(
+        "gradient flow", gradient_flow, np.log(10) * np.linspace(-3, 7, 51), ridges=RIDGES
+    ),
 )
 """A combination of resolvents, which is nearly any smooth filter; polynomials of degree t - 1 in K,
 which are all that t steps of a method that multiplies by K can have; and the nulls."""
 
 
-class Rung(NamedTuple):
+class NestedModel(NamedTuple):
     """A statement about all layers of a model, and the gaps to what fulfils it in each space."""
 
     name: str
@@ -313,39 +324,44 @@ class Rung(NamedTuple):
     gaps: Gaps
 
 
-def ladder(model: ModelAnswers, kernels: Sequence[str]) -> list[Rung]:
-    """All rungs below the solvers: on derivatives, ceilings of functions of K, and the nulls."""
+def fit_nested_models(model: ModelPredictions, kernels: Sequence[str]) -> list[NestedModel]:
+    """All nested models: on derivatives, functions of K, polynomials of K, and the nulls."""
     fitted, scored = Spectrum(model.fitted), Spectrum(model.scored)
-    answers, rungs = np.asarray(model.answers, float), []
-    for family in FAMILIES:
-        one = fit_family(family, kernels, fitted, answers)
-        rungs.append(Rung(family.name, one.kernel, one.values, one.gaps(model, scored)))
+    predictions, models = np.asarray(model.fitted_predictions, float), []
+    for family in FILTER_FAMILIES:
+        one = fit_family(family, kernels, fitted, predictions)
+        models.append(NestedModel(family.name, one.kernel, one.values, one.gaps(model, scored)))
     # Any filter, and polynomials of higher degree, have the gaps of a special case that is nearer:
     # each was fitted with a kernel of its own, and a search may miss the best kernel.
-    free, *filters = rungs[: -len(NULLS)]
-    nulls = rungs[-len(NULLS) :]
-    nested: list[Rung] = []
+    free, *filters = models[: -len(NULLS)]
+    nulls = models[-len(NULLS) :]
+    nested: list[NestedModel] = []
     for rung in reversed(filters):
-        nested.insert(0, nearer(rung, nested[:1]))
-    return [*on_derivatives(model), nearer(free, [nested[0], *nulls]), *nested, *nulls]
+        nested.insert(0, nearest_model(rung, nested[:1]))
+    return [*derivative_models(model), nearest_model(free, [nested[0], *nulls]), *nested, *nulls]
 
 
-def nearer(rung: Rung, others: Sequence[Rung]) -> Rung:
-    return min([rung, *others], key=lambda one: far(one.gaps))._replace(name=rung.name)
+def nearest_model(model: NestedModel, others: Sequence[NestedModel]) -> NestedModel:
+    return min([model, *others], key=lambda one: total_distance(one.gaps))._replace(name=model.name)
 
 
-def on_derivatives(model: ModelAnswers) -> list[Rung]:
-    hats, seen = np.asarray(model.hats, float), shown(model.scored)
-    y = np.where(seen, np.asarray(model.scored.y, float).reshape(seen.shape), 0)
-    own = {
+def derivative_models(model: ModelPredictions) -> list[NestedModel]:
+    hats, mask = np.asarray(model.hats, float), support_mask(model.scored)
+    y = np.where(mask, np.asarray(model.scored.y, float).reshape(mask.shape), 0)
+    nearest_arrays = {
         "homogeneous": {"prediction": np.einsum("blmk,bk->blm", hats, y)},
         "linear": {} if model.other_hats is None else {"hat": np.asarray(model.other_hats, float)},
-        "smoother": {"hat": nearest_weights(hats, seen)},
+        "smoother": {"hat": nearest_weights(hats, mask)},
     }
-    known = {"prediction": model.predictions, "hat": model.hats}
+    layers = {"prediction": model.predictions, "hat": model.hats}
     return [
-        Rung(name, "", {}, {space: aligned_once(known[space], made) for space, made in of.items()})
-        for name, of in own.items()
+        NestedModel(
+            name,
+            "",
+            {},
+            {space: layer_distances(layers[space], array) for space, array in of.items()},
+        )
+        for name, of in nearest_arrays.items()
         if of
     ]
 

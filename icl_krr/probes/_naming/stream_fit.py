@@ -13,8 +13,8 @@ import numpy as np
 from ...catalogue import candidate as find_candidate
 from ...tasks import Task, map_tasks
 from .._reading.derivatives import jacobian
-from .candidate_fit import CandidateFit, Problem, Space, bounded, nearest
-from .candidates import run, solve
+from .candidate_fit import CandidateFit, FitProblem, Space, best_fit, clip_distances
+from .candidates import run_oracle, solve
 from .decoding import Decoder, Decoders, as_rows
 from .elimination import DIVERGED
 
@@ -28,12 +28,12 @@ ZOOMS = (0.15, 0.15, 0.03)
 """Widths of the searches around the best points of the first one, as parts of the ranges. Errors of
 conjugate gradient have minima that are a few percent wide.
 """
-MOVES = 0.01
+MIN_INNOVATION = 0.01
 """Least size of an innovation over the size of the state. After convergence, innovations are
 rounding errors, and the innovation of the layer does not count."""
 
 
-class Streams(NamedTuple):
+class StreamBases(NamedTuple):
     """Tasks with the root mean square of y, and what a model's streams hold on them.
 
     That is orthonormal bases of streams and of what blocks wrote [2, L, m, k], and of the start.
@@ -45,22 +45,22 @@ class Streams(NamedTuple):
     start: np.ndarray
 
 
-def streams_of(tasks: Task, size: float, model: Decoders, start: Decoder) -> Streams:
+def stream_bases(tasks: Task, size: float, model: Decoders, start: Decoder) -> StreamBases:
     """The streams on as many tasks as the fit needs, with the smallest slopes (CG's explode)."""
     count, (all_rows, channels) = len(tasks.x), start.channels.fitted.shape
     each = all_rows // count
     layers = [one.channels.fitted.reshape(count, -1) for one in model.states]
     sizes = np.max([np.linalg.norm(layer, axis=1) for layer in layers], axis=0)
     few = min(-(-3 * count // 4), -(-max(ROWS, 4 * channels) // each))
-    kept = np.sort(np.argsort(sizes)[:few])
-    rows = (kept[:, None] * each + np.arange(each)).ravel()
-    every = padded([one.basis(rows) for part in model.spaces.values() for one in part])
-    layers = every.reshape(2, -1, *every.shape[1:])
-    tasks = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], tasks)
-    return Streams(tasks, size, layers, padded([start.basis(rows)])[0])
+    chosen = np.sort(np.argsort(sizes)[:few])
+    rows = (chosen[:, None] * each + np.arange(each)).ravel()
+    bases = pad_bases([one.basis(rows) for part in model.spaces.values() for one in part])
+    layers = bases.reshape(2, -1, *bases.shape[1:])
+    tasks = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen], tasks)
+    return StreamBases(tasks, size, layers, pad_bases([start.basis(rows)])[0])
 
 
-def padded(bases: list[np.ndarray]) -> np.ndarray:
+def pad_bases(bases: list[np.ndarray]) -> np.ndarray:
     """Bases with columns of 0, as many as a power of 2, so that models share programs."""
     most = max(basis.shape[1] for basis in bases)
     width = max(16, 1 << (most - 1).bit_length())
@@ -88,7 +88,7 @@ def step_rows(candidate, kernel, logs, tasks, size, steps, state="prediction"):
             one = task.replace(y=y)
             if state == "prediction":
                 return solve(row, kernel, logs, one, steps).T
-            return getattr(run(row, kernel, logs, one, steps), state).T
+            return getattr(run_oracle(row, kernel, logs, one, steps), state).T
 
         return path(task.y), jacobian(path, task.y)
 
@@ -104,31 +104,31 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
     return xp.stack([states, states - before])
 
 
-def residuals(rows: jax.Array, data: Streams, at: Any) -> jax.Array:
+def residuals(rows: jax.Array, data: StreamBases, at: Any) -> jax.Array:
     """What the best maps do not decode of targets [2, L, m], over what the start does not."""
     sizes = jnp.mean(rows[:, at[-1]].reshape(len(data.tasks.x), -1) ** 2, axis=1)
     diverge = jnp.median(sizes) > DIVERGED**2
-    wanted = targets(rows, at, jnp)
-    inside = jnp.einsum("slmk,slm->slk", data.layers, wanted)
-    left = wanted - jnp.einsum("slmk,slk->slm", data.layers, inside)
-    known = jnp.einsum("mk,slm->slk", data.start, wanted)
-    more = wanted - jnp.einsum("mk,slk->slm", data.start, known)
+    goals = targets(rows, at, jnp)
+    inside = jnp.einsum("slmk,slm->slk", data.layers, goals)
+    left = goals - jnp.einsum("slmk,slk->slm", data.layers, inside)
+    from_start = jnp.einsum("mk,slm->slk", data.start, goals)
+    more = goals - jnp.einsum("mk,slk->slm", data.start, from_start)
     square = jnp.sum(more**2, axis=-1, keepdims=True)
     moves = square[0] > 0
-    weight = jnp.where(moves, square[1] / jnp.where(moves, MOVES**2 * square[0], 1), 0)
+    weight = jnp.where(moves, square[1] / jnp.where(moves, MIN_INNOVATION**2 * square[0], 1), 0)
     weight = jnp.minimum(weight, 1)  # of an innovation; they are as much in all as states are
-    square = jnp.stack([square[0], jnp.maximum(square[1], MOVES**2 * square[0])])
-    found = jnp.where(square > 0, left / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    square = jnp.stack([square[0], jnp.maximum(square[1], MIN_INNOVATION**2 * square[0])])
+    ratios = jnp.where(square > 0, left / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
     share = jnp.sum(weight) / jnp.maximum(jnp.sum(moves.astype(weight.dtype)), 1)
-    found = found.at[1].divide(jnp.sqrt(jnp.where(share > 0, share, 1)))
-    return jnp.where(diverge, 1.0, found)
+    ratios = ratios.at[1].divide(jnp.sqrt(jnp.where(share > 0, share, 1)))
+    return jnp.where(diverge, 1.0, ratios)
 
 
-def path(name: str, kernel: str, logs: Any, data: Streams, steps: int) -> jax.Array:
+def path(name: str, kernel: str, logs: Any, data: StreamBases, steps: int) -> jax.Array:
     return step_rows(name, kernel, logs, data.tasks, data.size, steps)
 
 
-def cost(rows: jax.Array, data: Streams) -> jax.Array:
+def cost(rows: jax.Array, data: StreamBases) -> jax.Array:
     """The errors of all alignments that are tried [a]."""
     tried = alignments(data.layers.shape[1], rows.shape[1] - 1)
     return jnp.stack([jnp.sum(residuals(rows, data, at) ** 2) for at in tried])
@@ -137,7 +137,9 @@ def cost(rows: jax.Array, data: Streams) -> jax.Array:
 STREAMS = Space(path, cost, residuals, rounds=1, enough=1e-4)
 
 
-def fit_to_streams(name: str, kernels: Sequence[str], data: Streams, steps: int) -> CandidateFit:
+def fit_to_streams(
+    name: str, kernels: Sequence[str], data: StreamBases, steps: int
+) -> CandidateFit:
     r"""Fit kernel, parameters and steps per layer of a candidate to what the streams hold.
 
     Each layer has the best linear map for its target at every point of the search, so that it has
@@ -148,26 +150,26 @@ def fit_to_streams(name: str, kernels: Sequence[str], data: Streams, steps: int)
     tried = np.array(alignments(data.layers.shape[1], steps))
     starts = []
     for kernel in kernels:
-        problem = Problem(STREAMS, name, kernel, steps, data, np.asarray, relative_distances)
-        logs, errors = searched(problem)
+        problem = FitProblem(STREAMS, name, kernel, steps, data, np.asarray, relative_distances)
+        logs, errors = search_parameters(problem)
         errors = errors / [relative_distances(at) for at in tried]
-        for i, at, far in zip(np.argmin(errors, axis=0), tried, errors.min(axis=0), strict=True):
-            starts.append((far, (problem, logs[i], at)))
+        for i, at, error in zip(np.argmin(errors, axis=0), tried, errors.min(axis=0), strict=True):
+            starts.append((error, (problem, logs[i], at)))
     starts.sort(key=lambda one: one[0])
-    return nearest([start for _, start in starts[:STARTS]])
+    return best_fit([start for _, start in starts[:STARTS]])
 
 
 def relative_distances(at: np.ndarray) -> int:
     return 2 * int(np.count_nonzero(at))
 
 
-def searched(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+def search_parameters(problem: FitProblem) -> tuple[np.ndarray, np.ndarray]:
     """Log parameters at points of the search ranges [s, k], and errors of all alignments [s, a]."""
     cube = problem.halton(POINTS)
     places, (logs, errors) = cube, problem.search(cube)
     for i, width in enumerate(ZOOMS if cube.size else ()):
-        best = places[np.argsort(bounded(errors).min(axis=1))[i % 2]]
+        best = places[np.argsort(clip_distances(errors).min(axis=1))[i % 2]]
         points = best + width * (cube[: POINTS // 2] - 0.5)
-        found = (places, logs, errors), (points, *problem.search(points))
-        places, logs, errors = map(np.concatenate, zip(*found, strict=True))
-    return logs, bounded(errors)
+        searches = (places, logs, errors), (points, *problem.search(points))
+        places, logs, errors = map(np.concatenate, zip(*searches, strict=True))
+    return logs, clip_distances(errors)

@@ -19,42 +19,42 @@ from ...transformer._evaluate import Request, embed_task, evaluate
 from .._reading.readouts import StreamReader, streams_at
 from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit
-from .candidates import run
+from .candidates import run_oracle
 from .comparison import Options
-from .decoding import Layers, Rows, beyond, decoders
+from .decoding import SplitRows, StreamArrays, baseline_decoder, decoders
 from .distances import Distance
-from .elimination import CLOSE, far
+from .elimination import CLOSE, total_distance
 from .identification import Identification, identification
-from .layer_predictions import check_outputs, outlined, with_other_outputs
+from .layer_predictions import check_outputs, eval_output_shape, roll_outputs
 from .nested_models import Spectrum
-from .stream_fit import fit_to_streams, streams_of
-from .stream_rules import (
+from .stream_controls import (
     OWN,
     UNTRAINED,
-    Read,
-    Seen,
-    construction_of,
-    distances_of,
-    own_rows,
-    own_target,
-    read_candidate,
-    rule,
-    suspect_of,
+    RoleStreams,
+    StreamComparison,
+    candidate_result,
+    compare_candidate,
+    eliminate_candidates,
+    fitted_construction,
+    gap_distances,
+    layer_targets,
+    state_rows,
     takes_steps,
 )
+from .stream_fit import fit_to_streams, stream_bases
 
 ROLES = ("query", "support")
 Directions = dict[str, np.ndarray]
 """The directions in which decoded states change [L, s, d], by the role of the tokens."""
-Held = dict[str, dict[str, Rows]]
+DecodedStates = dict[str, dict[str, SplitRows]]
 """Rows of the states that a model's streams hold, by the role of their tokens."""
 Changes = dict[str, np.ndarray]
 """Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
-LEAST = 0.1
+MIN_EFFECT = 0.1
 """Least size of an effect by which another effect is divided, over the change of the state."""
 
 
-def with_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
+def values_and_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
     def of_task(task: Task) -> Any:
         read = lambda y: reader(task.replace(y=y))  # noqa: E731
         return read(task.y), jax.jacfwd(read)(task.y)
@@ -64,108 +64,124 @@ def with_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
 
 @jax.jit
 def read_model(model: Transformer, tasks: Task) -> Any:
-    return with_slopes(partial(streams_at, model, roles=ROLES), tasks)
+    return values_and_slopes(partial(streams_at, model, roles=ROLES), tasks)
 
 
-def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
+def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[StreamArrays]:
     """The streams at the queries and, of a whole model, those at the supports."""
     if isinstance(reader, Transformer):
         pairs = zip(*read_model(reader, tasks), strict=True)
     else:
-        pairs = [jax.jit(partial(with_slopes, reader))(tasks)]
-    return [Layers(*map(np.asarray, pair)) for pair in pairs]
+        pairs = [jax.jit(partial(values_and_slopes, reader))(tasks)]
+    return [StreamArrays(*map(np.asarray, pair)) for pair in pairs]
 
 
-def together(fitted: Task, scored: Task) -> Task:
+def concatenate_tasks(fitted: Task, scored: Task) -> Task:
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
 
 
-def with_supports(
-    one: Read, of: Seen, steps: int, resample: np.ndarray
-) -> tuple[dict[str, dict[str, Distance]], Held]:
+def support_states(
+    one: StreamComparison, of: RoleStreams, steps: int, resample: np.ndarray
+) -> tuple[dict[str, dict[str, Distance]], DecodedStates]:
     """Distances of a candidate's states at the supports, and the states that the streams hold."""
-    held: Held = {"query": {"prediction": one.rows}, "support": {}}
-    small, found = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1))), {}
-    oracle = partial(run, candidate(one.fit.candidate), one.fit.kernel, steps=1)
-    made = jax.eval_shape(oracle, one.fit.logs, small)
+    decoded: DecodedStates = {"query": {"prediction": one.rows}, "support": {}}
+    small, distances = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1))), {}
+    oracle = partial(run_oracle, candidate(one.fit.candidate), one.fit.kernel, steps=1)
+    shapes = jax.eval_shape(oracle, one.fit.logs, small)
     for name in ("alpha", "r"):
-        if getattr(getattr(made, name, None), "shape", None) != (2, 3):  # of supports and steps
+        if getattr(getattr(shapes, name, None), "shape", None) != (2, 3):  # of supports and steps
             continue
-        rows = own_rows(one.fit, (of.fitted, of.scored), of.size, steps, name)
-        wanted = {OWN: own_target(one.fit, rows)}
+        rows = state_rows(one.fit, (of.fitted, of.scored), of.size, steps, name)
+        targets = {OWN: layer_targets(one.fit, rows)}
         for words, model in {"": of.model, f", {UNTRAINED}": next(iter(of.controls), None)}.items():
             if model is not None:
-                found[name + words] = distances_of(of.gaps(wanted, model, one.fit)[OWN], resample)
-        if found[name]["state"].mean <= CLOSE:
-            held["support"][name] = rows
-    return found, {role: states for role, states in held.items() if states}
+                distances[name + words] = gap_distances(
+                    of.gaps(targets, model, one.fit)[OWN], resample
+                )
+        if distances[name]["state"].mean <= CLOSE:
+            decoded["support"][name] = rows
+    return distances, {role: states for role, states in decoded.items() if states}
 
 
-def effects(
-    fit: CandidateFit, roles: Sequence[Seen], held: Held, model: Transformer, steps: int
+def intervention_effects(
+    fit: CandidateFit,
+    roles: Sequence[RoleStreams],
+    decoded: DecodedStates,
+    model: Transformer,
+    steps: int,
 ) -> dict[str, float]:
     """Distances of what follows from moved states to what follows in the construction."""
     of, at = roles[0], np.array(fit.alignment)
     layers, each = np.flatnonzero(at) + 1, at[at > 0]
-    known = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), construction_of(fit, of.fitted)
+    construction = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), fitted_construction(fit, of.fitted)
     )
-    read = read_roles(known, together(of.fitted, of.scored))
-    own, its = {}, {}
-    for role, states in held.items():
+    read = read_roles(construction, concatenate_tasks(of.fitted, of.scored))
+    model_directions, construction_directions = {}, {}
+    for role, states in decoded.items():
         i = ROLES.index(role)
-        made = decoders(read[i], len(of.fitted.x), of.size)
+        construction_decoders = decoders(read[i], len(of.fitted.x), of.size)
         targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in each]
-        for along, every, places in ((own, roles[i].model, layers), (its, made, each)):
+        for along, role_decoders, places in (
+            (model_directions, roles[i].model, layers),
+            (construction_directions, construction_decoders, each),
+        ):
             pairs = zip(places, targets, strict=True)
-            along[role] = np.stack([every.states[k].directions(t)[:, :-1] for k, t in pairs])
-    found = {}
-    for kind, by in changes(fit, held, of, steps).items():
-        moved = answer_changes(model, own, by, of.scored, layers)
-        wanted = answer_changes(known, its, by, of.scored, each)
-        parts = (moved - wanted, wanted, by["query"][0])
+            along[role] = np.stack(
+                [role_decoders.states[k].directions(t)[:, :-1] for k, t in pairs]
+            )
+    distances = {}
+    for kind, by in changes(fit, decoded, of, steps).items():
+        moved = prediction_changes(model, model_directions, by, of.scored, layers)
+        expected = prediction_changes(construction, construction_directions, by, of.scored, each)
+        parts = (moved - expected, expected, by["query"][0])
         gap, size, change = (np.sqrt(np.sum(part**2, axis=(0, 2))) for part in parts)
-        found[kind] = float(np.mean(gap / np.maximum(size, LEAST * change)))
-    return found
+        distances[kind] = float(np.mean(gap / np.maximum(size, MIN_EFFECT * change)))
+    return distances
 
 
-def changes(fit: CandidateFit, held: Held, of: Seen, steps: int) -> dict[str, Changes]:
+def changes(
+    fit: CandidateFit, decoded: DecodedStates, of: RoleStreams, steps: int
+) -> dict[str, Changes]:
     """How the states of each role change if they are removed, or swapped for another task's y."""
-    pair, at = (of.scored, with_other_outputs(of.scored)), np.array(fit.alignment)
-    found: dict[str, Changes] = {"removed": {}, "swapped": {}}
-    for role, states in held.items():
-        rows = [own_rows(fit, pair, of.size, steps, name) for name in states]
+    pair, at = (of.scored, roll_outputs(of.scored)), np.array(fit.alignment)
+    state_changes: dict[str, Changes] = {"removed": {}, "swapped": {}}
+    for role, states in decoded.items():
+        rows = [state_rows(fit, pair, of.size, steps, name) for name in states]
         shape = (len(rows), of.tasks, -1, 1 + of.fitted.num_supports, rows[0].scored.shape[1])
-        own, other = (
+        states_of_task, other = (
             of.size * np.moveaxis(np.stack(part).reshape(shape)[..., 0, :], -1, 2)[:, :, at[at > 0]]
             for part in zip(*rows, strict=True)
         )
-        found["removed"][role], found["swapped"][role] = -own, other - own
-    return found
+        state_changes["removed"][role], state_changes["swapped"][role] = (
+            -states_of_task,
+            other - states_of_task,
+        )
+    return state_changes
 
 
-def answer_changes(
+def prediction_changes(
     model: Transformer, along: Directions, by: Changes, tasks: Task, places: np.ndarray
 ) -> np.ndarray:
-    """Changes of the answers [b, L, q] if states are moved in the stream after steps `places`."""
+    """Changes of the predictions [b, L, q] if states move in the stream after steps `places`."""
     one = jax.tree.map(lambda leaf: leaf[0], tasks)
     stream = jax.eval_shape(partial(embed_task, model), one)
     shape = (len(tasks.x), len(places), len(next(iter(stream.values()))))
     moved = np.zeros((*shape, next(iter(along.values())).shape[2]))
-    for role, own in along.items():
+    for role, directions in along.items():
         at = tokens_of_role((role,), one, model.spec.tokens)
-        moved[:, :, at] = np.einsum("lsd,sblt->bltd", own, by[role])
-    return np.asarray(answers_moved(model, tasks, jnp.asarray(moved, tasks.x.dtype), places))
+        moved[:, :, at] = np.einsum("lsd,sblt->bltd", directions, by[role])
+    return np.asarray(moved_predictions(model, tasks, jnp.asarray(moved, tasks.x.dtype), places))
 
 
 @jax.jit
-def answers_moved(model: Transformer, tasks: Task, moved: Any, places: Any) -> jax.Array:
+def moved_predictions(model: Transformer, tasks: Task, moved: Any, places: Any) -> jax.Array:
     last = len(model.weights.prologue) + model.blocks_per_step - 1
 
     def of_task(part: tuple[Task, jax.Array]) -> jax.Array:
         task, moves = part
 
-        def answer(step: Any, move: jax.Array) -> jax.Array:
+        def predict(step: Any, move: jax.Array) -> jax.Array:
             def act(stream: dict[str, jax.Array], where: Any) -> dict[str, jax.Array]:
                 if where.position != last:
                     return stream
@@ -176,7 +192,7 @@ def answers_moved(model: Transformer, tasks: Task, moved: Any, places: Any) -> j
 
             return evaluate(model, task, Request(hooks=(("blocks.*.resid_post", act),)))[0]
 
-        return jax.vmap(answer)(places, moves) - evaluate(model, task)[0][None]
+        return jax.vmap(predict)(places, moves) - evaluate(model, task)[0][None]
 
     return jax.lax.map(of_task, (tasks, moved))
 
@@ -199,9 +215,9 @@ def identify_streams(
 ) -> Identification:
     r"""Decode the steps of every candidate solver from the streams of a model, layer by layer.
 
-    `identify` compares what a model answers. This function asks what its stream holds, in any
-    coordinates, and makes two statements about step $t$ of layer $l$ and its prediction $f_t$, each
-    with a linear map $w_l$ of its own for all tasks:
+    `identify` compares the predictions of a model. This function examines what its stream holds, in
+    any coordinates, and makes two statements about step $t$ of layer $l$ and its prediction $f_t$,
+    each with a linear map $w_l$ of its own for all tasks:
 
     $$\text{state: } f_t \approx h_l w_l, \qquad \text{innovation: }
     f_t - f_{t-1} \approx (h_l - h_{l-1}) w_l'$$
@@ -239,7 +255,8 @@ def identify_streams(
             models with the architecture of `reader`, or encoders with as many channels and layers.
 
     Returns:
-        An `Identification` with the spaces "state" and "innovation". Its suspects have `evidence`.
+        An `Identification` with the spaces "state" and "innovation", and a `stream_result` for
+        every candidate.
 
     Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
     problems whose variables separate, 1973; Geiger et al., Causal abstractions of neural networks,
@@ -258,29 +275,29 @@ def identify_streams(
     ('identified', ('gradient_descent',))
     """
     options = Options(candidates, kernels, steps, seed=seed, progress=progress)
-    fitted, scored = (one.replace(y_query=None) for one in checked_tasks(fitted, scored))
+    fitted, scored = (one.replace(y_query=None) for one in check_stream_tasks(fitted, scored))
     layers = check_reader("reader", reader, fitted)
     check_steps(steps, layers)
-    both = together(fitted, scored)
+    both = concatenate_tasks(fitted, scored)
     read = read_roles(reader, both)
     if control is None:
-        others = untrained(reader, read[0], fitted, seed)
+        others = untrained_models(reader, read[0], fitted, seed)
     else:
         check_reader("control", control, fitted, layers)
         others = [control]
     controls = [read_roles(one, both) for one in others]
-    for name, every in (("reader", read), ("control", [one[0] for one in controls])):
-        for part in every:
+    for name, arrays in (("reader", read), ("control", [one[0] for one in controls])):
+        for part in arrays:
             checks.finite(f"streams of {name}", part.streams)
             checks.finite(f"derivatives of the streams of {name}", part.slopes)
     roles = [
-        seen(own, [one[i] for one in controls if len(one) > i], fitted, scored)
-        for i, own in enumerate(read)
+        role_streams(layers_of_role, [one[i] for one in controls if len(one) > i], fitted, scored)
+        for i, layers_of_role in enumerate(read)
     ]
     return compare_streams(roles, options, reader if isinstance(reader, Transformer) else None)
 
 
-def checked_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
+def check_stream_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
     for name, tasks, least in (("fitted", fitted, 4), ("scored", scored, 2)):
         check_plain(tasks, name)
         if len(tasks.x) < least:
@@ -307,10 +324,12 @@ def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None)
     else:
         checks.function(name, reader)
     axes = f"[layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} and d >= 1"
-    rule = f"{name} must return streams {axes}"
-    made = outlined(f"streams of {name}", read, tasks, rule, (-3, tasks.num_queries, -1))
-    checks.factorable(f"streams of {name}", made)
-    count = made.shape[0] - 1
+    requirement = f"{name} must return streams {axes}"
+    shape = eval_output_shape(
+        f"streams of {name}", read, tasks, requirement, (-3, tasks.num_queries, -1)
+    )
+    checks.factorable(f"streams of {name}", shape)
+    count = shape.shape[0] - 1
     if layers not in (None, count):
         raise ValueError(f"{name} must have {layers} layers as the reader, got {count}")
     return count
@@ -321,53 +340,60 @@ def check_steps(steps: int | None, layers: int) -> None:
         raise ValueError(f"steps must be >= the number of layers, {layers}, got {steps}")
 
 
-def untrained(reader: Any, layers: Layers, tasks: Task, seed: int) -> list[Transformer]:
+def untrained_models(
+    reader: Any, layers: StreamArrays, tasks: Task, seed: int
+) -> list[Transformer]:
     """Untrained models of the same shape, or encoders with as many channels and layers."""
-    made = reader.spec if isinstance(reader, Transformer) else None
-    if not isinstance(made, Architecture):
+    spec = reader.spec if isinstance(reader, Transformer) else None
+    if not isinstance(spec, Architecture):
         _, count, _, width = layers.streams.shape
         sizes = {"width": max(width - 1, 1), "depth": count - 1, "heads": 1}
-        made = Architecture(num_features=tasks.num_features, **sizes)
+        spec = Architecture(num_features=tasks.num_features, **sizes)
     keys = jax.random.split(jax.random.key(seed), CONTROLS)
-    return [init(key, made) for key in keys]
+    return [init(key, spec) for key in keys]
 
 
-def seen(layers: Layers, controls: Sequence[Layers], fitted: Task, scored: Task) -> Seen:
+def role_streams(
+    layers: StreamArrays, controls: Sequence[StreamArrays], fitted: Task, scored: Task
+) -> RoleStreams:
     count = len(fitted.x)
     y = np.concatenate([np.asarray(part.y, float) for part in (fitted, scored)])
     size = float(np.sqrt(np.mean(y[:count] ** 2)))
     model = decoders(layers, count, size)
-    start = beyond(model.states[0], count, y, size)
+    start = baseline_decoder(model.states[0], count, y, size)
     others = [decoders(one, count, size) for one in controls]
-    return Seen(fitted, scored, model, start, others, size)
+    return RoleStreams(fitted, scored, model, start, others, size)
 
 
 def compare_streams(
-    roles: Sequence[Seen], options: Options, model: Transformer | None = None
+    roles: Sequence[RoleStreams], options: Options, model: Transformer | None = None
 ) -> Identification:
     """Fit all candidates to what the streams hold, and rule out by controls and distances."""
     of = roles[0]
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
-    few = streams_of(of.fitted, of.size, of.model, of.start)
+    few = stream_bases(of.fitted, of.size, of.model, of.start)
     fits = options.fits(partial(fit_to_streams, data=few, steps=steps))
     options.progress("controls")
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
-    read = [read_candidate(fit, of, spectra, steps) for fit in fits]
+    read = [compare_candidate(fit, of, spectra, steps) for fit in fits]
     resample = resamples(of.tasks, RESAMPLES, options.seed)
-    because, near, wild = rule(read, of, resample)
-    nearest = min(range(len(read)), key=lambda i: (wild[i], bool(because[i]), far(read[i].gaps)))
-    suspects = []
-    for i, (one, reason) in enumerate(zip(read, because, strict=True)):
+    reasons, ties, uninformative = eliminate_candidates(read, of, resample)
+    nearest = min(
+        range(len(read)),
+        key=lambda i: (uninformative[i], bool(reasons[i]), total_distance(read[i].gaps)),
+    )
+    candidates = []
+    for i, (one, reason) in enumerate(zip(read, reasons, strict=True)):
         supports, moved = {}, {}
         if model is not None and takes_steps(one.fit) and (i == nearest or not reason):
             options.progress(f"use of {one.fit.candidate}")
-            supports, held = with_supports(one, roles[1], steps, resample)
+            supports, decoded = support_states(one, roles[1], steps, resample)
             if not reason and one.gaps["state"].mean <= CLOSE:
-                moved = effects(one.fit, roles, held, model, steps)
+                moved = intervention_effects(one.fit, roles, decoded, model, steps)
                 if not all(value <= CLOSE for value in moved.values()):  # NaN is not
                     words = ", ".join(f"{kind} {value:.2g}" for kind, value in moved.items())
                     reason = f"the answer does not follow its states ({words})"
-        suspects.append(suspect_of(one, reason, of, resample, supports, moved))
-    last = [one.fit.candidate for one, nothing in zip(read, wild, strict=True) if nothing]
-    remains = any(not one.because for one in suspects)
-    return identification(suspects, {}, () if remains else near, last=last)
+        candidates.append(candidate_result(one, reason, of, resample, supports, moved))
+    last = [one.fit.candidate for one, nothing in zip(read, uninformative, strict=True) if nothing]
+    remains = any(not one.reason for one in candidates)
+    return identification(candidates, {}, () if remains else ties, last=last)

@@ -16,17 +16,17 @@ from ... import Task
 from ..._core import checks
 from ...tasks._batches import each_task
 from ...tasks._task import check_axes, kept
-from .derivatives import LayerAnswers
+from .derivatives import LayerPredictions
 
 STEP = 1e-3
 """The step of the differences in y, relative to its largest magnitude."""
 
-ArrayAnswers = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
+ArrayPredictions = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
 """Function from arrays x [n, p], y [n], x_query [q, p] to predictions of layers, [L + 1, q]."""
 
 
-def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
-    r"""Make layer answers from a function of NumPy arrays, which JAX cannot differentiate.
+def array_layer_predictions(function: ArrayPredictions, layers: int) -> LayerPredictions:
+    r"""Make layer predictions from a function of NumPy arrays, which JAX cannot differentiate.
 
     The derivative in y is $(f(y + h e_j) - f(y - h e_j)) / 2h$ with h = 0.001 max |y|, so a hat
     matrix takes 2 n calls. It is exact up to rounding for a model that is linear in y. Derivatives
@@ -44,8 +44,8 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[2.0]])
     >>> slope = lambda x, y, x_query: [0 * x_query[:, 0], x_query @ (x.T @ y)]
-    >>> answers = array_answers(slope, layers=1)
-    >>> answers(task).tolist(), ik.probes.hat_matrix(answers, task)[1].round(3).tolist()
+    >>> predictions = array_layer_predictions(slope, layers=1)
+    >>> predictions(task).tolist(), ik.probes.hat_matrix(predictions, task)[1].round(3).tolist()
     ([[0.0], [6.0]], [[2.0]])
     """
     checks.function("function", function)
@@ -56,19 +56,19 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
         return jax.pure_callback(run, shape, *arrays, vmap_method="sequential")
 
     @jax.custom_jvp
-    def answers(x: jax.Array, y: jax.Array, x_query: jax.Array) -> jax.Array:
+    def predict(x: jax.Array, y: jax.Array, x_query: jax.Array) -> jax.Array:
         return called(read, x, y, x_query)
 
     def read(*arrays: Any) -> np.ndarray:
         x, y, x_query = map(np.array, arrays)
-        found = np.asarray(function(x, y, x_query))
-        wanted = (layers + 1, len(x_query))
-        if found.shape != wanted:
+        predictions = np.asarray(function(x, y, x_query))
+        shape = (layers + 1, len(x_query))
+        if predictions.shape != shape:
             raise ValueError(
-                f"function must return predictions [layers + 1, q] = {list(wanted)}, "
-                f"got shape {list(found.shape)}"
+                f"function must return predictions [layers + 1, q] = {list(shape)}, "
+                f"got shape {list(predictions.shape)}"
             )
-        return found.astype(y.dtype)
+        return predictions.astype(y.dtype)
 
     def differences(x: Any, y: Any, x_query: Any) -> np.ndarray:
         y = np.asarray(y)
@@ -77,26 +77,26 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
         each = [read(x, y + shift, x_query) - read(x, y - shift, x_query) for shift in shifts]
         return np.stack(each, axis=-1).astype(y.dtype) / y.dtype.type(2 * step)
 
-    @partial(answers.defjvp, symbolic_zeros=True)
+    @partial(predict.defjvp, symbolic_zeros=True)
     def derive(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         if not all(isinstance(tangents[i], SymbolicZero) for i in (0, 2)):
             raise ValueError(
                 "a function of arrays has no derivative in x or x_query; write the model in JAX"
             )
-        value = answers(*primals)
+        value = predict(*primals)
         if isinstance(tangents[1], SymbolicZero):
             return value, jnp.zeros_like(value)
         hat = called(differences, *primals, more=(len(primals[1]),))
         return value, jnp.einsum("lqn,n->lq", hat, tangents[1], precision="highest")
 
-    return lambda task: answers(task.x, task.y, task.x_query)
+    return lambda task: predict(task.x, task.y, task.x_query)
 
 
-TorchAnswers = Callable[[Any, Any, Any], Any]
+TorchPredictions = Callable[[Any, Any, Any], Any]
 """The same of torch tensors, or to the streams at the queries [L + 1, q, d]."""
 
 
-def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.ndarray]:
+def torch_arrays(function: TorchPredictions, tasks: Task) -> tuple[np.ndarray, np.ndarray]:
     """Compute predictions or streams of a PyTorch model, and their derivatives in the supports' y.
 
     `torch.func` differentiates the function, one task after the other: by `jacfwd` if there are
@@ -118,8 +118,8 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
     >>> def slope(x, y, x_query):
     ...     return torch.stack([0 * x_query[:, 0], x_query @ (x.T @ y)])
     >>> x = np.ones((2, 3, 1), np.float32)  # two tasks
-    >>> answers, hats = torch_arrays(slope, ik.Task(x=x, y=x[..., 0], x_query=x))
-    >>> answers[0, :, 0].tolist(), hats[0, 1, 0].tolist()
+    >>> predictions, hats = torch_arrays(slope, ik.Task(x=x, y=x[..., 0], x_query=x))
+    >>> predictions[0, :, 0].tolist(), hats[0, 1, 0].tolist()
     ([0.0, 3.0], [1.0, 1.0, 1.0])
 
     Hooks take the streams of any network from its blocks (notebooks/08_a_pytorch_model.ipynb).
@@ -127,44 +127,47 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
     checks.function("function", function)
     check_axes(tasks, 1, "tasks")
     torch = import_torch()
-    found = [arrays_of(torch, function, task) for task in each_task(tasks)]
-    shapes = {answers.shape for answers, _ in found}
+    arrays = [arrays_of(torch, function, task) for task in each_task(tasks)]
+    shapes = {values.shape for values, _ in arrays}
     if len(shapes) > 1:
         raise ValueError(
             f"function must return one number of layers for every task, got shapes {sorted(shapes)}"
         )
-    answers, hats = (np.stack(parts) for parts in zip(*found, strict=True))
-    return answers, hats
+    values, hats = (np.stack(parts) for parts in zip(*arrays, strict=True))
+    return values, hats
 
 
-def arrays_of(torch: Any, function: TorchAnswers, task: Task) -> tuple[np.ndarray, np.ndarray]:
+def arrays_of(torch: Any, function: TorchPredictions, task: Task) -> tuple[np.ndarray, np.ndarray]:
     keep = np.ones(task.num_supports, bool) if task.mask is None else task.mask
     x, y, x_query = (torch.tensor(part) for part in (task.x[keep], task.y[keep], task.x_query))
-    answers = function(x, y, x_query)
-    if not isinstance(answers, torch.Tensor):
-        raise TypeError(f"function must return a torch.Tensor, got {type(answers).__name__}")
-    own = (len(x_query), *y.shape[1:])
-    if answers.shape[1 : len(own) + 1] != own:
-        wanted = "[L + 1, q, r]" if y.ndim > 1 else "[L + 1, q] or streams [L + 1, q, d]"
+    values = function(x, y, x_query)
+    if not isinstance(values, torch.Tensor):
+        raise TypeError(f"function must return a torch.Tensor, got {type(values).__name__}")
+    shape = (len(x_query), *y.shape[1:])
+    if values.shape[1 : len(shape) + 1] != shape:
+        expected = "[L + 1, q, r]" if y.ndim > 1 else "[L + 1, q] or streams [L + 1, q, d]"
         raise ValueError(
-            f"function must return predictions {wanted} with q = {len(x_query)}, "
-            f"got shape {list(answers.shape)}"
+            f"function must return predictions {expected} with q = {len(x_query)}, "
+            f"got shape {list(values.shape)}"
         )
-    of_y = lambda y: function(x, y, x_query)  # noqa: E731
+
+    def values_at(y: Any) -> Any:
+        return function(x, y, x_query)
+
     slopes = None
-    if y.numel() < answers.numel():  # forward mode needs fewer passes
+    if y.numel() < values.numel():  # forward mode needs fewer passes
         with contextlib.suppress(NotImplementedError):  # of fused attention, for example
-            slopes = torch.func.jacfwd(of_y)(y)
-    slopes = torch.func.jacrev(of_y)(y) if slopes is None else slopes
-    dtype, axes = task.y.dtype, answers.ndim
-    hats = np.zeros((*answers.shape, *task.y.shape), dtype)
+            slopes = torch.func.jacfwd(values_at)(y)
+    slopes = torch.func.jacrev(values_at)(y) if slopes is None else slopes
+    dtype, axes = task.y.dtype, values.ndim
+    hats = np.zeros((*values.shape, *task.y.shape), dtype)
     hats[(slice(None),) * axes + (keep,)] = slopes.detach().numpy()
-    return answers.detach().numpy().astype(dtype), hats
+    return values.detach().numpy().astype(dtype), hats
 
 
-def decoder_answers(
+def decoder_layer_predictions(
     model: Any, read_in: Any, read_out: Any, final_norm: Any = None
-) -> TorchAnswers:
+) -> TorchPredictions:
     r"""Make the layers' predictions of a Hugging Face decoder that regresses in context.
 
     The tokens are $x_1, y_1, x_2, y_2, \dots, x_{query}$, with y in the first of p channels (Garg
@@ -189,11 +192,11 @@ def decoder_answers(
     >>> config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
     >>> network = transformers.GPT2Model(config).eval()
     >>> read_in, read_out = torch.nn.Linear(3, 64), torch.nn.Linear(64, 1)
-    >>> function = ik.probes.decoder_answers(network, read_in, read_out)
+    >>> function = ik.probes.decoder_layer_predictions(network, read_in, read_out)
     >>> x = np.ones((2, 5, 3), np.float32)  # two tasks
     >>> tasks = ik.Task(x=x, y=x[..., 0], x_query=x[:, :1])
-    >>> answers, hats = ik.probes.torch_arrays(function, tasks)
-    >>> answers.shape, hats.shape
+    >>> predictions, hats = ik.probes.torch_arrays(function, tasks)
+    >>> predictions.shape, hats.shape
     ((2, 5, 1), (2, 5, 1, 5))
     """
     if final_norm is None:
@@ -205,18 +208,18 @@ def decoder_answers(
         raise ValueError("model must be in evaluation mode, got training mode; call model.eval()")
     torch = import_torch()
 
-    def answers(x: Any, y: Any, x_query: Any) -> Any:
+    def predict(x: Any, y: Any, x_query: Any) -> Any:
         if y.ndim > 1:
             raise ValueError(f"y must be [n], with one output, got shape {list(y.shape)}")
         wide = torch.nn.functional.pad(y[:, None], (0, x.shape[1] - 1))
         supports = torch.stack([x, wide], dim=1).reshape(-1, x.shape[1])
         tokens = torch.cat([supports.expand(len(x_query), -1, -1), x_query[:, None]], dim=1)
-        made = model(inputs_embeds=read_in(tokens), output_hidden_states=True, use_cache=False)
-        *before, last = (hidden[:, -1] for hidden in made.hidden_states)
+        outputs = model(inputs_embeds=read_in(tokens), output_hidden_states=True, use_cache=False)
+        *before, last = (hidden[:, -1] for hidden in outputs.hidden_states)
         layers = torch.stack([*map(final_norm, before), last])
         return read_out(layers)[..., 0]
 
-    return answers
+    return predict
 
 
 def import_torch() -> Any:
@@ -233,9 +236,10 @@ def import_torch() -> Any:
 def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
     """Make a task of each position of each context, with the earlier supports and one query.
 
-    The query is the input at the position. A causal model answers at position i as it answers the
-    same query after i supports. So its answers at several positions of b contexts, in this order,
-    are the answers of one batch for `identify_arrays`: first all positions of the first context.
+    The query is the input at the position. At position i, a causal model predicts what it would
+    predict for the same query after i supports. So its predictions at several positions of b
+    contexts, in this order, are those of one batch for `identify_arrays`: first all positions of
+    the first context.
 
     Args:
         positions: numbers i of supports before the query, from 0 to n - 1. Masks hide the others.
@@ -243,8 +247,8 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> x = np.arange(3.0).reshape(1, 3, 1)
-    >>> found = prefixes(ik.Task(x=x, y=x[..., 0], x_query=x), (1, 2))
-    >>> found.mask.tolist(), found.x_query[:, 0, 0].tolist()
+    >>> prefix = prefixes(ik.Task(x=x, y=x[..., 0], x_query=x), (1, 2))
+    >>> prefix.mask.tolist(), prefix.x_query[:, 0, 0].tolist()
     ([[True, False, False], [True, True, False]], [1.0, 2.0])
     """
     check_axes(tasks, 1, "tasks")

@@ -14,11 +14,11 @@ from ..._core import checks, memory_limit
 from ..._core.readable import readable
 from ...tasks._task import check_axes, check_one_output
 
-LayerAnswers = Callable[[Task], jax.Array]
+LayerPredictions = Callable[[Task], jax.Array]
 """Function from a task to the predictions after every layer, [L + 1, q] or [L + 1, q, r]."""
 
 
-def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q ..."]:
+def hat_matrix(layer_predictions: LayerPredictions, task: Task) -> Float[Array, "layers q ..."]:
     """Compute the hat matrix $J = df / dy$ of every layer: [L + 1, q, n], or [L + 1, q, r, n, r].
 
     If a solver is linear in $y$, its predictions are $f = J y$. Those of conjugate gradient are
@@ -26,8 +26,8 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     reverse mode if there are fewer predictions than supports, else forward mode.
 
     Args:
-        layer_answers: function from a task with y [n] to predictions [L + 1, q], or with y [n, r]
-            to predictions [L + 1, q, r], such as `partial(layerwise, model)`.
+        layer_predictions: function from a task with y [n] to predictions [L + 1, q], or with y
+            [n, r] to predictions [L + 1, q, r], such as `partial(layerwise, model)`.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -35,9 +35,9 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     >>> hat_matrix(solve, task).round(6).tolist()
     [[[0.5]]]
     """
-    checks.function("layer_answers", layer_answers)
+    checks.function("layer_predictions", layer_predictions)
     check_axes(task)
-    return jacobian(lambda y: layer_answers(task.replace(y=y)), task.y)
+    return jacobian(lambda y: layer_predictions(task.replace(y=y)), task.y)
 
 
 @readable
@@ -53,7 +53,7 @@ class Sensitivities(NamedTuple):
     y: Float[Array, "layers q n"]
 
 
-def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
+def sensitivities(layer_predictions: LayerPredictions, task: Task) -> Sensitivities:
     """Differentiate the predictions of every layer with respect to queries, supports and outputs.
 
     All derivatives are computed together, as one Jacobian. A prediction depends only on the
@@ -61,7 +61,7 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     call in `jax.jit` to compile one program.
 
     Args:
-        layer_answers: as in `hat_matrix`, for a task with y [n].
+        layer_predictions: as in `hat_matrix`, for a task with y [n].
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -70,20 +70,20 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     >>> found.x_query.tolist(), found.y.tolist()
     ([[[2.0]]], [[[0.5]]])
     """
-    checks.function("layer_answers", layer_answers)
+    checks.function("layer_predictions", layer_predictions)
     check_one_output(task)
     check_axes(task)
     fields = {name: getattr(task, name) for name in Sensitivities._fields}
-    found = jacobian(lambda fields: layer_answers(task.replace(**fields)), fields)
-    own = jnp.einsum("lqqp->lqp", found["x_query"])
-    return Sensitivities(own, found["x"], found["y"])
+    derivatives = jacobian(lambda fields: layer_predictions(task.replace(**fields)), fields)
+    same_query = jnp.einsum("lqqp->lqp", derivatives["x_query"])
+    return Sensitivities(same_query, derivatives["x"], derivatives["y"])
 
 
-def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any) -> Any:
+def parameter_sensitivities(predict: Callable[[Any], jax.Array], parameters: Any) -> Any:
     r"""Differentiate predictions with respect to parameters: $df / d\theta$ for a pytree $\theta$.
 
     Args:
-        answers: function from parameters to an array of predictions, such as a function that builds
+        predict: function from parameters to an array of predictions, such as a function that builds
             a model and predicts.
         parameters: pytree of numbers and arrays, such as temperature, lengthscale, ridge, step
             sizes, bounds, projection or sketch of a construction, or a whole `Transformer`.
@@ -94,20 +94,20 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
-    >>> def answers(ridge):
+    >>> def predict(ridge):
     ...     cg = ik.constructions.conjugate_gradient
     ...     return ik.predict(cg(ik.Linear(), num_features=1, ridge=ridge, steps=1), task)
-    >>> parameter_sensitivities(answers, 1.0).tolist()
+    >>> parameter_sensitivities(predict, 1.0).tolist()
     [-1.0]
     """
-    checks.function("answers", answers)
+    checks.function("predict", predict)
     if not (leaves := jax.tree.leaves(parameters)):
         raise ValueError(f"parameters must have at least one leaf, got {parameters!r}")
     for leaf in leaves:
         checks.numeric("parameters", leaf)
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             raise TypeError(f"parameters must be floating point, got {checks.short_repr(leaf)}")
-    return jacobian(answers, jax.tree.map(jnp.asarray, parameters))
+    return jacobian(predict, jax.tree.map(jnp.asarray, parameters))
 
 
 def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:

@@ -143,7 +143,7 @@ class Reading(NamedTuple):
     rest: np.ndarray
 
 
-def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> Reading:
+def read_filter(kernel: Kernel, tasks: Task, layer_predictions: Float[Array, "b L q"]) -> Reading:
     r"""Read the filter of every layer from its predictions on tasks of `along_eigenvector`.
 
     The eigenvalue is $\sigma = y^T K y / y^T y$. With $c = k(x)^T y$, the filter is
@@ -155,19 +155,20 @@ def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> 
     >>> tasks = ik.Task(x=x, y=[[1.0, 1.0]], x_query=x)
     >>> tasks = ik.probes.along_eigenvector(ik.Linear(), tasks)
     >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
-    >>> found = read_filter(ik.Linear(), tasks, ik.map_tasks(solve, tasks))
-    >>> found.sigma.round(4).tolist(), found.q.round(4).tolist()
+    >>> reading = read_filter(ik.Linear(), tasks, ik.map_tasks(solve, tasks))
+    >>> reading.sigma.round(4).tolist(), reading.q.round(4).tolist()
     ([4.0], [[0.2]])
     """
     check_kernel(kernel)
     check_plain(tasks)
-    check_like(tasks, answers=(answers, "b L q"))
-    return Reading(*(np.asarray(part, float) for part in read(kernel, tasks, jnp.asarray(answers))))
+    check_like(tasks, layer_predictions=(layer_predictions, "b L q"))
+    parts = _read(kernel, tasks, jnp.asarray(layer_predictions))
+    return Reading(*(np.asarray(part, float) for part in parts))
 
 
 @jax.jit
-def read(kernel: Kernel, tasks: Task, answers: jax.Array) -> tuple[jax.Array, ...]:
-    def of_task(part: tuple[Task, jax.Array]) -> tuple[jax.Array, ...]:
+def _read(kernel: Kernel, tasks: Task, layer_predictions: jax.Array) -> tuple[jax.Array, ...]:
+    def read_task(part: tuple[Task, jax.Array]) -> tuple[jax.Array, ...]:
         task, f = part
         gram, cross, y = system(kernel, task)
         size = jnp.sum(y * y)
@@ -179,7 +180,7 @@ def read(kernel: Kernel, tasks: Task, answers: jax.Array) -> tuple[jax.Array, ..
         norm = jnp.linalg.norm(f, axis=1)
         return sigma, q, rest / jnp.where(norm > 0, norm, 1)
 
-    return jax.lax.map(of_task, (tasks, answers))
+    return jax.lax.map(read_task, (tasks, layer_predictions))
 
 
 def along_eigenvector(kernel: Kernel, tasks: Task, index: int = 0) -> Task:

@@ -57,14 +57,14 @@ def effective(
     names += ["ridge"] if kind == "regression" else []
     scale = 1.0 if bandwidth is None else float(typical_bandwidth(kernel, tasks))
     rest = (tasks, jnp.asarray(hats), kind, kernel)
-    found = [
+    fits = [
         minimise(
             lambda logs: rows(logs, *rest),
             np.array([2 * at if name == "ridge" else np.log(scale) + at for name in names]),
         )
         for at in (-3.0, -1.0, 1.0)
     ]
-    gap, logs = min(found, key=lambda one: one[0])
+    gap, logs = min(fits, key=lambda one: one[0])
     return dict(zip(names, np.exp(logs).tolist(), strict=True)) | {"distance": gap}
 
 
@@ -81,8 +81,8 @@ def rows(logs, tasks, hats, kind, kernel):
         return linalg.solve(gram + shift, cross.T).T
 
     def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        made = map_tasks(partial(of_task, values=jnp.exp(logs)), tasks)
-        flat = (made - hats).reshape(-1) / jnp.sqrt(jnp.sum(hats**2))
+        fitted = map_tasks(partial(of_task, values=jnp.exp(logs)), tasks)
+        flat = (fitted - hats).reshape(-1) / jnp.sqrt(jnp.sum(hats**2))
         return flat, flat
 
     slope, flat = jax.jacfwd(gap, has_aux=True)(logs)
@@ -113,10 +113,10 @@ def minimise(
         values = (np.asarray(v, float) for v in function(np.frombuffer(x)))
         return [np.clip(np.nan_to_num(v, nan=DIVERGED), -DIVERGED, DIVERGED) for v in values]
 
-    known = at(start.tobytes())
+    initial = at(start.tobytes())
     if not start.size:  # SciPy would take the maximum of no slopes
-        return float(np.linalg.norm(known[0])), start
-    slopes: Any = "2-point" if len(known) == 1 else lambda x: at(x.tobytes())[1]
+        return float(np.linalg.norm(initial[0])), start
+    slopes: Any = "2-point" if len(initial) == 1 else lambda x: at(x.tobytes())[1]
     first, bounds = np.minimum(start, limits - 1e-3), (start - 12, np.minimum(start + 12, limits))
     solved = least_squares(
         lambda x: at(x.tobytes())[0], first, slopes, bounds=bounds, ftol=flat, max_nfev=40

@@ -83,12 +83,12 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     """
     check_compatible(model, task)
     checks.shapes(x=(task.x, "n p"), weights=(weights, "n"))
-    each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
+    support_weights = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
     # the aggregator and the queries have weight 1
-    every = jnp.pad(each, (1, task.num_queries), constant_values=1)
+    token_weights = jnp.pad(support_weights, (1, task.num_queries), constant_values=1)
 
     def reweigh(pattern: jax.Array, where: Where) -> jax.Array:
-        pattern = pattern * every.astype(pattern.dtype)[None, None]
+        pattern = pattern * token_weights.astype(pattern.dtype)[None, None]
         if model.spec.attention == "linear":
             return pattern
         return pattern / jnp.sum(pattern, axis=-1, keepdims=True)

@@ -67,12 +67,12 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
     >>> layerwise(model, task).tolist()
     [[0.0], [1.0]]
     """
-    own = run_with_cache(model, task, names=("prediction",))[1]["prediction"]
+    readout = run_with_cache(model, task, names=("prediction",))[1]["prediction"]
     if probe is None:
-        return own
+        return readout
     checks.instance("probe", probe, Probe, "an icl_krr.probes.Probe")
-    answers = probe(streams(model, task)).reshape(own.shape)
-    return answers.at[-1].set(own[-1])
+    predictions = probe(streams(model, task)).reshape(readout.shape)
+    return predictions.at[-1].set(readout[-1])
 
 
 def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array, "layers tokens d"]:
@@ -102,11 +102,11 @@ def streams_at(
     model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
     places = [tokens_of_role((role,), task, model.spec.tokens) for role in roles]
 
-    def look(stream: dict[str, jax.Array]) -> list[jax.Array]:
+    def select_tokens(stream: dict[str, jax.Array]) -> list[jax.Array]:
         return [jnp.concatenate([v[at] for v in stream.values()], axis=-1) for at in places]
 
     stream = jax.tree.map(jnp.asarray, embed_task(model, task))
-    return forward(model, stream, visible(task, model.spec.tokens), observe=look).observed
+    return forward(model, stream, visible(task, model.spec.tokens), observe=select_tokens).observed
 
 
 def has_slot(model: Transformer) -> bool:
@@ -158,20 +158,20 @@ def fit_probe(
         check_axes(tasks, 1, "tasks")
     if targets is None and tasks.y_query is None:
         raise ValueError("targets must be given for tasks without y_query")
-    wanted = tasks.y_query if targets is None else targets
-    checks.floating("targets", wanted)
-    checks.finite("targets", wanted)
+    targets = tasks.y_query if targets is None else targets
+    checks.floating("targets", targets)
+    checks.finite("targets", targets)
     batch, queries = tasks.x_query.shape[:2]
     if batch < 2:
         raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
-    if wanted.shape[:2] != (batch, queries):
+    if targets.shape[:2] != (batch, queries):
         raise ValueError(
             f"targets must be [b, q] = {[batch, queries]} or [b, q, r], "
-            f"got shape {list(wanted.shape)}"
+            f"got shape {list(targets.shape)}"
         )
     h = streams_of_tasks(model, tasks)
     cut = max(1, 3 * batch // 4) * queries
-    return Probe(*regress_layers(h, wanted, cut))
+    return Probe(*regress_layers(h, targets, cut))
 
 
 def streams_of_tasks(
@@ -179,14 +179,14 @@ def streams_of_tasks(
 ) -> Float[Array, "b layers q d"]:
     if isinstance(model, Transformer):
         return streams_of_batch(model, tasks)
-    found = [np.asarray(model(task)) for task in each_task(tasks)]
-    shapes = {one.shape for one in found}
-    if len(shapes) > 1 or found[0].ndim != 3 or found[0].shape[1] != tasks.num_queries:
+    arrays = [np.asarray(model(task)) for task in each_task(tasks)]
+    shapes = {one.shape for one in arrays}
+    if len(shapes) > 1 or arrays[0].ndim != 3 or arrays[0].shape[1] != tasks.num_queries:
         raise ValueError(
             f"model must return streams [L + 1, q, d] with q = {tasks.num_queries}, the same "
             f"shape for every task, got {' and '.join(str([*shape]) for shape in sorted(shapes))}"
         )
-    return jax.device_put(np.stack(found).astype(tasks.x.dtype))
+    return jax.device_put(np.stack(arrays).astype(tasks.x.dtype))
 
 
 @jax.jit
@@ -196,11 +196,11 @@ def streams_of_batch(model: Transformer, tasks: Task) -> Float[Array, "b layers 
 
 @partial(jax.jit, static_argnames="cut")
 def regress_layers(
-    h: Float[Array, "b layers q d"], wanted: Float[Array, "b q ..."], cut: int
+    h: Float[Array, "b layers q d"], targets: Float[Array, "b q ..."], cut: int
 ) -> tuple:
     features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])
-    targets = wanted.reshape(features.shape[1], -1)
-    return jax.lax.map(lambda layer: ridge_regression(layer, targets, cut), features)
+    rows = targets.reshape(features.shape[1], -1)
+    return jax.lax.map(lambda layer: ridge_regression(layer, rows, cut), features)
 
 
 def ridge_regression(
@@ -213,13 +213,15 @@ def ridge_regression(
         mean, offset = jnp.mean(features, axis=0), jnp.mean(targets, axis=0)
         h, y = features - mean[None], targets - offset[None]
         sigma, vectors = eigh(matmul(h.T, h) / len(h))
-        turned = matmul(vectors.T, matmul(h.T, y) / len(h))
+        rotated = matmul(vectors.T, matmul(h.T, y) / len(h))
         ridges = RIDGES.astype(h.dtype) * jnp.mean(sigma) + jnp.finfo(h.dtype).tiny
-        shrunk = turned[None] / (jnp.maximum(sigma, 0)[None, :, None] + ridges[:, None, None])
+        shrunk = rotated[None] / (jnp.maximum(sigma, 0)[None, :, None] + ridges[:, None, None])
         return jnp.einsum("de,ker->kdr", vectors, shrunk), mean, offset
 
     weights, mean, offset = solve(features[:cut], targets[:cut])
-    answers = jnp.einsum("md,kdr->kmr", features[cut:] - mean[None], weights) + offset[None, None]
-    best = jnp.argmin(jnp.sum((answers - targets[None, cut:]) ** 2, axis=(1, 2)))
+    predictions = (
+        jnp.einsum("md,kdr->kmr", features[cut:] - mean[None], weights) + offset[None, None]
+    )
+    best = jnp.argmin(jnp.sum((predictions - targets[None, cut:]) ** 2, axis=(1, 2)))
     weights, mean, offset = solve(features, targets)
     return weights[best], mean, offset

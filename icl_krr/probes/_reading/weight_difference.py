@@ -20,7 +20,7 @@ LinearMaps = dict[str, jax.Array]
 """Linear maps [d_model, d_model] between slots, by name of the head or MLP that computes them."""
 
 
-def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
+def weight_difference(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     """Measure how much each head and MLP has changed, for every pair of slots.
 
     Only blocks are compared. Embedding, positions and read-out are left out.
@@ -43,8 +43,9 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     ...     )
     ...     for eta in (0.1, 0.2)
     ... )
-    >>> {row["to"] for row in drift(model, start) if row["change"]} == {"alpha", "r", "prediction"}
-    True
+    >>> rows = weight_difference(model, start)
+    >>> sorted({row["to"] for row in rows if row["change"]})
+    ['alpha', 'prediction', 'r']
     """
     check_linear("model", model)
     check_linear("start", start)
@@ -55,21 +56,21 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
         )
     layout, rows = model.layout, []
     pairs = zip(linear_maps(model), linear_maps(start), strict=True)
-    for number, (now, before) in enumerate(pairs):
-        if now.keys() != before.keys():
+    for number, (after, before) in enumerate(pairs):
+        if after.keys() != before.keys():
             raise ValueError(
                 f"model must have the same parts as start in block {number}, which are "
-                f"{', '.join(before)}; got {', '.join(now)}"
+                f"{', '.join(before)}; got {', '.join(after)}"
             )
         for part, whole in before.items():
             size = np.linalg.norm(whole) or 1.0
             for a, b in product(layout.names, layout.names):
                 at = layout.channels(a), layout.channels(b)
-                new, old = np.asarray(now[part])[at], np.asarray(whole)[at]
+                new, old = np.asarray(after[part])[at], np.asarray(whole)[at]
                 if new.any() or old.any():
-                    moved = float(np.linalg.norm(new - old) / size)
+                    change = float(np.linalg.norm(new - old) / size)
                     row = {"block": number, "part": part, "from": a, "to": b}
-                    rows.append({**row, "change": moved, "now": float(np.linalg.norm(new) / size)})
+                    rows.append({**row, "change": change, "now": float(np.linalg.norm(new) / size)})
     return rows
 
 
@@ -117,7 +118,7 @@ def role_stream(merged: Transformer, role: str) -> jax.Array:
 
 @jax.jit
 def block_maps(block: Block, tokens: dict[str, jax.Array]) -> LinearMaps:
-    found: LinearMaps = {}
+    maps: LinearMaps = {}
     for group in block.attention:
         (write,) = group.writes
         reads = (group.query, group.key, write.value)
@@ -126,11 +127,11 @@ def block_maps(block: Block, tokens: dict[str, jax.Array]) -> LinearMaps:
         for h, (q, k, v, o) in enumerate(zip(query, key, value, out, strict=True)):
             match = matmul(q, k.T)
             size = jnp.linalg.norm(match)
-            found[f"head {h}, query-key"] = match / jnp.where(size == 0, 1, size)
-            found[f"head {h}, value-output"] = size * matmul(v, o)
+            maps[f"head {h}, query-key"] = match / jnp.where(size == 0, 1, size)
+            maps[f"head {h}, value-output"] = size * matmul(v, o)
 
     def mlp(h: jax.Array) -> jax.Array:
         stream = {"stream": h[None]}
         return sum((project(activate(u, stream), u.out)[0] for u in block.mlp), 0 * h)
 
-    return found | {f"mlp, {role}": jax.jacobian(mlp)(h).T for role, h in tokens.items()}
+    return maps | {f"mlp, {role}": jax.jacobian(mlp)(h).T for role, h in tokens.items()}
