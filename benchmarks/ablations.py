@@ -17,13 +17,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import ablations_models as models, records
-from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED, RIVALS
+from benchmarks.ablations_models import (
+    CANDIDATES,
+    DISTRACTORS,
+    EFFECTS,
+    KIND,
+    NAMES,
+    PARTS,
+    REPLACED,
+)
 from benchmarks.records import Row as Record, digits, table
-from icl_krr._core.files import to_markdown
-from icl_krr.experiments import Cell, Study, load
+from icl_krr.experiments import Cell, Study, load, to_markdown
 from icl_krr.experiments.identify import INTERVAL_QUANTILES, paired_differences, resamples
 from icl_krr.experiments.solverbench import LINEAR, PROCESS, BenchFamily, Share, bench_family
-from icl_krr.plots._style import COLORS, legend
+from icl_krr.plots import COLORS, legend
 
 SHIPPED = [
     *("gp-encoder", "gp-encoder-2d", "gp-encoder-hard", "gp-decoder", "gp-decoder-2d"),
@@ -243,7 +250,7 @@ def confusion(
     }
 
 
-def strangers(rows: list[Record], patterns: Patterns, limit: float) -> dict[str, list[int]]:
+def distractors(rows: list[Record], patterns: Patterns, limit: float) -> dict[str, list[int]]:
     """Models whose solver is not offered: how many are given the name of one candidate alone.
 
     These are models that run no candidate, and candidates without the patterns of their own solver.
@@ -325,7 +332,7 @@ def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
             patterns = [pattern(one, key, parts) for one in found]
             own = {"set": name, "replaced": key[0], "effect": key[1], **confusion(rows, patterns)}
             away = confusion(rows, patterns, other_family=True)["right"] if both else [0, 0]
-            own |= {"other family": away, "strangers": strangers(rows, patterns, own["within"])}
+            own |= {"other family": away, "distractors": distractors(rows, patterns, own["within"])}
             made.append(own)
     return made
 
@@ -345,7 +352,7 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
             "set": name,
             "name": one.name,
             "distance": one.distance,
-            "as near": one.tied,
+            "tied": one.tied,
             "distances": one.others,
             "within": limits[name],
             "reading": reading if close else "no construction is near",
@@ -456,15 +463,15 @@ def variant_table(record: Record) -> str:
     return to_markdown((header, lines))
 
 
-def stranger_table(record: Record) -> str:
+def distractor_table(record: Record) -> str:
     """Models whose solver is not among the names: how many get one candidate's name alone."""
     found = record["confusion"][: len(SETS)]
     kinds = {"candidate": "a candidate, without the patterns of its own solver"}
     kinds |= {kind: kind for kind in ("other solver", "no solver")}
     lines = [
-        [words, *(str(Share.of(*one["strangers"][kind])) for one in found)]
+        [words, *(str(Share.of(*one["distractors"][kind])) for one in found)]
         for kind, words in kinds.items()
-        if kind in found[0]["strangers"]
+        if kind in found[0]["distractors"]
     ]
     return to_markdown((["what the model runs", *(one["set"] for one in found)], lines))
 
@@ -476,7 +483,7 @@ def trained_table(record: Record) -> str:
         "parts removed": "set",
         "nearest": lambda one: shown(one["name"]),
         "distance": digits("distance", 2),
-        "as near": lambda one: ", ".join(shown(n) for n in one["as near"] if n != one["name"]),
+        "tied": lambda one: ", ".join(shown(n) for n in one["tied"] if n != one["name"]),
         **{
             f"distance to {shown(name)}": lambda one, name=name: (
                 f"{one['distances'].get(name, np.nan):.2g}"
@@ -499,7 +506,7 @@ def statement_table(record: Record) -> str:
     for one in record["statements"]:
         cells = [f"{one['trained'][0]}/{one['trained'][1]}"]
         groups = [(name,) for name in candidates]
-        groups += [RIVALS, tuple(name for name in NAMES if KIND[name] == "no solver")]
+        groups += [DISTRACTORS, tuple(name for name in NAMES if KIND[name] == "no solver")]
         for names in groups:
             found = [one["known"][name] for name in names if name in one["known"]]
             cases, total = (sum(pair[k] for pair in found) for k in (0, 1))
@@ -520,7 +527,7 @@ def pattern_table(record: Record) -> str:
 SECTIONS = {
     "Does the nearest pattern name the solver?": score_table,
     "Right names by setting": variant_table,
-    "Named by one candidate alone, although the model runs none of those offered": stranger_table,
+    "Named by one candidate alone, although the model runs none of those offered": distractor_table,
     "Trained models: the nearest pattern of constructions on the same tasks": trained_table,
     "Statements: true of how many models": statement_table,
     "Changes |f' - f| / |f| without a part of a layer": pattern_table,

@@ -12,18 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.records import rounded
-from icl_krr import constructions, per_step
+from icl_krr import constructions, per_step, solvers
 from icl_krr.catalogue import SOLVERS, compared, taken
-from icl_krr.constructions import compile
-from icl_krr.constructions._assembly.choice import softmax_machine
+from icl_krr.constructions import compile, machine
 from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench
 from icl_krr.experiments.identify import in_dtype_of_tasks, ridge_regression, streams_of_batch
 from icl_krr.experiments.solverbench import BenchConfig, BenchFamily, largest_eigenvalues
 from icl_krr.kernels import Kernel
 from icl_krr.probes import fit_probe, layerwise
 from icl_krr.residual import ROLES, Read
-from icl_krr.tasks import Sampler, Task, map_tasks
-from icl_krr.training._reference import optimal, regression
+from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Architecture, Transformer, init
 
 PARTS = ("heads", "units", "layer")
@@ -36,7 +34,7 @@ Record = dict[str, Any]
 
 
 CANDIDATES = compared()
-RIVALS = tuple(
+DISTRACTORS = tuple(
     name for name in ("nesterov", "averaged_descent", "steepest_descent") if name not in SOLVERS
 )
 """Solvers that are not in the catalogue."""
@@ -44,10 +42,14 @@ SMOOTHERS = ("smoother_equal", "smoother_falling", "smoother_sharper")
 RANDOM = "random_encoder"
 NONE = (*SMOOTHERS, RANDOM)
 """Models that run no solver: kernel smoothers, and random weights with a fitted read-out."""
-NAMES = (*CANDIDATES, *RIVALS, *NONE)
+NAMES = (*CANDIDATES, *DISTRACTORS, *NONE)
 KIND: dict[str, str] = {
     name: kind
-    for kind, names in (("candidate", CANDIDATES), ("other solver", RIVALS), ("no solver", NONE))
+    for kind, names in (
+        ("candidate", CANDIDATES),
+        ("other solver", DISTRACTORS),
+        ("no solver", NONE),
+    )
     for name in names
 }
 WIDTH = 32
@@ -102,12 +104,11 @@ def run_setting(
     return BenchFamily("run", family, tasks, probing, config)
 
 
-def exact_of(family: Sampler) -> tuple[Kernel, Any]:
+def exact_of(family: Any) -> tuple[Kernel, Any]:
     """Kernel and ridge of the posterior mean of a family."""
-    found = optimal(family)
-    if found is None:
+    if not hasattr(family, "optimal"):
         raise ValueError(f"the posterior mean of the family must be known, got {family}")
-    return found
+    return family.optimal()
 
 
 def kernel_of(name: str, one: BenchFamily) -> Kernel | None:
@@ -137,7 +138,7 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
             return random_encoder(one)
         if name in SMOOTHERS:
             return smoother(name, kernel, one)
-    if name in RIVALS:
+    if name in DISTRACTORS:
         given = one.compile_keywords(kernel) | {"steps": steps}
         if name != "steepest_descent":
             given["step_size"] = 1 / (slower * one.largest_eigenvalue(kernel))
@@ -168,7 +169,8 @@ def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
     sharper = name == "smoother_sharper"
     shares = {"smoother_equal": jnp.ones(steps), "smoother_falling": 0.5**t}.get(name, 0 * t)
     number = per_step(4.0 ** (t - steps + 1) if sharper else shares / jnp.sum(shares))
-    m = softmax_machine(kernel, one.tasks.num_features, {ROLES: -1e30})
+    m: Any = machine(kernel, one.tasks.num_features, attention="softmax")
+    m.log_sink = -1e30 * m.inside(ROLES)  # no weight
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
     (term,) = m.terms
 
@@ -240,7 +242,7 @@ def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str
 
 @jax.jit
 def exact_predictions(kernel: Any, ridge: Any, tasks: Task) -> jax.Array:
-    return map_tasks(lambda task: regression(kernel, task, ridge), tasks)
+    return map_tasks(lambda task: solvers.exact(kernel, task, ridge=ridge).prediction, tasks)
 
 
 @jax.jit

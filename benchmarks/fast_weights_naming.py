@@ -21,15 +21,22 @@ from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, place_of, recipes, trained
 from icl_krr import constructions
-from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, Box, candidate, register
-from icl_krr.experiments import Cell, Recipe, Study, draw_tasks, load as load_run, project
+from icl_krr.experiments import (
+    Cell,
+    Lines,
+    Recipe,
+    Study,
+    draw_tasks,
+    load as load_run,
+    project,
+    to_markdown,
+)
 from icl_krr.experiments.identify import run_oracle
 from icl_krr.kernels import Linear
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
 from icl_krr.solvers import prefix_conjugate_gradient
 from icl_krr.tasks import LinearRegression, Task, map_tasks
-from icl_krr.training._reference import optimal
 from icl_krr.transformer import Transformer, dense, predict_along
 
 GATE = 0.1
@@ -187,7 +194,7 @@ def row_of(found: Identification) -> Record:
     return {
         "status": found.status,
         "remain": found.remain,
-        "as near": found.tied,
+        "tied": found.tied,
         "candidates": [
             {"name": one.fit.candidate, **means(one.distances)} for one in found.candidates
         ],
@@ -254,9 +261,7 @@ def along_distance(fit: CandidateFit, tasks: Task, own: jax.Array) -> float | No
 
 def exact_along(family: Any, task: Task) -> jax.Array:
     """Ridge regression on every prefix, with the ridge of the family."""
-    best = optimal(family)
-    assert best is not None
-    kernel, ridge = best
+    kernel, ridge = family.optimal()
     steps = task.num_features + 1
     return prefix_conjugate_gradient(kernel, task, ridge=ridge, steps=steps).along[-1]
 
@@ -341,7 +346,7 @@ def edge_table(rows: list[Record]) -> Lines:
     for row in rows:
         near = sorted(row["candidates"], key=distance)[:4]
         cells = ", ".join(f"{short(one['name'])} {distance(one):.1g}" for one in near)
-        names = ", ".join(map(short, row["remain"])) or ", ".join(row["as near"])
+        names = ", ".join(map(short, row["remain"])) or ", ".join(row["tied"])
         lines.append([f"{short(row['rule'])}, {row['edge']}", row["status"], names, cells])
     return ["runs", "status", "remain, or as near", "nearest"], lines
 

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from icl_krr import experiments
-from icl_krr._core.files import to_markdown
-from icl_krr.experiments import solverbench
-from icl_krr.plots._style import BLUE, RED
+from icl_krr.experiments import solverbench, to_markdown
+from icl_krr.plots import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
 """How the layers are read: with the model's own read-out, or with a probe of a rotated stream."""

@@ -18,11 +18,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks import records, streams
-from benchmarks.streams import JUNK, NOISE, PLAIN, RANDOM, STRANGER, Case, name_of, of, said_of
+from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, name_of, of, said_of
 from icl_krr import experiments
-from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import compared
-from icl_krr.experiments import identify as identification, solverbench
+from icl_krr.experiments import Lines, identify as identification, solverbench, to_markdown
 from icl_krr.experiments.identify import record as whole_record, split_halves
 from icl_krr.probes import layerwise
 from icl_krr.tasks import Task, map_tasks
@@ -66,7 +65,7 @@ def cases() -> Iterator[Case]:
     yield from streams.solvers(JUNK, 64, names=compared(), one=True)
     for level in streams.LEVELS:
         yield from streams.solvers(NOISE, level, names=streams.FIRST, one=True)
-    yield from streams.others(STRANGER, streams.strangers)
+    yield from streams.others(DISTRACTOR, streams.distractors)
     yield from streams.others(RANDOM, lambda one: streams.randoms(one, 0))
 
 
@@ -102,7 +101,9 @@ def readers(
 def own_reader(
     case: Case, one: solverbench.BenchFamily, reader: Any
 ) -> Callable[[Task], jax.Array] | None:
-    if case.kind == STRANGER and case.about in (functions := solverbench.distractor_functions(one)):
+    if case.kind == DISTRACTOR and case.about in (
+        functions := solverbench.distractor_functions(one)
+    ):
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
         model = solverbench.candidate_model(case.about, case.kernel, one)
@@ -129,7 +130,7 @@ def short(found: Any) -> Row:
     return {"error": 10 ** record["log10 after layers"]["error"][-1]} | {
         f"{one['measure']}, {one['alignment']}": {
             "nearest": one["nearest"],
-            "as near": one["as near"],
+            "tied": one["tied"],
             "distances": {part["candidate"]: part["distance"] for part in one["candidates"]},
         }
         for one in record["readings"]
@@ -169,13 +170,13 @@ def read_by(rows: Iterable[Row], reader: str, how: str = HOWS[0]) -> list[tuple[
 def outcome_of(row: Row, said: Row) -> str:
     if said["nearest"] in row["right"]:
         return "right"
-    if {*said["as near"]} & {*row["right"]}:
+    if {*said["tied"]} & {*row["right"]}:
         return "among"
-    return "wrong" if said["as near"] else "certain and wrong"
+    return "wrong" if said["tied"] else "certain and wrong"
 
 
 def with_null(said: Row) -> bool:
-    return bool({*said["as near"]} & {*identification.NULLS})
+    return bool({*said["tied"]} & {*identification.NULLS})
 
 
 def share(found: Iterable[bool]) -> str:
@@ -190,7 +191,7 @@ def least(said: Row, names: Iterable[str]) -> float:
 def summary(rows: list[Row]) -> Lines:
     header = ["read from", "measure", "alignment", "models", "right", "among", "wrong"]
     header += ["certain and wrong", "a null is as near", "right one", "next one"]
-    header += ["strangers named for certain", "strangers: a null is as near"]
+    header += ["distractors named for certain", "distractors: a null is as near"]
     lines = []
     for reader in READERS:
         for how in HOWS:
@@ -200,7 +201,7 @@ def summary(rows: list[Row]) -> Lines:
             found = [outcome_of(row, said) for row, said in each]
             own = [least(said, row["right"]) for row, said in each]
             rest = [least(said, {*compared()} - {*row["right"]}) for row, said in each]
-            other = [said for _, said in read_by(of(rows, STRANGER, RANDOM), reader, how)]
+            other = [said for _, said in read_by(of(rows, DISTRACTOR, RANDOM), reader, how)]
             lines.append([
                 reader,
                 *how.split(", "),
@@ -209,7 +210,7 @@ def summary(rows: list[Row]) -> Lines:
                 share(with_null(said) for _, said in each),
                 f"{median(own):.2g}",
                 f"{median(rest):.2g}",
-                share(not said["as near"] for said in other),
+                share(not said["tied"] for said in other),
                 share(map(with_null, other)),
             ])  # fmt: skip
     return header, lines
@@ -259,10 +260,10 @@ def through_streams() -> dict[tuple, Row]:
 
 def beside(rows: list[Row]) -> Lines:
     """The readings through the stream, on the same models."""
-    header = ["reading", "models", "right", "wrong", "no name", "strangers", "named", "close to"]
+    header = ["reading", "models", "right", "wrong", "no name", "distractors", "named", "close to"]
     pairs = [(row, other) for row in rows if (other := through_streams().get(name_of(row)))]
     known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
-    strange, lines = [s for r, s in pairs if r["kind"] in (STRANGER, RANDOM)], []
+    strange, lines = [s for r, s in pairs if r["kind"] in (DISTRACTOR, RANDOM)], []
     for name in ("state", "innovation", "streams", "use"):
         found = [solverbench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
         said = [said_of(s, name).status for s in strange]
@@ -348,7 +349,7 @@ def confusion_figure(record: Row) -> Figure:
 
 QUICK_CASES = (
     Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear"),
-    Case(STRANGER, solverbench.LINEAR, "a share of exact KRR", "linear"),
+    Case(DISTRACTOR, solverbench.LINEAR, "a share of exact KRR", "linear"),
 )
 
 

@@ -14,10 +14,20 @@ import jax
 from benchmarks import records
 from benchmarks.records import Row as Record
 from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
-from icl_krr._core.files import to_markdown
-from icl_krr.experiments import Cell, Recipe, _study as experiments, blank, family
-from icl_krr.experiments._shared import retrained
-from icl_krr.experiments._shared.retrained import STUDIES, Study
+from icl_krr import experiments
+from icl_krr.experiments import (
+    LEARNING_RATES,
+    RETRAINING_STUDIES,
+    Cell,
+    Recipe,
+    RetrainingStudy,
+    blank,
+    family,
+    random_models,
+    stack_models,
+    to_markdown,
+    weights_file,
+)
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_half_precision, save_weights
 from icl_krr.transformer import step_cost
@@ -45,16 +55,16 @@ def trained(recipe: Recipe, folder: Path) -> Record:
     return record | {"cpu_seconds": time.process_time() - start}
 
 
-def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates) -> list[Record]:
+def all_seeds(
+    name: str, variant: str, study: RetrainingStudy, folder: Path, rates: Rates
+) -> list[Record]:
     """Train a variant with every learning rate and the first seed, then with the other seeds.
 
     The records of the chosen learning rate have "chosen" True. Their weights are saved together.
     `rates` holds the chosen learning rates of the studies so far.
     """
     seeds = study.seeds(variant)
-    tried = (
-        retrained.LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
-    )
+    tried = LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
 
     top = folder / name / variant.replace(" ", "-")
 
@@ -78,9 +88,9 @@ def all_seeds(name: str, variant: str, study: Study, folder: Path, rates: Rates)
     best = min(converged, key=lambda record: record["validation"])["learning_rate"]
     rates[name, variant] = best
     runs = tuning + run((best,), seeds[1:])
-    like = jax.tree.map(lambda leaf: leaf[0], retrained.random_models(name, variant))
+    like = jax.tree.map(lambda leaf: leaf[0], random_models(name, variant))
     models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
-    save_weights(folder / retrained.weights_file(name, variant).name, retrained.stack(models))
+    save_weights(folder / weights_file(name, variant).name, stack_models(models))
     return [
         {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
         for record in runs
@@ -113,31 +123,31 @@ def chosen(runs: list[Record]) -> list[Record]:
     return [run for run in runs if run["chosen"]]
 
 
-def quick() -> dict[str, Study]:
+def quick() -> dict[str, RetrainingStudy]:
     """The first variant of every study, with few and small steps."""
     return {
         name: study._replace(
             training=dataclasses.replace(study.training, **QUICK),
             variants=dict(list(study.variants.items())[:1]),
         )
-        for name, study in STUDIES.items()
+        for name, study in RETRAINING_STUDIES.items()
     }
 
 
 def main() -> None:
     asked = records.options(__doc__, folder=True)
     runs, rates = [], {}
-    for name, study in (quick() if asked.quick else STUDIES).items():
+    for name, study in (quick() if asked.quick else RETRAINING_STUDIES).items():
         for variant in study.variants:
             runs += all_seeds(name, variant, study, asked.folder, rates)
-    facts = {"learning_rates": retrained.LEARNING_RATES, "dtype": "float32"}
+    facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
     record = {"meta": records.meta("retraining", "optax", **facts), "runs": runs}
     records.finish("retraining", record, markdown, asked.quick)
     if asked.quick:
         return
-    for name, study in STUDIES.items():
+    for name, study in RETRAINING_STUDIES.items():
         for variant in study.variants if study.shipped else ():
-            file = retrained.weights_file(name, variant)
+            file = weights_file(name, variant)
             save_half_precision(asked.folder / file.name, file)
 
 

@@ -21,9 +21,8 @@ import numpy as np
 
 from benchmarks import records
 from icl_krr import experiments
-from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import candidate, candidates
-from icl_krr.experiments import identify as identification, solverbench
+from icl_krr.experiments import Lines, identify as identification, solverbench, to_markdown
 from icl_krr.experiments.identify import (
     EXACT,
     IDENTIFIED,
@@ -41,7 +40,7 @@ from icl_krr.transformer import Architecture, Transformer, init
 
 PLAIN, NORMED, SUPERPOSED, TRAINED = "rotated", "LayerNorm", "superposed", "fine-tuned"
 JUNK, NOISE, SINGLE = "junk", "noise", "float32"
-STRANGER, RANDOM, POWERS = "stranger", "random", "raw powers"
+DISTRACTOR, RANDOM, POWERS = "distractor", "random", "raw powers"
 
 Reader = Transformer | Callable[[Task], jax.Array]
 
@@ -58,8 +57,8 @@ HOLDS = {
     "a linear function": "the steps of gradient descent; uses x of the query",
     "a random transformer": "random functions; uses them",
 }
-"""What the stream of a stranger holds and what its answer uses, by the start of its name. A
-stranger without weights holds its own answers and x of the query, and has no read-out."""
+"""What the stream of a distractor holds and what its answer uses, by the start of its name. A
+distractor without weights holds its own answers and x of the query, and has no read-out."""
 
 Row = dict[str, Any]
 KNOWN = (PLAIN, JUNK, SUPERPOSED, TRAINED, NORMED, NOISE, SINGLE)
@@ -144,7 +143,7 @@ def others(kind: str, make: Callable[[solverbench.BenchFamily], Any]) -> Iterato
 
 def cases() -> Iterator[Case]:
     few = partial(solvers, names=FIRST, one=True)
-    plain, open_set = [*solvers(PLAIN)], [*others(STRANGER, strangers)]
+    plain, open_set = [*solvers(PLAIN)], [*others(DISTRACTOR, distractors)]
     noisy = [c for level in LEVELS for c in few(NOISE, level)]
     random = [*others(RANDOM, lambda one: randoms(one, 0))]
     small = [c for c in random if "width 16" in c.about or c.about.startswith("8 ")]
@@ -175,14 +174,14 @@ QUICK_CASES = (
     Case(JUNK, solverbench.LINEAR, "gradient_descent", "linear", 4),
     Case(NOISE, solverbench.LINEAR, "conjugate_gradient", "linear", 1e-2),
     Case(SINGLE, solverbench.LINEAR, "gradient_descent", "linear"),
-    Case(STRANGER, solverbench.LINEAR, "the answer 0", "linear"),
+    Case(DISTRACTOR, solverbench.LINEAR, "the answer 0", "linear"),
     Case(RANDOM, solverbench.LINEAR, "8 random functions of the task", "linear"),
     Case(POWERS, solverbench.LINEAR, POWERS, "linear"),
 )
 
 
 class Subject(NamedTuple):
-    """A model to identify, the names that are right, and what the stream of a stranger holds."""
+    """A model to identify, the names that are right, and what the stream of a distractor holds."""
 
     reader: Reader
     names: tuple[str, ...] = ()
@@ -196,22 +195,22 @@ def key_of(*parts: Any) -> jax.Array:
 
 
 def known(case: Case, one: solverbench.BenchFamily) -> Subject:
-    """The construction of a solver in a disguise; the level is the noise or the channels of junk.
+    """A variant of the construction of a solver; the level is the noise or the channels of junk.
 
     In float32, it has the streams of the rotated model.
     """
     model, level = solverbench.candidate_model(case.about, case.kernel, one), case.level
-    disguise = PLAIN if case.kind == SINGLE else case.kind
-    key = key_of(case.about, case.kernel, disguise, level, one.config.seed)
+    variant = PLAIN if case.kind == SINGLE else case.kind
+    key = key_of(case.about, case.kernel, variant, level, one.config.seed)
     weights, gap, tasks = model.weights, None, solverbench.training_tasks(one.probing)
     assert weights is not None
     at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
-    if disguise == NOISE:
+    if variant == NOISE:
         weights = solverbench.perturbed(weights, jax.random.fold_in(key, 1), level)
         gap = to_oracle(weights, at, model, one)
-    if disguise == TRAINED:
+    if variant == TRAINED:
         weights = solverbench.fine_tuned(weights, tasks, 10 if one.config.quick else 100)
-    if disguise == SUPERPOSED:
+    if variant == SUPERPOSED:
         width, updates = weights.layout.width - int(level), 20 if one.config.quick else 2000
         weights = solverbench.superposed(weights, tasks, key, width, updates)
     else:
@@ -219,9 +218,9 @@ def known(case: Case, one: solverbench.BenchFamily) -> Subject:
     if case.kind == SINGLE:
         weights = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
     reader: Reader = weights
-    if disguise in (JUNK, NORMED) or model.layers is not None:
+    if variant in (JUNK, NORMED) or model.layers is not None:
         change = {JUNK: partial(with_junk, key=key, count=int(level)), NORMED: normed}
-        reader = partial(changed, weights, at, change.get(disguise, lambda task, streams: streams))
+        reader = partial(changed, weights, at, change.get(variant, lambda task, streams: streams))
     return Subject(reader, model.truth.names, gap=gap)
 
 
@@ -279,7 +278,7 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     return jnp.where(jnp.arange(count) % 4 < 2, jnp.cos(grown) * 2**0.5, jnp.tanh(grown))
 
 
-def strangers(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]]:
+def distractors(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]]:
     """All models of the open set, by name; those without weights with answers as a stream."""
     key = jax.random.fold_in(jax.random.key(one.config.seed), 9)
     own = jax.random.fold_in(key, int(one.name != solverbench.LINEAR))
@@ -348,8 +347,8 @@ def randoms(one: solverbench.BenchFamily, seed: int) -> dict[str, Callable[[], S
 
 
 def subject_of(case: Case, one: solverbench.BenchFamily) -> Subject:
-    if case.kind == STRANGER:
-        return strangers(one)[case.about]()
+    if case.kind == DISTRACTOR:
+        return distractors(one)[case.about]()
     if case.kind == RANDOM:
         return randoms(one, case.seed)[case.about]()
     return powers(one) if case.kind == POWERS else known(case, one)
@@ -458,7 +457,7 @@ def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...])
         "status": verdict.status,
         "names": verdict.names,
         "readings": as_json(said),
-        "suspects": [row_of(one, case.kind == ENCODER) for one in found.candidates],
+        "candidates": [row_of(one, case.kind == ENCODER) for one in found.candidates],
         "seconds": time.perf_counter() - began,
     }
 
@@ -469,7 +468,7 @@ def as_json(said: dict[str, solverbench.Verdict]) -> dict[str, Any]:
 
 def row_of(one: CandidateResult, trained: bool) -> dict[str, Any]:
     """A candidate: its distances, the reason against it, and distances of untrained models."""
-    row: dict[str, Any] = {"candidate": one.fit.candidate, "because": one.reason}
+    row: dict[str, Any] = {"candidate": one.fit.candidate, "reason": one.reason}
     row |= {space: found.mean for space, found in one.distances.items()}
     if trained:
         controls: dict[str, Any] = one.stream_result.controls  # pyright: ignore[reportOptionalMemberAccess]
@@ -503,11 +502,11 @@ def markdown(record: dict[str, Any]) -> str:
     tables: dict[str, Callable[[list[Row]], Lines]] = {
         "Readings side by side, on models of seed 0 (Wilson's 95 % interval). Readings of a probe "
         "were run on fewer models": readings,
-        "Known models in disguises": disguises,
+        "Known models, by variant": variants,
         "Noise on the weights, by solver: verdicts, and distance of the model's own answers to the "
         "oracle": noise,
         "float32: distance of the right candidate": single,
-        "Strangers, one by one": strangers_table,
+        "Distractors, one by one": distractor_table,
         "Untrained encoders and random functions": randoms_table,
         "Trained encoders: distance of a candidate over the smaller one of two untrained models": (
             encoders
@@ -548,9 +547,9 @@ def shares(found: list[str], names: Iterable[str]) -> list[str]:
 
 
 def readings(rows: list[Row]) -> Lines:
-    """What every reading says of rotated models, of models with noise, and of strangers."""
+    """What every reading says of rotated models, of models with noise, and of distractors."""
     header = ["reading", "models", "right", "among", "close", "none", "close to another", "wrong"]
-    header += ["strangers named", "strangers close to"]
+    header += ["distractors named", "distractors close to"]
     lines = []
     for reading in READINGS:
         read = [row for row in rows if reading in row["readings"] and row["seed"] == 0]
@@ -560,7 +559,7 @@ def readings(rows: list[Row]) -> Lines:
             f"noise, within {SAME:g} of the oracle": [r for r in noisy if is_same(r)],
             f"noise, farther than {SAME:g}": [r for r in noisy if not is_same(r)],
         }
-        ends = verdict_shares(of(read, STRANGER), reading)[:2]
+        ends = verdict_shares(of(read, DISTRACTOR), reading)[:2]
         for words, some in groups.items():
             found = shares([outcome_of(row, reading) for row in some], solverbench.OUTCOMES)
             lines.append([reading, words, *found, *ends])
@@ -595,7 +594,7 @@ def far(suspect: Row) -> float:
 
 def right_one(row: Row) -> Row | None:
     """The candidate that is right, at its own name, if it was offered."""
-    own = [one for one in row["suspects"] if one["candidate"] in row["right"]]
+    own = [one for one in row["candidates"] if one["candidate"] in row["right"]]
     return min(own, key=far) if own else None
 
 
@@ -603,17 +602,17 @@ def next_one(row: Row) -> Row | None:
     """The nearest wrong candidate that converges and does not contain the right one."""
     wrong = [
         one
-        for one in row["suspects"]
+        for one in row["candidates"]
         if one["candidate"] not in row["right"]
         and not {*candidate(one["candidate"]).contains} & {*row["right"]}
-        and "diverges" not in one["because"]
+        and "diverges" not in one["reason"]
     ]
     return min(wrong, key=far) if wrong else None
 
 
-def disguises(rows: list[Row]) -> Lines:
+def variants(rows: list[Row]) -> Lines:
     header = [
-        "disguise",
+        "variant",
         "models",
         *solverbench.OUTCOMES,
         "right candidate: median, largest",
@@ -675,14 +674,14 @@ def words_of(row: Row) -> str:
     )
 
 
-def strangers_table(rows: list[Row]) -> Lines:
+def distractor_table(rows: list[Row]) -> Lines:
     header = ["tasks", "model", "the stream holds", "verdict", "as if use were not measured"]
-    header += ["nearest", *SPACES, "because"]
+    header += ["nearest", *SPACES, "reason"]
     lines = []
-    for row in of(rows, STRANGER, POWERS):
-        best, unused = row["suspects"][0], said_of(row, "streams")
+    for row in of(rows, DISTRACTOR, POWERS):
+        best, unused = row["candidates"][0], said_of(row, "streams")
         before = unused.status + (f": {', '.join(unused.names)}" if unused.names else "")
-        cells = [best["candidate"], *(f"{best[space]:.2g}" for space in SPACES), best["because"]]
+        cells = [best["candidate"], *(f"{best[space]:.2g}" for space in SPACES), best["reason"]]
         lines.append([row["tasks"], row["about"], row["label"], words_of(row), before, *cells])
     return header, lines
 
@@ -694,21 +693,21 @@ def randoms_table(rows: list[Row]) -> Lines:
         for tasks, some in records.grouped(own, itemgetter("tasks")).items():
             groups[f"{tasks}, {kind}"] = some
     if groups:
-        groups["all, and strangers"] = of(rows, RANDOM, STRANGER, POWERS)
+        groups["all, and distractors"] = of(rows, RANDOM, DISTRACTOR, POWERS)
     lines = [[words, str(len(own)), *verdict_shares(own)] for words, own in groups.items()]
     return ["tasks", "models", "named", "close to", "none"], lines
 
 
 def encoders(rows: list[Row]) -> Lines:
     header = ["encoder", "seed", "verdict", "candidate", *SPACES]
-    header += [f"{space}, ratio" for space in SPACES] + ["because"]
+    header += [f"{space}, ratio" for space in SPACES] + ["reason"]
     lines = []
     for row in of(rows, ENCODER):
-        for one in row["suspects"]:
+        for one in row["candidates"]:
             least, cells = one["untrained"], [f"{one[space]:.2g}" for space in SPACES]
             cells += [f"{one[s] / least[s]:.2g}" if least[s] else "-" for s in SPACES]
             first = [row["about"], str(row["seed"]), words_of(row)]
-            lines.append([*first, one["candidate"], *cells, one["because"]])
+            lines.append([*first, one["candidate"], *cells, one["reason"]])
     return header, lines
 
 

@@ -14,8 +14,17 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.records import Row as Record, folder_of, meta
-from icl_krr._core.files import replace, to_markdown
-from icl_krr.experiments import Cell, ModelRecipe, Recipe, Study, TaskRecipe, blank, family
+from icl_krr.experiments import (
+    Cell,
+    ModelRecipe,
+    Recipe,
+    Study,
+    TaskRecipe,
+    blank,
+    family,
+    replace,
+    to_markdown,
+)
 from icl_krr.training import Training, save_half_precision, save_weights, train
 from icl_krr.transformer import Transformer
 

@@ -21,9 +21,8 @@ from matplotlib.figure import Figure
 from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
-from icl_krr._core.files import Lines, to_markdown
 from icl_krr.catalogue import SOLVERS, compared
-from icl_krr.experiments import Cell, Study, load
+from icl_krr.experiments import Cell, Lines, Study, load, to_markdown
 from icl_krr.experiments.identify import (
     IDENTIFIED,
     NEAR,
@@ -41,7 +40,7 @@ from icl_krr.experiments.identify import (
     untrained,
 )
 from icl_krr.kernels import name_of
-from icl_krr.plots._style import COLORS, legend
+from icl_krr.plots import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise
 from icl_krr.tasks import map_tasks
 from icl_krr.training import reference
@@ -218,7 +217,7 @@ def names_table(rows: dict[str, Row]) -> Lines:
 def agreement_table(rows: dict[str, Row]) -> Lines:
     """What can be said of the models of each group, with counts."""
     first = HOWS[0]
-    near = lambda row: row["model"][first]["as near"]  # noqa: E731
+    near = lambda row: row["model"][first]["tied"]  # noqa: E731
     statements: dict[str, Callable[[Row], bool]] = {
         "all four profiles have the same nearest solver": lambda row: (
             len({row["model"][how]["nearest"] for how in HOWS}) == 1
@@ -303,7 +302,7 @@ def distances_table(rows: dict[str, Row]) -> Lines:
 
 def models_table(rows: dict[str, Row]) -> Lines:
     """Every model: its error, the nearest solver by each reading, and the verdicts."""
-    header = ["model", "error / exact", "profile: error, 1:1", "as near", "error, monotone"]
+    header = ["model", "error / exact", "profile: error, 1:1", "tied", "error, monotone"]
     header += ["probe", "state", "innovation", "streams, with use", "filter: distance"]
     lines = []
     for name, row in rows.items():
@@ -317,7 +316,7 @@ def models_table(rows: dict[str, Row]) -> Lines:
             name,
             f"{own['error'] / row['exact']:.3g}",
             f"{said['nearest']}, {nearest_far(said):.2g}",
-            ", ".join(said["as near"]) or "-",
+            ", ".join(said["tied"]) or "-",
             f"{others['nearest']}, {nearest_far(others):.2g}",
             *(f"{who}, {size:.2g}" for who, size in near),
             verdict,

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import profiles, trained
 from benchmarks.profiles import FACTOR, HOWS, KNOWN, OWN, PROBE, listed, read_by, share
 from benchmarks.records import RESULTS, options, read
-from benchmarks.streams import RANDOM, STRANGER, of
+from benchmarks.streams import DISTRACTOR, RANDOM, of
 from icl_krr.experiments import Lines, format_steps, replace, to_markdown
 from icl_krr.experiments.solverbench import Share
 
@@ -36,9 +36,13 @@ def left(rows: list[Row], count: int) -> dict[str, str]:
 
 
 def control_table(rows: list[Row]) -> Lines:
-    """A line for each way to read a layer: the names of known models, and those of strangers."""
+    """A line for each way to read a layer: the names of known models, and those of distractors."""
     header = ["layers are read from", "right", "wrong, the right one as near", "certain and wrong"]
-    header += ["a null is as near", "strangers named for certain", "strangers: a null is as near"]
+    header += [
+        "a null is as near",
+        "distractors named for certain",
+        "distractors: a null is as near",
+    ]
     _, lines = profiles.summary(rows)
     chosen = [line for line in lines if ", ".join(line[1:3]) == HOWS[0]]
     return header, [[line[0], *line[4:6], *line[7:9], *line[11:]] for line in chosen]
@@ -63,12 +67,12 @@ def ablation_facts(record: Row) -> dict[str, str]:
     first = record["confusion"][0]
     every = [one for row in record["trained"] for one in row["nearest"]]
     readings = Counter(one["reading"] for one in every)
-    rich = sum("richardson" in (one["name"], *one["as near"]) for one in every)
+    rich = sum("richardson" in (one["name"], *one["tied"]) for one in every)
     return {
         "count": str(len(every)),
         "right": str(Share.of(*first["right"])),
-        "solvers": str(Share.of(*first["strangers"]["other solver"])),
-        "nothing": str(Share.of(*first["strangers"]["no solver"])),
+        "solvers": str(Share.of(*first["distractors"]["other solver"])),
+        "nothing": str(Share.of(*first["distractors"]["no solver"])),
         "candidate": str(readings["candidate"]),
         "other": str(readings["other solver"]),
         "none": str(readings["no solver"]),
@@ -79,7 +83,7 @@ def ablation_facts(record: Row) -> dict[str, str]:
 
 def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
-    known, strange = listed(of(rows, *KNOWN)), of(rows, STRANGER, RANDOM)
+    known, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
     by_probe = [said for _, said in read_by(strange, PROBE)]
     plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
     far = [profiles.least(said, row["right"]) for row, said in read_by(plain, OWN)]
@@ -91,7 +95,7 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
         "farthest": f"{max(far):.2g}",
         "known": str(len(known)),
         "plain": str(len(plain)),
-        "strangers": str(len(strange)),
+        "distractors": str(len(strange)),
         "table": to_markdown(control_table(rows)),
         "beside": to_markdown(profiles.beside(rows)),
         "own": profiles.right_from(plain, OWN),
@@ -129,7 +133,7 @@ def trained_facts(rows: dict[str, Row]) -> dict[str, str]:
         "null_last": share(trained.null_is_nearer(row, HOWS[3]) for row in decoders),
         "hat": share(trained.nearer_than_controls(row, "probe", "hat") for row in every),
         "as_near": share(profiles.with_null(row["model"][first]) for row in every),
-        "alone": share(not row["model"][first]["as near"] for row in every),
+        "alone": share(not row["model"][first]["tied"] for row in every),
         "state": richardson("state"),
         "innovation": richardson("innovation"),
         "agree": share(map(trained.agree, every)),

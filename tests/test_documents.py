@@ -45,7 +45,7 @@ from icl_krr.experiments._claims.tables import claims_to_markdown as table_of_cl
 from icl_krr.experiments._claims.verify import claims
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
 from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names
-from icl_krr.experiments._shared.retrained import FOLDER, STUDIES, weights_file
+from icl_krr.experiments._shared.retrained import FOLDER, RETRAINING_STUDIES, weights_file
 from icl_krr.kernels import make_kernel
 from icl_krr.tabular._build import construct, solver_keywords
 
@@ -443,12 +443,14 @@ def test_the_table_of_retrained_models_is_the_one_that_was_measured():
     """And its models are those of the studies, whose weights are there."""
     runs = [run for run in read("retraining")["runs"] if run["chosen"]]
     found = [(run["study"], run["variant"]) for run in runs if not run["seed"]]
-    assert found == [(name, variant) for name, each in STUDIES.items() for variant in each.variants]
-    shipped = {weights_file(*one).name for one in found if STUDIES[one[0]].shipped}
+    assert found == [
+        (name, variant) for name, each in RETRAINING_STUDIES.items() for variant in each.variants
+    ]
+    shipped = {weights_file(*one).name for one in found if RETRAINING_STUDIES[one[0]].shipped}
     assert {path.name for path in FOLDER.iterdir()} == shipped
     for one in found:
         seeds = [run["seed"] for run in runs if (run["study"], run["variant"]) == one]
-        assert seeds == list(STUDIES[one[0]].seeds(one[1]))
+        assert seeds == list(RETRAINING_STUDIES[one[0]].seeds(one[1]))
 
 
 def test_the_table_of_subjects_is_the_one_that_was_measured():

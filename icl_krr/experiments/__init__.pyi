@@ -18,6 +18,14 @@ from ._scaling import (
 )
 from ._shared.draws import draw_tasks, project
 from ._shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
+from ._shared.retrained import (
+    LEARNING_RATES,
+    RETRAINING_STUDIES,
+    RetrainingStudy,
+    random_models,
+    stack_models,
+    weights_file,
+)
 from ._shared.rows import Rows
 from ._shared.runs import Run, blank, build_model, family, load
 from ._shared.writing import (
@@ -36,6 +44,8 @@ from ._study import Cell, Study, environment, run
 __all__ = [
     "AXIS_SETTINGS",
     "FEWEST_VALUES",
+    "LEARNING_RATES",
+    "RETRAINING_STUDIES",
     "RUNS",
     "TASK_SETTINGS",
     "Cell",
@@ -43,6 +53,7 @@ __all__ = [
     "Lines",
     "ModelRecipe",
     "Recipe",
+    "RetrainingStudy",
     "Rows",
     "Run",
     "Study",
@@ -70,12 +81,15 @@ __all__ = [
     "parse_json",
     "plain",
     "project",
+    "random_models",
     "read_models",
     "replace",
     "run",
+    "stack_models",
     "task_settings",
     "to_csv",
     "to_json",
     "to_markdown",
     "verify_all",
+    "weights_file",
 ]

@@ -11,11 +11,11 @@ from jax.tree_util import Partial
 
 from ... import Linear, Task, predict, solvers
 from ..._core.numerics import matmul
-from .._shared.retrained import STUDIES, load_models
+from .._shared.retrained import RETRAINING_STUDIES, load_models
 from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, at_least, check
 from .measuring import Plot, Rows, draw_tasks, every
 
-STUDY = STUDIES["longer"]
+STUDY = RETRAINING_STUDIES["longer"]
 p = STUDY.task.num_features
 ENOUGH = 24
 """The width p + c of textbook conjugate gradient on the linear kernel, c = 16."""
@@ -36,14 +36,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     rows = []
     for study, name in config.models:
         results = measure(Partial(predict, load_models(study, name)), tasks, config.hats)
-        width, steps = STUDIES[study].variants[name].width, STUDIES[study].training.steps
-        for seed, *each in zip(STUDIES[study].seeds(name), *results, strict=True):
+        settings = RETRAINING_STUDIES[study]
+        width, steps = settings.variants[name].width, settings.training.steps
+        for seed, *each in zip(settings.seeds(name), *results, strict=True):
             about = {"steps": steps, "width": width, "training seed": seed}
             rows.append(about | of_model(*each, *sketches))
     column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     m, k, ratio = column["width"], column["features in use"], column["risk / exact"]
     ratio = ratio / column["sketch / exact"]
-    last = column["steps"] == STUDIES["longest"].training.steps
+    last = column["steps"] == RETRAINING_STUDIES["longest"].training.steps
     ranks, longest = column["rank of hat"] / column["rank of hat, sketch"], np.where(last, ratio, 1)
     fewer = "a sketch with fewer features than channels"
     return rows, {
@@ -141,7 +142,9 @@ CLAIM = Claim(
     config=Config(tasks=256, hats=8, num_queries=16),
     axes=Config(
         models=tuple(
-            (study, name) for study in ("longer", "longest") for name in STUDIES[study].variants
+            (study, name)
+            for study in ("longer", "longest")
+            for name in RETRAINING_STUDIES[study].variants
         )
     ),
     quick=Config(tasks=128, hats=4, num_queries=8, models=(("longer", "width 6"),)),

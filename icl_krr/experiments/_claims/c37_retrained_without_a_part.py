@@ -10,11 +10,11 @@ from scipy import stats
 
 from ... import Task, Transformer, predict
 from ...training._reference import regression
-from .._shared.retrained import STUDIES, load_models
+from .._shared.retrained import RETRAINING_STUDIES, load_models
 from .claim import HOLDS, TASK_FAMILY, Checks, Claim, Config, stated
 from .measuring import Plot, Rows, draw_tasks
 
-STUDY = STUDIES["ablations"]
+STUDY = RETRAINING_STUDIES["ablations"]
 NEEDED = ("linear attention", "no MLP", "1 block")
 """Models without a part that the source calls needed, or without depth."""
 SMALL = ("no LayerNorm", "no MLP", "1 head")

@@ -25,7 +25,7 @@ LEARNING_RATES = (0.006, 0.015)
 seed."""
 
 
-class Study(NamedTuple):
+class RetrainingStudy(NamedTuple):
     """Models that are compared: one family of tasks, one training, several variants.
 
     The learning rates are those of another study, `tuned_by`, or are chosen for each variant. Each
@@ -78,13 +78,13 @@ BASE = ModelRecipe(width=16, depth=4, heads=4)
 WIDTHS = {
     f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in (4, 6, 8, 12, 16, 24)
 }
-STUDIES = {
-    "widths": Study(LINEAR, TRAINING, WIDTHS, shipped=False),
-    "longer": Study(LINEAR, dataclasses.replace(TRAINING, steps=6000), WIDTHS),
-    "longest": Study(
+RETRAINING_STUDIES = {
+    "widths": RetrainingStudy(LINEAR, TRAINING, WIDTHS, shipped=False),
+    "longer": RetrainingStudy(LINEAR, dataclasses.replace(TRAINING, steps=6000), WIDTHS),
+    "longest": RetrainingStudy(
         LINEAR, dataclasses.replace(TRAINING, steps=18000), WIDTHS, tuned_by="longer", repeats=1
     ),
-    "ablations": Study(
+    "ablations": RetrainingStudy(
         PROCESS,
         dataclasses.replace(TRAINING, batch=32),
         {
@@ -110,14 +110,14 @@ def load_models(study: str, variant: str) -> Transformer:
 
 def random_models(study: str, variant: str) -> Transformer:
     """The models of a variant before training; see `load_models`."""
-    settings = STUDIES[study]
+    settings = RETRAINING_STUDIES[study]
     sizes = architecture(
         settings.variants[variant], settings.task.num_features, settings.task.num_supports
     )
-    return stack([init(jax.random.key(seed), sizes) for seed in settings.seeds(variant)])
+    return stack_models([init(jax.random.key(seed), sizes) for seed in settings.seeds(variant)])
 
 
-def stack(models: list[Transformer]) -> Transformer:
+def stack_models(models: list[Transformer]) -> Transformer:
     """Models of one architecture as one model, whose arrays have a new first axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
 

@@ -156,9 +156,9 @@ def fit_probe(
     else:
         checks.function("model", model)
         check_axes(tasks, 1, "tasks")
-    if targets is None and tasks.y_query is None:
-        raise ValueError("targets must be given for tasks without y_query")
     targets = tasks.y_query if targets is None else targets
+    if targets is None:
+        raise ValueError("targets must be given for tasks without y_query")
     checks.floating("targets", targets)
     checks.finite("targets", targets)
     batch, queries = tasks.x_query.shape[:2]

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.ladders FOLDER...`: the ladders of finished `icl-krr identify` runs.
+"""`python -m benchmarks.nested_models FOLDER...`: nested models of `icl-krr identify` runs.
 
 Every folder is named after its model. The table has a line for each model and seed.
 """
@@ -18,23 +18,25 @@ def main() -> None:
     records = {
         folder.name: json.loads((folder / "identify.json").read_text()) for folder in asked.folders
     }
-    kept = {name: short(record) for name, record in records.items()}
-    save("ladders", kept, table(kept))
+    summaries = {name: short(record) for name, record in records.items()}
+    save("nested-models", summaries, table(summaries))
 
 
 def short(record: dict[str, Any]) -> dict[str, Any]:
-    """The meta data, the verdict of all seeds, and of each seed the ladder and nearest solver."""
+    """Meta data, the verdict of all seeds; of each seed its nested models and nearest solver."""
     seeds = []
     for found in record["seeds"]:
         best = found["candidates"][0]
         solver = {"name": best["candidate"], "kernel": best["kernel"]}
         solver |= {space: near(best[space]) for space in ("prediction", "hat")}
-        rungs = [
-            {"name": rung["name"], "kernel": rung["kernel"]}
-            | {space: near(rung[space]) for space in ("prediction", "hat") if space in rung}
-            for rung in found["ladder"]
+        models = [
+            {"name": model["name"], "kernel": model["kernel"]}
+            | {space: near(model[space]) for space in ("prediction", "hat") if space in model}
+            for model in found["nested models"]
         ]
-        seeds.append({"seed": found["seed"], "status": found["status"], "ladder": rungs, **solver})
+        seeds.append(
+            {"seed": found["seed"], "status": found["status"], "nested models": models, **solver}
+        )
     meta = {name: record["meta"][name] for name in ("seed", "dtype", "versions", "device")}
     settings = {
         name: record["meta"]["settings"][name] for name in ("tasks", "probe_tasks", "kernels")
@@ -48,21 +50,21 @@ def near(distance: dict[str, Any]) -> dict[str, Any]:
 
 def table(records: dict[str, dict[str, Any]]) -> str:
     first = next(iter(records.values()))["seeds"][0]
-    names = [rung["name"] for rung in first["ladder"]]
+    names = [model["name"] for model in first["nested models"]]
     header = ["model", "seed", *names, "nearest solver", "verdict of all seeds"]
     lines = []
     for name, record in records.items():
         for found in record["seeds"]:
-            rungs = {rung["name"]: cell(rung) for rung in found["ladder"]}
-            cells = [rungs[key] for key in names]
+            models = {model["name"]: cell(model) for model in found["nested models"]}
+            cells = [models[key] for key in names]
             nearest = f"{found['name']}, {found['kernel']}: {cell(found)}"
             status = record["together"]["status"]
             lines.append([name, str(found["seed"]), *cells, nearest, status])
     return to_markdown((header, lines))
 
 
-def cell(rung: dict[str, Any]) -> str:
-    found = rung["hat"] if "hat" in rung else rung["prediction"]
+def cell(model: dict[str, Any]) -> str:
+    found = model["hat"] if "hat" in model else model["prediction"]
     low, high = found["interval"]
     return f"{found['mean']:.2g} ({low:.2g}, {high:.2g})"
 
