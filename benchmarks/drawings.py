@@ -36,7 +36,7 @@ ROOMS = {  # a module's place (column, row, number of columns), its purpose and 
     "residual": (1, 2, 1, "slots, tokens, reads", FORWARD),
     "transformer": (2, 2, 1, "forward pass,\ncapture, hooks", FORWARD),
     "probes": (3, 2, 1, "hat matrices, filters,\npatching, identify", SEEN),
-    "estimator": (0, 3, 1, "fit and predict, for\nscikit-learn", SEEN),
+    "tabular": (0, 3, 1, "tables: fit, predict,\nscikit-learn", SEEN),
     "uncertainty": (1, 3, 1, "predictive distributions", SEEN),
     "posterior": (2, 3, 1, "mean and variance", SEEN),
     "export": (3, 3, 1, "safetensors files,\nT5, GPT-2", SEEN),

@@ -3,6 +3,7 @@
 Sweep, ablate and identify take the file alone. The solver is that of the README.
 """
 
+import inspect
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_kernel_of_ones_own import Tilted
 from test_sweep import ARGV, no_figure, small, task_of  # noqa: F401
 
 import icl_krr as ik
@@ -24,9 +26,20 @@ from icl_krr.probes._naming.candidates import solve
 README = (Path(__file__).parent.parent / "README.md").read_text()
 SOLVER = "import icl_krr as ik\n\n\n" + re.findall("@ik.solver\n.*?, step\n", README, re.S)[0]
 
+KERNEL = f"""\
+from typing import Any
+
+import jax.numpy as jnp
+
+from icl_krr._core.pytree import pytree_dataclass
+from icl_krr.kernels import LogBilinear
+
+
+{inspect.getsource(Tilted)}"""
+
 ROWS = """\
+from momenta.kernel import Tilted
 from momenta.solver import nesterov
-from test_kernel_of_ones_own import Tilted
 
 from icl_krr.catalogue import Box, KernelEntry, SolverEntry, register
 
@@ -57,6 +70,7 @@ def package(tmp_path_factory):
     (site / "momenta-1.0.dist-info").mkdir()
     files = {
         "momenta/__init__.py": ROWS,
+        "momenta/kernel.py": KERNEL,
         "momenta/solver.py": SOLVER,
         "momenta-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: momenta\nVersion: 1.0\n",
         "momenta-1.0.dist-info/entry_points.txt": "[icl_krr]\nmomenta = momenta\n",

@@ -6,11 +6,15 @@ import os
 import sys
 from typing import NoReturn
 
+from . import _startup
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status; errors are one line on standard error."""
     try:
-        from . import _program
+        _startup.keep_compiled_programs()
+        _startup.compile_quickly()
+        from . import _program  # with the catalogue, and with packages that register solvers
 
         return _program.main(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import reduce
-from importlib import import_module
 from importlib.metadata import version
 from io import StringIO
 from operator import or_
 from typing import Annotated, Any
 
 import tyro
-from platformdirs import user_cache_dir
 
-from .._core import xla_flags
 from .._core.messages import unknown_name
 from ..experiments._shared.recipe import Recipe
 from . import _hosts
-from ._commands import COMMANDS, settings_of
+from ._commands import COMMANDS
 from ._commands.train import Train
 from ._options import ONE_DEVICE, WORDS, Command, Devices
 from ._output import finish
@@ -84,8 +80,8 @@ def subcommands(argv: list[str]) -> Any:
     return reduce(
         or_,
         (
-            Annotated[settings_of(name), tyro.conf.subcommand(name, **special.get(name, {}))]
-            for name in COMMANDS
+            Annotated[settings, tyro.conf.subcommand(name, **special.get(name, {}))]
+            for name, (settings, _) in COMMANDS.items()
         ),
     )
 
@@ -107,8 +103,6 @@ def main(typed: list[str]) -> int:
             print(f"icl-krr {version('icl_krr')}")
             return 0
         settings = parse(typed)
-        keep_compiled_programs()
-        compile_quickly()
         _hosts.prepare(devices_of(settings))
         return run(replace(settings, argv=tuple(typed)))
     except BrokenPipeError:
@@ -135,38 +129,14 @@ def run(settings: Command) -> int:
     for option, value in vars(settings).items():
         if value == () and f"--{option}" in settings.argv:
             raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
-    name = type(settings).__name__.lower()
+    _, run_command = COMMANDS[type(settings).__name__.lower()]
     with _hosts.device_context(devices_of(settings)):
         _hosts.require_same_settings(settings)
-        return finish(settings, import_module(f"._commands.{name}", __package__).run(settings))
+        return finish(settings, run_command(settings))
 
 
 def devices_of(settings: Command) -> Devices:
     return vars(settings).get("devices", ONE_DEVICE)
-
-
-def keep_compiled_programs() -> None:
-    """Keep compiled programs in JAX's cache on disk, unless the caller has configured the cache."""
-    if "jax" not in sys.modules:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("icl-krr"))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-
-def compile_quickly() -> None:
-    """Let XLA use its older code generator, which takes half the time, unless the user sets flags.
-
-    The programs are as fast, except that exponentials take 1.5 times as long. XLA aborts at a flag
-    that it does not know, so only a version that knows these gets them.
-    """
-    if (
-        "jax" not in sys.modules
-        and version("jaxlib").startswith("0.10.")
-        and not xla_flags.user_flags()
-    ):
-        xla_flags.add_flags(
-            "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"
-        )
 
 
 def of_device(error: RuntimeError) -> str:

@@ -4,26 +4,18 @@ The work is a function `run(settings)` that returns an `Outcome`; the driver wri
 JAX is imported inside of the functions, so that `--help` is fast.
 """
 
-from __future__ import annotations
+from . import ablate, demo, fit, identify, predict, report, solverbench, sweep, train, verify
 
-from importlib import import_module
-
-from .._options import Command
-
-COMMANDS = (
-    "demo",
-    "predict",
-    "fit",
-    "sweep",
-    "train",
-    "identify",
-    "ablate",
-    "report",
-    "verify",
-    "solverbench",
-)
-"""The commands in the order of the help. The class of the settings of `demo` is `Demo`."""
-
-
-def settings_of(name: str) -> type[Command]:
-    return getattr(import_module(f".{name}", __name__), name.capitalize())
+COMMANDS = {
+    "demo": (demo.Demo, demo.run),
+    "predict": (predict.Predict, predict.run),
+    "fit": (fit.Fit, fit.run),
+    "sweep": (sweep.Sweep, sweep.run),
+    "train": (train.Train, train.run),
+    "identify": (identify.Identify, identify.run),
+    "ablate": (ablate.Ablate, ablate.run),
+    "report": (report.Report, report.run),
+    "verify": (verify.Verify, verify.run),
+    "solverbench": (solverbench.Solverbench, solverbench.run),
+}
+"""{command in the order of the help: the class of its settings, and its work}."""
