@@ -125,7 +125,10 @@ def conjugate_gradient(system, steps, M=None):
     inverse, paths = np.eye(len(system.A)) if M is None else np.linalg.inv(M), []
     for y in system.y.T:
         path = [0 * y]
-        note = lambda alpha, path=path: path.append(alpha.copy())  # noqa: E731
+
+        def note(alpha, path=path):
+            path.append(alpha.copy())
+
         scipy.sparse.linalg.cg(system.A, y, M=inverse, rtol=1e-13, maxiter=steps + 1, callback=note)
         paths.append(path + path[-1:] * (steps + 2 - len(path)))
     fields = trajectory_of(system, np.moveaxis(np.stack(paths), 0, -1))
@@ -246,7 +249,9 @@ def follow(system, steps, rule, *others):
 
 
 def delta_rule(system, steps, step_size):
-    rule = lambda S, k, v, learns: gated_delta_rule(*S, k, v, step_size * learns)  # noqa: E731
+    def rule(S, k, v, learns):
+        return gated_delta_rule(*S, k, v, step_size * learns)
+
     return follow(system, steps, rule)
 
 

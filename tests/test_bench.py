@@ -71,14 +71,21 @@ def test_every_array_of_a_result_must_agree():
     assert compete(contest(ours=program(2.0), rivals=rivals), repeats=1)[0].error == 0
     with pytest.raises(Disagreement, match=r"relative error of 0.001, got 0.01$|got 0.01;"):
         compete(contest(ours=program(2.02), rivals=rivals), repeats=1)
-    halve = lambda result: {**result, "small": result["small"] / 2}  # noqa: E731
+
+    def halve(result):
+        return {**result, "small": result["small"] / 2}
+
     halved = contest(ours=program(4.0), rivals=rivals, like_rivals=halve)
     assert compete(halved, repeats=1)[0].error == 0
 
 
 def test_short_programs_have_more_turns():
     calls = []
-    program = lambda: calls.append(1) or np.ones(3)  # noqa: E731
+
+    def program():
+        calls.append(1)
+        return np.ones(3)
+
     compete(contest(ours=program), repeats=1)
     assert len(calls) == 2
     calls.clear()
@@ -136,7 +143,10 @@ def test_a_wrong_floor_is_refused(monkeypatch):
     options = {"spectrum": (0.1, 30.0)}
     assert compete(of(options), repeats=1)[0].error < 1e-4
     right = plain.chebyshev
-    wrong = lambda system, ridge, **rest: right(system, 1.1 * ridge, **rest)  # noqa: E731
+
+    def wrong(system, ridge, **rest):
+        return right(system, 1.1 * ridge, **rest)
+
     monkeypatch.setitem(plain.SOLVERS, "chebyshev", wrong)
     with pytest.raises(Disagreement, match="icl_krr must agree with plain, K v = X"):
         compete(of(options), repeats=1)
@@ -162,7 +172,10 @@ def test_gradients_of_all_weights_of_a_trained_model_are_compared():
         assert compete(fair, repeats=1)[0].error < 1e-4
     loss, slopes = first.like_rivals(first.ours())
     model = first.ours()[1]
-    entries = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))  # noqa: E731
+
+    def entries(tree):
+        return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
     assert entries(slopes) == entries(model) - 1  # the slot `one` is no weight of a transformer
     off = loss, {**slopes, "positions": 1.01 * slopes["positions"]}
     with jax.numpy_rank_promotion("allow"), pytest.raises(Disagreement):
@@ -213,7 +226,11 @@ def test_commands_refuse_what_they_cannot_do(tmp_path, monkeypatch, capsys, type
 def test_the_roofline_does_the_work_that_it_names():
     calls, task = [], draw(0)
     model = CASES["cg"].build(task, 0.5, 8)
-    run = lambda *_: calls.append(1) or np.zeros(1)  # noqa: E731
+
+    def run(*_):
+        calls.append(1)
+        return np.zeros(1)
+
     products, memory = against_machine("n", run, model, task, quick=True, passes=3)
     step = step_cost(model, task)
     work = {"flops": 3 * 8 * step.flops, "bytes": 3 * 8 * step.bytes}
@@ -245,7 +262,10 @@ def test_memory_counts_what_is_kept():
 
 def test_map_tasks_is_a_loop_in_chunks_over_tasks_that_are_padded_and_masked():
     tasks = [draw(seed, n=n) for seed, n in enumerate((4, 7, 5))]
-    solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=0.1)  # noqa: E731
+
+    def solve(task):
+        return ik.solvers.exact(ik.Linear(), task, ridge=0.1)
+
     alone = np.stack([solve(task).prediction for task in tasks])
     for chunk in (None, 2):
         result = ik.map_tasks(solve, batch(tasks), chunk=chunk)

@@ -131,7 +131,10 @@ def test_heads_with_a_window_read_the_last_visible_tokens(x64, attention, mask):
     sizes = ik.Architecture(num_features=P, width=8, depth=1, heads=2, attention=attention,
                             causal=True, streaming=True, **spec)  # fmt: skip
     model = ik.init(jax.random.key(0), sizes)
-    windowed = lambda part: part.replace(window=w) if type(part) is Heads else part  # noqa: E731
+
+    def windowed(part):
+        return part.replace(window=w) if type(part) is Heads else part
+
     weights = jax.tree.map(windowed, model.weights, is_leaf=lambda part: type(part) is Heads)
     model = model.replace(weights=weights)
     prediction, cache = ik.run_with_cache(model, task, everything=True)

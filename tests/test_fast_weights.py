@@ -249,7 +249,10 @@ def test_gradients(name):
         return jax.numpy.sum(ik.predict_along(model, task) ** 2)
 
     for one, value in parameters.items():
-        alone = lambda value, one=one: error(parameters | {one: value})  # noqa: E731
+
+        def alone(value, one=one):
+            return error(parameters | {one: value})
+
         check_grads(alone, (value,), 1, modes=["rev"], rtol=1e-5, atol=1e-8, eps=1e-6)
 
 

@@ -147,7 +147,10 @@ def test_gradients_in_the_weights_equal_finite_differences(x64, name, merge):
         rng = np.random.default_rng(seed)
         # exact zeros stay: next to one, the guarded reciprocal is not differentiable
         direction = tree.unflatten([np.where(w != 0, rng.normal(size=w.shape), 0) for w in leaves])
-        along = lambda t: loss(jax.tree.map(lambda w, d: w + t * d, model, direction))  # noqa: E731, B023
+
+        def along(t):
+            return loss(jax.tree.map(lambda w, d: w + t * d, model, direction))  # noqa: B023
+
         slope = sum(
             np.vdot(g, d)
             for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
@@ -211,7 +214,9 @@ def test_derivatives_of_the_gaussian_kernel_do_not_overflow(scale):
     task = draw(3, p=2, n=6)
 
     def values(unit):
-        at = lambda x, lengthscale: ik.Gaussian(lengthscale)(task.x_query * unit, x)  # noqa: E731
+        def at(x, lengthscale):
+            return ik.Gaussian(lengthscale)(task.x_query * unit, x)
+
         x, lengthscale = task.x * unit, jnp.float32(1.5 * unit)
         slopes = jax.jacrev(at, argnums=(0, 1))(x, lengthscale)
         return at(x, lengthscale), *(unit * slope for slope in slopes)

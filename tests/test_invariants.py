@@ -161,7 +161,10 @@ def test_dense_matrices_give_the_same_stream(x64, case):
 @each_kind
 def test_padding_does_not_count(x64, case):
     short = draw(7, r=2)
-    pad = lambda a: np.concatenate([a, 9 * np.ones((3, a.shape[1]))])  # noqa: E731
+
+    def pad(a):
+        return np.concatenate([a, 9 * np.ones((3, a.shape[1]))])
+
     padded = short.replace(x=pad(short.x), y=pad(short.y), mask=np.arange(10) < 7)
     model = case.build(short, 0.1, 4)
     assert relative(ik.predict(model, padded), ik.predict(model, short)) < 1e-12 * case.rounding

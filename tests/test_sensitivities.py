@@ -121,7 +121,10 @@ def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
             in_kernel.temperature if isinstance(kernel, ik.Exponential) else in_kernel.lengthscale
         )
         assert relative(of(solvers.derivative_in_bandwidth), bandwidth) < 1e-9
-    exact = lambda mask: solvers.exact(kernel, task.replace(mask=mask), ridge=RIDGE).prediction  # noqa: E731
+
+    def exact(mask):
+        return solvers.exact(kernel, task.replace(mask=mask), ridge=RIDGE).prediction
+
     refits = [exact(task.mask & (np.arange(8) != j)) for j in range(8)]
     change = np.stack(refits, axis=1) - np.asarray(exact(task.mask))[:, None]
     result = np.asarray(of(solvers.change_without))
@@ -234,15 +237,16 @@ def test_a_weight_in_a_trained_model_is_how_often_a_support_is_there(task, encod
 @pytest.mark.slow
 def test_sensitivities_of_a_trained_model_are_its_differences(task, encoder):
     """Every layer's, of a model whose answers are those of its last."""
-    read = lambda task: layerwise(encoder, task)  # noqa: E731
+    read = partial(layerwise, encoder)
     result = jax.jit(partial(sensitivities, read))(task)
     assert [part.shape for part in result] == [(3, 4, 3), (3, 4, 8, 3), (3, 4, 8)]
     assert relative(result.y, jax.jit(partial(hat_matrix, read))(task)) < 1e-12
     rng = np.random.default_rng(0)
     dx, dq = rng.normal(size=(8, 3)), rng.normal(size=(4, 3))
-    moved = lambda t: jax.jit(read)(  # noqa: E731
-        task.replace(x=task.x + t * dx, x_query=task.x_query + t * dq)
-    )
+
+    def moved(t):
+        return jax.jit(read)(task.replace(x=task.x + t * dx, x_query=task.x_query + t * dq))
+
     slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
     along = np.einsum("lqnp,np->lq", result.x, dx) + np.einsum("lqp,qp->lq", result.x_query, dq)
     assert relative(along, slope) < 1e-6

@@ -28,7 +28,9 @@ def test_the_gaussian_kernel_far_from_0_in_float32():
 
     @jax.jit
     def derivatives(kernel, tilted, x):
-        squares = lambda x: jnp.sum(kernel(x, x[::-1]) ** 2)  # noqa: E731
+        def squares(x):
+            return jnp.sum(kernel(x, x[::-1]) ** 2)
+
         in_projection = tilted.derivative_in_projection(x, x)
         return jax.grad(squares)(x), tilted.derivative_in_x(x, x), in_projection
 
@@ -141,7 +143,10 @@ def test_effective_dimension_is_a_trace(x64):
 
 def test_a_vmapped_solver_equals_the_solver(x64):
     tasks = [draw(seed, p=3, n=10) for seed in range(2)]
-    solve = lambda task: ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=3)  # noqa: E731
+
+    def solve(task):
+        return ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=3)
+
     batched = numpy(jax.jit(jax.vmap(solve))(stacked(*tasks)))
     for alpha, task in zip(batched.alpha, tasks, strict=True):
         assert relative(alpha, solve(task).alpha) < 1e-13

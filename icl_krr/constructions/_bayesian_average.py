@@ -158,7 +158,10 @@ class _GroupAverage(PosteriorSums):
         G, r, edges = self.systems, self.spec.num_outputs, xp.asarray(self.edges, self.dtype)
         count = len(edges)
         group, output, edge = np.unravel_index(np.arange(G * r * count), (G, r, count))
-        pick = lambda index, size: np.eye(size, dtype=self.dtype)[:, index]  # noqa: E731
+
+        def pick(index, size):
+            return np.eye(size, dtype=self.dtype)[:, index]
+
         roots = self.scratch("roots", SUPPORTS_AND_QUERIES, "1 / standard deviation")
         self.activate("exp", -0.5 * logs, here, to=roots)
         about = "(edge - mean) / deviation"

@@ -167,7 +167,7 @@ def measured_status(
 
 
 def recurrence_status(task: Task, along: Any) -> Status:
-    """The status of a rule that learns the supports one by one, from its predictions [T, r].
+    """The status of a rule that learns from the supports one by one, from its predictions [T, r].
 
     A rule that solves no regression has no residual and no distance to its solution. Its gap is
     the unit of rounding times the growth of the predictions: rounding errors that grow and are then

@@ -199,8 +199,11 @@ def average_status(kernels, ridges, sharpness, data: Task, means, weights, **abo
         *model, task = problem
         if not separate:
             return best(*model, task)
-        alone = lambda y: best(*model, task.replace(y=y, mask=data.mask))  # noqa: E731
-        f, w = jax.vmap(alone, in_axes=1, out_axes=1)(task.y)
+
+        def average_output(y):
+            return best(*model, task.replace(y=y, mask=data.mask))
+
+        f, w = jax.vmap(average_output, in_axes=1, out_axes=1)(task.y)
         return f[..., 0], w
 
     problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), data), wide)

@@ -1,4 +1,4 @@
-"""The delta rules: solvers that learn the supports one after the other, each from its error."""
+"""The delta rules: solvers that learn from one support after the other, each by its error."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class _ErrorCorrection(NamedTuple):
 
 @rule
 def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
-    r"""Learn the supports one by one, each from its error.
+    r"""Learn from the supports one by one, each from its error.
 
     $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
@@ -160,7 +160,7 @@ def delta_rule(*, step_size, normalised=False, loss=None, erase=None):
 
 @rule
 def implicit_delta_rule(*, step_size):
-    r"""Learn the supports one by one, each by an implicit step.
+    r"""Learn from the supports one by one, each by an implicit step.
 
     $$\alpha_i = \frac{\eta_i}{1 + \eta_i k(x_i, x_i)} (y_i - f_i), \quad \eta_i = \eta \beta_i$$
 
@@ -187,7 +187,7 @@ def implicit_delta_rule(*, step_size):
 
 @rule
 def momentum_delta_rule(*, step_size, momentum, decay=1.0):
-    r"""Learn the supports one by one, with momentum.
+    r"""Learn from the supports one by one, with momentum.
 
     $$M_i = \theta_i M_{i-1} + \beta_i (y_i - S_{i-1} \phi_i) \phi_i^T, \quad
     S_i = \alpha_i S_{i-1} + \eta_i M_i$$
@@ -227,7 +227,7 @@ def momentum_delta_rule(*, step_size, momentum, decay=1.0):
 
 @rule
 def preconditioned_delta_rule(*, step_size, initial=1.0, squash=None, center=0.0):
-    r"""Learn the supports one by one, with the step of each feature divided by its curvature.
+    r"""Learn from the supports one by one, with the step of each feature divided by its curvature.
 
     $$A_i = e^{g_i} A_{i-1} + \beta_i \phi_i^2, \quad
     S_i = e^{g_i} S_{i-1} + \eta \beta_i (y_i - e^{g_i} S_{i-1} \phi_i) (M_i \phi_i)^T$$
@@ -286,7 +286,7 @@ def initial_curvature(initial: Any, m: int) -> Any:
 
 @rule
 def kalman_delta_rule(*, ridge, process_noise=0.0, covariance="diagonal", info_scale=1.0):
-    r"""Learn the supports one by one, with the gains of a Kalman filter that keeps a diagonal only.
+    r"""Learn from the supports one by one, with the gains of a diagonal Kalman filter.
 
     $$\hat p_i = e^{2 g_i} p_{i-1} + \omega_i, \quad
     \kappa_i = \frac{\beta_i \hat p_i \phi_i}{\lambda + \beta_i \langle \hat p_i, \phi_i^2

@@ -42,8 +42,11 @@ def log_marginal_likelihood(
 @jax.jit
 def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     y, A = system(kernel, task).y, covariance(kernel, task, ridge)
-    run = lambda y, A: jnp.sum(y * linalg.solve(A, y), axis=0)  # noqa: E731
-    fit = jnp.sum(rescaled(power_of_two_scale(y, axis=0), run, 2, y, A))
+
+    def quadratic_form(y, A):
+        return jnp.sum(y * linalg.solve(A, y), axis=0)
+
+    fit = jnp.sum(rescaled(power_of_two_scale(y, axis=0), quadratic_form, 2, y, A))
     return -(fit + complexity(kernel, task, ridge)) / 2
 
 

@@ -101,14 +101,21 @@ def decays(tokens: Tokens, spec: PrefixSpec) -> Float[Array, "T n"]:
 def solve(
     task: Task, iterates: Callable, static: tuple, result: Callable, degrees: Any, *arrays: Any
 ) -> Any:
-    """The result of arrays that `iterates` computes of a task with y [n, r] and of other arrays.
+    """Return `result` of the iterates of a task, whose y has the shape [n, r] and no masked values.
 
-    Both are functions of a module, because a program is compiled for them. The arrays have the
-    given degrees in y, see `in_units`; for degrees None, y keeps its unit.
+    Args:
+        iterates: function (*static, task, *arrays) -> tuple of arrays. A program is compiled for
+            it and for `result`, so both must be functions of a module.
+        degrees: degrees of homogeneity of the iterates in y, see `rescaled`; None to keep the
+            units of y.
     """
-    run, y = partial(iterates, *static), masked_arrays(task)[1]
-    plain = task.replace(y=y, y_query=None)
+    y = masked_arrays(task)[1]
+    task_of_arrays = task.replace(y=y, y_query=None)
+
+    def run(y, task, *arrays):
+        return iterates(*static, task.replace(y=y), *arrays)
+
     if degrees is None:
-        return result(task, *run(plain, *arrays))
-    at = lambda y, task, *arrays: run(task.replace(y=y), *arrays)  # noqa: E731
-    return result(task, *rescaled(power_of_two_scale(y, axis=0), at, degrees, y, plain, *arrays))
+        return result(task, *run(y, task_of_arrays, *arrays))
+    scale = power_of_two_scale(y, axis=0)
+    return result(task, *rescaled(scale, run, degrees, y, task_of_arrays, *arrays))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from inspect import Parameter
 from types import FunctionType
 from typing import Any
 
@@ -66,7 +67,7 @@ class Solver:
         self.function, self.status, self.__wrapped__ = function, status, function
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.__module__, self.__qualname__ = function.__module__, function.__qualname__
-        steps = inspect.Parameter("steps", inspect.Parameter.KEYWORD_ONLY, annotation="int")
+        steps = Parameter("steps", Parameter.KEYWORD_ONLY, annotation="int")
         self.parameters = {k.name: k for k in _keyword_parameters(function) if k.name != "steps"}
         self.defaults = {
             name: k.default for name, k in self.parameters.items() if k.default is not k.empty
@@ -85,26 +86,23 @@ class Solver:
         return f"<solver {self.__name__}>"
 
 
-def _keyword_parameters(function: FunctionType) -> list[inspect.Parameter]:
-    """The parameters of a solver after K and y, all of them given by name."""
+def _keyword_parameters(function: FunctionType) -> list[Parameter]:
+    """Return the parameters of a solver after K and y, as keyword-only parameters."""
     signature = inspect.signature(function)
-    K_and_y, keywords = [*signature.parameters.values()][:2], [*signature.parameters.values()][2:]
-    by_place, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    kinds = [one.kind for one in (*K_and_y, *keywords)]
+    positional, keyword_only = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+    kinds = [one.kind for one in signature.parameters.values()]
+    keywords = [*signature.parameters.values()][2:]
     reserved = {"kernel", "task", "num_features"} & {one.name for one in keywords}
-    if kinds[:2] != [by_place, by_place] or not {*kinds} <= {by_place, by_name} or reserved:
+    if kinds[:2] != [positional] * 2 or not {*kinds} <= {positional, keyword_only} or reserved:
         raise TypeError(
             "function must take K, y and keywords, of which none is kernel, task or num_features, "
             f"got {function.__name__}{signature}"
         )
-    return [one.replace(kind=by_name) for one in keywords]
+    return [one.replace(kind=keyword_only) for one in keywords]
 
 
 def check_keywords(
-    name: str,
-    parameters: Mapping[str, inspect.Parameter],
-    keywords: Iterable[str],
-    others: Iterable[str],
+    name: str, parameters: Mapping[str, Parameter], keywords: Iterable[str], others: Iterable[str]
 ) -> None:
     """Raise an error if a keyword is neither a parameter nor one of the others, or is missing."""
     for keyword in keywords:
@@ -264,11 +262,13 @@ def run(solver: Solver, kernel: Kernel, task: Task, **keywords: Any) -> Trajecto
     checks.instance("solver", solver, Solver, "a function with the mark icl_krr.solver")
     check_keywords(solver.__name__, solver.parameters, keywords, ())
     parameters = solver.defaults | keywords
-    steps, ridge = parameters.pop("steps", 1), parameters.get("ridge")
+    steps = parameters.pop("steps", 1)
+    ridge = parameters.get("ridge")
     check_system(kernel, task, 1.0 if ridge is None else ridge, steps, matrices=0)
     program, constants = trace(solver.function, kernel, steps, parameters)
     check_numbers(constants)
-    judge, by_bounds = solver.status or _trajectory_status, "spectrum" in solver.parameters
+    judge = solver.status or _trajectory_status
+    by_bounds = "spectrum" in solver.parameters
     if _needs_system(program, ridge, judge):
         check_system(kernel, task, 1.0, steps)
         check_matrices(kernel, task)
@@ -310,7 +310,8 @@ def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_b
         paths = run_program(y, arrays, constants)
     else:
         paths = rescaled(power_of_two_scale(y, axis=0), run_program, degrees, y, arrays, constants)
-    states, status = dict(zip(program.states, paths, strict=True)), None
+    states = dict(zip(program.states, paths, strict=True))
+    status = None
     if ridge is not None and "alpha" in states:
         ridge, alpha = jnp.asarray(ridge, y.dtype), states["alpha"]
         if "r" not in states:

@@ -19,12 +19,15 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.degree > 1:
         _fill_products(m, layer, to)
         return
-    x, here = m.projected(layer), m.inside(SUPPORTS_AND_QUERIES)
-    here, count = here if layer.scale is None else layer.scale * here, len(layer.frequencies)
+    x = m.projected(layer)
+    count = len(layer.frequencies)
+    size = m.inside(SUPPORTS_AND_QUERIES)
+    if layer.scale is not None:
+        size = layer.scale * size
     if layer.function == "identity" and layer.tilt is None:
         m.add(x @ xp.matmul(layer.frequencies.T, layer.mix), to=to)
         return
-    angles, size = x @ layer.frequencies.T, here
+    angles = x @ layer.frequencies.T
     log_size = tilted(m, layer)
     if layer.damping is not None:
         log_size = log_size - _squared_norm(m, x, x, layer.damping)
@@ -35,8 +38,9 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
         if layer.function == "exp":
             angles = angles + repeat(log_size, count)
         else:
-            size = m.scratch("size", SUPPORTS_AND_QUERIES, "factor of the features", width=1)
-            m.activate("exp", log_size, here, size)
+            factor = m.scratch("size", SUPPORTS_AND_QUERIES, "factor of the features", width=1)
+            m.activate("exp", log_size, size, factor)
+            size = factor
     if layer.offsets is not None:
         angles = angles + m.one @ layer.offsets[None]
     m.activate(layer.function, angles, repeat(size, count), to, layer.mix)

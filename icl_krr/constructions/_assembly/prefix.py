@@ -180,7 +180,8 @@ def _read_partners(m: Machine, max_supports: int) -> None:
     """Let m.x read x at a token of y, too: copied from the token of x, which has the same place."""
     place = m.declare(Slot("place", max_supports, "data", ROLES, "one-hot number of the support"))
     here = m.scratch("place_here", SUPPORTS, "place", width=max_supports)
-    x, partner = m.x, m.state("x_before", SUPPORTS, "x of the token before", width=m.x.width)
+    x = m.x
+    partner = m.state("x_before", SUPPORTS, "x of the token before", width=x.width)
     numbers = (np.arange(2 * max_supports + 2) + 1) // 2  # 0 for the aggregator, then 1, 1, 2, 2
     codes = numbers[:, None] == 1 + np.arange(max_supports)[None]
     m.positions = {"place": codes.astype(m.dtype)}

@@ -210,10 +210,11 @@ class SoftmaxAttention(Machine):
         The sink has the weight e^logit / (e^logit + n) and the supports have n / (e^logit + n)
         together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
         """
-        here, logit, parts = self.at(to), logit - self.log_sink, []
+        logit = logit - self.log_sink
         if self.spec.causal:  # the first support sees no other one
             super().exponential(logit, to, out)
             return
+        at, parts = self.at(to), []
         for name, query in (("exponential", logit), ("count", _ZERO)):
             sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
             rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
@@ -221,8 +222,8 @@ class SoftmaxAttention(Machine):
             self.head(query, self.aggregator, self.support, to=rest)
             parts.append((sink, rest))
         (sink, rest), (sink_mean, rest_mean) = parts
-        odds = self.scratch("odds", here, "e^logit / n", width=1)
-        count = self.scratch("count", here, "n", width=1)
+        odds = self.scratch("odds", at, "e^logit / n", width=1)
+        count = self.scratch("count", at, "n", width=1)
         self.divide_there(sink, rest, to=odds)
         self.divide_there(rest_mean, sink_mean, to=count)
         self.multiply(odds, count, to=to, out=out)
