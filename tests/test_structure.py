@@ -201,7 +201,7 @@ def test_no_file_imports_itself_by_way_of_others():
 def test_a_kernel_is_asked_and_never_told_apart():
     """No kernel's class or name decides anything outside of its own room and the catalogue."""
     told_apart = re.compile(
-        r"isinstance\([^)]*\b(Linear|Exponential|Gaussian|Mixture|Features)\b"
+        r"isinstance\([^)]*\b(Linear|Exponential|Gaussian|Matern|Mixture|Features)\b"
         r"|[!=]= ?[\"'](gaussian|exponential)[\"']|[\"'](gaussian|exponential)[\"'] ?[!=]="
     )
     of_a_sketch = 'if line == "gaussian":'

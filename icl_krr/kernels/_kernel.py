@@ -34,6 +34,9 @@ class Kernel(ABC):
         featured: whether the features of the kernel are known, so that linear attention can apply
             it.
         largest: bound on all values of the kernel, or None if they have no bound.
+        spectral_freedom: degrees of freedom of the t distribution of the frequencies, or None if it
+            is normal or there is none.
+        approximated: whether attention applies a sum of Gaussian kernels that is not exact.
 
     >>> from icl_krr import Gaussian
     >>> Gaussian.bandwidth, Gaussian(2.0).stretched(3.0).lengthscale
@@ -43,6 +46,8 @@ class Kernel(ABC):
     bandwidth: ClassVar[str | None] = None
     featured: ClassVar[bool] = False
     largest: ClassVar[float | None] = None
+    spectral_freedom: ClassVar[int | None] = None
+    approximated: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any):
         super().__init_subclass__(**options)

@@ -17,7 +17,7 @@ from .._core.constants import xp
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass, static
 from .._core.xla_workarounds import sequential_on_cpu
-from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear, Matern, check_kernel, project
+from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear, check_kernel, project
 
 
 @pytree_dataclass
@@ -140,14 +140,14 @@ def draw(
     checks.count("width", count)
     checks.flag("orthogonal", orthogonal)
     check_kernel(kernel)
-    if isinstance(kernel, Matern) and kind == "trigonometric":
+    if kernel.spectral_freedom and kind == "trigonometric":
         of_scale, key = jax.random.split(key)
         of_kernel = Gaussian(kernel.lengthscale, kernel.projection)
         drawn = draw(key, of_kernel, num_features, count, orthogonal, kind)
-        scales = root_mean_squares(of_scale, count, round(2 * kernel.order))
+        scales = root_mean_squares(of_scale, count, kernel.spectral_freedom)
         return dataclasses.replace(drawn, frequencies=drawn.frequencies / scales)
     if not isinstance(kernel, LogBilinear):
-        hint = "; use trigonometric_features" if isinstance(kernel, Matern) else ""
+        hint = "; use trigonometric_features" if kernel.spectral_freedom else ""
         raise ValueError(
             "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "
             f"got {kernel!r}{hint}"

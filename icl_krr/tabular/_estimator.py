@@ -22,7 +22,7 @@ except ImportError:
 from .._core import checks
 from .._core.status import TOLERANCE, Status
 from ..catalogue import SOLVERS
-from ..kernels import Kernel, Matern, kernel_class
+from ..kernels import Kernel, kernel_class
 from ..probes import check
 from ..tasks import Task
 from ..transformer import Transformer, predict
@@ -288,7 +288,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             warn(f"standard deviations: {gaussian_process.source}; use a larger ridge")
         elif np.any(np.abs(scaled - gaussian_process.mean) > SMALL * gaussian_process.std):
             hint = f"use more steps ({4 * self.steps_})"
-            if isinstance(self.kernel_, Matern):
+            if self.kernel_.approximated:
                 hint += " or a larger ridge: the model sums Gaussian kernels, which is not exact"
             warn(
                 "standard deviations: predictions differ from exact regression by more than "
