@@ -31,8 +31,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from icl_krr._core.pytree import pytree_dataclass
-from icl_krr.kernels import LogBilinear
+from icl_krr.kernels import LogBilinear, pytree_dataclass
 
 
 {inspect.getsource(Tilted)}"""

@@ -7,6 +7,7 @@ not count. To add a positive kernel, subclass `LogBilinear` and implement one me
 """
 
 # names imported as `name as name` are used by other packages here and are not public
+from .._core.pytree import pytree_dataclass
 from ._algebra import inner as inner, project as project
 from ._exponential import Exponential
 from ._forms import Diagonal, FeatureLayer, Pattern
@@ -41,4 +42,5 @@ __all__ = [
     "kernel_class",
     "make_kernel",
     "name_of",
+    "pytree_dataclass",
 ]

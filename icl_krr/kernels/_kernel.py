@@ -221,7 +221,10 @@ def instead_of(value: object) -> str:
 
 
 def kernel_class(name: str) -> type[Any]:
-    """Return the class of the kernel with this name, or short name, in the catalogue.
+    """Return the class of a kernel of the catalogue.
+
+    Args:
+        name: name or short name in the catalogue.
 
     >>> kernel_class("rbf").bandwidth
     'lengthscale'

@@ -75,8 +75,8 @@ class LogBilinear(PositiveKernel):
     `typical_bandwidth`, as `Gaussian` does.
 
     >>> from typing import Any
-    >>> from icl_krr._core.pytree import checked
-    >>> @checked
+    >>> from icl_krr.kernels import pytree_dataclass
+    >>> @pytree_dataclass
     ... class Tilted(LogBilinear):
     ...     inner: Any = 1.0
     ...     norm: Any = 0.5

@@ -124,7 +124,7 @@ class Matern12(Matern):
     """
 
     order: ClassVar[float] = 0.5
-    spectral_freedom: ClassVar[int] = 1
+    spectral_freedom: ClassVar[int | None] = 1
     nodes: ClassVar = (
         (0.00200256, 0.0136525, 0.047755, 0.128818, 0.300409, 0.634056, 1.23345, 2.24346),
         (0.00433314, 0.0159431, 0.0415963, 0.0926013, 0.181482, 0.291569, 0.288735, 0.0837401),
@@ -152,7 +152,7 @@ class Matern32(Matern):
     """
 
     order: ClassVar[float] = 1.5
-    spectral_freedom: ClassVar[int] = 3
+    spectral_freedom: ClassVar[int | None] = 3
     nodes: ClassVar = (
         (0.0527526, 0.129012, 0.243917, 0.41066, 0.644339, 0.963045, 1.39173, 1.98456),
         (0.000705101, 0.00629078, 0.0312466, 0.107221, 0.251936, 0.352514, 0.218148, 0.0319392),
@@ -170,7 +170,7 @@ class Matern52(Matern):
     """
 
     order: ClassVar[float] = 2.5
-    spectral_freedom: ClassVar[int] = 5
+    spectral_freedom: ClassVar[int | None] = 5
     nodes: ClassVar = (
         (0.18725, 0.361671, 0.584054, 0.867015, 1.22668, 1.70267),
         (0.00261071, 0.0359779, 0.184778, 0.407703, 0.318384, 0.0505461),

@@ -142,7 +142,8 @@ def draw(
     check_kernel(kernel)
     if kernel.spectral_freedom and kind == "trigonometric":
         of_scale, key = jax.random.split(key)
-        of_kernel = Gaussian(kernel.lengthscale, kernel.projection)
+        fields: Any = kernel
+        of_kernel = Gaussian(fields.lengthscale, fields.projection)
         drawn = draw(key, of_kernel, num_features, count, orthogonal, kind)
         scales = root_mean_squares(of_scale, count, kernel.spectral_freedom)
         return dataclasses.replace(drawn, frequencies=drawn.frequencies / scales)
