@@ -45,11 +45,11 @@ def parse(text: str) -> Program:
     for line in text.splitlines():
         if start := re.match(r"(?:ENTRY )?%?([\w.-]+) \(.*\{$", line):
             inside = program.setdefault(start[1], {})
-        elif found := re.match(r"\s+(?:ROOT )?%([\w.-]+) = (.*?) ([a-z][a-z-]*)\((.*)", line):
-            name, made, kind, rest = found.groups()
+        elif match := re.match(r"\s+(?:ROOT )?%([\w.-]+) = (.*?) ([a-z][a-z-]*)\((.*)", line):
+            name, shape, kind, rest = match.groups()
             shapes = [
                 (dtype, tuple(map(int, filter(None, sizes.split(",")))))
-                for dtype, sizes in re.findall(r"(\w+)\[([\d,]*)\]", made)
+                for dtype, sizes in re.findall(r"(\w+)\[([\d,]*)\]", shape)
             ]
             operands = re.findall(r"%([\w.-]+)", rest.split(")", 1)[0])
             inside[name] = Operation(kind.removesuffix("-start"), shapes, operands, line)
@@ -113,12 +113,12 @@ def collectives(program: Program) -> set[str]:
 
 
 def called(what: str, operation: Operation) -> str:
-    found = re.search(rf"\b{what}=%([\w.-]+)", operation.line)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"\b{what}=%([\w.-]+)", operation.line)
+    assert match is not None
+    return match[1]
 
 
 def trips(operation: Operation) -> int:
     """How often the body of a loop runs; 1 if the compiler does not know."""
-    found = re.search(r'known_trip_count":\{"n":"(\d+)"', operation.line)
-    return int(found[1]) if found else 1
+    match = re.search(r'known_trip_count":\{"n":"(\d+)"', operation.line)
+    return int(match[1]) if match else 1

@@ -93,16 +93,16 @@ def compete(contest: Contest, repeats: int) -> list[Row]:
             times[name].append(timed(programs[name])[0])
     quartiles = {name: np.percentile(values, [25, 50, 75]) for name, values in times.items()}
     best = min(quartiles[name][1] for name in contest.rivals)
-    held = None if contest.scratch is None else contest.scratch() / 1e6
+    megabytes = None if contest.scratch is None else contest.scratch() / 1e6
     rows = []
     for name, (lower, middle, upper) in quartiles.items():
         ours, ratio = name == "icl_krr", float(middle / best)
         target = contest.target if ours else None
         met = None if target is None else ratio <= target
         quarters = firsts[name], float(lower), float(middle), float(upper)
-        found = ratio, target, met, errors[name], held if ours else None
+        outcome = ratio, target, met, errors[name], megabytes if ours else None
         rows.append(
-            Row(contest.suite, contest.name, name, *quarters, *found, contest.dtype, contest.size)
+            Row(contest.suite, contest.name, name, *quarters, *outcome, contest.dtype, contest.size)
         )
     return rows
 
@@ -123,14 +123,14 @@ def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float 
     if contest.tolerance is None:
         return None
     first = next(iter(contest.rivals))
-    truths, found = (
+    truths, actual = (
         [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(results[which])]
         for which in (first, name)
     )
     sizes = [np.max(np.abs(truth)) for truth in truths]
     errors = [
         np.max(np.abs(array.reshape(truth.shape) - truth)) / max(size, 0.01 * max(sizes))
-        for array, truth, size in zip(found, truths, sizes, strict=True)
+        for array, truth, size in zip(actual, truths, sizes, strict=True)
     ]
     relative = float(np.max(errors))
     if not relative <= contest.tolerance:

@@ -115,22 +115,22 @@ MODELS: dict[str, Callable[..., Interval]] = {
 }
 
 
-def judged(table: Table, model: str, scale: float, seed: int, splits: int) -> Row:
+def evaluate(table: Table, model: str, scale: float, seed: int, splits: int) -> Row:
     """Hits, widths and errors over all held-out rows, in units of the deviation of y."""
     x, y = table
     unit, hits, widths, errors, warned = float(np.std(y)), [], [], [], 0
     for split in range(splits):
         order = np.random.default_rng((seed, split)).permutation(len(y))[:ROWS]
-        seen, asked = np.split(order, [int(0.7 * len(order))])
-        u = StandardScaler().fit(x[seen]).transform(x)
-        with warnings.catch_warnings(record=True) as told:
+        support_rows, query_rows = np.split(order, [int(0.7 * len(order))])
+        u = StandardScaler().fit(x[support_rows]).transform(x)
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            mean, width = MODELS[model](u[seen], scale * y[seen], u[asked])
-        error = np.abs(mean / scale - y[asked])
+            mean, width = MODELS[model](u[support_rows], scale * y[support_rows], u[query_rows])
+        error = np.abs(mean / scale - y[query_rows])
         hits.append(error <= width / scale)
-        widths.append(np.broadcast_to(2 * width / scale, len(asked)) / unit)
+        widths.append(np.broadcast_to(2 * width / scale, len(query_rows)) / unit)
         errors.append((error / unit) ** 2)
-        warned += bool(told)
+        warned += bool(caught)
     hits = np.concatenate(hits)
     return {
         "model": model,
@@ -177,20 +177,20 @@ features standardised. A fit that warns is counted, and an interval that is NaN 
 
 def main() -> None:
     quick = "two tables; writes no files"
-    asked = records.options(__doc__, quick, seed="seed of tables and divisions")
-    splits = 1 if asked.quick else SPLITS
+    args = records.options(__doc__, quick, seed="seed of tables and divisions")
+    splits = 1 if args.quick else SPLITS
     tables = [("real", *pair) for pair in real().items()]
-    tables += [("drawn", *pair) for pair in drawn(asked.seed).items()]
+    tables += [("drawn", *pair) for pair in drawn(args.seed).items()]
     rows = [
-        {"kind": kind, "table": name, **judged(table, model, scale, asked.seed, splits)}
-        for kind, name, table in track([tables[6], tables[-1]] if asked.quick else tables)
+        {"kind": kind, "table": name, **evaluate(table, model, scale, args.seed, splits)}
+        for kind, name, table in track([tables[6], tables[-1]] if args.quick else tables)
         for model in MODELS
         for scale in SCALES
     ]
     dtype = str(jnp.result_type(float))
-    facts = {"seed": asked.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
+    facts = {"seed": args.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
     meta = records.meta("coverage", "numpy", "scikit-learn", "scipy", **facts)
-    records.finish("coverage", {"meta": meta, "results": rows}, document, asked.quick)
+    records.finish("coverage", {"meta": meta, "results": rows}, document, args.quick)
 
 
 if __name__ == "__main__":

@@ -93,9 +93,9 @@ def errors_of(model: Transformer, recipe: lab.Recipe) -> dict[str, float]:
     """Errors on validation tasks that all models of these tasks share."""
     drawn = lab.family(recipe.task)
     tasks = lab.draw_tasks(jax.random.key(51), VALIDATION, drawn)
-    known = reference(drawn, jax.random.key(52)).losses(tasks)
-    own = float(jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2))
-    return {"validation": own, **known}
+    baselines = reference(drawn, jax.random.key(52)).losses(tasks)
+    model_error = float(jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2))
+    return {"validation": model_error, **baselines}
 
 
 def excess(errors: dict[str, float]) -> float:
@@ -151,18 +151,18 @@ def fell_enough(rounds: list[Record]) -> bool | None:
     return excess(rounds[-1]) <= ENOUGH * excess(rounds[-2])
 
 
-def row_of(cell: Cell, found: Record) -> Record:
+def row_of(cell: Cell, result: Record) -> Record:
     """The row of a model in the file that the package has."""
-    own = cell._asdict()
+    row = cell._asdict()
     return {
         "model": cell.name,
         "style": "decoder",
         "attention": "softmax",
-        **{name: own[name] for name in ("num_features", "num_supports", "lengthscale")},
+        **{name: row[name] for name in ("num_features", "num_supports", "lengthscale")},
         "noise": 0.05,
-        **{name: own[name] for name in ("depth", "width", "seed")},
-        **{name: found[name] for name in ("updates", "converged", "validation", "exact")},
-        **{name: found[name] for name in ("nadaraya_watson", "mean", "zero")},
+        **{name: row[name] for name in ("depth", "width", "seed")},
+        **{name: result[name] for name in ("updates", "converged", "validation", "exact")},
+        **{name: result[name] for name in ("nadaraya_watson", "mean", "zero")},
     }
 
 
@@ -171,7 +171,7 @@ RATIOS |= {"mean": "mean", "zero": "zero"}
 
 
 def markdown(record: Record) -> str:
-    rows = [{"model": name, **found} for name, found in record["models"].items()]
+    rows = [{"model": name, **errors} for name, errors in record["models"].items()]
     columns = {
         "model": "model",
         **{
@@ -203,21 +203,21 @@ all n supports, on {VALIDATION} tasks that no round has seen.
 
 def main() -> None:
     rounds = {"type": int, "default": MOST, "help": "most rounds of a model"}
-    asked = records.options(__doc__, folder=True, rounds=rounds)
-    first, most, every = FIRST, asked.rounds, cells()
-    if asked.quick:
+    args = records.options(__doc__, folder=True, rounds=rounds)
+    first, most, every = FIRST, args.rounds, cells()
+    if args.quick:
         first, most, every = 2, 2, [Cell(num_supports=4, depth=1, width=8)]
     done: dict[Cell, Record] = {}
     for cell in every:
         print(cell.name, flush=True)
-        done[cell] = trained(cell, asked.folder / cell.name, first, most)
+        done[cell] = trained(cell, args.folder / cell.name, first, most)
     facts = {"dtype": "float32", "seeds": SEEDS, "recipe": asdict(recipe_of(Cell(), FIRST))}
-    models = {cell.name: found for cell, found in done.items()}
+    models = {cell.name: result for cell, result in done.items()}
     record = {"meta": meta("decoders", "optax", **facts), "models": models}
-    records.finish("decoders", record, markdown, asked.quick)
-    if not asked.quick:
-        replace(SCALING, to_csv([row_of(cell, found) for cell, found in done.items()]))
-        ship(asked.folder)
+    records.finish("decoders", record, markdown, args.quick)
+    if not args.quick:
+        replace(SCALING, to_csv([row_of(cell, result) for cell, result in done.items()]))
+        ship(args.folder)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def measured(name: str, which: str, count: int) -> dict[str, Any]:
     model, task = case.model(STEPS), case.task(mesh)
     compiled = PASSES[which].lower(model, task, mesh=mesh).compile()
     program = parse(compiled.as_text())
-    found, sent = work_of_steps(program, STEPS), step_sent(model, task, place, gradient=backward)
+    counts, sent = work_of_steps(program, STEPS), step_sent(model, task, place, gradient=backward)
     memory = compiled.memory_analysis()
     row = {
         "attention": name,
@@ -92,9 +92,9 @@ def measured(name: str, which: str, count: int) -> dict[str, Any]:
         "features": case.p,
         "arguments": memory.argument_size_in_bytes,
         "scratch": memory.temp_size_in_bytes,
-        "flops": found["flops"],
+        "flops": counts["flops"],
         "flops by formula": (3 if backward else 1) * step_cost(model, task, place).flops,
-        "sent": found["all-reduce"] + found["collective-permute"] if count > 1 else 0,
+        "sent": counts["all-reduce"] + counts["collective-permute"] if count > 1 else 0,
         "sent by formula": sent.bytes,
         "collectives": sorted(collectives(program)) if count > 1 else [],
     }
@@ -104,19 +104,19 @@ def measured(name: str, which: str, count: int) -> dict[str, Any]:
         run = PASSES[which].lower(*drawn, mesh=mesh).compile()
         # the first run also allocates what the process keeps; later, not all devices may hold their
         # scratch at the same time
-        _, *found = (growth(run, *drawn) for _ in range(3))
-        row |= max(found, key=lambda each: each["growth"])
+        _, *counts = (growth(run, *drawn) for _ in range(3))
+        row |= max(counts, key=lambda each: each["growth"])
         row["steps run"] = steps
     return row
 
 
 def growth(run: Callable, *arguments: Any) -> dict[str, float]:
     """Seconds of a run, and the largest growth of the memory of the process while it runs."""
-    process, ended, seen = psutil.Process(), threading.Event(), []
+    process, ended, sizes = psutil.Process(), threading.Event(), []
 
     def watch() -> None:
         while not ended.wait(0.002):
-            seen.append(process.memory_info().rss)
+            sizes.append(process.memory_info().rss)
 
     time.sleep(0.3)  # JAX frees the scratch of the run before in another thread
     before, start = process.memory_info().rss, time.perf_counter()
@@ -126,7 +126,7 @@ def growth(run: Callable, *arguments: Any) -> dict[str, float]:
     seconds = time.perf_counter() - start
     ended.set()
     watcher.join()
-    return {"growth": max(seen, default=before) - before, "seconds": seconds}
+    return {"growth": max(sizes, default=before) - before, "seconds": seconds}
 
 
 HEADER = [

@@ -161,7 +161,7 @@ def explorer() -> str:
     colors = dict(reversed(re.findall(r"--(\w+): (#\w+)", css)))  # the light theme comes first
     head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-5 -5 1215 520" font-size="11" '
     text = head + 'font-family="sans-serif">' + "".join(parts) + "</svg>\n"
-    return re.sub(r"var\(--(\w+)\)", lambda found: colors[found[1]], text)
+    return re.sub(r"var\(--(\w+)\)", lambda match: colors[match[1]], text)
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ CHANNELS, LONGEST, DIVERGING = 64, 96, 3
 
 EXACT = "exact posterior"
 
-Given = dict[str, Any]
+Parameters = dict[str, Any]
 
 
 class Method(NamedTuple):
@@ -90,11 +90,11 @@ def kalman_filter(noise):
     """The exact posterior mean, with the full covariance; the gate is the correlation rho."""
 
     def step(token, w, P):
-        gain, kept = P @ token.phi, token.gate**2
+        gain, decay = P @ token.phi, token.gate**2
         size = token.phi @ gain + noise
         w = w + jnp.outer(gain, token.error(w) / size)
-        P = kept * (P - jnp.outer(gain, gain) / size)
-        return (w, P + (1 - kept) * jnp.eye(len(P)) / len(P)), token.y
+        P = decay * (P - jnp.outer(gain, gain) / size)
+        return (w, P + (1 - decay) * jnp.eye(len(P)) / len(P)), token.y
 
     return lambda m, r: (jnp.eye(m) / m,), step
 
@@ -136,28 +136,28 @@ METHODS = {
 }
 
 
-def follow(method: Method, given: Given, x: Any, y: Any, half: tuple | None = None) -> tuple:
+def follow(method: Method, values: Parameters, x: Any, y: Any, half: tuple | None = None) -> tuple:
     """Predictions [n] before each write, and the last states, from numbers or vectors [n].
 
     `half` is a state's number, the dtype that it is kept in, and whether its inverse is kept.
     """
-    numbers = {name: value for name, value in given.items() if name not in ("gate", "window")}
+    numbers = {name: value for name, value in values.items() if name not in ("gate", "window")}
     rest, rule = method.rule(**numbers)
-    gate, at = jnp.asarray(given.get("gate", 1.0)), jnp.arange(len(y))
-    leaves = at - jnp.asarray(given.get("window", len(y)), int)
+    gate, at = jnp.asarray(values.get("gate", 1.0)), jnp.arange(len(y))
+    leaves = at - jnp.asarray(values.get("window", len(y)), int)
     old = [jnp.where((leaves >= 0).reshape(-1, *[1] * (v.ndim - 1)), v[leaves], 0) for v in (x, y)]
 
     def step(states, token):
         phi, target, *leaving = token
-        kept = (gate * states[0], *states[1:])
+        decayed = (gate * states[0], *states[1:])
         each: Any = phi
-        read = kept[0]
+        read = decayed[0]
         if method.rule is mesa:
-            read = solved(given["ridge"], kept[0], gate * kept[1])
+            read = solved(values["ridge"], decayed[0], gate * decayed[1])
             each = leaving[0], leaving[1][None]
         one = jnp.ones(())
         token = of.Token(phi, target[None], gate[None], one, one, jnp.array(True), each)
-        after, _ = rule(token, *kept)
+        after, _ = rule(token, *decayed)
         if half is not None:
             i, dtype, inverse = half
             low = (1 / after[i] if inverse else after[i]).astype(dtype).astype(phi.dtype)
@@ -214,16 +214,16 @@ def errors(f: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def each(name: str, given: Given, x: Any, y: Any) -> Any:
+def each(name: str, parameters: Parameters, x: Any, y: Any) -> Any:
     """Predictions [candidate, task, n]."""
 
     def on_task(task):
-        return jax.vmap(lambda given: follow(METHODS[name], given, *task)[0])(given)
+        return jax.vmap(lambda parameters: follow(METHODS[name], parameters, *task)[0])(parameters)
 
     return jnp.swapaxes(jax.lax.map(on_task, (x, y), batch_size=8), 0, 1)
 
 
-def tune(name: str, tasks: tuple[np.ndarray, ...], draws: int, seed: int) -> Given:
+def tune(name: str, tasks: tuple[np.ndarray, ...], draws: int, seed: int) -> Parameters:
     """The parameters with the smallest mean error on the tasks."""
     rng, names = np.random.default_rng(seed), METHODS[name].parameters.split()
     low, high = (np.log([BOXES[key][i] for key in names]) for i in (0, 1))
@@ -231,18 +231,18 @@ def tune(name: str, tasks: tuple[np.ndarray, ...], draws: int, seed: int) -> Giv
     for k in range(ROUNDS):
         width = (high - low) / 2**k
         corner = np.clip(best - width / 2, low, high - width)[:, None]
-        found = corner + width * rng.random((SEARCHES, draws, len(names)))
-        f = each(name, parameters(names, found.reshape(-1, len(names))), *tasks[:2])
+        draws_in_box = corner + width * rng.random((SEARCHES, draws, len(names)))
+        f = each(name, from_logs(names, draws_in_box.reshape(-1, len(names))), *tasks[:2])
         scores = np.nan_to_num(errors(np.asarray(f), tasks[2]).mean((1, 2)), nan=np.inf)
         scores = scores.reshape(SEARCHES, draws)
         for i, j in enumerate(np.argmin(scores, axis=1)):
             if scores[i, j] < least[i]:
-                best[i], least[i] = found[i, j], scores[i, j]
-    chosen = parameters(names, best[np.argmin(least)])
+                best[i], least[i] = draws_in_box[i, j], scores[i, j]
+    chosen = from_logs(names, best[np.argmin(least)])
     return {key: float(value) for key, value in chosen.items()}
 
 
-def parameters(names: list[str], logs: np.ndarray) -> Given:
+def from_logs(names: list[str], logs: np.ndarray) -> Parameters:
     return {key: BOXES[key][2](np.exp(logs[..., i])) for i, key in enumerate(names)}
 
 
@@ -253,7 +253,7 @@ def interval(values: np.ndarray) -> list[float]:
     return [float(np.median(values)), float(low), float(high)]
 
 
-def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> Given:
+def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> records.Row:
     """Errors of all methods, tuned alike, for one kind of task."""
     tuning, scoring, draws = sizes
     tasks, (x, y, true) = draw(seed, tuning, kind), draw(seed + 1, scoring, kind)
@@ -263,10 +263,10 @@ def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> Given:
     for name, method in METHODS.items():
         print(f"{kind}: {name}", flush=True)
         chosen[name] = tune(name, tasks, draws, seed) if method.parameters else {}
-        given = chosen[name] or {"noise": kind.noise, "gate": kind.rho}
-        one = {key: np.array([value]) for key, value in given.items()}
+        parameters = chosen[name] or {"noise": kind.noise, "gate": kind.rho}
+        one = {key: np.array([value]) for key, value in parameters.items()}
         f[name] = np.asarray(each(name, one, x, y))[0]
-        not_ok[name] = agrees(name, given, x, y, f[name])
+        not_ok[name] = agrees(name, parameters, x, y, f[name])
     error = {name: errors(value, true) for name, value in f.items()}
     best, regression = error[EXACT], error["Mesa, gated"]
     rows = {
@@ -281,13 +281,13 @@ def contest(kind: Kind, sizes: tuple[int, int, int], seed: int) -> Given:
     return {"kind": str(kind), "seeds": [seed, seed + 1], "rows": rows}
 
 
-def agrees(name: str, given: Given, x: Any, y: Any, f: np.ndarray) -> int | None:
+def agrees(name: str, parameters: Parameters, x: Any, y: Any, f: np.ndarray) -> int | None:
     """Check 4 tasks against the oracle, and count the tasks whose status is not ok in float32."""
     oracle = METHODS[name].oracle
     if oracle is None:
         return None
-    words = {key: value for key, value in given.items() if key != "gate"}
-    words["log_gate"] = math.log(given.get("gate", 1.0))
+    words = {key: value for key, value in parameters.items() if key != "gate"}
+    words["log_gate"] = math.log(parameters.get("gate", 1.0))
     on_task = lambda x, y: oracle(ik.Linear(), ik.Task(x, y, x_query=x[:1]), **words)  # noqa: E731
     run = jax.jit(jax.vmap(on_task))
     gap = np.abs(run(x[:4], y[:4]).along[:, -1, :-1] - f[:4]).max() / np.abs(f[:4]).max()
@@ -300,7 +300,7 @@ def agrees(name: str, given: Given, x: Any, y: Any, f: np.ndarray) -> int | None
     return sum(int(np.sum(~np.asarray(ok))) for ok in low)
 
 
-STEADY: dict[str, Callable[[int], Given]] = {  # parameters, from the number of supports
+STEADY: dict[str, Callable[[int], Parameters]] = {  # parameters, from the number of supports
     "delta rule": lambda n: {"step_size": 0.2},
     "delta rule, normalised": lambda n: {"step_size": 0.5},
     "gated delta rule": lambda n: {"step_size": SLOW, "gate": 1 - RIDGE * SLOW / n},
@@ -315,7 +315,7 @@ STEADY: dict[str, Callable[[int], Given]] = {  # parameters, from the number of 
 """Parameters that are not tuned. With these, the gate acts as the ridge RIDGE does."""
 
 
-def fixed_points(cycles: int, seed: int) -> list[Given]:
+def fixed_points(cycles: int, seed: int) -> list[records.Row]:
     """Relative distances of what is learned from supports that come again and again."""
     few, many = CYCLED
     x, y, f = draw(seed, SEEDS, Kind(RIDGE))
@@ -325,27 +325,30 @@ def fixed_points(cycles: int, seed: int) -> list[Given]:
     ridge = X.mT @ np.linalg.solve(kernel, target[..., None])
     least_squares = np.linalg.pinv(long) @ noisy[..., None]
     rows = []
-    for name, given in STEADY.items():
+    for name, parameters in STEADY.items():
         print(f"{cycles} cycles: {name}", flush=True)
-        w = learned(name, given(few), X, target, cycles)
-        back = learned(name, given(few), X[:, ::-1], target[:, ::-1], cycles)
+        w = final_weights(name, parameters(few), X, target, cycles)
+        back = final_weights(name, parameters(few), X[:, ::-1], target[:, ::-1], cycles)
         pairs = {
             "supports": ((X @ w)[..., 0], target),
             "least norm": (w, least_norm),
             "ridge": (w, ridge),
             "other order": (back, w),
-            "least squares": (learned(name, given(many), long, noisy, cycles), least_squares),
+            "least squares": (
+                final_weights(name, parameters(many), long, noisy, cycles),
+                least_squares,
+            ),
         }
         rows.append({"method": name, **{aim: relative(*pair) for aim, pair in pairs.items()}})
     return rows
 
 
-def learned(name: str, given: Given, x: Any, y: Any, cycles: int) -> np.ndarray:
+def final_weights(name: str, parameters: Parameters, x: Any, y: Any, cycles: int) -> np.ndarray:
     method = METHODS[name]
 
     def last(x, y):
-        states = follow(method, given, jnp.tile(x, (cycles, 1)), jnp.tile(y, cycles))[1]
-        return solved(given["ridge"], *states) if method.rule is mesa else states[0]
+        states = follow(method, parameters, jnp.tile(x, (cycles, 1)), jnp.tile(y, cycles))[1]
+        return solved(parameters["ridge"], *states) if method.rule is mesa else states[0]
 
     return np.asarray(jax.jit(jax.vmap(last))(x, y))
 
@@ -356,7 +359,7 @@ def relative(values: Any, targets: Any) -> float:
     return float(np.median(sizes[0] / sizes[1]))
 
 
-def halves(lengths: tuple[int, ...], seed: int) -> list[Given]:
+def halves(lengths: tuple[int, ...], seed: int) -> list[records.Row]:
     """Changes of the predictions if one state is rounded after every token; keys of length 1."""
     rng = np.random.default_rng(seed)
     shape = SEEDS, max(lengths), FEATURES
@@ -365,20 +368,20 @@ def halves(lengths: tuple[int, ...], seed: int) -> list[Given]:
     y = np.einsum("bnm,bm->bn", x, rng.standard_normal((SEEDS, FEATURES)))
     y += 0.1 * rng.standard_normal(y.shape)
     cases = [
-        (name, given(1), i, form + state)
-        for name, given in (*STEADY.items(), ("Mesa", lambda n: {"ridge": RIDGE / 100}))
+        (name, parameters(1), i, form + state)
+        for name, parameters in (*STEADY.items(), ("Mesa", lambda n: {"ridge": RIDGE / 100}))
         if name not in ("delta rule, normalised", "gated delta rule")
         for i, state in enumerate(METHODS[name].states.split())
         for form in (("", "1 / ") if state == "p" else ("",))
     ]
     rows = []
-    for name, given, i, state in cases:
+    for name, parameters, i, state in cases:
         print(f"rounding: {name}, {state}", flush=True)
-        row: Given = {"method": name, "ridge": given.get("ridge"), "state": state}
+        row: records.Row = {"method": name, "ridge": parameters.get("ridge"), "state": state}
         for gate, dtype in product((1.0, math.exp(-1 / MEMORY)), HALVES):
             half = i, dtype, state.startswith("1")
-            gated = given | {"gate": gate}
-            f, low = (np.asarray(kept_in(name, h, gated, x, y)) for h in (None, half))
+            gated = parameters | {"gate": gate}
+            f, low = (np.asarray(half_precision(name, h, gated, x, y)) for h in (None, half))
             for n in lengths:
                 row[f"{dtype}, gate {gate:.3g}, n = {n}"] = relative(low[:, :n], f[:, :n])
         rows.append(row)
@@ -386,22 +389,22 @@ def halves(lengths: tuple[int, ...], seed: int) -> list[Given]:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def kept_in(name: str, half: tuple | None, given: Given, x: Any, y: Any) -> Any:
-    return jax.vmap(lambda x, y: follow(METHODS[name], given, x, y, half)[0])(x, y)
+def half_precision(name: str, half: tuple | None, parameters: Parameters, x: Any, y: Any) -> Any:
+    return jax.vmap(lambda x, y: follow(METHODS[name], parameters, x, y, half)[0])(x, y)
 
 
-def divergences(longest: int, seed: int) -> list[Given]:
+def divergences(longest: int, seed: int) -> list[records.Row]:
     """The numbers of raw normal keys from which a status says so, and numbers are not finite."""
     rng, rows = np.random.default_rng(seed), []
     x = rng.standard_normal((DIVERGING, longest, CHANNELS)).astype("float32")
     y = rng.standard_normal((DIVERGING, longest)).astype("float32")
     masks = np.arange(longest) < np.arange(1, longest + 1)[:, None]
     ours = {"step_size": 1.0, "momentum": 0.9, "ridge": 1.0}
-    for name, given in STEADY.items():
+    for name, parameters in STEADY.items():
         if METHODS[name].rule is mesa:
             continue
         print(f"divergence: {name}", flush=True)
-        words = {key: ours.get(key, v) for key, v in given(1).items() if key != "gate"}
+        words = {key: ours.get(key, v) for key, v in parameters(1).items() if key != "gate"}
         if name == "gated delta rule":
             words["log_gate"] = -1 / MEMORY
 
@@ -412,11 +415,11 @@ def divergences(longest: int, seed: int) -> list[Given]:
 
             return jax.vmap(on_task)(x, y)
 
-        told, bad = jax.jit(partial(jax.lax.map, on_tasks))(masks)
-        row: Given = {"method": name}
-        for key, found in (("status", told), ("NaN", bad)):
-            found = np.asarray(found).T
-            row[key] = [int(np.argmax(one)) + 1 if one.any() else None for one in found]
+        diverged, bad = jax.jit(partial(jax.lax.map, on_tasks))(masks)
+        row: records.Row = {"method": name}
+        for key, counts in (("status", diverged), ("NaN", bad)):
+            counts = np.asarray(counts).T
+            row[key] = [int(np.argmax(one)) + 1 if one.any() else None for one in counts]
         rows.append(row)
     return rows
 
@@ -434,7 +437,7 @@ DRAWN = {
 }
 
 
-def document(record: Given) -> str:
+def document(record: records.Row) -> str:
     """All tables of a record, each with a line that says what it has."""
     sizes = ((16, 1), (128, 128))
     header = ["method", "multiplications", "numbers of state"]
@@ -453,7 +456,9 @@ def document(record: Given) -> str:
         for name, row in one["rows"].items():
             _, low, high = row["minus Mesa"]
             same = "yes" if low <= 0 <= high else "no"
-            lines.append([name, *(spread(row[k]) for k in MEASURES), same, shown(row["not ok"])])
+            lines.append(
+                [name, *(spread(row[k]) for k in MEASURES), same, format_value(row["not ok"])]
+            )
         parts += [
             f"Tasks: {one['kind']} (seeds {', '.join(map(str, one['seeds']))}). "
             "Medians and 95 % intervals over tasks; errors in units of the variance of "
@@ -465,7 +470,9 @@ def document(record: Given) -> str:
         ]
     for title, key in TITLES.items():
         names = record[key][0]
-        columns = {name: lambda row, name=name: shown(row.get(name, "refused")) for name in names}
+        columns = {
+            name: lambda row, name=name: format_value(row.get(name, "refused")) for name in names
+        }
         parts += [title, to_markdown(records.table(record[key], columns))]
     return "\n".join(parts)
 
@@ -483,9 +490,9 @@ TITLES = {
 }
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(shown(one) for one in value)
+        return ", ".join(format_value(one) for one in value)
     if value is None:
         return "-"
     return format_number(value, 2) if isinstance(value, float) else str(value)
@@ -496,7 +503,7 @@ def spread(values: list[float]) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def fast_weights_figure(record: Given) -> Figure:
+def fast_weights_figure(record: records.Row) -> Figure:
     """Error against the number of supports before a token, a panel for each kind of task."""
     contests, meta = record["contests"], record["meta"]
     figure = Figure(figsize=(9.6, 6.2), layout="constrained")
@@ -524,23 +531,23 @@ def fast_weights_figure(record: Given) -> Figure:
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="first seed of the tasks")
+    args = records.options(__doc__, seed="first seed of the tasks")
     jax.config.update("jax_enable_x64", True)
     sizes, kinds = (TUNING, SCORING, DRAWS), KINDS
-    if asked.quick:
+    if args.quick:
         sizes, kinds = (2, 4, 2), KINDS[:1]
     facts = {"evaluations": SEARCHES * ROUNDS * DRAWS, "tuning tasks": TUNING, "tasks": SCORING}
-    facts |= {"seed": asked.seed, "dtype": "float64; status and divergence in float32"}
-    record: Given = {
+    facts |= {"seed": args.seed, "dtype": "float64; status and divergence in float32"}
+    record: records.Row = {
         "meta": records.meta("fast_weights", **facts),
         "costs": {name: method.cost for name, method in METHODS.items()},
-        "contests": [contest(kind, sizes, asked.seed + 2 * i) for i, kind in enumerate(kinds)],
-        "fixed points": fixed_points(3 if asked.quick else CYCLES, asked.seed),
-        "rounding": halves(LENGTHS[:1] if asked.quick else LENGTHS, asked.seed),
-        "divergence": divergences(4 if asked.quick else LONGEST, asked.seed),
+        "contests": [contest(kind, sizes, args.seed + 2 * i) for i, kind in enumerate(kinds)],
+        "fixed points": fixed_points(3 if args.quick else CYCLES, args.seed),
+        "rounding": halves(LENGTHS[:1] if args.quick else LENGTHS, args.seed),
+        "divergence": divergences(4 if args.quick else LONGEST, args.seed),
     }
     figures = {"fast-weights": fast_weights_figure}
-    records.finish("fast-weights", record, document, asked.quick, figures)
+    records.finish("fast-weights", record, document, args.quick, figures)
 
 
 if __name__ == "__main__":

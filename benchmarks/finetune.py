@@ -151,13 +151,13 @@ def rivals(problem: Problem, depth: int) -> dict[str, Transformer]:
             {"step": 2 / high, "curvature": 0.2 / high},
         ),
     }
-    found = {"textbook step": descent(2 / (low + high))}
+    models = {"textbook step": descent(2 / (low + high))}
     for name, (build, first) in builds.items():
-        found[name] = build(problem.tune_scalars(build, first))
-    found["conjugate gradient, as many steps"] = constructions.conjugate_gradient(
+        models[name] = build(problem.tune_scalars(build, first))
+    models["conjugate gradient, as many steps"] = constructions.conjugate_gradient(
         Linear(), ridge=problem.ridge, **sizes
     )
-    return found
+    return models
 
 
 Path = list[tuple[int, Transformer, float]]
@@ -231,9 +231,9 @@ def compare(config: Config) -> Comparison:
                     moved += [
                         {"seed": seed, **row} for row in weight_difference(models[name], begun)
                     ]
-            found = {name: problem.loss(model) for name, model in models.items()}
-            for name, error in found.items():
-                gain = (found["textbook step"] - least) / (error - least)
+            final_losses = {name: problem.loss(model) for name, model in models.items()}
+            for name, error in final_losses.items():
+                gain = (final_losses["textbook step"] - least) / (error - least)
                 row = {"seed": seed, "blocks": depth, "method": name, "loss": error}
                 row |= {"exact": least, "gain": gain, "learning rate": rates.get(name)}
                 losses.append(row)
@@ -282,8 +282,8 @@ def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
     return steps, curvatures
 
 
-def loss_table(found: Comparison) -> Lines:
-    cells = grouped(found.losses, itemgetter("method", "blocks"))
+def loss_table(comparison: Comparison) -> Lines:
+    cells = grouped(comparison.losses, itemgetter("method", "blocks"))
     names, depths = (list(dict.fromkeys(key)) for key in zip(*cells, strict=True))
     lines = []
     for name in names:
@@ -304,23 +304,23 @@ def mean_and_range(values: np.ndarray) -> str:
     return f"{values.mean():.3g} +- {np.ptp(values) / 2:.1g}"
 
 
-def document(found: Comparison) -> str:
-    return "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))
+def document(comparison: Comparison) -> str:
+    return "\n".join(map(to_markdown, (loss_table(comparison), most_moved_table(comparison))))
 
 
-def most_moved_table(found: Comparison, count: int = 12) -> Lines:
+def most_moved_table(comparison: Comparison, count: int = 12) -> Lines:
     """A table of the pairs of slots whose weights changed most, averaged over seeds."""
-    each = grouped(found.moved, itemgetter("block", "part", "from", "to")).items()
+    each = grouped(comparison.moved, itemgetter("block", "part", "from", "to")).items()
     means = [(float(np.mean([row["change"] for row in rows])), pair) for pair, rows in each]
     means.sort(reverse=True)
     lines = [[*map(str, pair), f"{mean:.2g}"] for mean, pair in means[:count]]
     return ["block", "part", "from", "to", "change"], lines
 
 
-def depth_figure(found: Comparison) -> Figure:
+def depth_figure(comparison: Comparison) -> Figure:
     """Excess loss over exact KRR against blocks, for trained weights and tuned algorithms."""
     figure, axis = sheet(7.2, 4.4)
-    for i, (name, here) in enumerate(grouped(found.losses, itemgetter("method")).items()):
+    for i, (name, here) in enumerate(grouped(comparison.losses, itemgetter("method")).items()):
         each = grouped(here, itemgetter("blocks"))
         depths = sorted(each)
         excess = [[row["loss"] / row["exact"] - 1 for row in each[depth]] for depth in depths]
@@ -332,49 +332,53 @@ def depth_figure(found: Comparison) -> Figure:
     label_ticks(axis, whole="x")
     axis.grid(alpha=0.25)
     legend(figure, axis)
-    axis.set_title(title_of(found), fontsize=9)
+    axis.set_title(title_of(comparison), fontsize=9)
     return figure
 
 
-def path_figure(found: Comparison) -> Figure:
+def path_figure(comparison: Comparison) -> Figure:
     """Loss, step sizes, curvatures and distance from the construction, after every update."""
     figure = Figure(figsize=(9.6, 6.2), layout="constrained")
     axes = figure.subplots(2, 2)
-    blocks = sorted({row["block"] for row in found.path})
-    losses = {name: mean_loss(found, name) for name in ("tuned step", "GD++, tuned")}
-    losses |= {"Chebyshev roots": mean_loss(found, "Chebyshev roots, tuned interval")}
-    draw_blocks(axes[0, 0], found, blocks[:1], "loss", "loss at the queries")
+    blocks = sorted({row["block"] for row in comparison.path})
+    losses = {name: mean_loss(comparison, name) for name in ("tuned step", "GD++, tuned")}
+    losses |= {"Chebyshev roots": mean_loss(comparison, "Chebyshev roots, tuned interval")}
+    draw_blocks(axes[0, 0], comparison, blocks[:1], "loss", "loss at the queries")
     for dashes, (name, loss) in zip(("--", ":", "-."), losses.items(), strict=True):
         axes[0, 0].axhline(loss, color="black", linestyle=dashes, label=name)
     axes[0, 0].set_yscale("log")
-    draw_blocks(axes[0, 1], found, blocks, "step x high", "step size\nx largest eigenvalue")
+    draw_blocks(axes[0, 1], comparison, blocks, "step x high", "step size\nx largest eigenvalue")
     curvature = "curvature (GD++)\nx largest eigenvalue"
-    draw_blocks(axes[1, 0], found, blocks, "curvature x high", curvature)
-    draw_blocks(axes[1, 1], found, blocks, "change", "relative distance\nfrom the construction")
+    draw_blocks(axes[1, 0], comparison, blocks, "curvature x high", curvature)
+    draw_blocks(
+        axes[1, 1], comparison, blocks, "change", "relative distance\nfrom the construction"
+    )
     for axis in axes.flat:
         label_ticks(axis, whole="x")
         axis.set_xlabel("update")
         axis.grid(alpha=0.25)
     legend(figure, *axes.flat, ncols=4)
-    figure.suptitle(title_of(found), fontsize=9)
+    figure.suptitle(title_of(comparison), fontsize=9)
     return figure
 
 
-def title_of(found: Comparison) -> str:
-    seeds = sorted({row["seed"] for row in found.losses})
+def title_of(comparison: Comparison) -> str:
+    seeds = sorted({row["seed"] for row in comparison.losses})
     start = "training starts from constructed gradient descent or GD++"
     return f"{start}; seeds {seeds[0]} to {seeds[-1]}, float32"
 
 
-def mean_loss(found: Comparison, method: str) -> float:
-    depth = max(row["block"] for row in found.path) + 1
-    here = [r["loss"] for r in found.losses if (r["method"], r["blocks"]) == (method, depth)]
+def mean_loss(comparison: Comparison, method: str) -> float:
+    depth = max(row["block"] for row in comparison.path) + 1
+    here = [r["loss"] for r in comparison.losses if (r["method"], r["blocks"]) == (method, depth)]
     return float(np.mean(here))
 
 
-def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, label: str) -> None:
+def draw_blocks(
+    axis: Axes, comparison: Comparison, blocks: list[int], key: str, label: str
+) -> None:
     """Mean and range over seeds, one line per block."""
-    cells = grouped(found.path, itemgetter("update", "block"))
+    cells = grouped(comparison.path, itemgetter("update", "block"))
     updates = sorted({update for update, _ in cells})
     for block in blocks:
         values = [[row[key] for row in cells[update, block]] for update in updates]
@@ -392,17 +396,17 @@ def mean_and_band(axis: Axes, at: list[int], values: Any, style: str, **looks: A
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="first seed")
-    config = Config(seed=asked.seed, **(QUICK if asked.quick else {}))
-    found = compare(config)
-    facts = {"config": dataclasses.asdict(config), "dtype": "float32", "losses": found.losses}
+    args = records.options(__doc__, seed="first seed")
+    config = Config(seed=args.seed, **(QUICK if args.quick else {}))
+    comparison = compare(config)
+    facts = {"config": dataclasses.asdict(config), "dtype": "float32", "losses": comparison.losses}
     meta = records.meta("finetune", "optax", **facts)
-    figures = {"learning": lambda _: depth_figure(found)}
-    figures["learning-path"] = lambda _: path_figure(found)
-    records.finish("learning", meta, lambda _: document(found), asked.quick, figures)
-    if not asked.quick:
-        replace(records.RESULTS / "learning-path.csv", to_csv(found.path))
-        replace(records.RESULTS / "learning-moved.csv", to_csv(found.moved))
+    figures = {"learning": lambda _: depth_figure(comparison)}
+    figures["learning-path"] = lambda _: path_figure(comparison)
+    records.finish("learning", meta, lambda _: document(comparison), args.quick, figures)
+    if not args.quick:
+        replace(records.RESULTS / "learning-path.csv", to_csv(comparison.path))
+        replace(records.RESULTS / "learning-moved.csv", to_csv(comparison.moved))
 
 
 if __name__ == "__main__":

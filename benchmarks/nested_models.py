@@ -14,9 +14,9 @@ from icl_krr.experiments import to_markdown
 
 
 def main() -> None:
-    asked = options(__doc__, quick="", folders={"type": Path, "nargs": "+"})
+    args = options(__doc__, quick="", folders={"type": Path, "nargs": "+"})
     records = {
-        folder.name: json.loads((folder / "identify.json").read_text()) for folder in asked.folders
+        folder.name: json.loads((folder / "identify.json").read_text()) for folder in args.folders
     }
     summaries = {name: short(record) for name, record in records.items()}
     save("nested-models", summaries, table(summaries))
@@ -25,17 +25,21 @@ def main() -> None:
 def short(record: dict[str, Any]) -> dict[str, Any]:
     """Meta data, the verdict of all seeds; of each seed its nested models and nearest solver."""
     seeds = []
-    for found in record["seeds"]:
-        best = found["candidates"][0]
+    for result in record["seeds"]:
+        best = result["candidates"][0]
         solver = {"name": best["candidate"], "kernel": best["kernel"]}
-        solver |= {space: near(best[space]) for space in ("prediction", "hat")}
+        solver |= {space: interval_of(best[space]) for space in ("prediction", "hat")}
         models = [
             {"name": model["name"], "kernel": model["kernel"]}
-            | {space: near(model[space]) for space in ("prediction", "hat") if space in model}
-            for model in found["nested models"]
+            | {
+                space: interval_of(model[space])
+                for space in ("prediction", "hat")
+                if space in model
+            }
+            for model in result["nested models"]
         ]
         seeds.append(
-            {"seed": found["seed"], "status": found["status"], "nested models": models, **solver}
+            {"seed": result["seed"], "status": result["status"], "nested models": models, **solver}
         )
     meta = {name: record["meta"][name] for name in ("seed", "dtype", "versions", "device")}
     settings = {
@@ -44,7 +48,7 @@ def short(record: dict[str, Any]) -> dict[str, Any]:
     return {"meta": {**meta, **settings}, "together": record["together"], "seeds": seeds}
 
 
-def near(distance: dict[str, Any]) -> dict[str, Any]:
+def interval_of(distance: dict[str, Any]) -> dict[str, Any]:
     return {name: distance[name] for name in ("mean", "interval")}
 
 
@@ -54,19 +58,19 @@ def table(records: dict[str, dict[str, Any]]) -> str:
     header = ["model", "seed", *names, "nearest solver", "verdict of all seeds"]
     lines = []
     for name, record in records.items():
-        for found in record["seeds"]:
-            models = {model["name"]: cell(model) for model in found["nested models"]}
+        for result in record["seeds"]:
+            models = {model["name"]: cell(model) for model in result["nested models"]}
             cells = [models[key] for key in names]
-            nearest = f"{found['name']}, {found['kernel']}: {cell(found)}"
+            nearest = f"{result['name']}, {result['kernel']}: {cell(result)}"
             status = record["together"]["status"]
-            lines.append([name, str(found["seed"]), *cells, nearest, status])
+            lines.append([name, str(result["seed"]), *cells, nearest, status])
     return to_markdown((header, lines))
 
 
 def cell(model: dict[str, Any]) -> str:
-    found = model["hat"] if "hat" in model else model["prediction"]
-    low, high = found["interval"]
-    return f"{found['mean']:.2g} ({low:.2g}, {high:.2g})"
+    distance = model["hat"] if "hat" in model else model["prediction"]
+    low, high = distance["interval"]
+    return f"{distance['mean']:.2g} ({low:.2g}, {high:.2g})"
 
 
 if __name__ == "__main__":

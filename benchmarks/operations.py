@@ -37,8 +37,8 @@ FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 def operations(name: str) -> dict[str, int]:
     """Count the operations of one step, by kind, for a chunk of tasks with one query each."""
     (kernel, features), row = CASES[name]
-    told = {part: KNOWN[part] for part in row.keywords} | dict(row.options)
-    model = ik.constructions.lookup(row)(kernel, num_features=features, steps=16, **told)
+    kwargs = {part: KNOWN[part] for part in row.keywords} | dict(row.options)
+    model = ik.constructions.lookup(row)(kernel, num_features=features, steps=16, **kwargs)
     config = ik.tasks.LinearRegression(num_features=features, num_supports=SUPPORTS)
     keys = jax.random.split(jax.random.key(0), TASKS)
     tasks = jax.eval_shape(jax.vmap(ik.tasks.sample, in_axes=(0, None)), keys, config)

@@ -31,13 +31,13 @@ DECAYS = {"equal": 0.0, "decaying": 4.0}
 def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
     """How every construction that is compared is built, and its channels by formula."""
     build, m = ik.constructions, FEATURES
-    found: dict[str, tuple[Callable[[], ik.Transformer], int | None]] = {}
+    builders: dict[str, tuple[Callable[[], ik.Transformer], int | None]] = {}
     for form, more in (("textbook", 0), ("fused", 3)):
         of_form: dict[str, Any] = {"num_features": m, "steps": STEPS, "form": form}
         one = partial(build.prefix_conjugate_gradient, ik.Linear(), ridge=0.1, **of_form)
-        found[f"prefix_conjugate_gradient, {form}"] = one, None
+        builders[f"prefix_conjugate_gradient, {form}"] = one, None
         one = partial(build.prefix_posterior, ik.Linear(), ridge=0.1, **of_form)
-        found[f"prefix_posterior, {form}"] = one, 9 * m + 12 + more
+        builders[f"prefix_posterior, {form}"] = one, 9 * m + 12 + more
         for G, bins in product((1, 2, 4, 8), (0, EDGES)):
             edges = jnp.linspace(-2.0, 2.0, bins) if bins else None
             ridges = jnp.geomspace(0.1, 1.0, G)
@@ -45,8 +45,8 @@ def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
             channels = 9 * G * m + m + G**2 + (19 + more) * G + 5
             channels += bins * (G + 1) + G + 1 if bins else 0
             name = f"bayesian_average, {form}, G = {G}" + f", {bins} edges" * (bins > 0)
-            found[name] = partial(build.bayesian_average, ik.Linear(), **of_average), channels
-    return found
+            builders[name] = partial(build.bayesian_average, ik.Linear(), **of_average), channels
+    return builders
 
 
 def costs(repeats: int) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def errors(
     shared: dict[str, Any] = {"num_features": m, "steps": steps[-1], "dtype": dtype}
     posterior = build.prefix_posterior(linear, ridge=ridge, **shared)
     average = build.bayesian_average(linear, ridges=jnp.full(1, ridge), **shared)
-    found: dict[str, list[list[float]]] = {"mean": [], "variance": [], "evidence": []}
+    errors_of: dict[str, list[list[float]]] = {"mean": [], "variance": [], "evidence": []}
     conditions = []
     for seed in range(SEED, SEED + SEEDS):
         task, exact = (draw(seed, m, n, ridge, decay, kind) for kind in (dtype, "float64"))
@@ -113,13 +113,13 @@ def errors(
         for name, slot in (("mean", "prediction"), ("variance", "variance")):
             value, truth = (np.asarray(a) for a in (cache[slot], getattr(best, name)))
             gaps = np.max(np.abs(value[:, -QUERIES:] - truth), axis=1) / np.max(np.abs(truth))
-            found[name].append([float(gaps[t]) for t in steps])
-        found["evidence"].append([float(abs(total[t] - evidence)) for t in steps])
+            errors_of[name].append([float(gaps[t]) for t in steps])
+        errors_of["evidence"].append([float(abs(total[t] - evidence)) for t in steps])
         eigenvalues = np.linalg.eigvalsh(np.asarray(exact.x.T @ exact.x))
         conditions.append(float((eigenvalues[-1] + ridge) / (max(eigenvalues[0], 0) + ridge)))
     worst = {
         name: dict(zip(times, np.max(values, axis=0).tolist(), strict=True))
-        for name, values in found.items()
+        for name, values in errors_of.items()
     }
     of = {"m": m, "n": n, "ridge": ridge, "decay": decay, "dtype": dtype}
     return {**of, "condition": float(np.median(conditions)), **worst}

@@ -113,7 +113,7 @@ def truths(name: str, case: Case) -> dict[str, Any]:
     mean, low = rounded(hat @ y), rounded(min(spectrum) + ridge)
     size = np.max(np.abs([0, *rounded(y), *mean]))
 
-    def own(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    def normalised(values: np.ndarray, axis: int = 0) -> np.ndarray:
         """Results of the supports that count, with zeros at masked supports."""
         whole = np.zeros((*values.shape[:axis], len(keep), *values.shape[axis + 1 :]))
         whole[(slice(None),) * axis + (keep,)] = rounded(values)
@@ -123,18 +123,18 @@ def truths(name: str, case: Case) -> dict[str, Any]:
         "prediction": (mean, size),
         "mean": mean,
         "variance": (rounded(prior - np.sum(hat * cross, axis=1)), rounded(prior)),
-        "leave_one_out": own(alpha / diagonal),
+        "leave_one_out": normalised(alpha / diagonal),
         "evidence": rounded(evidence),
         "low": (low, low, rounded(ridge)),
         "high": rounded(max(spectrum) + ridge),
-        "in y": own(hat, 1),
+        "in y": normalised(hat, 1),
         "in ridge": rounded(-hat @ alpha),
         "in queries": rounded(over_q),
-        "in supports": own(over_x, 1),
-        "in weights": own(ridge * hat * alpha[None], 1),
-        "without": own(-hat * (alpha / diagonal)[None], 1),
-        "sum in y": own(np.sum(hat, axis=0)),
-        "sum in supports": own(np.sum(over_x, axis=0)),
+        "in supports": normalised(over_x, 1),
+        "in weights": normalised(ridge * hat * alpha[None], 1),
+        "without": normalised(-hat * (alpha / diagonal)[None], 1),
+        "sum in y": normalised(np.sum(hat, axis=0)),
+        "sum in supports": normalised(np.sum(over_x, axis=0)),
         "sum in ridge": rounded(-np.sum(hat @ alpha)),
     }
 
@@ -170,15 +170,15 @@ class Subject(NamedTuple):
     batched: bool = False
 
 
-def told(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[str, Any]:
+def solver_kwargs(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> dict[str, Any]:
     """What a solver must be told."""
-    given: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
+    kwargs: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
     if "spectrum" in ROWS[name].required_inputs:
-        given["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
+        kwargs["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
     if "num_supports" in ROWS[name].required_inputs:
         largest = jnp.max(kernel.diagonal(task.x), where=task.mask, initial=0)
-        given |= {"num_supports": task.num_supports, "largest": largest}
-    return given
+        kwargs |= {"num_supports": task.num_supports, "largest": largest}
+    return kwargs
 
 
 ROWS = {
@@ -193,13 +193,15 @@ SOLVERS = {name: OF_KIND[row.kernels] for name, row in ROWS.items()}
 
 
 def solve(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
-    found = getattr(ik.solvers, name)(kernel, task, **told(name, kernel, task, ridge))
-    return found.prediction[-1], found.status.ok
+    solution = getattr(ik.solvers, name)(kernel, task, **solver_kwargs(name, kernel, task, ridge))
+    return solution.prediction[-1], solution.status.ok
 
 
 def build(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> ik.Transformer:
     sizes = {"num_features": task.num_features, "dtype": task.x.dtype}
-    return getattr(ik.constructions, name)(kernel, **sizes, **told(name, kernel, task, ridge))
+    return getattr(ik.constructions, name)(
+        kernel, **sizes, **solver_kwargs(name, kernel, task, ridge)
+    )
 
 
 def check(name: str, *problem: Any) -> Any:
@@ -210,13 +212,13 @@ def check(name: str, *problem: Any) -> Any:
 def exactly(
     field: str, names: tuple[str, ...], kernel: ik.Kernel, task: ik.Task, ridge: Any
 ) -> Any:
-    found = getattr(ik.solvers, field)(kernel, task, ridge=ridge)
-    return tuple(getattr(found, name) for name in names), found.status.ok
+    solution = getattr(ik.solvers, field)(kernel, task, ridge=ridge)
+    return tuple(getattr(solution, name) for name in names), solution.status.ok
 
 
 def posterior(name: str, *problem: Any) -> Any:
-    found = ik.posterior(build(name, *problem), *problem[:2])
-    return (found.mean, found.variance), found.status.ok
+    result = ik.posterior(build(name, *problem), *problem[:2])
+    return (result.mean, result.variance), result.status.ok
 
 
 def audited(function: Callable, *problem: Any) -> Any:
@@ -304,13 +306,13 @@ SUBJECTS: dict[str, Subject] = {
 }
 
 
-def outcome(found: float, ok: bool) -> str:
-    if not np.isfinite(found):
+def outcome(error: float, ok: bool) -> str:
+    if not np.isfinite(error):
         kind = "not finite"
-    elif found > TOLERANCE:
+    elif error > TOLERANCE:
         kind = "wrong"
     else:
-        kind = "right" if found < TOLERANCE / 10 else "between"
+        kind = "right" if error < TOLERANCE / 10 else "between"
     return f"{kind}, {'ok' if ok else 'reported'}"
 
 
@@ -331,7 +333,7 @@ def scaled_error(value: Any, truth: Any, dtype: str) -> float:
     return float(np.max(np.where(np.isnan(errors), np.inf, errors), initial=0))
 
 
-class Found(NamedTuple):
+class CaseOutcome(NamedTuple):
     subject: str
     dtype: str
     kernel: str
@@ -351,8 +353,8 @@ def results(subject: Subject, make: Any, drawn: list[Case], dtype: str) -> Itera
     if subject.batched:
         stack = lambda *parts: np.stack([np.asarray(part) for part in parts])  # noqa: E731
         with jax.enable_x64(True):  # `icl_krr.check` compares in float64 here, as outside of jit
-            found = jax.device_get(batched(subject.run, make)(*jax.tree.map(stack, *drawn)))
-        yield from (jax.tree.map(lambda part, i=i: part[i], found) for i in range(len(drawn)))
+            values = jax.device_get(batched(subject.run, make)(*jax.tree.map(stack, *drawn)))
+        yield from (jax.tree.map(lambda part, i=i: part[i], values) for i in range(len(drawn)))
         return
     with jax.enable_x64(dtype == "float64"):
         for case in drawn:
@@ -365,28 +367,30 @@ def results(subject: Subject, make: Any, drawn: list[Case], dtype: str) -> Itera
 
 def run(
     seed: int, cases: int, subjects: Iterable[str] = tuple(SUBJECTS), dtypes: Iterable[str] = DTYPES
-) -> Iterator[Found]:
+) -> Iterator[CaseOutcome]:
     """Yield the error and the status of the subjects on `cases` tasks, per kernel and dtype."""
     for dtype in dtypes:
         for kernel, make in KERNELS.items():
             rng = np.random.default_rng([seed, *kernel.encode()])
             with jax.enable_x64(dtype == "float64"):
                 drawn = [draw(rng, bool(i % 2), dtype) for i in range(cases)]
-            known = [truths(kernel, case) for case in drawn]
+            expected = [truths(kernel, case) for case in drawn]
             for name in subjects:
                 subject = SUBJECTS[name]
                 every = results(subject, make, drawn, dtype) if kernel in subject.kernels else ()
                 for i, (values, ok) in enumerate(every):
                     pairs = zip(jax.tree.leaves(values), subject.answers, strict=True)
-                    error = max(scaled_error(v, known[i].get(answer), dtype) for v, answer in pairs)
-                    yield Found(name, dtype, kernel, seed, i, error, bool(ok))
+                    error = max(
+                        scaled_error(v, expected[i].get(answer), dtype) for v, answer in pairs
+                    )
+                    yield CaseOutcome(name, dtype, kernel, seed, i, error, bool(ok))
 
 
-def table(found: list[Found]) -> Lines:
-    groups, lines = records.grouped(found, lambda one: f"{one.subject}, {one.dtype}"), []
-    for name, own in (groups | {"all": found}).items():
-        counts = Counter(outcome(one.error, one.ok) for one in own)
-        lines.append([name, *map(str, (len(own), *(counts[kind] for kind in OUTCOMES)))])
+def table(outcomes: list[CaseOutcome]) -> Lines:
+    groups, lines = records.grouped(outcomes, lambda one: f"{one.subject}, {one.dtype}"), []
+    for name, group in (groups | {"all": outcomes}).items():
+        counts = Counter(outcome(one.error, one.ok) for one in group)
+        lines.append([name, *map(str, (len(group), *(counts[kind] for kind in OUTCOMES)))])
     return ["result", "cases", *OUTCOMES], lines
 
 
@@ -396,22 +400,22 @@ def document(record: records.Row) -> str:
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="seed of the tasks")
-    found: list[Found] = []
-    for number in range(1 if asked.quick else ROUNDS):
+    args = records.options(__doc__, seed="seed of the tasks")
+    outcomes: list[CaseOutcome] = []
+    for number in range(1 if args.quick else ROUNDS):
         print(f"round {number + 1}", flush=True)
-        found += run(asked.seed + number, 4 if asked.quick else CASES)
-    faults = [one for one in found if outcome(one.error, one.ok) in FAULTS]
+        outcomes += run(args.seed + number, 4 if args.quick else CASES)
+    faults = [one for one in outcomes if outcome(one.error, one.ok) in FAULTS]
     faults.sort(key=lambda one: one.ok, reverse=True)
-    header, lines = table(found)
-    command = f"random_cases --seed {asked.seed}"
+    header, lines = table(outcomes)
+    command = f"random_cases --seed {args.seed}"
     record = {
-        "meta": records.meta(command, "mpmath", seed=asked.seed, dtypes=DTYPES),
+        "meta": records.meta(command, "mpmath", seed=args.seed, dtypes=DTYPES),
         "rows": [dict(zip(header, line, strict=True)) for line in lines],
         "number of faults": len(faults),
         "faults": [one._asdict() for one in faults[:SHOWN]],
     }
-    records.finish("random_cases", record, document, asked.quick)
+    records.finish("random_cases", record, document, args.quick)
 
 
 if __name__ == "__main__":

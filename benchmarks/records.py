@@ -61,11 +61,11 @@ def options(
         parser.add_argument("--folder", type=Path, default=place, help="what an earlier run kept")
     for name, words in more.items():
         parser.add_argument(name if words.get("nargs") == "+" else f"--{name}", **words)
-    asked = parser.parse_args()
-    if folder and asked.quick:
-        asked.folder = Path(mkdtemp())
-        atexit.register(rmtree, asked.folder)
-    return asked
+    args = parser.parse_args()
+    if folder and args.quick:
+        args.folder = Path(mkdtemp())
+        atexit.register(rmtree, args.folder)
+    return args
 
 
 def table(rows: Iterable[Any], columns: Columns) -> Lines:
@@ -76,10 +76,10 @@ def table(rows: Iterable[Any], columns: Columns) -> Lines:
 
 def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
     """The rows of each value of a key, in the order in which the values first appear."""
-    found: dict[Any, list[Any]] = {}
+    groups: dict[Any, list[Any]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def digits(key: str, count: int = 3) -> Callable[[Row], str]:
@@ -169,8 +169,8 @@ def finished(study: Study, folder: Path) -> list[tuple[Cell, Any]]:
         print(f"{study.name}: {done} of {total}: {words}", flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = run(study, folder, progress, each).cells
-    return [(cell, result) for cell, result in found if result is not None]
+    measured = run(study, folder, progress, each).cells
+    return [(cell, result) for cell, result in measured if result is not None]
 
 
 def folder_of(name: str) -> Path:

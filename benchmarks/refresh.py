@@ -38,8 +38,8 @@ def main(claim: tyro.conf.UseAppendAction[tuple[str, ...]] = ()) -> None:
         claim: a claim to test again, such as C8; its result replaces that of the record.
     """
     choose_claims(claim)  # refuses unknown names before anything is written
-    found = {path: records.read(path.stem) for path in records.RESULTS.glob("*.json")}
-    for path, record in found.items():
+    all_records = {path: records.read(path.stem) for path in records.RESULTS.glob("*.json")}
+    for path, record in all_records.items():
         records.write(path, record)
     if claim:
         test_again(claim)
@@ -97,7 +97,9 @@ def solver_table() -> Lines:
         states = [slot.name for slot in layout.slots if slot.kind == "state"]
         # leave out the states that softmax attention needs for any solver
         of_attention = ("alpha", "prediction", "sink", "normaliser")
-        shown = [name for name in states if not name.startswith(of_attention)]
+        shared = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
-        lines.append([f"`{row.name}`", f"`{row.call}`", ", ".join(shown), *blocks, row.input_scope])
+        lines.append(
+            [f"`{row.name}`", f"`{row.call}`", ", ".join(shared), *blocks, row.input_scope]
+        )
     return header, lines

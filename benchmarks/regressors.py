@@ -34,8 +34,8 @@ Data = tuple[Any, Any]
 def tables() -> dict[str, Data]:
     """Features and target of tables of scikit-learn, and of functions of uniform features."""
     rng = np.random.default_rng(0)
-    made: Any = datasets  # whose types depend on its arguments
-    real, cancer = coverage.real(), made.load_breast_cancer(return_X_y=True)[0]
+    generators: Any = datasets  # whose types depend on its arguments
+    real, cancer = coverage.real(), generators.load_breast_cancer(return_X_y=True)[0]
     two, five = rng.uniform(size=(240, 8)), rng.uniform(size=(400, 5))
     noise = rng.normal(size=640)
     return {
@@ -43,11 +43,11 @@ def tables() -> dict[str, Data]:
         "wine: alcohol": real["wine: alcohol"],
         "breast cancer: log of the radius": (cancer[:, 1:], np.log(cancer[:, 0])),
         "iris: petal width": real["iris: petal width"],
-        "Friedman 1": made.make_friedman1(400, noise=1.0, random_state=0),
-        "Friedman 2": made.make_friedman2(400, noise=30.0, random_state=0),
-        "Friedman 3": made.make_friedman3(400, noise=0.1, random_state=0),
+        "Friedman 1": generators.make_friedman1(400, noise=1.0, random_state=0),
+        "Friedman 2": generators.make_friedman2(400, noise=30.0, random_state=0),
+        "Friedman 3": generators.make_friedman3(400, noise=0.1, random_state=0),
         "two of eight": (two, np.sin(6 * two[:, 0]) + two[:, 1] / 2 + 0.1 * noise[:240]),
-        "linear, four of twelve": made.make_regression(
+        "linear, four of twelve": generators.make_regression(
             300, 12, n_informative=4, noise=20.0, random_state=0
         ),
         "steps": (five, np.floor(4 * five[:, 0]) + 2 * (five[:, 1] > 0.5) + 0.2 * noise[240:]),
@@ -83,17 +83,17 @@ def divided(data: Data, count: int, seed: int) -> tuple[Data, Data]:
     order = np.random.default_rng(seed).permutation(len(data[1]))
     parts = []
     for values in data:
-        seen = values[order[:count]]
-        spread = seen.std(axis=0)
-        parts.append((values[order] - seen.mean(axis=0)) / np.where(spread > 0, spread, 1))
+        rows = values[order[:count]]
+        spread = rows.std(axis=0)
+        parts.append((values[order] - rows.mean(axis=0)) / np.where(spread > 0, spread, 1))
     x, y = parts
     return (x[:count], y[:count]), (x[count:], y[count:])
 
 
-def judged(name: str, supports: Data, queries: Data) -> Row:
+def evaluate(name: str, supports: Data, queries: Data) -> Row:
     """The RMSE, the coverage of 95 % intervals and the seconds of a fit with its predictions."""
     regressor, (x, y) = REGRESSORS[name](supports[0].shape[1]), queries
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.perf_counter()
         regressor.fit(*supports)
@@ -107,7 +107,7 @@ def judged(name: str, supports: Data, queries: Data) -> Row:
         "rmse": float(np.sqrt(np.mean((mean - y) ** 2))),
         "coverage": None if std is None else float(np.mean(np.abs(mean - y) <= WIDTH * std)),
         "seconds": seconds,
-        "warned": sum(issubclass(one.category, ConvergenceWarning) for one in told),
+        "warned": sum(issubclass(one.category, ConvergenceWarning) for one in caught),
     }
 
 
@@ -122,7 +122,7 @@ def compared(quick: bool) -> list[Row]:
         size = {"table": table, "split": split, "n": len(parts[0][1]), "p": data[0].shape[1]}
         rmse = float(np.sqrt(np.mean(parts[1][1] ** 2)))
         mean = {"regressor": "mean", "rmse": rmse, "coverage": None, "seconds": None, "warned": 0}
-        rows += [size | found for found in (*(judged(name, *parts) for name in names), mean)]
+        rows += [size | row for row in (*(evaluate(name, *parts) for name in names), mean)]
     return rows
 
 
@@ -133,13 +133,13 @@ def timed(sizes: tuple[int, ...]) -> list[Row]:
         data = datasets.make_friedman1(count + 500, noise=1.0, random_state=1)
         for split, names in enumerate((("each",), ("each", "GP, each"))):
             parts = divided(data, count, split)
-            rows += [{"n": count, "split": split} | judged(name, *parts) for name in names]
+            rows += [{"n": count, "split": split} | evaluate(name, *parts) for name in names]
     return rows
 
 
 def middle(rows: list[Row], key: str) -> str:
-    found = [row[key] for row in rows]
-    return "-" if None in found else format_number(float(np.median(found)), 3)
+    column = [row[key] for row in rows]
+    return "-" if None in column else format_number(float(np.median(column)), 3)
 
 
 def gap(rows: list[Row], ours: str, theirs: str, table: str) -> tuple[float, float]:
@@ -165,12 +165,12 @@ def document(record: Row) -> str:
     names, tables = list(dict.fromkeys(row["regressor"] for row in rows)), []
     cells = records.grouped(rows, itemgetter("table", "regressor"))
     chosen = {row["table"]: (row["n"], row["p"]) for row in rows}
-    for key, known in (("rmse", names), ("coverage", PROBABILISTIC), ("seconds", names[:-1])):
-        header = [f"{key}, median of {SPLITS} splits", "n", "p", *known]
+    for key, regressors in (("rmse", names), ("coverage", PROBABILISTIC), ("seconds", names[:-1])):
+        header = [f"{key}, median of {SPLITS} splits", "n", "p", *regressors]
         lines = []
         for table, size in chosen.items():
-            found = [middle(cells[table, name], key) for name in known]
-            lines.append([table, *map(str, size), *found])
+            medians = [middle(cells[table, name], key) for name in regressors]
+            lines.append([table, *map(str, size), *medians])
         tables.append((header, lines))
     pairs = ("one", "GP, one"), ("each", "GP, each"), ("each", "one"), ("each", "random forest")
     header = ["RMSE of the first over RMSE of the second", *(f"{a} / {b}" for a, b in pairs)]
@@ -186,9 +186,14 @@ def document(record: Row) -> str:
     header = ["supports", "each: first fit, s", "each, s", "GP, each, s", "GP, each / each"]
     header += ["RMSE of each", "RMSE of GP, each"]
     lines = []
-    for n, (first, own, peer) in records.grouped(record["times"], itemgetter("n")).items():
-        seconds = [row["seconds"] for row in (first, own, peer)]
-        numbers = [*seconds, peer["seconds"] / own["seconds"], own["rmse"], peer["rmse"]]
+    for n, (first, our_times, peer) in records.grouped(record["times"], itemgetter("n")).items():
+        seconds = [row["seconds"] for row in (first, our_times, peer)]
+        numbers = [
+            *seconds,
+            peer["seconds"] / our_times["seconds"],
+            our_times["rmse"],
+            peer["rmse"],
+        ]
         lines.append([str(n), *(format_number(value, 3) for value in numbers)])
     tables.append((header, lines))
     return "\n".join(map(to_markdown, tables))

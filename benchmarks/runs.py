@@ -49,11 +49,13 @@ def reached(name: str) -> list[str]:
         return jax.numpy.stack([((each - tasks.y_query) ** 2).mean(axis=1) for each in answers])
 
     each = [squares(jax.random.fold_in(key, 1 + i)) for i in range(TASKS // CHUNK)]
-    model, known = np.concatenate(each, axis=1).astype(float)
+    model, best_errors = np.concatenate(each, axis=1).astype(float)
     rng = np.random.default_rng(SEED)
     drawn = (rng.integers(TASKS, size=TASKS) for _ in range(1000))
-    low, high = np.quantile([model[at].mean() / known[at].mean() for at in drawn], (0.025, 0.975))
-    least, loss, noise = known.mean(), model.mean(), run.recipe.task.noise
+    low, high = np.quantile(
+        [model[at].mean() / best_errors[at].mean() for at in drawn], (0.025, 0.975)
+    )
+    least, loss, noise = best_errors.mean(), model.mean(), run.recipe.task.noise
     ratio = f"{loss / least:.3f} ({low:.3f}, {high:.3f})"
     noisy = f"{(loss + noise) / (least + noise):.3f}"
     return [f"`{name}`", f"{least:.3g}", f"{loss:.3g}", ratio, noisy]
@@ -82,9 +84,9 @@ def compute(name: str) -> list[str]:
 
 if __name__ == "__main__":
     options(__doc__, quick="")
-    known = [name for name in trained() if has_known_optimum(load(folder_of(name)).family)]
+    comparable = [name for name in trained() if has_known_optimum(load(folder_of(name)).family)]
     errors = ["reference run", "exact loss", "loss", "ratio (95 %)", "ratio, noisy outputs"]
     print(f"{TASKS} tasks with all supports, seed {SEED}, float32\n")
-    print(to_markdown((errors, [reached(name) for name in known])))
+    print(to_markdown((errors, [reached(name) for name in comparable])))
     training = ["reference run", "device", "CPU cores", "steps", "minutes", "FLOPs", "seed"]
     print(to_markdown((training, [compute(name) for name in trained()])), end="")

@@ -43,28 +43,28 @@ LEAST = 1e-3
 
 def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Record:
     """The curves of every family of tasks, the models beside them, and slopes."""
-    own = dict(sizes)
-    queries, families = own.pop("queries"), []
+    options = dict(sizes)
+    queries, families = options.pop("queries"), []
     for key in dict.fromkeys(map(task_settings, models)):
         print(f"solvers on the tasks {dict(zip(TASK_SETTINGS, key, strict=True))}", flush=True)
-        found = curves(family_of(key, queries), seeds=seeds, **own)
-        parts = {name: (found.excess(name), *found.interval(name)) for name in found.squares}
+        solved = curves(family_of(key, queries), seeds=seeds, **options)
+        parts = {name: (solved.excess(name), *solved.interval(name)) for name in solved.squares}
         names = ("excess", "low", "high")
-        shown = {
+        curve_points = {
             name: {part: values.tolist() for part, values in zip(names, three, strict=True)}
             for name, three in parts.items()
         }
         here = [row for row in models if task_settings(row) == key]
         facts = {name: here[0][name] for name in (*TASK_SETTINGS, "dimension")}
-        families.append(facts | {"curves": shown})
+        families.append(facts | {"curves": curve_points})
         for row in here:
-            row["equivalents"] = equivalents(found, row)
+            row["equivalents"] = equivalents(solved, row)
     return {"families": families, "models": models, "slopes": slopes(models)}
 
 
 def slopes(models: list[Record]) -> list[Record]:
     """A slope along each axis, of all models of an architecture and of those that converged."""
-    found = []
+    fits = []
     for group, rows in by_architecture(models).items():
         for axis in AXIS_SETTINGS:
             for which, here in (
@@ -76,8 +76,8 @@ def slopes(models: list[Record]) -> list[Record]:
                 fit = fit_slope(values, [row["excess"] for row in here])
                 counts = {"count": len(here), "values": len({*values})}
                 facts = {"group": group, "axis": axis, "models": which, **counts}
-                found.append(facts | {"fit": fit and fit._asdict()})
-    return found
+                fits.append(facts | {"fit": fit and fit._asdict()})
+    return fits
 
 
 def document(record: Record) -> str:
@@ -135,19 +135,21 @@ def figure(record: Record) -> Figure:
     """
     models, about = record["models"], record["meta"]
     solvers = [*record["families"][0]["curves"]]
-    found, titles = by_architecture(models), {name: name.replace("_", " ") for name in solvers}
-    main = max(found.values(), key=len)
+    groups, titles = by_architecture(models), {name: name.replace("_", " ") for name in solvers}
+    main = max(groups.values(), key=len)
     (key,) = {task_settings(row) for row in along_axis(main, "depth")}
     depth = along_axis(main, "width")[0]["depth"]
     panels: dict[str, dict[str, Any]] = {}
     for axis in AXIS_SETTINGS:
-        every = (axis_value(axis, row) for rows in found.values() for row in along_axis(rows, axis))
+        every = (
+            axis_value(axis, row) for rows in groups.values() for row in along_axis(rows, axis)
+        )
         if len({*every}) < 2:
             continue
         curved = {}
         if axis == "depth":
-            (own,) = [one for one in record["families"] if task_settings(one) == key]
-            for name, one in own["curves"].items():
+            (family,) = [one for one in record["families"] if task_settings(one) == key]
+            for name, one in family["curves"].items():
                 parts = [one[part][1:] for part in ("excess", "low", "high")]
                 last = next((t for t, e in enumerate(parts[0], 1) if e < LEAST), len(parts[0]))
                 curved[titles[name]] = ([*range(1, last + 1)], *(part[:last] for part in parts))
@@ -159,16 +161,16 @@ def figure(record: Record) -> Figure:
                 if depth < len(chosen[0]["curves"][name]["excess"]):
                     height = [one["curves"][name]["excess"][depth] for one in chosen]
                     curved[titles[name]] = ([axis_value(axis, one) for one in chosen], height)
-        for group, rows in found.items():
+        for group, rows in groups.items():
             for word, done in MARKS.items():
-                shown = [row for row in along_axis(rows, axis) if row["converged"] == done]
-                shown = [row for row in shown if row["excess"] > LEAST]
-                if shown:
-                    places = [axis_value(axis, row) for row in shown]
-                    curved[group + word] = (places, [row["excess"] for row in shown])
+                marked = [row for row in along_axis(rows, axis) if row["converged"] == done]
+                marked = [row for row in marked if row["excess"] > LEAST]
+                if marked:
+                    places = [axis_value(axis, row) for row in marked]
+                    curved[group + word] = (places, [row["excess"] for row in marked])
         words = {"depth": "steps of a solver, or blocks of a model"}.get(axis, axis)
         panels[words] = curved
-    dots = [group + word for word in MARKS for group in found]
+    dots = [group + word for word in MARKS for group in groups]
     dots = [name for name in dots if any(name in curved for curved in panels.values())]
     first, last = about["seeds"][0], about["seeds"][-1]
     facts = ", ".join(f"{name} {value:g}" for name, value in zip(TASK_SETTINGS, key, strict=True))

@@ -54,8 +54,8 @@ def main(
                 rows += compete(contest, 1 if quick else repeats)
             except Disagreement as error:
                 failures.append(str(error))
-    told = "\n--quick runs each program once: these times judge no goal\n" if quick else ""
-    print(text := markdown(rows) + told)
+    note = "\n--quick runs each program once: these times judge no goal\n" if quick else ""
+    print(text := markdown(rows) + note)
     if out is not None:
         options = f"--suite {' '.join(suite)} " if suite else ""
         options += "--quick " if quick else ""

@@ -157,10 +157,10 @@ def sum_of_vectors(moved: int) -> Callable[[], jax.Array]:
     """a / 2 + b in place of a: two numbers of 4 bytes are read and one is written."""
     shape = max(1, round(moved / 12 / ROW)), ROW  # XLA gives whole rows to its threads
     add = jax.jit(lambda a, b: a / 2 + b, donate_argnums=0)
-    b, held = jnp.ones(shape), [jnp.ones(shape)]
+    b, state = jnp.ones(shape), [jnp.ones(shape)]
 
     def program() -> jax.Array:
-        held[0] = add(held[0], b)  # a new array would be memory that the system has to clear
-        return held[0]
+        state[0] = add(state[0], b)  # a new array would be memory that the system has to clear
+        return state[0]
 
     return program

@@ -34,7 +34,7 @@ class System(NamedTuple):
 
     def run(self, step: Callable, *start: Any, steps: int | None = None, each: Any = None) -> Any:
         """The predictions from alpha, the first part of the state, after all steps."""
-        take = lambda state, given: (step(given, *state), None)  # noqa: E731
+        take = lambda state, coefficients: (step(coefficients, *state), None)  # noqa: E731
         state, _ = jax.lax.scan(take, (jnp.zeros_like(self.task.y), *start), each, length=steps)
         return self.k(state[0])
 
@@ -93,8 +93,8 @@ def heavy_ball(system: System, ridge: Any, steps: int, spectrum: Any) -> jax.Arr
     return system.run(step, system.task.y, eta * system.task.y, steps=steps)
 
 
-def momentum(system: System, ridge: Any, given: Any, alpha: Any, r: Any, p: Any) -> Any:
-    (mu, eta), alpha, r = given, alpha + p, r - system.K(p) - ridge * p
+def momentum(system: System, ridge: Any, coefficients: Any, alpha: Any, r: Any, p: Any) -> Any:
+    (mu, eta), alpha, r = coefficients, alpha + p, r - system.K(p) - ridge * p
     return alpha, r, mu * p + eta * r
 
 

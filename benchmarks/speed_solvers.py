@@ -71,8 +71,8 @@ def cases() -> Iterator[Case]:
             route, spectrum = linear, (0.1, 250.0)
             if attention == "softmax":
                 route, spectrum = exponential if row.kernels == "any" else gaussian, (0.7, 300.0)
-            known = {"spectrum": spectrum, "num_supports": route()[1].num_supports}
-            options = {part: known[part] for part in row.keywords if part in known}
+            kwargs = {"spectrum": spectrum, "num_supports": route()[1].num_supports}
+            options = {part: kwargs[part] for part in row.keywords if part in kwargs}
             if (attention, name) == ("linear", "jacobi_conjugate_gradient"):
                 options["ridge"] = 6.4  # with a smaller one, it converges too slowly to compare
             target = 1.5 if name == "chebyshev" else 2.0
@@ -164,8 +164,8 @@ def one_task(quick: bool, seed: int) -> Iterator[Contest]:
             ways = {"": model}
             if label == "softmax" and n >= STREAMED:
                 ways[", streaming=False"] = model.replace(spec=replace(model.spec, streaming=False))
-            for way, own in ways.items():
-                yield from called(f"one task, {label}, CG, n = {n}{way}", own, task, plain)
+            for way, variant in ways.items():
+                yield from called(f"one task, {label}, CG, n = {n}{way}", variant, task, plain)
 
 
 def plain_prediction(kernel: ik.Kernel, ridge: float, steps: int, task: ik.Task) -> jax.Array:
@@ -213,8 +213,8 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
         return jnp.mean((ik.predict_batch(model, tasks) - tasks.y_query) ** 2)
 
     def plain(at: jax.Array, task: ik.Task) -> jax.Array:
-        found = speed_plain.conjugate_gradient(formed(ik.Exponential(at[0]), task), at[1], steps)
-        return jnp.mean((found - task.y_query) ** 2)
+        solution = speed_plain.conjugate_gradient(formed(ik.Exponential(at[0]), task), at[1], steps)
+        return jnp.mean((solution - task.y_query) ** 2)
 
     def mean(run: Callable[[ik.Task], Any], tasks: ik.Task) -> jax.Array:
         return jnp.mean(run(tasks), axis=0)

@@ -100,8 +100,8 @@ def gradients(heads: int, batch: int) -> Ways:
     """The squared error and its gradient."""
 
     def loss(weights: Weights, tasks: Task, remat: bool = False) -> jax.Array:
-        found = predict(weights, tasks, heads=heads, remat=remat)
-        return jnp.mean((found - tasks.y_query) ** 2)
+        predictions = predict(weights, tasks, heads=heads, remat=remat)
+        return jnp.mean((predictions - tasks.y_query) ** 2)
 
     whole = jax.value_and_grad(loss)
 

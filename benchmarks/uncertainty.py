@@ -41,18 +41,18 @@ class Fold(NamedTuple):
 
 def folds(x: np.ndarray, y: np.ndarray, seed: int) -> list[Fold]:
     order = np.random.default_rng(seed).permutation(len(y))
-    held = order[: len(y) // FOLDS * FOLDS].reshape(FOLDS, -1)
-    return [fold(x, y, np.setdiff1d(order, rows, assume_unique=True), rows) for rows in held]
+    test_rows = order[: len(y) // FOLDS * FOLDS].reshape(FOLDS, -1)
+    return [fold(x, y, np.setdiff1d(order, rows, assume_unique=True), rows) for rows in test_rows]
 
 
-def fold(x: np.ndarray, y: np.ndarray, seen: np.ndarray, asked: np.ndarray) -> Fold:
-    u = (x - x[seen].mean(0)) / x[seen].std(0)
-    v = (y - y[seen].mean()) / y[seen].std()
-    task = ik.Task(*map(jnp.asarray, (u[seen], v[seen], u[asked])))
+def fold(x: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Fold:
+    u = (x - x[train].mean(0)) / x[train].std(0)
+    v = (y - y[train].mean()) / y[train].std()
+    task = ik.Task(*map(jnp.asarray, (u[train], v[train], u[test])))
     noise = sk.WhiteKernel(0.3, (1e-4, 10))
     start = sk.RBF(np.sqrt(x.shape[1]), (0.1, 100)) + noise, sk.DotProduct(0, "fixed") + noise
-    fits = (GaussianProcessRegressor(kernel, alpha=0.0).fit(u[seen], v[seen]) for kernel in start)
-    return Fold(task, v[asked], *fits)
+    fits = (GaussianProcessRegressor(kernel, alpha=0.0).fit(u[train], v[train]) for kernel in start)
+    return Fold(task, v[test], *fits)
 
 
 def gaussians(mean: Any, variance: Any) -> Predictive:
@@ -133,31 +133,35 @@ def joined(parts: list[Predictive]) -> Predictive:
     return Predictive(*map(jnp.stack, zip(*parts, strict=True)))
 
 
-def scores(given: Predictive, y: np.ndarray) -> Row:
+def scores(predictive: Predictive, y: np.ndarray) -> Row:
     """Scores over all held-out rows [folds, rows]."""
-    rows = uncertainty.coverage(given, y, by_task=False)
+    rows = uncertainty.coverage(predictive, y, by_task=False)
     return {
-        "root mean squared error": float(np.sqrt(np.mean((np.asarray(given.mean) - y) ** 2))),
-        "log likelihood": float(uncertainty.log_likelihood(given, jnp.asarray(y))),
-        "CRPS": float(jnp.mean(uncertainty.crps(given, jnp.asarray(y)))),
+        "root mean squared error": float(np.sqrt(np.mean((np.asarray(predictive.mean) - y) ** 2))),
+        "log likelihood": float(uncertainty.log_likelihood(predictive, jnp.asarray(y))),
+        "CRPS": float(jnp.mean(uncertainty.crps(predictive, jnp.asarray(y)))),
         "coverage": rows.fraction,
         "interval by rows": rows[2:4],
-        "p-value by folds": uncertainty.uniformity(given, y, by_task=True).p_value,
+        "p-value by folds": uncertainty.uniformity(predictive, y, by_task=True).p_value,
     }
 
 
 def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
     every, records = folds(x, y, seed), []
-    asked = np.stack([one.y for one in every])
-    about = {"table": name, "rows": asked.size}
+    targets = np.stack([one.y for one in every])
+    about = {"table": name, "rows": targets.size}
     for kind, inputs in (("gaussian", FITTED), ("linear", "noise")):
-        given = joined([peer(getattr(one, kind), one.task) for one in every])
+        predictive = joined([peer(getattr(one, kind), one.task) for one in every])
         model = f"scikit-learn, {kind} kernel"
-        records.append({**about, "model": model, "required_inputs": inputs, **scores(given, asked)})
+        records.append(
+            {**about, "model": model, "required_inputs": inputs, **scores(predictive, targets)}
+        )
     for model, (inputs, run) in track(MODELS.items(), name):
         step = jax.jit(run)
-        given = joined([step(one.task, *one.numbers) for one in every])
-        records.append({**about, "model": model, "required_inputs": inputs, **scores(given, asked)})
+        predictive = joined([step(one.task, *one.numbers) for one in every])
+        records.append(
+            {**about, "model": model, "required_inputs": inputs, **scores(predictive, targets)}
+        )
     return records
 
 
@@ -186,16 +190,16 @@ seed {seed}, {versions}.
 
 def main() -> None:
     quick = "the smallest table; writes no files"
-    asked = records.options(__doc__, quick, seed="seed of the folds")
+    args = records.options(__doc__, quick, seed="seed of the folds")
     jax.config.update("jax_enable_x64", True)
     names = ("diabetes: progression", "wine: alcohol", "iris: petal width")
     named: dict[str, coverage.Table] = {
-        name: coverage.real()[name] for name in names[-1 if asked.quick else 0 :]
+        name: coverage.real()[name] for name in names[-1 if args.quick else 0 :]
     }
-    rows = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
-    facts = {"seed": asked.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
+    rows = [row for name, table in named.items() for row in held_out(name, *table, args.seed)]
+    facts = {"seed": args.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
     meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
-    records.finish("uncertainty", {"meta": meta, "held out": rows}, document, asked.quick)
+    records.finish("uncertainty", {"meta": meta, "held out": rows}, document, args.quick)
 
 
 if __name__ == "__main__":

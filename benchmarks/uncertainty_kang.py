@@ -113,12 +113,12 @@ def draw(
         weights = np.exp(np.array(evidence) - max(evidence))
         means = [root[n, :n] @ v for v, root in zip(z, roots, strict=True)]
         at = np.pad(x[:n], ((0, most - n), (0, 0))), np.pad(y[:n], (0, most - n))
-        kept = np.arange(most) < n
+        mask_of_n = np.arange(most) < n
         moments = weights / weights.sum(), np.array(means), [root[n, n] ** 2 for root in roots]
-        parts.append((*at, x[n:], kept, y[n], *moments))
-    x, y, x_query, mask, asked, *exact = map(np.stack, zip(*parts, strict=True))
+        parts.append((*at, x[n:], mask_of_n, y[n], *moments))
+    x, y, x_query, mask, targets, *exact = map(np.stack, zip(*parts, strict=True))
     tasks = ik.Task(*map(jnp.asarray, (x, y, x_query)), mask=jnp.asarray(mask))
-    return Drawn(tasks, asked, Predictive(*map(jnp.asarray, exact)))
+    return Drawn(tasks, targets, Predictive(*map(jnp.asarray, exact)))
 
 
 def of_model(model: ik.Transformer) -> Callable[[ik.Task], Predictive]:
@@ -168,7 +168,7 @@ def truncated(drawn: Drawn, low: float, high: float) -> tuple[np.ndarray, np.nda
 
 
 def distance(
-    target: tuple[np.ndarray, np.ndarray], given: Predictive, edges: np.ndarray
+    target: tuple[np.ndarray, np.ndarray], predictive: Predictive, edges: np.ndarray
 ) -> np.ndarray:
     """Total variation distance of binned distributions from the exact ones between two edges.
 
@@ -176,7 +176,7 @@ def distance(
     density in a bin is constant.
     """
     middles, p = target
-    inside = np.asarray(jax.jit(uncertainty.bins)(given, jnp.asarray(edges)))[:, 1:-1]
+    inside = np.asarray(jax.jit(uncertainty.bins)(predictive, jnp.asarray(edges)))[:, 1:-1]
     at = np.searchsorted(edges, middles, side="right") - 1
     q = (inside / inside.sum(1, keepdims=True) / np.diff(edges))[:, at]
     return 0.5 * np.abs(p - q).sum(1) * (middles[1] - middles[0])
@@ -224,7 +224,7 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
         )
         low, high = np.quantile(before.y, (0.001, 0.999))
         inputs = "kernel, noise"
-        own: list[Row] = [
+        variants: list[Row] = [
             {"model": "exact Bayes", "required_inputs": inputs, "run": lambda _, d=drawn: d.exact}
         ]
         if name == "linear":
@@ -238,14 +238,14 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
                 features, num_features=p, ridge=SIGMA**2, steps=step, approximates=approximates
             )
             about = {"model": "prefix_posterior", "required_inputs": inputs, "steps": step}
-            own.append({**about, "blocks": model.depth, "run": of_model(model)})
-        own += solvers_of(kernel, p, drawn, LAYERS)
-        own += baselines_of(BASELINES if name == "gaussian" else BASELINES[:2], kernel, before)
+            variants.append({**about, "blocks": model.depth, "run": of_model(model)})
+        variants += solvers_of(kernel, p, drawn, LAYERS)
+        variants += baselines_of(BASELINES if name == "gaussian" else BASELINES[:2], kernel, before)
         target = truncated(drawn, low, high)
-        for row in track(own, f"figure 2, {name}"):
-            given = row.pop("run")(drawn.tasks)
+        for row in track(variants, f"figure 2, {name}"):
+            predictive = row.pop("run")(drawn.tasks)
             for count in BINS:
-                gaps = distance(target, given, np.linspace(low, high, count + 1))
+                gaps = distance(target, predictive, np.linspace(low, high, count + 1))
                 row[f"{count} bins"] = float(np.log(gaps.mean()))
             rows.append({"family": name, **row})
     return rows
@@ -254,20 +254,20 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
 central = jax.jit(uncertainty.interval)
 
 
-def scores(drawn: Drawn, target: tuple[np.ndarray, np.ndarray], given: Predictive) -> Row:
+def scores(drawn: Drawn, target: tuple[np.ndarray, np.ndarray], predictive: Predictive) -> Row:
     """Score and coverage with standard errors, and the distance from the exact distributions."""
     y = jnp.asarray(drawn.y)
-    crps = np.asarray(uncertainty.crps(given, y))
+    crps = np.asarray(uncertainty.crps(predictive, y))
     row = {"CRPS": float(crps.mean()), "CRPS error": float(crps.std() / np.sqrt(len(y)))}
     for level in LEVELS:
-        lower, upper = (np.asarray(end) for end in central(given, level))
+        lower, upper = (np.asarray(end) for end in central(predictive, level))
         inside = (lower <= drawn.y) & (drawn.y <= upper)
         row[f"{level:.0%}"] = float(inside.mean())
         row[f"{level:.0%} error"] = float(inside.std() / np.sqrt(len(y)))
-    row["log likelihood"] = float(uncertainty.log_likelihood(given, y))
-    row["p-value"] = uncertainty.uniformity(given, y).p_value
+    row["log likelihood"] = float(uncertainty.log_likelihood(predictive, y))
+    row["p-value"] = uncertainty.uniformity(predictive, y).p_value
     edges = np.linspace(*ENDS, 257)
-    row["log distance"] = float(np.log(distance(target, given, edges).mean()))
+    row["log distance"] = float(np.log(distance(target, predictive, edges).mean()))
     return row
 
 
@@ -285,11 +285,11 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
         exact, kernel = drawn.exact, ik.Gaussian(0.8)
         if len(pairs) == 1:
             kernel = pairs[0][0]
-            own: list[Row] = [
+            variants: list[Row] = [
                 {"model": "exact Bayes", "required_inputs": "kernel, noise", "given": exact}
             ]
             if n == 256 or lengths == (0.8,):
-                own += solvers_of(kernel, p, drawn, (8, 16, 32))
+                variants += solvers_of(kernel, p, drawn, (8, 16, 32))
         else:
             at = jnp.argmax(exact.weights, axis=1, keepdims=True)
             best, middle = (
@@ -299,21 +299,21 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
                 for where in (at, jnp.full_like(at, numbers.index((0.8, SIGMA))))
             )
             inputs, wrong = "9 pairs of kernel and noise", "1 pair, often wrong"
-            own = [
+            variants = [
                 {"model": "exact Bayesian average", "required_inputs": inputs, "given": exact},
                 {"model": "largest evidence", "required_inputs": inputs, "given": best},
                 {"model": "lengthscale 0.8, noise 0.2", "required_inputs": wrong, "given": middle},
             ]
-        own += baselines_of(BASELINES, kernel, before)
+        variants += baselines_of(BASELINES, kernel, before)
         target = truncated(drawn, *ENDS)
-        for row in track(own, f"lengthscales {lengths}, {n} supports"):
+        for row in track(variants, f"lengthscales {lengths}, {n} supports"):
             run, count = row.pop("run", None), len(drawn.y)
             if "steps" in row:
                 count = min(SOLVED[n], count)
-            part, near = jax.tree.map(lambda a, k=count: a[:k], (drawn, target[1]))
-            given = run(part.tasks) if run else row.pop("given")
+            part, subset = jax.tree.map(lambda a, k=count: a[:k], (drawn, target[1]))
+            predictive = run(part.tasks) if run else row.pop("given")
             about = {"lengthscales": list(lengths), "supports": n, "tasks": count}
-            rows.append({**about, **row, **scores(part, (target[0], near), given)})
+            rows.append({**about, **row, **scores(part, (target[0], subset), predictive)})
     return rows
 
 
@@ -329,9 +329,9 @@ def figure_2_table(rows: list[Row]) -> str:
     lines = []
     for (family, mode), cells in PUBLISHED.items():
         for k, layers in enumerate(LAYERS):
-            found = [f"{row[k]:.2f}" for row in cells]
+            cells_of_row = [f"{row[k]:.2f}" for row in cells]
             about = [family, f"Kang et al., trained, {mode}", "trained on the family"]
-            lines.append([*about, str(layers), str(layers), *found])
+            lines.append([*about, str(layers), str(layers), *cells_of_row])
     for row in rows:
         about = [row["family"], row["model"], row["required_inputs"]]
         size = [str(row.get(name, "")) for name in ("steps", "blocks")]
@@ -359,15 +359,15 @@ def scores_table(rows: list[Row]) -> str:
         cells = [part.split() for part in text.split(";")]
         for k, layers in enumerate((8, 16, 32)):
             about = [*where, "Kang et al., trained, learnable", "trained on the family"]
-            found = [f"0{cell[k]}" for cell in cells]
-            lines.append([*about, str(layers), str(layers), "about 5000", *found, "", "", ""])
+            columns = [f"0{cell[k]}" for cell in cells]
+            lines.append([*about, str(layers), str(layers), "about 5000", *columns, "", "", ""])
         for row in rows:
             if (tuple(row["lengthscales"]), row["supports"]) == (lengths, n):
                 size = [str(row.get(name, "")) for name in ("steps", "blocks", "tasks")]
-                found = [f"{row[name]:.3f} ± {row[f'{name} error']:.3f}" for name in names]
+                columns = [f"{row[name]:.3f} ± {row[f'{name} error']:.3f}" for name in names]
                 rest = [f"{row['log likelihood']:.3f}", f"{row['p-value']:.2g}"]
                 rest.append(f"{row['log distance']:.2f}")
-                lines.append([*where, row["model"], row["required_inputs"], *size, *found, *rest])
+                lines.append([*where, row["model"], row["required_inputs"], *size, *columns, *rest])
     return to_markdown((header, lines))
 
 
@@ -402,15 +402,15 @@ def document(record: Row) -> str:
 
 def main() -> None:
     quick = "few tasks; writes no files"
-    asked = records.options(__doc__, quick, seed="seed of the tasks")
+    args = records.options(__doc__, quick, seed="seed of the tasks")
     jax.config.update("jax_enable_x64", True)
-    sizes = dict.fromkeys(TASKS, 8) if asked.quick else TASKS
-    figure = 8 if asked.quick else FIGURE
+    sizes = dict.fromkeys(TASKS, 8) if args.quick else TASKS
+    figure = 8 if args.quick else FIGURE
     facts = {"dtype": "float64", "tasks": {"figure 2": figure, **sizes}}
-    meta = records.meta("uncertainty_kang", "numpy", "scipy", seed=asked.seed, **facts)
-    record = {"meta": meta, "figure 2": figure_2(figure, asked.seed)}
-    record["tables 2, 3"] = tables_2_and_3(sizes, asked.seed)
-    records.finish("uncertainty-kang", record, document, asked.quick)
+    meta = records.meta("uncertainty_kang", "numpy", "scipy", seed=args.seed, **facts)
+    record = {"meta": meta, "figure 2": figure_2(figure, args.seed)}
+    record["tables 2, 3"] = tables_2_and_3(sizes, args.seed)
+    records.finish("uncertainty-kang", record, document, args.quick)
 
 
 if __name__ == "__main__":

@@ -83,17 +83,17 @@ def ablation_facts(record: Row) -> dict[str, str]:
 
 def control_facts(rows: list[Row]) -> dict[str, str]:
     """What the paragraphs on the control say."""
-    known, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
+    constructed, strange = listed(of(rows, *KNOWN)), of(rows, DISTRACTOR, RANDOM)
     by_probe = [said for _, said in read_by(strange, PROBE)]
     plain, sound, noisy = (listed(of(rows, *kinds)) for kinds in (KNOWN[:1], KNOWN[:2], KNOWN[2:]))
-    far = [profiles.least(said, row["right"]) for row, said in read_by(plain, OWN)]
+    distances = [profiles.least(said, row["right"]) for row, said in read_by(plain, OWN)]
     called = Counter(said["nearest"] for said in by_probe).most_common()
     return {
         "streams": profiles.beside(sound)[1][-1][2],
         "noisy": profiles.beside(noisy)[1][-1][2],
-        "far": f"{median(far):.0e}",
-        "farthest": f"{max(far):.2g}",
-        "known": str(len(known)),
+        "far": f"{median(distances):.0e}",
+        "farthest": f"{max(distances):.2g}",
+        "known": str(len(constructed)),
         "plain": str(len(plain)),
         "distractors": str(len(strange)),
         "table": to_markdown(control_table(rows)),
@@ -101,7 +101,7 @@ def control_facts(rows: list[Row]) -> dict[str, str]:
         "own": profiles.right_from(plain, OWN),
         "factor": profiles.right_from(plain, FACTOR),
         "probe": profiles.right_from(plain, PROBE),
-        "null_probe": share(profiles.with_null(said) for _, said in read_by(known, PROBE)),
+        "null_probe": share(profiles.with_null(said) for _, said in read_by(constructed, PROBE)),
         "null_strange": share(map(profiles.with_null, by_probe)),
         "called": ", ".join(f"{name} {count}" for name, count in called),
     }
@@ -172,7 +172,7 @@ SAME = ("num_features", "num_supports", "lengthscale", "style")
 
 
 def page() -> str:
-    known, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
+    profile, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
     subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
     others = [
         row for name, row in models["models"].items() if trained.group_of(name) != trained.DECODERS
@@ -180,13 +180,14 @@ def page() -> str:
     unread = len(subjects["rows"]) - len(others)
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
-        "control": control_facts(known["rows"]) | left(known["rows"], known["meta"]["not run"]),
+        "control": control_facts(profile["rows"])
+        | left(profile["rows"], profile["meta"]["not run"]),
         "trained": trained_facts(models["models"]) | left(others, unread),
         "ablations": ablation_facts(ablations),
         "scaling": scaling_facts(scaling["models"]) | slopes(scaling["slopes"]),
         "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},
         "hours": {
-            "profiles": hours(known["rows"]),
+            "profiles": hours(profile["rows"]),
             "decoders": hours(decoders["models"].values()),
             "trained": hours(models["models"].values()),
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
@@ -196,7 +197,9 @@ def page() -> str:
             name.lower(): "\n> ".join(textwrap.wrap(claims[name]["truth"], 98)) for name in CLAIMS
         },
     }
-    words = {f"{part}_{name}": text for part, own in parts.items() for name, text in own.items()}
+    words = {
+        f"{part}_{name}": text for part, facts in parts.items() for name, text in facts.items()
+    }
     return TEXT.read_text().format(**words)
 
 
