@@ -15,9 +15,9 @@ from icl_krr.catalogue import AXES, AxisEntry, compared
 from icl_krr.experiments import _study
 from icl_krr.experiments._sweep import grid as module
 from icl_krr.experiments._sweep.axis import along, positive
-from icl_krr.experiments._sweep.comparison import against_exact, draw, kernel_of
 from icl_krr.experiments._sweep.config import SweepConfig, axis_of
 from icl_krr.experiments._sweep.grid import last, run_cell
+from icl_krr.experiments._sweep.trial import against_exact, draw, kernel_of
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]

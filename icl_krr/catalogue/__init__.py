@@ -56,7 +56,7 @@ choices of `--kernel` and to the kernels that `identify` tries. With `usual=Fals
 entries of the Matern and polynomial kernels, it is tried only if a user names it.
 
 **Add an axis of sweeps.** An axis is a function of (line, value, task, config, key) that returns an
-`icl_krr.experiments.Comparison`: model, task and exact predictions. Above it stands
+`icl_krr.experiments.Trial`: model, task and exact predictions. Above it stands
 `icl_krr.experiments.along` with the check and the default values. Its entry is
 `register(AxisEntry("noise", noise))`.
 """

@@ -109,12 +109,9 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
     whole = split(table, num_supports, seed)
     parts = np.array_split(np.arange(num_supports), min(PARTS, num_supports))
     size = len(parts[-1])  # cut all parts to the smallest: tasks of a batch have one shape
-    held_out_parts = [part[:size] for part in parts]
-    support_parts = [
-        np.concatenate(held_out_parts[:i] + held_out_parts[i + 1 :])
-        for i in range(len(held_out_parts))
-    ]
-    rows, queries = np.asarray(support_parts), np.asarray(held_out_parts)
+    folds = [part[:size] for part in parts]
+    others = [np.concatenate(folds[:i] + folds[i + 1 :]) for i in range(len(folds))]
+    rows, queries = np.asarray(others), np.asarray(folds)
     x, y = np.asarray(whole.x), np.asarray(whole.y)
     fitted = Task(x=x[rows], y=y[rows], x_query=x[queries], y_query=y[queries])
     alone = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[None]), whole)
@@ -157,7 +154,7 @@ def fit_hyperparameters(
     if likelihood:
         solved = lambda at: (make_kernel(str(config.kernel), at), at["ridge"])  # noqa: E731
         objective = marginal_likelihood(build, solved, tasks)
-    result = adapt(
+    fit = adapt(
         objective,
         start,
         positive=tuple(start),
@@ -174,9 +171,7 @@ def fit_hyperparameters(
         "p": one.num_features,
         "dtype": str(one.x.dtype),
     }
-    return FittedHyperparameters(
-        result, judge(config, data, start, result.parameters, ridge), facts
-    )
+    return FittedHyperparameters(fit, judge(config, data, start, fit.parameters, ridge), facts)
 
 
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
@@ -208,20 +203,16 @@ def builder(config: FitConfig, tasks: Task) -> Build:
     """From hyperparameters to the model; other keywords of the solver come from the tasks."""
     row = SOLVERS[config.solver]
 
-    def build(tasks: Task, parameters: dict[str, Any]) -> Any:
+    def build(tasks: Task, values: dict[str, Any]) -> Any:
         one = jax.tree.map(lambda leaf: as_constant(leaf)[0], tasks)
-        kernel = make_kernel(str(config.kernel), parameters)
+        kernel = make_kernel(str(config.kernel), values)
         if not row.iterates:
             return construct(row.name, kernel, one)
         # the spectrum must cover all tasks, not only the first
-        needs = solver_keywords(row, kernel, one, parameters["ridge"], but=("spectrum",))
+        needs = solver_keywords(row, kernel, one, values["ridge"], but=("spectrum",))
         if "spectrum" in row.required_inputs:
-            fits_spectrum = config.fit_spectrum
-            between = (
-                map(parameters.get, BOUNDS)
-                if fits_spectrum
-                else bounds(kernel, tasks, parameters["ridge"])
-            )
+            fitted = config.fit_spectrum
+            between = map(values.get, BOUNDS) if fitted else bounds(kernel, tasks, values["ridge"])
             needs["spectrum"] = tuple(between)
         route = {} if kernel.featured else {"attention": sink(kernel, tasks)}
         return construct(row.name, kernel, one, **needs, **route, steps=config.steps)

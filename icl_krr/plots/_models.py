@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
 def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
     """Distances to exact KRR and the error at the queries against depth, one column per task."""
-    has_errors = not any(
-        math.isnan(row.rmse)
-        for result_of_task in results.values()
-        for row in result_of_task.baselines
+    errors_known = not any(
+        math.isnan(row.rmse) for one in results.values() for row in one.baselines
     )
-    figure = Figure(figsize=(5.2 * len(results), 7 if has_errors else 4.2), layout="constrained")
-    axes = figure.subplots(1 + has_errors, len(results), squeeze=False, sharex="col")
+    figure = Figure(figsize=(5.2 * len(results), 7 if errors_known else 4.2), layout="constrained")
+    axes = figure.subplots(1 + errors_known, len(results), squeeze=False, sharex="col")
     for (name, result), column in zip(results.items(), axes.T, strict=True):
         top, bottom = column[0], column[-1]
         facts, rows = result.facts, result.rows
@@ -60,7 +58,7 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             f"{facts['dtype']}, seed {seed}",
             fontsize=9,
         )
-        if has_errors:
+        if errors_known:
             bottom.set_ylabel("RMSE at the queries (units of y)")
         label_ticks(top)
         label_ticks(bottom, whole="x")
@@ -74,20 +72,18 @@ def training_figure(rows: Rows, title: str) -> Figure:
 
     With a predictive distribution, it is minus the log density of an output, else an error.
     """
-    has_density = "nll" in rows[-1]
-    names = {"training batches": "loss", "validation tasks": "nll" if has_density else "validation"}
+    density = "nll" in rows[-1]
+    names = {"training batches": "loss", "validation tasks": "nll" if density else "validation"}
     baselines = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
-    if has_density:
+    if density:
         baselines = {"exact": "exact_nll", "one Gaussian": "constant_nll"}
     steps = [row["step"] for row in rows]
     curves = {label: (steps, [row[name] for row in rows]) for label, name in names.items()}
     return curves_figure(
         {"training step": curves},
-        "minus log density of an output (nats)"
-        if has_density
-        else "mean squared error (y squared)",
+        "minus log density of an output (nats)" if density else "mean squared error (y squared)",
         title,
-        log="" if has_density else "y",
+        log="" if density else "y",
         lines={label: rows[-1][name] for label, name in baselines.items()},
     )
 

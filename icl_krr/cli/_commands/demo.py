@@ -69,17 +69,12 @@ def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
 
     kernel = make_kernel(str(config.kernel), dict.fromkeys(BANDWIDTHS, 1.0))
     noise = 0.03 * kernel.diagonal(np.eye(1, 2)).item()  # inputs are on the unit circle
-    hyperparameters = {"ridge": noise}
+    defaults = {"ridge": noise}
     if kernel.bandwidth in BANDWIDTHS:
-        hyperparameters[str(kernel.bandwidth)] = 1.0
-    hyperparameters = {
-        name: value for name, value in hyperparameters.items() if getattr(config, name) is None
-    }
+        defaults[str(kernel.bandwidth)] = 1.0
+    defaults = {name: value for name, value in defaults.items() if getattr(config, name) is None}
     process = GaussianProcess(kernel, noise=noise, num_queries=64, inputs="sphere")
     return {
         "diabetes.csv": (split(diabetes(), 300, seed), replace(config, centred=True)),
-        "Gaussian process": (
-            sample(jax.random.key(seed), process),
-            replace(config, **hyperparameters),
-        ),
+        "Gaussian process": (sample(jax.random.key(seed), process), replace(config, **defaults)),
     }

@@ -163,10 +163,10 @@ def words_of(row: dict[str, Any]) -> str:
 
 
 def summary(rows: list[dict[str, Any]], seed: int) -> list[TextTable | str]:
-    has_density = "nll" in rows[-1]
-    columns = DENSITY_COLUMNS if has_density else COLUMNS
+    density = "nll" in rows[-1]
+    columns = DENSITY_COLUMNS if density else COLUMNS
     title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
-    if has_density:
+    if density:
         title = f"loss, nll: minus the log density of an output, in nats; validation: {title}"
     lines = [
         [str(row["step"]), *(format_number(row[name]) for name in columns[1:])]
@@ -176,7 +176,7 @@ def summary(rows: list[dict[str, Any]], seed: int) -> list[TextTable | str]:
     baselines = ("exact", "nadaraya_watson", "mean", "zero")
     words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
     words = f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}"
-    if has_density:
+    if density:
         words = (
             f"nll of exact KRR {last['exact_nll']:.4g}, of one Gaussian for all outputs "
             f"{last['constant_nll']:.4g}\n{words}"

@@ -116,9 +116,7 @@ def summary(results: list[Record], chosen: dict[str, Claim], long: bool) -> list
         "deciding check, what the models require besides the kernel, and the settings."
     )
     return [
-        long_table(results)
-        if long
-        else short_table(results, chosen, _output.table_console().width >= 120),
+        long_table(results) if long else short_table(results, chosen),
         f"{agree}; seeds per claim: {results[0]['seeds']}. "
         f"{compute(results)}\n"
         f"measured: value of the worst draw, averaged over seeds{more}",
@@ -126,8 +124,9 @@ def summary(results: list[Record], chosen: dict[str, Claim], long: bool) -> list
     ]
 
 
-def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> TextTable:
+def short_table(results: list[Record], chosen: dict[str, Claim]) -> TextTable:
     """A line for each claim; with its source and what the models require, if there is room."""
+    wide = _output.table_console().width >= 120
     lines = [
         [
             f"{result['id']}: {chosen[result['id']].title}",
@@ -138,13 +137,8 @@ def short_table(results: list[Record], chosen: dict[str, Claim], wide: bool) -> 
         ]
         for result in results
     ]
-    header = [
-        "claim",
-        "verdict",
-        "measured",
-        "bound",
-        *(["source", "required inputs"] if wide else []),
-    ]
+    sources = ["source", "required inputs"] if wide else []
+    header = ["claim", "verdict", "measured", "bound", *sources]
     return TextTable("Claims", header, [lines])
 
 
@@ -154,9 +148,7 @@ def long_table(results: list[Record]) -> TextTable:
     header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
     lines = []
     for result in results:
-        readings = "; ".join(
-            f"{words}: {measurements}" for words, measurements in result["readings"].items()
-        )
+        readings = "; ".join(f"{words}: {verdict}" for words, verdict in result["readings"].items())
         words = {
             "source": result["source"],
             "as printed": result["quote"],
@@ -177,8 +169,8 @@ def long_table(results: list[Record]) -> TextTable:
             draw = "" if place["draw"] is None else f", draw {place['draw']}"
             numbers.append(f"seed {place['seed']}{draw}")
         parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
-        measurements = [*numbers, f"required inputs: {result['required_inputs']}", result["dtype"]]
-        lines.append([result["id"], status(result), parts, "\n".join(measurements)])
+        cells = [*numbers, f"required inputs: {result['required_inputs']}", result["dtype"]]
+        lines.append([result["id"], status(result), parts, "\n".join(cells)])
     return TextTable("Claims: measured value and claimed bound", header, [[line] for line in lines])
 
 

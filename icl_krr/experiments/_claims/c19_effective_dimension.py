@@ -15,31 +15,18 @@ from .measuring import Plot, Rows, every, gap, sizes, stacked, tidy
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     widths, d = np.asarray(config.widths), config.dimension
     index = jnp.arange(1.0, config.num_features + 1)
-    results = stacked(measure(key, SPECTRA[name](index), config) for name in config.spectra)
+    data = stacked(measure(key, SPECTRA[name](index), config) for name in config.spectra)
     bound = np.asarray(theory.lost_share_bound(d, jnp.asarray(widths)))
-    curves, risks = np.median(results.gap, axis=1), np.median(results.risk, axis=1)  # over draws
-    x, y = (np.log(v[:, widths <= d / 2]) for v in (np.median(results.tail, axis=1), curves))
-    slopes = np.array(
-        [np.polyfit(dimension, log_gap, 1)[0] for dimension, log_gap in zip(x, y, strict=True)]
-    )
-    fits = [
-        np.corrcoef(dimension, log_gap)[0, 1] ** 2 for dimension, log_gap in zip(x, y, strict=True)
-    ]
+    curves, risks = np.median(data.gap, axis=1), np.median(data.risk, axis=1)  # over draws
+    x, y = (np.log(v[:, widths <= d / 2]) for v in (np.median(data.tail, axis=1), curves))
+    slopes = np.array([np.polyfit(tail, log_gap, 1)[0] for tail, log_gap in zip(x, y, strict=True)])
+    fits = [np.corrcoef(tail, log_gap)[0, 1] ** 2 for tail, log_gap in zip(x, y, strict=True)]
     pooled = np.corrcoef(x.ravel(), y.ravel())[0, 1] ** 2
     axes = {"spectrum": config.spectra, "draw": range(config.draws), "m / d_eff": widths / d}
-    values = {
-        "gap": results.gap,
-        "excess": results.risk,
-        "expected": results.expected,
-        "width": widths,
-    }
-    values |= {
-        "ridge": results.ridge[..., None],
-        "tail": results.tail,
-        "slope": slopes[:, None, None],
-    }
+    values = {"gap": data.gap, "excess": data.risk, "expected": data.expected, "width": widths}
+    values |= {"ridge": data.ridge[..., None], "tail": data.tail, "slope": slopes[:, None, None]}
     rows = tidy(axes, **values, fit=np.array(fits)[:, None, None])
-    ratio = (curves / np.median(results.expected, axis=1))[:, widths <= 2 * d]
+    ratio = (curves / np.median(data.expected, axis=1))[:, widths <= 2 * d]
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
     equal = abs(0.5 / theory.lost_share_bound(level, d) - 1)
@@ -58,10 +45,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "m <= d_eff / 2: R^2 of gap ~ tail^a for all spectra together <= 0.7": pooled,
         "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]": of_flat,
         "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)": at_most(
-            results.share, bound, trivial=1
+            data.share, bound, trivial=1
         ),
         "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)": at_most(
-            results.moved, bound, trivial=1
+            data.moved, bound, trivial=1
         ),
         "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9": equal,
         "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": check(

@@ -30,12 +30,12 @@ from .axis import (
     step,
     support,
 )
-from .comparison import Comparison, against_exact, kernel_of, solve
 from .settings import NOISE, SweepSettings
+from .trial import Trial, against_exact, kernel_of, solve
 
 
 @along(step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
-def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
+def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The error of alpha after every step, with the bound of theory."""
     kernel, rate = kernel_of(config), SOLVERS[line].rate or theory.RATES.get(line)
     solution = solvers.exact(kernel, task, ridge=config.ridge)
@@ -45,7 +45,7 @@ def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     if rate is not None:
         low, high = theory.spectral_bounds(kernel, task, ridge=config.ridge)
         bound = rate(low, high, jnp.arange(config.steps + 1.0))
-    return Comparison(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
+    return Trial(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
 
 
 @along(
@@ -58,7 +58,7 @@ def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     unused=("temperature",),
     plot=Plot("value", "gap", ("line",), "expected"),
 )
-def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
+def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Conjugate gradient on m features: a sketch of the kernel's own or its Nystrom features."""
     kernel, linear = kernel_of(config), config.kernel == "linear"
     phi = None if linear else nystrom_features(kernel, task.x)
@@ -82,7 +82,7 @@ def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     sigma, ridge = theory.eigenvalues(kernel, task), config.ridge
     expected = theory.expected_gap(sigma, value, ridge, 1 / p if linear else 1.0, NOISE)
-    return Comparison(
+    return Trial(
         model,
         task,
         exact,
@@ -100,7 +100,7 @@ def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     smooths=True,
     unused=("ridge",),
 )
-def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
+def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Every solver is compared with exact KRR of the same ridge."""
     return against_exact(line, kernel_of(config), task, value, config)
 
@@ -111,15 +111,13 @@ def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
     solvers=True,
     smooths=True,
 )
-def temperature(
-    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Comparison:
+def temperature(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Every solver is compared with exact KRR on the same kernel."""
     return against_exact(line, kernel_of(config, value), task, config.ridge, config)
 
 
 @along(support, values=(4, 8, 16, 32, 48, 64), solvers=True, smooths=True)
-def context(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Comparison:
+def context(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The number of supports that are not masked."""
     prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
     return against_exact(line, kernel_of(config), prefix, config.ridge, config)
@@ -133,9 +131,7 @@ RANDOM = {
 
 
 @along(feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
-def features(
-    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Comparison:
+def features(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Conjugate gradient by linear attention on m features of the kernel."""
     kernel, p = kernel_of(config), task.num_features
     if line == "landmarks":
@@ -146,7 +142,7 @@ def features(
         kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=phi
     )
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-    return Comparison(model, task, exact, smoother=kernel)
+    return Trial(model, task, exact, smoother=kernel)
 
 
 @along(
@@ -158,15 +154,13 @@ def features(
     num_features=8,
     unused=("temperature",),
 )
-def position(
-    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Comparison:
+def position(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """A causal model at the support with so many before it, which is told of the whole context."""
     kernel = kernel_of(config)
     model = solve(line, kernel, task, config.ridge, config)
     prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
     exact = solvers.exact(kernel, prefix, ridge=config.ridge).prediction
-    return Comparison(model, prefix, exact)
+    return Trial(model, prefix, exact)
 
 
 HALF = ("float16", "bfloat16")
@@ -187,9 +181,7 @@ SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp
     unused=("temperature", "ridge"),
     against="the same model without rounding",
 )
-def rounding(
-    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Comparison:
+def rounding(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Prefix solvers with some slots in half precision, compared with the same model unrounded."""
     solver, part, dtype = line.split()
     kernel = kernel_of(config)
@@ -200,7 +192,7 @@ def rounding(
         PREFIX[solver], kernel, task, ridge=ridge, steps=config.steps, stores_sums=True, **spectrum
     )
     hooks = round_slots(model, dict.fromkeys(SLOTS[part], dtype))
-    return Comparison(model, task, predict(model, task), hooks=hooks)
+    return Trial(model, task, predict(model, task), hooks=hooks)
 
 
 @along(
@@ -210,15 +202,13 @@ def rounding(
     plot=Plot("step", "gap", ("line", "value")),
     traced=False,
 )
-def precision(
-    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Comparison:
+def precision(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The dtype of the task; all models have the same weights."""
     kernel = kernel_of(config)
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     model = solve(line, kernel, task, config.ridge, config)
     cast = jax.tree.map(lambda field: field.astype(value), task.replace(y_query=None))
-    return Comparison(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
+    return Trial(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
 
 
 @along(
@@ -229,13 +219,11 @@ def precision(
     kernel="gaussian",
     traced=False,
 )
-def arithmetic(
-    line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array
-) -> Comparison:
+def arithmetic(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The number of segments of the ReLU tables."""
     kernel = kernel_of(config)
     exact_twin = solve(line, kernel, task, config.ridge, config)
     bounds = operand_bounds(exact_twin, task, margin=2.0)
     model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-    return Comparison(model, task, exact, smoother=kernel)
+    return Trial(model, task, exact, smoother=kernel)

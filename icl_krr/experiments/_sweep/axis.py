@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._core import checks
 from .._shared.rows import Plot
-from .comparison import Build
+from .trial import Build
 
 Check = Callable[[Any, Any], None]
 """A function of (value, config) that raises ValueError or TypeError for a wrong value."""
@@ -20,7 +20,7 @@ class Axis:
     """A quantity to vary.
 
     Attributes:
-        build: function of (line, value, task, config, key) that returns a `Comparison`.
+        build: function of (line, value, task, config, key) that returns a `Trial`.
         check: checks every value.
         values: default values; () stands for the numbers of steps.
         lines: names of the lines to compare by default, such as sketches; each is one curve.

@@ -16,8 +16,8 @@ from ...catalogue import SOLVERS
 from ...training._reference import average
 from .._shared.rows import Rows, tidy
 from .._study import Cell, Study
-from .comparison import Comparison, draw
 from .config import SweepConfig, axis_of
+from .trial import Trial, draw
 
 BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 """Predictions that the table of a sweep compares its models with."""
@@ -90,19 +90,19 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
     """Blocks, gap |f - f*| / |f*|, RMSE, error and `FROM_THEORY` after every step, or NaN."""
     setting_key, at = jax.random.split(key)
-    comparison = axis_of(config.axis).build(line, value, draw(at, config), config, setting_key)
-    model, task, exact = comparison.model, comparison.task, comparison.exact
-    names = ("prediction",) if comparison.alpha is None else ("prediction", "alpha")
-    _, cache = run_with_cache(model, task, names=names, hooks=comparison.hooks)
+    trial = axis_of(config.axis).build(line, value, draw(at, config), config, setting_key)
+    model, task, exact = trial.model, trial.task, trial.exact
+    names = ("prediction",) if trial.alpha is None else ("prediction", "alpha")
+    _, cache = run_with_cache(model, task, names=names, hooks=trial.hooks)
     path = cache["prediction"].astype(exact.dtype)
     steps = len(path)
     missing = jnp.full(steps, jnp.nan)
     error = missing
-    if comparison.alpha is not None and comparison.A is not None:
-        size = theory.energy_norm(comparison.A, comparison.alpha)
-        error = theory.energy_norm(comparison.A, cache["alpha"] - comparison.alpha[None]) / size
+    if trial.alpha is not None and trial.A is not None:
+        size = theory.energy_norm(trial.A, trial.alpha)
+        error = theory.energy_norm(trial.A, cache["alpha"] - trial.alpha[None]) / size
     first = len(model.weights.prologue)
-    baseline_predictions = baselines(comparison)
+    baseline_predictions = baselines(trial)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
         "gap": or_infinite(jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact)),
@@ -112,7 +112,7 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         "error": error,
         **{
             name: missing if value is None else jnp.broadcast_to(value, steps)
-            for name, value in comparison._asdict().items()
+            for name, value in trial._asdict().items()
             if name in FROM_THEORY
         },
         **{
@@ -127,14 +127,14 @@ def or_infinite(error: jax.Array) -> jax.Array:
     return jnp.where(jnp.isnan(error), jnp.inf, error)
 
 
-def baselines(comparison: Comparison) -> dict[str, jax.Array]:
+def baselines(trial: Trial) -> dict[str, jax.Array]:
     """The predictions of the baselines [q], on the inputs of the model in the dtype of `exact`."""
-    exact = comparison.exact
+    exact = trial.exact
     task: Task = jax.tree.map(
         lambda leaf: leaf.astype(exact.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
-        comparison.task,
+        trial.task,
     )
     smooth = jnp.full_like(exact, jnp.nan)
-    if comparison.smoother is not None:
-        smooth = solvers.nadaraya_watson(comparison.smoother, task).prediction
+    if trial.smoother is not None:
+        smooth = solvers.nadaraya_watson(trial.smoother, task).prediction
     return dict(zip(BASELINES, (jnp.zeros_like(exact), average(task), smooth, exact), strict=True))

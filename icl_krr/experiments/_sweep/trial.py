@@ -16,7 +16,7 @@ from .._shared.spectra import spectral_task
 from .settings import SweepSettings
 
 
-class Comparison(NamedTuple):
+class Trial(NamedTuple):
     """A model, its task and what its predictions are compared with."""
 
     model: Transformer
@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
     hooks: Mapping[str, Any] | None = None  # as in `icl_krr.run_with_hooks`
 
 
-Build = Callable[[str, Any, Task, SweepSettings, jax.Array], Comparison]
+Build = Callable[[str, Any, Task, SweepSettings, jax.Array], Trial]
 
 
 def draw(key: jax.Array, config: SweepSettings) -> Task:
@@ -73,9 +73,9 @@ def steps_of(config: SweepSettings, line: str) -> int:
 
 def against_exact(
     line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepSettings
-) -> Comparison:
+) -> Trial:
     """A solver or a Nadaraya-Watson head, compared with exact KRR on the same kernel."""
     exact = solvers.exact(kernel, task, ridge=ridge).prediction
     iterates = SOLVERS[line].iterates
     model = solve(line, kernel, task, ridge, config) if iterates else construct(line, kernel, task)
-    return Comparison(model, task, exact, smoother=kernel)
+    return Trial(model, task, exact, smoother=kernel)
