@@ -55,9 +55,9 @@ def test_a_program_is_checked_against_the_layout():
     with pytest.raises(ValueError, match="to be multiplied, got 3 for alpha and 2 for x"):
         m.divide(alpha, m.x, to="quotient")
     queries = m.state("queries", ("query",), "three channels")
-    with pytest.raises(ValueError, match="slot queries must include support, where what it gets"):
+    with pytest.raises(ValueError, match="slot queries must include support, where the result"):
         m.head(query=alpha, key=alpha, value=alpha, to=queries)
-    with pytest.raises(ValueError, match="slot queries must include support, where what it gets"):
+    with pytest.raises(ValueError, match="slot queries must include support, where the result"):
         m.multiply(alpha, alpha, to=queries)
     with pytest.raises(ValueError, match="got 'alpha', the name of a state slot; pass its read"):
         m.add(alpha, to="alpha")

@@ -66,11 +66,11 @@ class _SequentialUpdates:
             rate: read of the step sizes of the supports.
             predict: computes the predictions from `next_alpha`, in a scratch slot of the given name
                 if it needs one.
-            include: adds what a support itself wrote.
+            include: adds the contribution of a support to its own prediction.
             prepare: runs before the first update.
             refresh: computes what reached supports pass to those after them.
             loss: loss from `icl_krr.losses`; None for the squared error.
-            erased: computes what a support erases; default None, its prediction.
+            erased: computes the value that a support erases; default None, its prediction.
         """
         m, next_alpha, prediction = self.m, self.next_alpha, self.prediction
 

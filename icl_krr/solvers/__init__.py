@@ -18,7 +18,7 @@ Args:
     step_size: step size $\eta$ > 0.
     spectrum: bounds (low, high) on the eigenvalues of $A$, as `icl_krr.spectral_bounds` returns
         them.
-    options: what a token sees: prefix, log_gate, strength and window of
+    options: keywords of the causal mask: prefix, log_gate, strength and window of
         `icl_krr.constructions.CausalOptions`; the momentum, preconditioned and Kalman delta rules
         take no window.
 """

@@ -24,7 +24,7 @@ from ._run import check_keywords
 
 
 class Token(NamedTuple):
-    """What a support brings to the recurrence of a rule of m features, for r outputs.
+    """The inputs of a support to the recurrence of a rule of m features, for r outputs.
 
     Attributes:
         gate: forgetting of each feature, or one for all.

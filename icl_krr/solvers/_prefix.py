@@ -1,4 +1,4 @@
-"""What the causal solvers share: gates, strengths, and what each token sees of the supports."""
+"""Shared code of the causal solvers: gates, strengths and the causal mask."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._algebra import masked_arrays
 
 @struct.dataclass
 class PrefixSpec:
-    """The options of a causal solver, of which a program is compiled for prefix and window."""
+    """The options of a causal solver; each prefix and window compiles a program."""
 
     prefix: str = struct.field(pytree_node=False, default="exclusive")
     log_gate: Any = None
@@ -44,7 +44,7 @@ class Tokens(NamedTuple):
 def prefix_spec(
     kernel: Kernel, task: Task, steps: int, options: PrefixOptions, of_features: bool = False
 ) -> PrefixSpec:
-    """The options of a causal solver, checked; the state of delta rules is `of_features` only."""
+    """Check and return the options of a causal solver, with `of_features` those of a state S."""
     check_kernel(kernel)
     check_axes(task)
     spec = PrefixSpec(**options)
@@ -84,7 +84,7 @@ def per_token(points: Any, keep: Any, value: Any, default: float = 0) -> Float[A
 
 
 def decays(tokens: Tokens, spec: PrefixSpec) -> Float[Array, "T n"]:
-    """exp(G_i - G_j) for the supports j that token i sees, else 0."""
+    """exp(G_i - G_j) for the supports j that token i attends to, else 0."""
     n = len(tokens.y)
     supports = jnp.cumsum(tokens.log_gate[:n])
     totals = jnp.concatenate([supports, supports[-1:] + tokens.log_gate[n:]])

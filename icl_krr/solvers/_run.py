@@ -48,14 +48,14 @@ OF_KERNEL = NORMALISED | {"kernel", "diagonal"}
 
 
 class Solver:
-    """A function of the kernel matrix, the outputs and parameters, marked by `solver`.
+    """A function of the kernel matrix, the outputs and parameters, which `solver` wraps.
 
-    Calling it on a kernel and a task is `run`.
+    Calling it with a kernel and a task calls `run`.
 
     Args:
         function: the function.
-        status: function (arrays, ridge, states, stuck, spectrum) -> `icl_krr.Status` that judges
-            the last iterate; None: from the residual.
+        status: function (arrays, ridge, states, stuck, spectrum) -> `icl_krr.Status` of the last
+            iterate; None to derive it from the residual.
         iterates: whether it has steps.
 
     >>> Solver(lambda K, y: {"prediction": K.average @ y}, iterates=False).parameters
@@ -174,7 +174,7 @@ def solver(function: Callable) -> Solver:
 
 @struct.dataclass
 class KernelArrays:
-    """The arrays of a task, of which `icl_krr.solvers._language.iterates` computes values.
+    """The arrays of a task, on which `icl_krr.solvers._language.iterates` runs a program.
 
     Attributes:
         mask: 1 at supports that are not masked [n, 1].

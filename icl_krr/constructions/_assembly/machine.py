@@ -27,7 +27,7 @@ class Machine(Recorder, ABC):
     An operation is a method that adds its result to the slot `to`, a read of it or the name of a
     new scratch slot, and returns the read. Values are expressions of reads, such as
     `Kp + ridge * p`. Every scratch slot is erased after its last use, so it is zero when a step
-    starts. What would reach roles that a slot has not is gated by the flags of the roles.
+    starts. Flags of the roles gate results at roles that a slot does not have.
 
     Attributes:
         x, y: reads of the features, of width p or that of the sketch, and of the r outputs.
@@ -50,7 +50,7 @@ class Machine(Recorder, ABC):
         add_scaled: adds a value times one or two scalars.
         cumsum: adds the cumulative sum over the supports that a token sees.
         gather: adds the value of one earlier token.
-        head: adds what an attention head returns.
+        head: adds the output of an attention head.
         erase: makes a slot zero.
         together: puts operations in one sublayer.
         within: gives heads a window.
@@ -101,7 +101,7 @@ class Machine(Recorder, ABC):
         Args:
             product: what `kernel_times` returned.
             to: name of the scratch slot.
-            at: roles of the tokens at which somebody reads it.
+            at: roles of the tokens at which it is read.
         """
         if not product.slots & self.unfinished.keys():
             return product
@@ -113,7 +113,7 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def cumsum(self, value: Read, to: Read) -> None:
-        """Add the sum of a value [1] over all supports of the causal mask, in a window, too."""
+        """Add the sum of a value [1] over all supports of the causal mask, without a window."""
 
     @abstractmethod
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
@@ -177,7 +177,7 @@ class Machine(Recorder, ABC):
             heads: number of heads of equal widths that `query`, `key` and `value` are cut into.
             log_gate: read of cumulated log gates G, for a factor exp(G_i - G_j).
         """
-        self.check_reach(to, self.at(query) if self.spec.attention == "linear" else ROLES)
+        self.check_roles(to, self.at(query) if self.spec.attention == "linear" else ROLES)
         writes = (Write(value, None, to.slot),)
         self.emit(Heads(query, key, writes, heads, log_gate, window=self.window))
 
@@ -222,7 +222,7 @@ class Machine(Recorder, ABC):
                 f"a product from kernel_times must be read by finish or add before {about}"
             )
         to = self.written_slot(to, self.at(*factors), about, width)
-        self.check_reach(to, self.at(*factors))
+        self.check_roles(to, self.at(*factors))
         return to
 
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
@@ -232,7 +232,7 @@ class Machine(Recorder, ABC):
             function: an activation of `icl_krr.transformer.Unit`, such as "relu" or "exp".
             out: matrix [width of by, width of the slot]; default None, identity.
         """
-        self.check_reach(to, self.at(by))
+        self.check_roles(to, self.at(by))
         self.arithmetic.activate(self, function, value, by, to, out)
 
     def exponential(self, logit: Read, to: Read, out: Any) -> None:

@@ -77,9 +77,9 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
 
 
 def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tuple[Block, ...]]]:
-    """The queries and keys that heads of all parts of a model read, by name, and the parts.
+    """Return the patterns that heads of all parts of a model share, by name, and the parts.
 
-    In the parts, these heads have only the name.
+    In the parts, these heads have the name in place of query and key.
     """
     groups = [{_pattern_key(h): h for block in part for h in block.attention} for part in parts]
     common = [
@@ -101,7 +101,7 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
 
 
 def _pattern_key(heads: Heads) -> tuple[int | None, ...]:
-    """What two groups of heads have in common if they have one pattern: window and reads."""
+    """The window and the reads, which are equal for heads that share a pattern."""
     return heads.window, *map(id, heads.reads)
 
 

@@ -1,4 +1,4 @@
-"""Causal machines: each token solves the regression of the supports before it."""
+"""Causal machines, whose tokens solve the regression of the supports before them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, repeat
 class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
     r"""Keywords of causal constructions, in addition to those of `Options`.
 
-    Token i sees only the supports of its prefix, and all sums over supports depend on i. The *gate*
+    Token i attends to the supports of its prefix, so sums over supports depend on i. The *gate*
     and the *strength* of a token may be numbers, or vectors $w$ for $\langle w, x_i \rangle$: a
     model then reads them from the token, as the layers of language models do. Add channels to x for
     this purpose, and give the kernel a `projection` that leaves them out.
@@ -177,7 +177,7 @@ def prefix_sums(
 
 
 def _read_partners(m: Machine, max_supports: int) -> None:
-    """Let m.x read x at a token of y, too: copied from the token of x, which has the same place."""
+    """Make m.x read x at tokens of y too, copied from the token of x with the same place."""
     place = m.declare(Slot("place", max_supports, "data", ROLES, "one-hot number of the support"))
     here = m.scratch("place_here", SUPPORTS, "place", width=max_supports)
     x = m.x
@@ -214,9 +214,9 @@ def per_support(m: Machine, name: str, value: Any) -> Read:
 
 
 def one_elsewhere(m: Machine, value: Read, to: str, about: str) -> Read:
-    """A slot with a value at supports and 1 at other tokens: a divisor, or what a log reads.
+    """A slot with a value at supports and 1 at other tokens, for a divisor or a logarithm.
 
-    It has all digits of a small value, which a sum with 1 in a read would not have.
+    Adding 1 in a read would lose digits of a small value.
     """
     slot = m.scratch(to, ROLES, about, width=value.width)
     with m.together():
@@ -226,12 +226,12 @@ def one_elsewhere(m: Machine, value: Read, to: str, about: str) -> Read:
 
 
 def floor(m: Machine) -> Any:
-    """A number whose logarithm and reciprocal are far from the ends of the range."""
+    """A small number whose logarithm and reciprocal are well inside the range of the dtype."""
     return np.finfo(m.dtype).tiny ** 0.8
 
 
 def accumulate(m: Machine, name: str, about: str, read: Read, after: tuple[str, ...]) -> Read:
-    """A state with the sums of a read over the supports before a token, and `after` its own."""
+    """A state with the cumulative sums of a read over supports, at roles `after` with its own."""
     total = m.state(name, ROLES, f"{about}, of padding too", width=read.width)
 
     def add_up() -> None:

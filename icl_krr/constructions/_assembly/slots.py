@@ -165,11 +165,11 @@ class Recorder:
         places = [{role for s in read.slots for role in self.layout[s].at} for read in reads]
         return tuple(role for role in ROLES if all(role in place for place in places))
 
-    def check_reach(self, to: Read, reach: tuple[str, ...]) -> None:
-        if not {*reach} <= {*self.at(to)}:
+    def check_roles(self, to: Read, roles: tuple[str, ...]) -> None:
+        if not {*roles} <= {*self.at(to)}:
             raise ValueError(
-                f"roles of slot {to.slot} must include {', '.join(reach)}, where what it gets may "
-                f"be nonzero; got {', '.join(self.at(to))}"
+                f"roles of slot {to.slot} must include {', '.join(roles)}, where the result may be "
+                f"nonzero; got {', '.join(self.at(to))}"
             )
 
     def inside(self, at: tuple[str, ...]) -> Read:

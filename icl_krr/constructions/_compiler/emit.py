@@ -19,7 +19,7 @@ from .instructions import Expression, Factors, Instruction, Leaf, Term
 from .order import Order, accumulates, is_old_value
 
 _Scaled = tuple[Any, int]
-"""What an expression reads, which is c^k times its value: K v is c K v in softmax attention."""
+"""A read and the power k: it reads c^k times a value, as K v is c K v in softmax attention."""
 
 
 class Emitter:
@@ -48,17 +48,17 @@ class Emitter:
         self.means: dict[int, list[Read]] = {}
 
     def start(self, order: Order) -> None:
-        """Emit what comes before the first step, where states are zero."""
+        """Emit the operations before the first step, where states are zero."""
         program, self.read, self.products, self.means = self.program, {}, {}, {}
         for state, i in zip(program.states, program.start, strict=True):
             if i is not None and program.ops[i].kind == "y" and self.m.right is self.m.y:
-                # then whoever changes the first r changes the first r.r
+                # so that a change of the first r also changes the first r.r
                 self.read.setdefault(Leaf("read", i), (self.slots[state], 0))
         if self.share is not None:
             self.m.mean(self.m.per_output(self.m.aggregator), to=self.share)
         for one in (*order.before, *(one for group in order.after for one in group)):
             if one.target.kind == "new":
-                self.write(one.terms, self.slots[one.target.what])
+                self.write(one.terms, self.slots[one.target.source])
             else:
                 self.store(one)
 
@@ -72,7 +72,7 @@ class Emitter:
         for state in order.copied:
             slot = self.slots[state]
             at = m.at(slot)
-            scalar = {*m.scalars_at} <= {*at}  # is at all tokens, whoever reads it
+            scalar = {*m.scalars_at} <= {*at}  # at all tokens, wherever it is read
             read_at_queries = QUERIES in self.needed[program.old[program.states.index(state)]]
             if not scalar and not read_at_queries and {*m.unknowns_at} <= {*at}:
                 at = m.unknowns_at
@@ -88,24 +88,24 @@ class Emitter:
             else:
                 self.update(first)
             for one in group:
-                if one.target.what not in order.copied:
-                    del self.read[Leaf("old", one.target.what)]  # so that nothing reads it
+                if one.target.source not in order.copied:
+                    del self.read[Leaf("old", one.target.source)]  # so that nothing reads it
 
     def embedded(self, i: int) -> Read | None:
         """The first value of a state as a sum of slots of the machine, if it is one."""
         op, plain = self.program.ops[i], ("y", "features")
         if op.kind in plain:
-            return self.of_machine(i)
+            return self.machine_read(i)
         if op.kind != "sum" or any(self.program.ops[arg].kind not in plain for arg in op.args):
             return None
         terms = zip(op.signs, op.constants, op.args, strict=True)
-        return total([self.times(((sign, c),), self.of_machine(arg)) for sign, c, arg in terms])
+        return total([self.times(((sign, c),), self.machine_read(arg)) for sign, c, arg in terms])
 
     # ---- slots --------------------------------------------------------------------------------
 
     def store(self, one: Instruction) -> None:
         """Compute a value into a new scratch slot."""
-        m, i, term = self.m, one.target.what, one.terms[0]
+        m, i, term = self.m, one.target.source, one.terms[0]
         if one.target.kind == "value":
             slot = self.scratch(i, one.part)
             k = max(self.power(term) for term in one.terms)
@@ -132,7 +132,7 @@ class Emitter:
             self.powers[i] = k + (m.degree if term.kind == "kernel" else 0)
 
     def attend(self, query: Read, key: Read, value: Read) -> Read:
-        """What a head returns, in a new scratch slot at all tokens where it may not be zero."""
+        """Return the output of a head, in a new scratch slot where it may be nonzero."""
         slot = self.m.scratch("inner", self.m.at(query), "sum_j <a_i, b_j> v_j", value.width)
         self.m.head(query, key, value, to=slot)
         return slot
@@ -159,20 +159,20 @@ class Emitter:
         """The read of a leaf; a KeyError means that the order is wrong."""
         m = self.m
         if leaf.kind == "new":
-            return self.slots[leaf.what], 0
+            return self.slots[leaf.source], 0
         if leaf.kind == "heads":
             if leaf not in self.read:
-                i, at = leaf.what, SUPPORTS_AND_QUERIES
+                i, at = leaf.source, SUPPORTS_AND_QUERIES
                 if self.needed[i] == {QUERIES}:
                     at = m.layout[self.slots[READOUT].slot].at
                 product = m.finish(self.products[i], to=self.name(i), at=at)
                 self.read[leaf] = product, self.powers[i]
             return self.read[leaf]
         if leaf.kind == "read" and leaf not in self.read:
-            return self.of_machine(leaf.what), 0
+            return self.machine_read(leaf.source), 0
         return self.read[leaf]
 
-    def of_machine(self, i: int) -> Read:
+    def machine_read(self, i: int) -> Read:
         m, op = self.m, self.program.ops[i]
         if op.kind == "y":
             return m.right
@@ -333,7 +333,7 @@ class Emitter:
 
     def parts(self, one: Instruction) -> tuple[Read, Any, tuple[Term, ...]]:
         """The slot of a state, the multiple of its old value that an update adds, and the rest."""
-        state, slot = one.target.what, self.slots[one.target.what]
+        state, slot = one.target.source, self.slots[one.target.source]
         old_terms = [term for term in one.terms if is_old_value(term, state)]
         new_terms = tuple(term for term in one.terms if not is_old_value(term, state))
         if len(old_terms) == 1 and self.coefficient(old_terms[0].factors) is None:
@@ -342,7 +342,7 @@ class Emitter:
         return slot, self.multiple(c - 1, slot), new_terms
 
     def update(self, one: Instruction) -> None:
-        """Update a state; its old value is zeroed before, unless it is there to stay."""
+        """Update a state, and erase its old value first, unless the new value contains it."""
         slot, change, terms = self.parts(one)
         summands, operations = self.prepare(terms, slot, 0)
         plain = [term for term in terms if term.kind in ("read", "kernel")]

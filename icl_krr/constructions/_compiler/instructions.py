@@ -13,17 +13,17 @@ _HEADS = frozenset({"kernel", "smooth"})
 
 
 class Leaf(NamedTuple):
-    """What an operand reads.
+    """The value that an operand reads.
 
     Attributes:
         kind: "old" or "new" for a state before or after its update; "value" for a stored value,
-            "heads" for what heads computed of it, "fit" for the prediction that it is, and "read"
-            for a slot of the machine.
-        what: the name of the state, or the number of the value.
+            "heads" for the part that heads compute, "fit" for the prediction of a vector, and
+            "read" for a slot of the machine.
+        source: the name of the state, or the number of the value.
     """
 
     kind: str
-    what: Any
+    source: Any
 
 
 Factors = tuple[tuple[int, int | None], ...]
@@ -70,17 +70,17 @@ class Instruction:
 
 
 class Lowering:
-    """Finds the instructions for the new values of some states.
+    """Finds the instructions that compute the new values of some states.
 
-    A value is stored if an operation other than a sum takes it and no slot has it. The new vector
-    of a state is read from its slot. But another sum does not wait for it, if it is itself a sum of
-    old values and of products with the kernel matrix.
+    A value is stored if an operation other than a sum reads it and no slot contains it. The new
+    vector of a state is read from its slot. A sum does not wait for a new vector that is itself a
+    sum of old values and of products with the kernel matrix, but adds these.
 
     Args:
         new: the new values, {state: number}.
-        kept: values that have a slot already, {number: state}.
-        by_head: whether a head multiplies by a scalar, or by two, and not a unit.
-        splits: whether the machine has coefficients and predictions in slots of different widths.
+        invariants: loop-invariant values, which have a slot, {number: state}.
+        by_head: whether a head, not a unit, multiplies by a scalar or by two.
+        splits: whether coefficients and predictions are in slots of different widths.
 
     >>> import icl_krr as ik
     >>> from icl_krr.solvers._language import roles, trace
@@ -117,7 +117,7 @@ class Lowering:
             previous = set(self.stored)
             result = [
                 self.compute(leaf)
-                for leaf in sorted(previous, key=lambda leaf: (leaf.what, leaf.kind))
+                for leaf in sorted(previous, key=lambda leaf: (leaf.source, leaf.kind))
             ]
             for state, i in self.new.items():
                 terms = self.terms(i, self.part(i), state)
@@ -128,7 +128,7 @@ class Lowering:
         return next(iter(sorted(self.needed[i])))  # "queries" before "supports"
 
     def compute(self, leaf: Leaf) -> Instruction:
-        i, part = leaf.what, self.part(leaf.what)
+        i, part = leaf.source, self.part(leaf.source)
         if leaf.kind == "value":
             return Instruction(leaf, part, self.terms(i, part))
         operands = [self.expression(arg, part) for arg in self.ops[i].args]
@@ -142,7 +142,7 @@ class Lowering:
         return (((), leaf),)
 
     def leaf(self, i: int) -> Leaf | None:
-        """The slot that has a value, if there is one."""
+        """The slot that contains a value, or None."""
         op = self.ops[i]
         if op.kind == "state":
             return Leaf("old", op.state)
@@ -164,7 +164,7 @@ class Lowering:
         return leaf is None and op.kind in _HEADS
 
     def flat(self, i: int, expand: bool, top: bool = True) -> list[tuple[Factors, int]]:
-        """The terms of a sum; `expand` also those of new values that need not be waited for."""
+        """The terms of a sum, with `expand` also those of new values that need not be awaited."""
         op, leaf = self.ops[i], self.leaf(i)
         whole = leaf is not None and not (leaf.kind == "new" and expand and self.is_free(i))
         if op.kind != "sum" or (whole and not top):
@@ -198,7 +198,7 @@ class Lowering:
         return tuple(result)
 
     def is_early(self, op: Op) -> bool:
-        """Whether an operation takes old values only, so that it need not wait for a new one."""
+        """Whether an operation reads only old values, so that it need not wait for a new one."""
         leaves = [self.leaf(arg) for arg in op.args]
         return all(leaf is not None and leaf.kind in ("old", "read") for leaf in leaves)
 

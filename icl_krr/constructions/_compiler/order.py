@@ -12,10 +12,10 @@ class Order:
     """The order of the instructions.
 
     Attributes:
-        before: instructions that need no new value, in order.
+        before: instructions that read no new value, in order.
         copied: states whose old values are copied next, because later ones read them.
         after: all other instructions, in order; those of a group read old values, in one sublayer.
-        early: updates of one state for which this holds, too.
+        early: updates of a single state that read only old values, too.
     """
 
     before: tuple[Instruction, ...]
@@ -37,10 +37,10 @@ def _is_local(instruction: Instruction, by_head: bool) -> bool:
 def order(instructions: list[Instruction], by_head: bool) -> Order:
     """Order instructions.
 
-    An update comes after all that read the old value of its state, or the old value is copied: if
-    one of them waits for the new value, if the update reads it as a factor, or if they wait for one
-    another in a circle. Updates that are local and wait for heads at most are one sublayer, which
-    reads the old values, so they need no copy.
+    An update comes after all instructions that read the old value of its state. The old value is
+    copied if one of these waits for the new value, if the update reads it as a factor, or if
+    instructions wait for one another in a cycle. Updates that are local and wait for at most heads
+    form one sublayer, which reads the old values, so they need no copy.
 
     >>> import icl_krr as ik
     >>> from icl_krr.constructions._compiler.instructions import Lowering
@@ -54,9 +54,9 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
     """
     graph = _Graph(instructions, by_head)
     copied = [state for state in graph.updates if graph.overwrites_too_early(state)]
-    while circles := graph.circles(copied):
-        copied.append(graph.to_copy(min(circles, key=min), copied))
-    copied += [state for state in graph.updates if graph.is_held_up(state, copied)]
+    while cycles := graph.cycles(copied):
+        copied.append(graph.state_to_copy(min(cycles, key=min), copied))
+    copied += [state for state in graph.updates if graph.is_delayed(state, copied)]
     groups = graph.sorted_groups(copied)
     return Order(
         tuple(instructions[k] for group in groups for k in group if k not in graph.late),
@@ -73,7 +73,7 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
 
 
 class _Graph:
-    """What each instruction, by its number, waits for.
+    """The dependencies of the instructions, which are numbered in order.
 
     Attributes:
         updates: the updates of the states, {state: number}.
@@ -86,14 +86,14 @@ class _Graph:
     def __init__(self, instructions: list[Instruction], by_head: bool):
         self.instructions = instructions
         place = {one.target: k for k, one in enumerate(instructions)}
-        self.updates = {leaf.what: k for leaf, k in place.items() if leaf.kind == "new"}
+        self.updates = {leaf.source: k for leaf, k in place.items() if leaf.kind == "new"}
         self.waits = [{place[leaf] for leaf in one.leaves if leaf in place} for one in instructions]
         self.reads = [
             {
-                leaf.what
+                leaf.source
                 for term in one.terms
                 for leaf in term.leaves
-                if leaf.kind == "old" and not is_old_value(term, one.target.what)
+                if leaf.kind == "old" and not is_old_value(term, one.target.source)
             }
             for one in instructions
         ]
@@ -113,7 +113,7 @@ class _Graph:
         return waits or (k in readers and k not in self.single)
 
     def edges(self, copied: list[str]) -> list[set[int]]:
-        """What comes before each: what it waits for, and readers of the value it overwrites."""
+        """The predecessors of each: what it waits for, and readers of what it overwrites."""
         edges = [set(waits) for waits in self.waits]
         for state, k in self.updates.items():
             if state not in copied:
@@ -121,15 +121,15 @@ class _Graph:
         return edges
 
     def groups(self, copied: list[str]) -> list[frozenset[int]]:
-        """For each, all that are in a circle with it, and itself."""
+        """For each instruction, itself and all that are in a cycle with it."""
         reached = _closure(self.edges(copied))
         return [
             frozenset({k, *(j for j in others if k in reached[j])})
             for k, others in enumerate(reached)
         ]
 
-    def circles(self, copied: list[str]) -> set[frozenset[int]]:
-        """The circles that are no updates which one sublayer can compute."""
+    def cycles(self, copied: list[str]) -> set[frozenset[int]]:
+        """The cycles, without those of updates that one sublayer can compute."""
         groups = {group for group in self.groups(copied) if len(group) > 1}
         return {
             group
@@ -137,16 +137,16 @@ class _Graph:
             if not group <= self.local or any(self.behind[k] & group for k in group)
         }
 
-    def to_copy(self, circle: frozenset[int], copied: list[str]) -> str:
-        """The state whose copy breaks a circle; one that is replaced needs no sublayer more."""
+    def state_to_copy(self, cycle: frozenset[int], copied: list[str]) -> str:
+        """The state whose copy breaks a cycle; a replaced state needs no further sublayer."""
         candidates = [
             state
             for state, k in self.updates.items()
-            if k in circle and state not in copied and (self.readers(state) - {k}) & circle
+            if k in cycle and state not in copied and (self.readers(state) - {k}) & cycle
         ]
         return min(candidates, key=lambda name: accumulates(self.instructions[self.updates[name]]))
 
-    def is_held_up(self, state: str, copied: list[str]) -> bool:
+    def is_delayed(self, state: str, copied: list[str]) -> bool:
         """Whether an update with operations would wait for late readers of the old value."""
         k = self.updates[state]
         one = self.instructions[k]
@@ -172,12 +172,12 @@ class _Graph:
 
 
 def accumulates(instruction: Instruction) -> bool:
-    """Whether the new value of a state is its old value and more."""
-    return any(is_old_value(term, instruction.target.what) for term in instruction.terms)
+    """Whether the new value of a state is a sum with its old value."""
+    return any(is_old_value(term, instruction.target.source) for term in instruction.terms)
 
 
 def _closure(edges: list[set[int]]) -> list[set[int]]:
-    """All that can be reached from each node along the edges."""
+    """The nodes that can be reached from each node along the edges."""
     reached = [set(next_) for next_ in edges]
     for _ in edges:
         reached = [one.union(*(reached[j] for j in one)) for one in reached]

@@ -1,4 +1,4 @@
-"""What follows from a program: where its values are needed, their degrees in y, their range."""
+"""Properties of a program: where its values are needed, their degrees in y, their range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solver can ask of the kernel."""
+"""The matrices that a solver can multiply by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace of a solver: its function runs once, on values that record what is done to them."""
+"""The trace of a solver: its function runs once, on values that record all operations."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def trace(
 def record(
     function: Callable, K: Operator, parameters: Mapping[str, Any], shapes: Mapping[str, str]
 ) -> tuple[Program, list[Any], dict[str, str]]:
-    """Return a program, its constants, and the shapes of states of which nothing tells one."""
+    """Return a program, its constants, and default shapes of states that determine none."""
     recording, name = K.recording, function.__name__
     y = recording.value("y", VECTOR)
     result = function(K, y, **parameters)
@@ -169,7 +169,7 @@ def record(
 
 
 def _next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[str, Any]:
-    """What a step returns, in the order of the states."""
+    """Return the result of a step, in the order of the states."""
     where = f"; line {step.__code__.co_firstlineno}" if hasattr(step, "__code__") else ""
     try:
         inspect.signature(step).bind(**old)
@@ -185,7 +185,7 @@ def _next_states(step: Callable, old: Mapping[str, Value], name: str) -> dict[st
 
 
 def _loop_invariants(ops: tuple[Op, ...], new: list[int], per_step: set[int]) -> tuple[int, ...]:
-    """The values that steps read, that are the same in every step, and that take work."""
+    """The values that steps read, that no step changes, and that are not free to compute."""
     changing, work = set(), set()
     for i, op in enumerate(ops):
         if op.kind == "state" or changing & {*op.args} or per_step & {*op.constants}:

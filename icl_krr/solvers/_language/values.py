@@ -17,9 +17,9 @@ SCALAR, VECTOR, ENTRIES, FEATURES = "scalar", "vector", "diagonal", "features"
 """Shapes of values: one number for each output; for each output and token; for each token; and m
 features for each token."""
 OPEN = "value"
-"""The shape of a state that starts as a number, until `trace` has found out."""
+"""The shape of a state that starts as a number, until `trace` determines it."""
 READS = ("y", "one", "sink", "normaliser", "features")
-"""Kinds of values that a step reads without work: they are slots of a machine."""
+"""Kinds of values that a step reads at no cost: they are slots of a machine."""
 
 
 class Op(NamedTuple):
@@ -46,7 +46,7 @@ class Op(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What `trace` returns: all values, in an order in which each follows its arguments.
+    """The result of `trace`: all values, each after its arguments.
 
     Attributes:
         ops: the values.
@@ -70,7 +70,7 @@ class Program:
 
 
 class Recording:
-    """The values and constants that a solver makes while it is traced."""
+    """The values and constants of a solver that is being traced."""
 
     def __init__(self):
         self.ops: list[Op] = []
@@ -88,7 +88,7 @@ class Recording:
             self.ops.append(op)
             self.names.append("")
         index = self.numbers[op]
-        line = place() if op.args else ("", 0, "")
+        line = call_site() if op.args else ("", 0, "")
         if assigned := re.match(r"\s*(\w*[a-zA-Z]\w*) = ", line[2]):
             before = self.named.get(line)  # part of the value that the line assigns
             if before is not None and index > before:
@@ -229,7 +229,7 @@ _LANGUAGE = str(Path(__file__).parent)
 _ORDER = {SCALAR: 0, ENTRIES: 1, VECTOR: 2, FEATURES: 3, OPEN: 4}
 
 
-def place() -> tuple[str, int, str]:
+def call_site() -> tuple[str, int, str]:
     """Return file, number and text of the line of the solver that called the language."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_LANGUAGE):
@@ -240,5 +240,5 @@ def place() -> tuple[str, int, str]:
 
 def refuse(sentence: str) -> NoReturn:
     """Raise an error with the line of the solver."""
-    file, number, line = place()
+    file, number, line = call_site()
     raise TypeError(f"{sentence}; line {number} of {Path(file).name}: {line}")
