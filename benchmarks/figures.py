@@ -18,7 +18,7 @@ import icl_krr as ik
 from benchmarks import records
 from benchmarks.contests import Contest, compete
 from icl_krr import theory
-from icl_krr.residual import embed, visible
+from icl_krr.residual import embed, key_mask
 from icl_krr.transformer import forward
 
 LINEAR, FEATURED = ik.Linear(), ik.Exponential(1.0)
@@ -85,7 +85,7 @@ def compilation(quick: bool) -> dict[str, float]:
         jax.clear_caches()
         model = build(task, 0.1, steps)
         stream = embed(model.weights.embedding, task)
-        lowered = jax.jit(lambda m, h: forward(m, h, visible(task)).stream).lower(model, stream)
+        lowered = jax.jit(lambda m, h: forward(m, h, key_mask(task)).stream).lower(model, stream)
         start = time.perf_counter()
         lowered.compile()
         seconds[steps].append(time.perf_counter() - start)

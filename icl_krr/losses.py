@@ -74,13 +74,13 @@ class Huber(Loss):
         return jnp.clip(error, -threshold, threshold)
 
     def record(self, m: Any, error: Any) -> Any:
-        here = m.per_output(m.support)
-        edge = xp.asarray(self.threshold, m.dtype) * here
+        weight = m.per_output(m.support)
+        edge = xp.asarray(self.threshold, m.dtype) * weight
         size = m.scratch("size_of_error", ("support",), "the larger of |e| and the threshold")
         with m.together():
             m.add(edge, to=size)
-            m.activate("relu", error - edge, here, to=size)
-            m.activate("relu", -error - edge, here, to=size)
+            m.activate("relu", error - edge, weight, to=size)
+            m.activate("relu", -error - edge, weight, to=size)
         above = m.multiply(error, edge, to="error_times_threshold")
         return m.divide(above, size, to="cut_error")
 

@@ -13,7 +13,7 @@ from helpers import CASES, KINDS, cg, draw, often
 
 import icl_krr as ik
 from benchmarks.operations import RESULT, operations
-from icl_krr.residual import visible
+from icl_krr.residual import key_mask
 from icl_krr.transformer import forward
 from icl_krr.transformer._evaluate import embed_task
 
@@ -83,7 +83,7 @@ def test_differences_of_points_are_not_stored():
 
 def lower(model, task):
     stream = jax.eval_shape(lambda: embed_task(model, task))
-    return jax.jit(lambda m, h: forward(m, h, visible(task)).stream).lower(model, stream)
+    return jax.jit(lambda m, h: forward(m, h, key_mask(task)).stream).lower(model, stream)
 
 
 @pytest.mark.parametrize("name", KINDS[:-1])

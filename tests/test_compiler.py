@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from test_numpy_forward import describe, run
 
 import icl_krr as ik
-from icl_krr.residual import visible
+from icl_krr.residual import key_mask
 from icl_krr.solvers._run import iterate
 from icl_krr.transformer._evaluate import embed_task
 
@@ -144,7 +144,7 @@ def on_weights(model, task):
         start = jax.tree.map(np.asarray, embed_task(model, task))
     weights = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     prologue, kind = len(model.weights.prologue), model.spec.attention
-    mask = np.asarray(visible(task))
+    mask = np.asarray(key_mask(task))
     return [start, *run(weights, describe(model), start, mask, kind, prologue, model.steps)][-1]
 
 

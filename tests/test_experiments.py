@@ -19,7 +19,7 @@ from icl_krr.kernels import make_kernel
 from icl_krr.tabular import _build, _depth, _depth_config, _model_selection
 from icl_krr.tabular._build import solver_keywords
 from icl_krr.tasks import _batches
-from icl_krr.tasks._batches import chunk_of
+from icl_krr.tasks._batches import chunk_size
 from icl_krr.training import held_out
 
 
@@ -258,6 +258,6 @@ def test_chunks_are_as_large_as_asked(monkeypatch):
     some = ik.predict_batch(model, tasks, chunk=3)
     assert relative(ik.predict_batch(model, tasks), some) < 1e-5
     assert sizes == [3, 7]
-    assert chunk_of(tasks, None) == 7
+    assert chunk_size(tasks, None) == 7
     monkeypatch.setattr(_batches, "TOKENS", 6 * 66)
-    assert chunk_of(tasks, None) == 4
+    assert chunk_size(tasks, None) == 4

@@ -249,11 +249,11 @@ def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
 
 
 @pytest.mark.slow
-def test_a_battery_scores_and_the_training_family_fits(x64):
-    """The parameters are those of the training family; the errors are those of the battery."""
+def test_a_shift_scores_and_the_training_family_fits(x64):
+    """The parameters are those of the training family; the errors those of the shifted tasks."""
     options = {"tasks": 12, "probe_tasks": 64, "kernels": ("linear",), "steps": 2}
     own, other = (
-        examine(load("linear"), IdentifyConfig(**options, battery=name))
+        examine(load("linear"), IdentifyConfig(**options, shift=name))
         for name in (None, "larger_y")
     )
     assert own.identification.best.fit.values == other.identification.best.fit.values

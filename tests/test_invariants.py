@@ -9,8 +9,8 @@ from helpers import CASES, KINDS, dense, draw, numpy, parametrize, relative, sta
 
 import icl_krr as ik
 from icl_krr.constructions._assembly.packing import expressions
-from icl_krr.residual import ROLES, visible
-from icl_krr.residual._tokens import slot_of_stream, tokens_of_role
+from icl_krr.residual import ROLES, key_mask
+from icl_krr.residual._tokens import get_slot, role_slice
 from icl_krr.transformer import forward
 from icl_krr.transformer._evaluate import embed_task, evaluate
 
@@ -26,7 +26,7 @@ def jacobians(model, task):
 
     def answers(x_query):
         moved = task.replace(x_query=x_query, y_query=None)
-        end = forward(model, embed_task(model, moved), visible(moved)).stream
+        end = forward(model, embed_task(model, moved), key_mask(moved)).stream
         others = {slot: value[: 1 + task.num_supports] for slot, value in end.items()}
         queries = {slot: value[1 + task.num_supports :] for slot, value in end.items()}
         return model.weights.readout(queries), others
@@ -80,7 +80,7 @@ def everything(case):
 def test_every_slot_is_zero_where_it_does_not_live(x64, case):
     """No write reaches a token or slot it should not: exact zeros after every single block."""
     model, task, cache = everything(case)
-    roles = {role: tokens_of_role((role,), task) for role in ROLES}
+    roles = {role: role_slice((role,), task) for role in ROLES}
     for block in range(model.depth):
         stream = cache[f"blocks.{block}.resid_post"]
         for slot in model.layout.slots:
@@ -142,8 +142,8 @@ def test_dense_matrices_give_the_same_stream(x64, case):
     assert cache[last]["stream"].shape[1] == d_model
     for slot in model.layout.names:
         assert np.allclose(
-            slot_of_stream(cache[last], model.layout, slot),
-            slot_of_stream(expected[last], model.layout, slot),
+            get_slot(cache[last], model.layout, slot),
+            get_slot(expected[last], model.layout, slot),
             atol=1e-11 * case.rounding,
         )
     assert relative(ours, theirs) < 1e-11 * case.rounding

@@ -148,7 +148,7 @@ def test_every_construction_runs_on_it(x64, like, solver):
         assert relative(ik.predict(dense(model), task), oracle[-1]) < 1e-9
 
 
-def test_it_is_sketched_and_seen_from_landmarks(x64):
+def test_it_is_sketched_and_nystrom_features_landmarks(x64):
     task, kernel = draw(0, p=3, n=9, q=4), Tilted(0.2, 0.1)
     sketches = (
         np.random.default_rng(1).normal(size=(3, 2)),

@@ -56,7 +56,7 @@ ON_THE_HOST = {
     *(ik.probes.fit_candidate, ik.probes.spectral_filter, ik.probes.effective),
     *(ik.probes.align, ik.probes.weight_difference),
     *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
-    *(ik.probes.read_filter, ik.probes.identify_streams, ik.tasks.battery),
+    *(ik.probes.read_filter, ik.probes.identify_streams, ik.tasks.shifted),
     *(ik.uncertainty.coverage, ik.uncertainty.uniformity),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
     ik.probes.array_layer_predictions,  # its purpose is a call of a function of NumPy arrays

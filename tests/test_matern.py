@@ -108,7 +108,7 @@ def test_it_is_refused_where_it_cannot_be():
     with pytest.raises(ValueError, match=r"got Matern52\(.*; use trigonometric_features"):
         ik.sketches.positive_features(jax.random.key(0), kernel, num_features=2, width=4)
     with pytest.raises(ValueError, match="computed at landmarks by an MLP, got Matern52"):
-        kernel.seen_from(X)
+        kernel.nystrom_features(X)
     mixture = ik.Mixture((kernel, ik.Gaussian()), np.ones(2, np.float32))
     with pytest.raises(ValueError, match="nadaraya_watson"):
         ik.constructions.nadaraya_watson(mixture, num_features=2)

@@ -11,7 +11,7 @@ import numpy as np
 from helpers import CASES, KINDS, SPECS, dense, draw, moved, numpy, often, relative
 
 import icl_krr as ik
-from icl_krr.residual import ROLES, visible
+from icl_krr.residual import ROLES, key_mask
 from icl_krr.transformer import forward
 from icl_krr.transformer._evaluate import embed_task
 
@@ -129,14 +129,14 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge, ki
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start = numpy(jax.jit(embed_task)(model, task))
     prologue = len(model.weights.prologue)
-    kind, seen = kind or model.spec.attention, np.asarray(visible(task))
+    kind, seen = kind or model.spec.attention, np.asarray(key_mask(task))
     path = run(exported, describe(model), start, seen, kind, prologue, model.steps)
     _, cache = numpy(ik.run_with_cache(model, task, everything=True))
     assert len(path) == model.depth
     own = [
         {slot: cache[f"blocks.{i}.resid_post.{slot}"] for slot in start} for i in range(len(path))
     ]
-    final = jax.jit(forward)(model, start, visible(task)).stream  # it keeps no point
+    final = jax.jit(forward)(model, start, key_mask(task)).stream  # it keeps no point
     for i, (ours, theirs) in enumerate(zip([*own, final], [*path, path[-1]], strict=True)):
         for slot, value in theirs.items():
             gap = np.max(np.abs(np.asarray(ours[slot]) - value))

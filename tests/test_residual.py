@@ -9,7 +9,7 @@ import pytest
 from helpers import draw, numpy
 from hypothesis import given, strategies as st
 
-from icl_krr.residual import Layout, Read, Slot, embed, fields, join, visible
+from icl_krr.residual import Layout, Read, Slot, embed, fields, join, key_mask
 from icl_krr.residual._reads import one_hot
 
 LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("flag", 1)))
@@ -101,7 +101,7 @@ def test_tokens_are_aggregator_supports_queries():
     assert not np.any(tokens["y"][5:])
     assert not np.any(tokens["x"][0])
     assert (
-        visible(task.replace(mask=mask)).tolist() == [True, True, False, True, True] + [False] * 3
+        key_mask(task.replace(mask=mask)).tolist() == [True, True, False, True, True] + [False] * 3
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import CASES, cg, dense, draw, equations, numpy, relative
 
 import icl_krr as ik
-from icl_krr.residual import Read, visible
+from icl_krr.residual import Read, key_mask
 from icl_krr.transformer._evaluate import Request, evaluate
 from icl_krr.transformer._tying import uniform_slots
 from icl_krr.transformer._weights import Block, Unit
@@ -140,7 +140,7 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
         assert ("one" in uniform_slots(model.replace(weights=written))) == same
     assert "one" not in uniform_slots(dense(cg(task, 0.1, 2)))
     _, cache = numpy(ik.run_with_cache(model, task, names=("one",)))
-    assert cache["one"].shape[:2] == (3, len(visible(task)))
+    assert cache["one"].shape[:2] == (3, len(key_mask(task)))
     solver = CASES["cg-exponential"].build(task, 0.5, 4)
     assert uniform_slots(solver) == {"one", "rr", "pAp", "gamma", "rr_next", "beta"}
     _, cache = numpy(ik.run_with_cache(solver, task, names=("rr",)))

@@ -181,9 +181,9 @@ def array(name: str, tensor: Any) -> np.ndarray:
 
 
 def check_fits(config: Any, state: dict[str, np.ndarray], inward: Linear, outward: Linear) -> None:
-    d, found = config.n_embd, inward.weight.shape[1]
-    if found != d:
-        raise ValueError(f"read_in must map p features to the width {d}, got {found} channels")
+    d, width = config.n_embd, inward.weight.shape[1]
+    if width != d:
+        raise ValueError(f"read_in must map p features to the width {d}, got {width} channels")
     if outward.weight.shape != (d, 1):
         rows, columns = outward.weight.shape
         raise ValueError(f"read_out must map the width {d} to 1 output, got {rows} to {columns}")

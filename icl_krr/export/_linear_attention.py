@@ -14,8 +14,8 @@ from ..kernels import Linear
 from ..tasks import Task
 from ..tasks._conversion import as_numpy
 
-AT_READS = {"momentum": 1.0, "decay": 1.0, "step_size": 0.0, "process_noise": 0.0}
-"""Numbers of a token that reads and does not write, so that it leaves all states as they are."""
+_READ_TOKEN = {"momentum": 1.0, "decay": 1.0, "step_size": 0.0, "process_noise": 0.0}
+"""Parameters of a token that reads without writing: it leaves all states unchanged."""
 
 
 @readable
@@ -23,7 +23,7 @@ AT_READS = {"momentum": 1.0, "decay": 1.0, "step_size": 0.0, "process_noise": 0.
 class LayerInputs:
     r"""The inputs of one head of a layer, as a task and as keywords of causal constructions.
 
-    `from_linear_attention` makes it. A support of the task carries its key, its write strength, its
+    `from_linear_attention` returns it. A support carries its key, its write strength, its
     log gate and the further numbers side by side in x.
 
     Args:
@@ -109,35 +109,35 @@ def from_linear_attention(
     >>> layer.outputs(ik.predict_along(model, layer.task)).tolist()
     [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
-    given = {"q": q, "k": k, "v": v, "beta": beta, "g": g, "erase": erase, "momentum": momentum}
-    given |= {"decay": decay, "step_size": step_size, "process_noise": process_noise}
+    kwargs = {"q": q, "k": k, "v": v, "beta": beta, "g": g, "erase": erase, "momentum": momentum}
+    kwargs |= {"decay": decay, "step_size": step_size, "process_noise": process_noise}
     for name in ("k", "v"):
-        if given[name] is None:
+        if kwargs[name] is None:
             raise TypeError(f"{name} must be an array, got None")
     if scale is not None:
         checks.positive_scalar("scale", scale)
-    arrays = {name: as_numpy(name, value) for name, value in given.items() if value is not None}
+    arrays = {name: as_numpy(name, value) for name, value in kwargs.items() if value is not None}
     for name, array in arrays.items():
         checks.numeric(name, array)
         checks.finite(name, array)
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     if not len(arrays["k"]):
         raise ValueError(f"k must have at least one token, got shape {list(arrays['k'].shape)}")
-    k, v = (several(name, arrays[name], 3) for name in ("k", "v"))
+    k, v = (_with_write_axis(name, arrays[name], 3) for name in ("k", "v"))
     T, h, K = k.shape
-    beta = several("beta", arrays.get("beta", np.ones((T, h), k.dtype)), 2)
+    beta = _with_write_axis("beta", arrays.get("beta", np.ones((T, h), k.dtype)), 2)
     g = arrays.get("g", np.zeros(T, k.dtype))
     g = g[:, None] if g.ndim == 1 else g
-    check_shape("v", v, (T, h, v.shape[-1]))
-    check_shape("beta", beta, (T, h))
-    check_shape("g", g, (T, g.shape[-1] if g.shape[-1] == K else 1))
+    _check_shape("v", v, (T, h, v.shape[-1]))
+    _check_shape("beta", beta, (T, h))
+    _check_shape("g", g, (T, g.shape[-1] if g.shape[-1] == K else 1))
     q = arrays.get("q", k[:, -1])
-    check_shape("q", q, (T, K))
-    apart = not np.array_equal(q, k[:, -1])
-    width = h + apart
+    _check_shape("q", q, (T, K))
+    separate_reads = not np.array_equal(q, k[:, -1])
+    width = h + separate_reads
 
-    def lay(writes: np.ndarray, read: Any = 0.0, first: Any = None) -> np.ndarray:
-        """One row for each support: those of the writes of a token, then that of its read."""
+    def support_rows(writes: np.ndarray, read: Any = 0.0, first: Any = None) -> np.ndarray:
+        """The rows of all supports: for each token, those of its writes, then that of its read."""
         rows = np.zeros((T, width, writes.shape[-1]), k.dtype)
         rows[:, :h] = writes
         if first is not None:
@@ -145,19 +145,19 @@ def from_linear_attention(
         rows[:, h:] = np.reshape(read, (-1, 1, np.shape(read)[-1] if np.ndim(read) else 1))
         return rows.reshape(T * width, -1)
 
-    channels = {"kernel": lay(k, q)}
-    if apart or "beta" in arrays:
-        channels["strength"] = lay(beta[:, :, None])
+    channels = {"kernel": support_rows(k, q)}
+    if separate_reads or "beta" in arrays:
+        channels["strength"] = support_rows(beta[:, :, None])
     if "g" in arrays:
-        channels["log_gate"] = lay(np.zeros((T, 1, g.shape[1])), first=g)
+        channels["log_gate"] = support_rows(np.zeros((T, 1, g.shape[1])), first=g)
     if "erase" in arrays:
-        check_shape("erase", arrays["erase"], (T, K))
-        channels["erase"] = lay(arrays["erase"][:, None])
-    for name in (name for name in AT_READS if name in arrays):
+        _check_shape("erase", arrays["erase"], (T, K))
+        channels["erase"] = support_rows(arrays["erase"][:, None])
+    for name in (name for name in _READ_TOKEN if name in arrays):
         if arrays[name].ndim:
-            check_shape(name, arrays[name], (T,))
-        each = np.broadcast_to(arrays[name], T)[:, None, None]
-        channels[name] = lay(each, AT_READS[name])
+            _check_shape(name, arrays[name], (T,))
+        writes = np.broadcast_to(arrays[name], T)[:, None, None]
+        channels[name] = support_rows(writes, _READ_TOKEN[name])
     x = np.concatenate([*channels.values()], axis=1)
     ends = np.cumsum([part.shape[1] for part in channels.values()])[:-1]
     flags = dict(zip(channels, np.split(np.eye(x.shape[1], dtype=k.dtype), ends), strict=True))
@@ -170,12 +170,12 @@ def from_linear_attention(
         "kernel": Linear(projection=flags["kernel"]),
     }
     reads = np.arange(T) * width + width - 1
-    task = Task(x=x, y=lay(v), x_query=last)
+    task = Task(x=x, y=support_rows(v), x_query=last)
     return LayerInputs(task, keywords, reads, K**-0.5 if scale is None else scale)
 
 
-def several(name: str, array: np.ndarray, axes: int) -> np.ndarray:
-    """Add the axis of the writes of a token."""
+def _with_write_axis(name: str, array: np.ndarray, axes: int) -> np.ndarray:
+    """The array with an axis for the writes of a token."""
     if array.ndim not in (axes - 1, axes):
         raise ValueError(
             f"{name} must have {axes - 1} axes, or {axes} for several writes in a token, got "
@@ -184,7 +184,7 @@ def several(name: str, array: np.ndarray, axes: int) -> np.ndarray:
     return array if array.ndim == axes else array[:, None]
 
 
-def check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     if array.shape != shape:
         raise ValueError(
             f"{name} must have shape {list(shape)} to fit k, got {list(array.shape)}; give one "

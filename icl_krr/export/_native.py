@@ -150,17 +150,17 @@ def check_runs(model: Transformer) -> None:
         raise ValueError(f"layout must have the slots {widths}, got {slots}")
     reads = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Read))
     for read in (part for part in reads if isinstance(part, Read)):
-        found = {block.shape[-1] for block in read.blocks.values() if np.ndim(block) > 1}
-        if found - {read.width}:
-            raise ValueError(f"width must be one of {found}, got {read.width}")
+        output = {block.shape[-1] for block in read.blocks.values() if np.ndim(block) > 1}
+        if output - {read.width}:
+            raise ValueError(f"width must be one of {output}, got {read.width}")
     for unit in (unit for block in model.blocks for unit in block.mlp):
         checks.choice("activation", unit.activation, tuple(ACTIVATIONS))
     number = partial(jax.ShapeDtypeStruct, dtype=model.dtype)
     p, r = model.spec.num_features, model.spec.num_outputs
     task = Task(x=number((1, p)), y=number((1, r)), x_query=number((1, p)))
-    found = jax.eval_shape(read_outs, model, task)["prediction"]
-    if found.shape != (1, r):
-        raise ValueError(f"prediction must have shape [1, {r}], got {list(found.shape)}")
+    output = jax.eval_shape(read_outs, model, task)["prediction"]
+    if output.shape != (1, r):
+        raise ValueError(f"prediction must have shape [1, {r}], got {list(output.shape)}")
 
 
 def read(path: Path) -> tuple[dict[str, Any], Tensors]:

@@ -15,15 +15,15 @@ from .._core import checks
 from .._core.constants import as_jax
 from .._core.files import replace
 from .._core.readable import readable
-from ..residual import embed, num_tokens, visible
-from ..residual._tokens import slot_of_stream, tokens_of_role
+from ..residual import embed, key_mask, num_tokens
+from ..residual._tokens import get_slot, role_slice
 from ..tasks import Task
 from ..transformer import Transformer
 from ..transformer._admission import check_compatible
 from ._native import load, save, write
 from ._t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
-LARGEST = 2.0**27
+_LARGEST_NORM = 2.0**27
 """Largest norm of a token. In float32, its square is too small to change CONSTANT^2."""
 
 
@@ -63,7 +63,7 @@ class T5:
                 f"got {task.num_outputs}; build the model with num_outputs={task.num_outputs}"
             )
         tasks = task if batched else jax.tree.map(lambda field: np.asarray(field)[None], task)
-        return within_range("task", np.asarray(lay_out_tokens(self.model, tasks)))
+        return _check_norms("task", np.asarray(_embed_tokens(self.model, tasks)))
 
     def slot(self, hidden: Any, name: str) -> Any:
         """Take the channels [..., T, width] of a slot from hidden states of any layer.
@@ -96,15 +96,15 @@ class T5:
         readout = reads[name]
         single = task.x.ndim == 2
         b, d_model = 1 if single else len(task.x), Channels.of(layout).d_model
-        found, needed = np.asarray(hidden), (b, num_tokens(task), d_model)
-        if found.shape != needed:
-            raise ValueError(f"hidden must be {list(needed)}, got shape {list(found.shape)}")
-        asked = within_range("hidden", found)[:, tokens_of_role(("query",), task)].reshape(
-            -1, d_model
-        )
-        stream = {name: as_jax(self.slot(asked, name)) for name in layout.names}
+        states = np.asarray(hidden)
+        expected = (b, num_tokens(task), d_model)
+        if states.shape != expected:
+            raise ValueError(f"hidden must be {list(expected)}, got shape {list(states.shape)}")
+        _check_norms("hidden", states)
+        queries = states[:, role_slice(("query",), task)].reshape(-1, d_model)
+        stream = {name: as_jax(self.slot(queries, name)) for name in layout.names}
         if readout.slots == {"stream"}:
-            stream = {"stream": as_jax(asked[:, : layout.width])}
+            stream = {"stream": as_jax(queries[:, : layout.width])}
         values = np.asarray(readout(stream)).reshape(b, task.num_queries, -1)
         flat = name == "prediction" and task.y.ndim == task.x.ndim - 1
         values = values[..., 0] if flat else values
@@ -214,25 +214,25 @@ def open_t5(folder: str | Path) -> T5:
 
 
 @jax.jit
-def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
+def _embed_tokens(model: Transformer, tasks: Task) -> jax.Array:
     """The tokens [b, T, d_model]: slots, flag of queries and padding, constant, and zeros."""
     at = Channels.of(model.layout)
 
-    def one(task: Task) -> jax.Array:
+    def embed_one(task: Task) -> jax.Array:
         stream = embed(model.weights.embedding, task, centred=model.spec.centred)
-        parts = [slot_of_stream(stream, model.layout, name) for name in model.layout.names]
-        hidden = ~visible(task)[:, None]
-        told = jnp.concatenate([*parts, hidden.astype(model.dtype)], axis=1)
-        padded = jnp.pad(told, ((0, 0), (0, at.d_model - told.shape[1])))
+        parts = [get_slot(stream, model.layout, name) for name in model.layout.names]
+        not_key = ~key_mask(task)[:, None]
+        inputs = jnp.concatenate([*parts, not_key.astype(model.dtype)], axis=1)
+        padded = jnp.pad(inputs, ((0, 0), (0, at.d_model - inputs.shape[1])))
         return padded.at[:, at.constant].set(CONSTANT)
 
-    return jax.vmap(one)(tasks)
+    return jax.vmap(embed_one)(tasks)
 
 
-def within_range(name: str, tokens: np.ndarray) -> np.ndarray:
-    own = np.where(tokens == CONSTANT, 0, tokens).astype(np.float64)
-    largest = np.max(np.linalg.norm(own, axis=-1))
-    if not largest <= LARGEST:  # NaN is not
+def _check_norms(name: str, tokens: np.ndarray) -> np.ndarray:
+    values = np.where(tokens == CONSTANT, 0, tokens).astype(np.float64)
+    largest = np.max(np.linalg.norm(values, axis=-1))
+    if not largest <= _LARGEST_NORM:  # NaN is not
         raise ValueError(
             f"{name} must have tokens of norm at most 2^27, so that T5's RMSNorm is the identity, "
             f"got norm {largest:.3g}; scale y down"

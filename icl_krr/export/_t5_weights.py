@@ -128,18 +128,18 @@ def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The config of the T5 encoder and its tensors, with zeros where the model has no weight."""
-    at, every = Channels.of(model.layout), layers(model)
-    each = [head for layer in every for head in layer.heads]
+    at, all_layers = Channels.of(model.layout), layers(model)
+    each = [head for layer in all_layers for head in layer.heads]
     sizes = {
         "d_model": at.d_model,
         # queries and keys have one additional channel: the flag of hidden tokens
         "d_kv": max([1] + [max(q.shape[1] + 1, v.shape[1]) for q, _, v, _ in each]),
-        "d_ff": max([1] + [layer.wi.shape[1] for layer in every]),
-        "num_heads": max([1] + [len(layer.heads) for layer in every]),
-        "num_layers": len(every),
+        "d_ff": max([1] + [layer.wi.shape[1] for layer in all_layers]),
+        "num_heads": max([1] + [len(layer.heads) for layer in all_layers]),
+        "num_layers": len(all_layers),
     }
     tensors = {"shared.weight": np.zeros((1, at.d_model))}
-    for i, layer in enumerate(every):
+    for i, layer in enumerate(all_layers):
         attention, mlp = f"encoder.block.{i}.layer.0", f"encoder.block.{i}.layer.1"
         for name, tensor in attention_tensors(layer, at, sizes).items():
             tensors[f"{attention}.SelfAttention.{name}.weight"] = tensor

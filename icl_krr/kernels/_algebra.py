@@ -81,9 +81,13 @@ def squared_distances(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[A
 def _squared_distances_jvp(primals, tangents):
     (x, z), (dx, dz) = primals, tangents
     centre = jnp.mean(z, axis=0, keepdims=True)
-    near, far = x - centre, z - centre
-    own = jnp.sum(near * dx, axis=1)[:, None] + jnp.sum(far * dz, axis=1)[None]
-    return squared_distances(x, z), 2 * (own - matmul(near, dz.T) - matmul(dx, far.T))
+    x_centred, z_centred = x - centre, z - centre
+    diagonal_terms = (
+        jnp.sum(x_centred * dx, axis=1)[:, None] + jnp.sum(z_centred * dz, axis=1)[None]
+    )
+    return squared_distances(x, z), 2 * (
+        diagonal_terms - matmul(x_centred, dz.T) - matmul(dx, z_centred.T)
+    )
 
 
 def stationary(
@@ -98,8 +102,8 @@ def stationary(
     There the kernel is 0 and so is its derivative, which would be 0 times infinity.
     """
     squares = squared_distances(*(part / scale for part in project_near(projection, x, z)))
-    far = jnp.isinf(squares)
-    return jnp.where(far, -jnp.inf, function(jnp.where(far, 0, squares)))
+    infinite = jnp.isinf(squares)
+    return jnp.where(infinite, -jnp.inf, function(jnp.where(infinite, 0, squares)))
 
 
 @jax.jit

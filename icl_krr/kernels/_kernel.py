@@ -171,7 +171,7 @@ class Kernel(ABC):
             "sketch=icl_krr.sketches.nystrom_features(kernel, x, width=16)"
         )
 
-    def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
+    def nystrom_features(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         """One MLP layer that computes $k(x, z_j)$ for every landmark $z_j$."""
         raise ValueError(
             "kernel must be Linear, Polynomial, Exponential, Gaussian or another LogBilinear to be "

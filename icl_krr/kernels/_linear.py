@@ -73,7 +73,7 @@ class Linear(Kernel):
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
         return FeatureLayer(self.projection)
 
-    def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
+    def nystrom_features(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         return FeatureLayer(self.projection, "identity", precede(self.projection, landmarks).T)
 
     def derivative_in_x(

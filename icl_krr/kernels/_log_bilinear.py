@@ -43,8 +43,8 @@ class PositiveKernel(Kernel):
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         """The exponential turns an absolute error of the logarithm into a relative error."""
         log = self.log(x, z)
-        own = jax.vmap(lambda point: self.log(point[None], point[None])[0, 0])
-        sizes = [jnp.sqrt(jnp.abs(own(points))) for points in (x, z)]
+        log_diagonal = jax.vmap(lambda point: self.log(point[None], point[None])[0, 0])
+        sizes = [jnp.sqrt(jnp.abs(log_diagonal(points))) for points in (x, z)]
         return jnp.exp(log) * (1 + jnp.abs(log) + sizes[0][:, None] * sizes[1][None])
 
     @property
@@ -131,8 +131,8 @@ class LogBilinear(PositiveKernel):
 
         if d is None:
             return products(c)
-        near = stationary(lambda squares: -d / 2 * squares, self.projection, x, z)
-        return near if c is d else near + products(c - d)
+        log_gaussian = stationary(lambda squares: -d / 2 * squares, self.projection, x, z)
+        return log_gaussian if c is d else log_gaussian + products(c - d)
 
     @property
     def stationary(self) -> bool:
@@ -153,7 +153,7 @@ class LogBilinear(PositiveKernel):
             return (Diagonal(1.0, "one", None, None),)
         return (Diagonal(1.0, "exp", c if d is None else c - d, self.projection),)
 
-    def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
+    def nystrom_features(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         c, d = self.scalars(landmarks.dtype)
         at = precede(self.projection, landmarks).T
         layer = FeatureLayer(self.projection, "exp", c * at)

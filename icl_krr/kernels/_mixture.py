@@ -87,8 +87,8 @@ class Mixture(Kernel):
     def _scaled(self, terms: list[tuple[Any, ...]], dtype: DTypeLike) -> tuple[Any, ...]:
         return tuple(
             term._replace(weight=weight * term.weight)
-            for weight, own in zip(xp.asarray(self.weights, dtype), terms, strict=True)
-            for term in own
+            for weight, kernel_terms in zip(xp.asarray(self.weights, dtype), terms, strict=True)
+            for term in kernel_terms
         )
 
 

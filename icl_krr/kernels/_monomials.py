@@ -42,10 +42,10 @@ def halves(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """
     channels, _ = monomials(width, degree)
 
-    def copies(own: np.ndarray) -> np.ndarray:
-        all_of_degree, _ = monomials(width, len(own))
-        digits = width ** np.arange(len(own))[::-1]
-        places = np.searchsorted(digits @ all_of_degree, digits @ own)
+    def copies(factors: np.ndarray) -> np.ndarray:
+        all_of_degree, _ = monomials(width, len(factors))
+        digits = width ** np.arange(len(factors))[::-1]
+        places = np.searchsorted(digits @ all_of_degree, digits @ factors)
         return np.arange(all_of_degree.shape[1])[:, None] == places[None]
 
     return copies(channels[: degree // 2]), copies(channels[degree // 2 :])

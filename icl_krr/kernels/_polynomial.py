@@ -87,7 +87,7 @@ class Polynomial(Kernel):
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
         return FeatureLayer(self.projection, degree=self.degree)
 
-    def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
+    def nystrom_features(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         features = as_constant(self.feature_map(landmarks))
         return self.feature_layer(landmarks.dtype).times(features.T)
 

@@ -80,8 +80,8 @@ class Weighted(Kernel):
             return layer
         return layer._replace(frequencies=np.eye(len(layer.projection), dtype=dtype))
 
-    def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        layer = self._with_factors(self.kernel.seen_from(landmarks[:, :-1]))
+    def nystrom_features(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
+        layer = self._with_factors(self.kernel.nystrom_features(landmarks[:, :-1]))
         if layer.function == "identity":
             return layer.times(xp.diag(xp.exp(landmarks[:, -1])))
         offsets = 0 if layer.offsets is None else layer.offsets

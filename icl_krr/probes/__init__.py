@@ -19,8 +19,8 @@ The command
 prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers
 against steps and the spectral filter of every layer. It repeats everything with a second seed. With
 `--positions 4 8`, it identifies the model after 4 and 8 supports as well, and writes
-`positions.md`. With `--battery NAME`, it scores the model outside of its training distribution
-(`icl_krr.tasks.battery`). `icl-krr solverbench` measures how often the result is right, on models
+`positions.md`. With `--shift NAME`, it scores the model outside of its training distribution
+(`icl_krr.tasks.shifted`). `icl-krr solverbench` measures how often the result is right, on models
 whose solver is known.
 
 **What does the stream hold?** A probe that is fitted to y hides a solver that a network runs in

@@ -9,7 +9,7 @@ In the format "interleaved", each support is two tokens: first x, then y. A mode
 
 from ._layout import ROLES, Layout, Slot
 from ._reads import Fixed, Read, join
-from ._tokens import TOKENS, Stream, embed, fields, num_tokens, visible
+from ._tokens import TOKENS, Stream, embed, fields, key_mask, num_tokens
 
 __all__ = [
     "ROLES",
@@ -22,6 +22,6 @@ __all__ = [
     "embed",
     "fields",
     "join",
+    "key_mask",
     "num_tokens",
-    "visible",
 ]

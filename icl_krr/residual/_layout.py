@@ -137,8 +137,8 @@ class Layout:
     def __str__(self) -> str:
         rows = [("slot", "channels", "width", "kind", "at", "holds")]
         for slot in self.slots:
-            own, at = self.channels(slot.name), ", ".join(slot.at)
-            channels = f"{own.start}:{own.stop}"
+            span, at = self.channels(slot.name), ", ".join(slot.at)
+            channels = f"{span.start}:{span.stop}"
             rows.append((slot.name, channels, str(slot.width), slot.kind, at, slot.about))
         sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
         row = "  ".join(f"{{:{'>' if i == 2 else '<'}{size}}}" for i, size in enumerate(sizes))

@@ -13,7 +13,7 @@ import numpy as np
 from .._core import checks, devices
 from .._core.numerics import matmul
 from ..tasks import Task
-from ..tasks._task import check_axes, kept
+from ..tasks._task import check_axes, support_mask
 from ._layout import Layout
 from ._reads import Read
 
@@ -44,34 +44,35 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     """
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
-    return laid_out(task, tokens)
+    return _fields(task, tokens)
 
 
 @partial(jax.jit, static_argnums=1)
-def laid_out(task: Task, tokens: str) -> dict[str, jax.Array]:
+def _fields(task: Task, tokens: str) -> dict[str, jax.Array]:
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
-    keep, apart, zero = kept(task), tokens == "interleaved", jnp.zeros((1, 1), dtype)
+    keep = support_mask(task)
+    interleaved = tokens == "interleaved"
 
-    def lay(aggregator, inputs, outputs, queries):
+    def field(aggregator, inputs, outputs, queries):
         """Return one field of all tokens; the token of a pair has the entry of x plus that of y."""
         parts = [jnp.where(keep[:, None], part, 0) for part in (inputs, outputs)]
         width = parts[0].shape[1]
-        both = jnp.stack(parts, axis=1).reshape(2 * n, width) if apart else parts[0] + parts[1]
-        first, last = (
-            jnp.broadcast_to(aggregator, (1, width)),
-            jnp.broadcast_to(queries, (q, width)),
-        )
-        return jnp.concatenate([first, both, last])
+        pairs = parts[0] + parts[1]
+        supports = jnp.stack(parts, axis=1).reshape(2 * n, width) if interleaved else pairs
+        first = jnp.broadcast_to(aggregator, (1, width))
+        last = jnp.broadcast_to(queries, (q, width))
+        return jnp.concatenate([first, supports, last])
 
     y = task.y.reshape(n, -1)
+    zero = jnp.zeros((1, 1), dtype)
     none, each = jnp.zeros((n, 1), dtype), jnp.ones((n, 1), dtype)
-    asked = each if apart else none
+    input_queries = each if interleaved else none
     return {
-        "x": lay(zero, task.x, jnp.zeros_like(task.x), task.x_query),
-        "y": lay(zero, jnp.zeros_like(y), y, zero),
-        "aggregator": lay(zero + 1, none, none, zero),
-        "support": lay(zero, none, each, zero),
-        "query": lay(zero, asked, none, zero + 1),
+        "x": field(zero, task.x, jnp.zeros_like(task.x), task.x_query),
+        "y": field(zero, jnp.zeros_like(y), y, zero),
+        "aggregator": field(zero + 1, none, none, zero),
+        "support": field(zero, none, each, zero),
+        "query": field(zero, input_queries, none, zero + 1),
         "one": jnp.ones((num_tokens(task, tokens), 1), dtype),
     }
 
@@ -119,40 +120,40 @@ def embed(
         isinstance(read, Read) for read in embedding.values()
     ):
         raise TypeError(f"embedding must be {{slot: Read}}, got {checks.short_repr(embedding)}")
-    known = fields(centre(task, axes) if centred else task, tokens)
-    return {slot: read(known) for slot, read in embedding.items()}
+    inputs = fields(centre(task, axes) if centred else task, tokens)
+    return {slot: read(inputs) for slot, read in embedding.items()}
 
 
 def centre(task: Task, axes: devices.Axes = ()) -> Task:
     """Return the task with the mean of the unmasked supports' x as the new origin of x."""
-    keep = kept(task)
+    keep = support_mask(task)
     counted = keep.astype(task.x.dtype)
     shares = counted / jnp.maximum(devices.psum(jnp.sum(counted), axes), 1)
     mean = devices.psum(matmul(shares[None], jnp.where(keep[:, None], task.x, 0)), axes)
     return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
 
-def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
-    """Return which tokens [T] attention may read as keys: the aggregator and unmasked supports.
+def key_mask(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
+    """Return the key mask [T]: attention reads the aggregator and unmasked supports.
 
-    Without `task.mask` it is a NumPy array, so that JAX knows it while it traces.
+    Without `task.mask` it is a NumPy array, a constant while JAX traces.
 
     Args:
         tokens: as in `fields`.
 
     >>> from icl_krr import Task
-    >>> visible(Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])).tolist()
+    >>> key_mask(Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])).tolist()
     [True, True, False]
     """
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
     if task.mask is None:
         return np.arange(num_tokens(task, tokens)) < num_tokens(task, tokens) - task.num_queries
-    keep = jnp.repeat(kept(task), 2) if tokens == "interleaved" else kept(task)
+    keep = jnp.repeat(support_mask(task), 2) if tokens == "interleaved" else support_mask(task)
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])
 
 
-def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
+def role_slice(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
     """Return the tokens of the role in `at`, or all tokens if `at` has several roles."""
     end, step = num_tokens(task, tokens) - task.num_queries, 1 + (tokens == "interleaved")
     only: dict[tuple[str, ...], slice] = {
@@ -163,21 +164,21 @@ def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> sl
     return only.get(at, slice(None))
 
 
-def slot_of_stream(stream: Stream, layout: Layout, slot: str) -> jax.Array:
+def get_slot(stream: Stream, layout: Layout, slot: str) -> jax.Array:
     """Return a slot [T, width] of a stream whose slots are separate or merged."""
     merged = set(stream) == {"stream"}
     return stream["stream"][:, layout.channels(slot)] if merged else stream[slot]
 
 
 class DividedTokens(NamedTuple):
-    """What one device knows of the tokens that all devices along some axes of a mesh hold together.
+    """The tokens of one device, if tokens are divided over some axes of a mesh.
 
     Each device holds some of the supports, and its own equal copy of the aggregator and of the
-    queries. Only the first device shows its aggregator to attention, so that every key is counted
-    once. `positions` [T] are the numbers of visible tokens before each token on all devices.
+    queries. Only the first device has its aggregator in the key mask, so that every key counts
+    once. `positions` [T] are the numbers of keys before each token on all devices.
     """
 
-    visible: jax.Array
+    key_mask: jax.Array
     positions: jax.Array
     queries: int
     axes: devices.Axes
@@ -186,23 +187,23 @@ class DividedTokens(NamedTuple):
 Keys = jax.Array | np.ndarray | DividedTokens
 
 
-def keys_of(task: Task, tokens: str, axes: devices.Axes) -> Keys:
-    """Which tokens attention may read; with `axes`, `task` has only the supports of this device."""
+def keys_of_shard(task: Task, tokens: str, axes: devices.Axes) -> Keys:
+    """The keys of attention; with `axes`, `task` has only the supports of this device."""
     if not axes:
-        return visible(task, tokens)
+        return key_mask(task, tokens)
     q = task.num_queries
-    shown = jnp.asarray(visible(task, tokens))
-    shown = shown.at[0].set(jax.lax.axis_index(axes) == 0)
-    count = jnp.sum(shown)
-    supports = positions(shown) + devices.exclusive_cumsum(count, axes)
+    mask = jnp.asarray(key_mask(task, tokens))
+    mask = mask.at[0].set(jax.lax.axis_index(axes) == 0)
+    count = jnp.sum(mask)
+    supports = positions(mask) + devices.exclusive_cumsum(count, axes)
     place = np.arange(num_tokens(task, tokens))
     copies = jnp.where(place == 0, 0, devices.psum(count, axes))
     is_copy = (place == 0) | (place >= len(place) - q)
-    return DividedTokens(shown, jnp.where(is_copy, copies, supports), q, axes)
+    return DividedTokens(mask, jnp.where(is_copy, copies, supports), q, axes)
 
 
 def positions(keys: Keys) -> jax.Array:
-    """The number of visible tokens before each token [T]; it is equal for all queries."""
+    """The number of keys before each token [T]; it is equal for all queries."""
     if isinstance(keys, DividedTokens):
         return keys.positions
     so_far = jnp.cumsum(jnp.asarray(keys))
@@ -210,7 +211,7 @@ def positions(keys: Keys) -> jax.Array:
 
 
 def without_aggregator(keys: Keys) -> Keys:
-    """The tokens that can be read as keys, without the first one."""
+    """The keys without the aggregator."""
     if isinstance(keys, DividedTokens):
-        return keys._replace(visible=keys.visible.at[0].set(False))
+        return keys._replace(key_mask=keys.key_mask.at[0].set(False))
     return keys & (np.arange(len(keys)) > 0)

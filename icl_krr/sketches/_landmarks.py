@@ -52,8 +52,8 @@ class NystromFeatures:
 
     def layer(self, dtype: DTypeLike) -> FeatureLayer:
         """Return the same map as one layer of a network."""
-        seen = self.kernel.seen_from(xp.asarray(self.landmarks, dtype))
-        return seen.times(xp.asarray(self.mix, dtype))
+        layer = self.kernel.nystrom_features(xp.asarray(self.landmarks, dtype))
+        return layer.times(xp.asarray(self.mix, dtype))
 
 
 def nystrom_features(
@@ -120,11 +120,14 @@ class Nystrom:
 
     def check(self, kernel: Kernel | None, ridge: Any) -> None:
         """Raise an error if the preconditioner was made for another kernel (if given) or ridge."""
-        for name, given, own in (("kernel", kernel, self.kernel), ("ridge", ridge, self.ridge)):
-            if given is not None and not same(given, own):
+        for name, value, expected in (
+            ("kernel", kernel, self.kernel),
+            ("ridge", ridge, self.ridge),
+        ):
+            if value is not None and not _equal(value, expected):
                 raise ValueError(
-                    f"{name} must be {checks.short_repr(own)}, for which the preconditioner was "
-                    f"made, got {checks.short_repr(given)}; make it anew with icl_krr.nystrom"
+                    f"{name} must be {checks.short_repr(expected)}, for which the preconditioner "
+                    f"was made, got {checks.short_repr(value)}; make it anew with icl_krr.nystrom"
                 )
 
     def features(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
@@ -132,7 +135,7 @@ class Nystrom:
         return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
 
 
-def same(a: Any, b: Any) -> bool:
+def _equal(a: Any, b: Any) -> bool:
     """Whether two pytrees have the same structure and the same numbers, as far as is known."""
     if jax.tree.structure(a) != jax.tree.structure(b):
         return False
@@ -171,11 +174,11 @@ def nystrom(
     landmarks = x[:rank]
     mix = root_inverse(kernel(landmarks, landmarks))
     features = matmul(kernel(x, landmarks), mix)
-    return Nystrom(landmarks, mix, core_of(features, ridge), kernel, ridge)
+    return Nystrom(landmarks, mix, _core(features, ridge), kernel, ridge)
 
 
 @jax.jit
-def core_of(features: Float[Array, "n m"], ridge: Any) -> Float[Array, "m m"]:
+def _core(features: Float[Array, "n m"], ridge: Any) -> Float[Array, "m m"]:
     eye = jnp.eye(features.shape[1], dtype=features.dtype)
     return solve(matmul(features.T, features) + jnp.asarray(ridge, features.dtype) * eye, eye)
 

@@ -116,8 +116,8 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     """
     check_points(x, 2)
     check_at_most("width", width, len(x), f"n = {len(x)}, the number of points")
-    chosen = x[:width]
-    return matmul(chosen.T, root_inverse(matmul(chosen, chosen.T)))
+    points = x[:width]
+    return matmul(points.T, root_inverse(matmul(points, points.T)))
 
 
 def root_inverse(gram: Float[Array, "m m"]) -> Float[Array, "m m"]:
@@ -130,11 +130,11 @@ def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, ja
 
     A column of the first matrix is 0 if s is not above the rounding error.
     """
-    return scaled(*eigh(gram), width)
+    return _scaled(*eigh(gram), width)
 
 
 @partial(jax.jit, static_argnums=2)
-def scaled(sigma: jax.Array, vectors: jax.Array, width: int) -> tuple[jax.Array, jax.Array]:
+def _scaled(sigma: jax.Array, vectors: jax.Array, width: int) -> tuple[jax.Array, jax.Array]:
     sigma, vectors = (part[..., ::-1][..., :width] for part in (sigma, vectors))
     null = sigma <= len(vectors) * jnp.finfo(sigma.dtype).eps * sigma[0]
     root = jnp.where(null, 0, 1 / jnp.sqrt(jnp.where(null, 1, sigma)))
@@ -144,8 +144,8 @@ def scaled(sigma: jax.Array, vectors: jax.Array, width: int) -> tuple[jax.Array,
 def check_points(x: Any, *axes: int) -> None:
     checks.floating("x", x)
     if x.ndim not in axes or 0 in x.shape:
-        wanted = "[n, p] or [b, n, p]" if 3 in axes else "[n, p]"
-        raise ValueError(f"x must be {wanted} with no axis of size 0, got shape {list(x.shape)}")
+        shape = "[n, p] or [b, n, p]" if 3 in axes else "[n, p]"
+        raise ValueError(f"x must be {shape} with no axis of size 0, got shape {list(x.shape)}")
     checks.finite("x", x)
 
 

@@ -141,12 +141,12 @@ def draw(
     checks.flag("orthogonal", orthogonal)
     check_kernel(kernel)
     if kernel.spectral_freedom and kind == "trigonometric":
-        of_scale, key = jax.random.split(key)
+        scale_key, key = jax.random.split(key)
         fields: Any = kernel
-        of_kernel = Gaussian(fields.lengthscale, fields.projection)
-        drawn = draw(key, of_kernel, num_features, count, orthogonal, kind)
-        scales = root_mean_squares(of_scale, count, kernel.spectral_freedom)
-        return dataclasses.replace(drawn, frequencies=drawn.frequencies / scales)
+        gaussian = Gaussian(fields.lengthscale, fields.projection)
+        features = draw(key, gaussian, num_features, count, orthogonal, kind)
+        scales = root_mean_squares(scale_key, count, kernel.spectral_freedom)
+        return dataclasses.replace(features, frequencies=features.frequencies / scales)
     if not isinstance(kernel, LogBilinear):
         hint = "; use trigonometric_features" if kernel.spectral_freedom else ""
         raise ValueError(
@@ -165,8 +165,8 @@ def draw(
 def root_mean_squares(key: jax.Array, count: int, numbers: int) -> Float[Array, "m 1"]:
     """Root mean squares of standard normal numbers; not 0, so that quotients stay finite."""
     squares = jax.random.normal(key, (count, numbers)) ** 2
-    found = jnp.sqrt(jnp.mean(squares, axis=1, keepdims=True))
-    return jnp.maximum(found, jnp.finfo(found.dtype).eps)
+    result = jnp.sqrt(jnp.mean(squares, axis=1, keepdims=True))
+    return jnp.maximum(result, jnp.finfo(result.dtype).eps)
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4))
@@ -177,6 +177,6 @@ def normals(key: jax.Array, c: Any, count: int, d: int, orthogonal: bool) -> Flo
     blocks = -(-count // d)
     turn, size = jax.random.split(key)
     rotation = sequential_on_cpu(partial(jax.random.orthogonal, n=d))
-    drawn = jax.lax.map(rotation, jax.random.split(turn, blocks)).reshape(-1, d)
+    rotations = jax.lax.map(rotation, jax.random.split(turn, blocks)).reshape(-1, d)
     lengths = jnp.linalg.norm(jax.random.normal(size, (blocks * d, d)), axis=-1, keepdims=True)
-    return jnp.sqrt(c) * (lengths * drawn)[:count]
+    return jnp.sqrt(c) * (lengths * rotations)[:count]

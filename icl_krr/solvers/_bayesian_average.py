@@ -20,7 +20,7 @@ from .._core.rounding import MARGIN, UNITS, cast, in_float64, with_rounding_erro
 from .._core.status import Status, assess
 from ..kernels import Kernel, check_pairs
 from ..tasks._linear_system import System
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 from . import _accuracy
 from ._algebra import like, masked_arrays
 from ._likelihood import num_unmasked
@@ -148,7 +148,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     means, variances = posteriors([None] * G)
     y = masked_arrays(task)[1][None, :, None]
     scores = jax.scipy.stats.norm.logpdf(y, means[:, :n], jnp.sqrt(variances[:, :n, :, None]))
-    sums = jnp.cumsum(jnp.where(kept(task)[None, :, None], jnp.sum(scores, 3), 0), 1)
+    sums = jnp.cumsum(jnp.where(support_mask(task)[None, :, None], jnp.sum(scores, 3), 0), 1)
     total = jnp.broadcast_to(sums[:, -1:], (steps, task.num_queries, G))
     evidence = jnp.concatenate([jnp.zeros_like(sums[:, :1]), sums[:, :-1], total], 1)
     if approximated is not None:
@@ -174,7 +174,7 @@ def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
 
     def model(kernel: Kernel, ridge: jax.Array) -> tuple[jax.Array, jax.Array]:
         phi, at = (kernel.feature_map(points) for points in (x, task.x_query))
-        phi = jnp.where(kept(task)[:, None], phi, 0)
+        phi = jnp.where(support_mask(task)[:, None], phi, 0)
         C = matmul(phi.T, phi) + ridge * jnp.eye(phi.shape[1], dtype=y.dtype)
         lower, w = linalg.factor_and_solution(C, matmul(phi.T, y))
         fit = jnp.sum((y - matmul(phi, w)) ** 2) / ridge + jnp.sum(w**2)

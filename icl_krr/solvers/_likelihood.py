@@ -12,7 +12,7 @@ from .. import Kernel
 from .._core import checks, linalg
 from .._core.rescaling import power_of_two_scale, rescaled
 from ..tasks import Task, system
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 from ._algebra import check_system
 
 
@@ -58,7 +58,7 @@ def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> F
 
 def num_unmasked(task: Task) -> jax.Array:
     """Count the supports that are not masked, in the dtype of the task."""
-    return jnp.sum(kept(task), dtype=task.x.dtype)
+    return jnp.sum(support_mask(task), dtype=task.x.dtype)
 
 
 def covariance(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> jax.Array:

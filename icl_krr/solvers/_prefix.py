@@ -17,7 +17,7 @@ from .._core.causal import PrefixOptions
 from .._core.numerics import matmul
 from .._core.rescaling import power_of_two_scale, rescaled
 from ..kernels import Kernel, check_kernel
-from ..tasks._task import check_axes, kept
+from ..tasks._task import check_axes, support_mask
 from ._algebra import masked_arrays
 
 
@@ -69,7 +69,7 @@ def num_features(kernel: Kernel, task: Task) -> int:
 def make_tokens(task: Task, spec: PrefixSpec) -> Tokens:
     x, y = masked_arrays(task)
     points = jnp.concatenate([x, task.x_query])
-    keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
+    keep = jnp.concatenate([support_mask(task), jnp.ones(task.num_queries, bool)])
     gates = per_token(points, keep, spec.log_gate, 0)
     strengths = per_token(points, keep, spec.strength, 1)
     return Tokens(points, y, keep, gates, strengths[: task.num_supports])

@@ -22,7 +22,7 @@ from .._core.rescaling import power_of_two_scale, rescaled
 from ..kernels import Kernel, check_positive
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 from . import _accuracy
 from ._algebra import check_system, like, masked_arrays
 from ._language import (
@@ -288,7 +288,7 @@ def _needs_system(program: Program, ridge: Any, judge: Callable) -> bool:
 def iterate(kernel, task, program: Program, steps, constants, ridge, judge, by_bounds):
     kinds = {op.kind for op in program.ops}
     x, y = masked_arrays(task)
-    mask = kept(task)[:, None]
+    mask = support_mask(task)[:, None]
     arrays: Any = KernelArrays(y, jnp.asarray(mask, y.dtype), task.x_query)
     if _needs_system(program, ridge, judge):
         arrays = arrays.replace(system=system(kernel, task))

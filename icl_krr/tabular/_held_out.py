@@ -15,7 +15,7 @@ from .. import Kernel, solvers
 from .._core.linalg import eigh
 from .._core.numerics import matmul
 from ..tasks import Task, system
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 
 
 def unknown(name: str) -> str:
@@ -55,12 +55,12 @@ def leave_one_out_errors(
     alpha = jnp.einsum("ij,gj,jr->gir", vectors, inverse, turned, precision="highest")
     diagonal = matmul(inverse, (vectors**2).T)
     if centred:
-        one = jnp.where(kept(task), kernel.constant(task.x), 0)
+        one = jnp.where(support_mask(task), kernel.constant(task.x), 0)
         u = matmul(inverse * matmul(one[None], vectors), vectors.T)
         projected_one = matmul(u, one[:, None])
         alpha = alpha - u[:, :, None] * (matmul(u, y) / projected_one)[:, None]
         diagonal = diagonal - u**2 / projected_one
-    errors = jnp.where(kept(task)[None, :, None], alpha / diagonal[:, :, None], 0)
+    errors = jnp.where(support_mask(task)[None, :, None], alpha / diagonal[:, :, None], 0)
     return jnp.where(finite & jnp.isfinite(errors), errors, jnp.inf)
 
 

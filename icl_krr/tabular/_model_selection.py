@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import Kernel, Task
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 from ._held_out import (
     Regression,
     leave_one_out_errors,
@@ -69,7 +69,7 @@ def silent(words: str) -> None:
 
 def subsample(task: Task, method: str, *chosen: str) -> Task:
     """At most `MOST` of the supports without mask, at random; in float64 if JAX allows it."""
-    rows, most = np.flatnonzero(np.asarray(kept(task))), MOST[method]
+    rows, most = np.flatnonzero(np.asarray(support_mask(task))), MOST[method]
     refuse_one_row(len(rows), chosen)
     if len(rows) > most:
         rows = rows[np.random.default_rng(0).permutation(len(rows))[:most]]
@@ -87,7 +87,7 @@ def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
 def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
     """tr K / n, or 1 if it is 0, and the largest k(x, x) of supports and queries."""
     on, at_queries = (
-        jnp.where(kept(task), kernel.diagonal(task.x), 0),
+        jnp.where(support_mask(task), kernel.diagonal(task.x), 0),
         kernel.diagonal(task.x_query),
     )
     unit = jnp.sum(on) / task.num_supports

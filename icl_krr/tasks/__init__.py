@@ -40,7 +40,7 @@ a `Task` from them. Every model and solver takes that task:
 
 **Random tasks.** A sampler is a frozen dataclass that describes a distribution of tasks. `sample`
 draws a task from a sampler and a random key. `batch` makes one batch of tasks, also of unequal
-length. `map_tasks` applies any function to many tasks at once. `battery` changes a family in one
+length. `map_tasks` applies any function to many tasks at once. `shifted` changes a family in one
 respect, for tests outside of the training distribution.
 
 A sampler of random functions $f$ returns $f$ plus noise as y at the supports, and $f$ without noise
@@ -60,7 +60,7 @@ from ._division import split
 from ._families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from ._gaussian_process import GaussianProcess, LinearRegression
 from ._linear_system import System, system
-from ._samplers import Sampler, battery, sample
+from ._samplers import Sampler, sample, shifted
 from ._tables import Queries, Table, diabetes, read_queries, read_table
 from ._task import Task
 
@@ -77,12 +77,12 @@ __all__ = [
     "Table",
     "Task",
     "batch",
-    "battery",
     "diabetes",
     "map_tasks",
     "read_queries",
     "read_table",
     "sample",
+    "shifted",
     "split",
     "system",
 ]

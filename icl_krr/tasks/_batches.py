@@ -22,7 +22,7 @@ from .._core.devices import (
 )
 from .._core.pytree import jit_if_concrete
 from ._samplers import Sampler, sample
-from ._task import Task, check_axes, kept
+from ._task import Task, check_axes, support_mask
 
 TOKENS = 2048
 """Most tokens in one chunk on a CPU. With more, XLA divides small operations among its threads,
@@ -61,7 +61,7 @@ def map_tasks(
     """
     checks.function("function", function)
     check_axes(tasks, 1)
-    size = chunk_of(tasks, chunk)
+    size = chunk_size(tasks, chunk)
 
     def run(tasks: Task, *shared: Any) -> Any:
         return jax.lax.map(lambda task: function(task, *shared), tasks, batch_size=size)
@@ -93,7 +93,7 @@ def batch(tasks: Sequence[Task]) -> Task:
         raise ValueError(f"tasks must differ in n only, got {first!r} and {second!r}")
     most = max(one.num_supports for one in tasks)
     masked = any(one.mask is not None or one.num_supports < most for one in tasks)
-    whole = [with_padding(one, most - one.num_supports) if masked else one for one in tasks]
+    whole = [_pad_supports(one, most - one.num_supports) if masked else one for one in tasks]
     return jax.tree.map(lambda *parts: jnp.stack(parts), *whole)
 
 
@@ -113,7 +113,7 @@ def sample_each(keys: jax.Array, sampler: Sampler, active: Any) -> Task:
     return jax.lax.map(lambda key: sample(key, sampler, active), keys, batch_size=size)
 
 
-def outline(family: Sampler) -> Task:
+def task_shapes(family: Sampler) -> Task:
     """The shapes and dtypes of a task, without its numbers."""
     return jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
 
@@ -124,7 +124,7 @@ def check_batch(count: int, one: Task) -> None:
     memory_limit.check(f"{count} tasks", numbers, one.x, "use fewer tasks")
 
 
-def chunk_of(tasks: Task, chunk: int | None) -> int:
+def chunk_size(tasks: Task, chunk: int | None) -> int:
     """Return `chunk` if it is given, else a number of tasks that suits the platform."""
     if chunk is not None:
         checks.count("chunk", chunk)
@@ -136,7 +136,7 @@ def chunk_of(tasks: Task, chunk: int | None) -> int:
     return len(tasks.x) if most >= len(tasks.x) else 2 ** (most.bit_length() - 1)
 
 
-def each_task(tasks: Task) -> list[Task]:
+def unstack(tasks: Task) -> list[Task]:
     """The tasks of a batch one by one, as NumPy arrays."""
     arrays = jax.tree.map(np.asarray, tasks)
     return [jax.tree.map(lambda field, i=i: field[i], arrays) for i in range(len(tasks.x))]
@@ -151,7 +151,7 @@ def placement(task: Task, mesh: Mesh | None = None) -> Placement | None:
     if mesh is not None:
         devices.check_mesh(mesh)
         named = {*mesh.axis_names}
-        over = [(axis,) * (axis in named) for axis in ([TASKS] if batch else []) + [CONTEXT]]
+        over = [(axis,) if axis in named else () for axis in ([TASKS] if batch else []) + [CONTEXT]]
         if not any(over):
             raise ValueError(
                 f"mesh must have an axis {CONTEXT!r} for one task, whose supports it divides, got "
@@ -163,41 +163,43 @@ def placement(task: Task, mesh: Mesh | None = None) -> Placement | None:
         over = [devices.axes_of(sharding, i) for i in range(task.x.ndim - 1)]
     else:
         return None
-    return Placement(whole, *[()] * (not batch), *over) if any(over) else None
+    if not any(over):
+        return None
+    return Placement(whole, *over) if batch else Placement(whole, (), *over)
 
 
-def spread_tasks(
-    function: Callable[..., Any], task: Task, place: Placement, made: Any, *others: Any
+def shard_map_tasks(
+    function: Callable[..., Any], task: Task, place: Placement, out_specs: Any, *others: Any
 ) -> Any:
-    """Call `function(part of the task, *others)` on all devices and join the results.
+    """Call `function(shard of the task, *others)` on all devices and join the results.
 
     Sizes that do not divide are padded: a batch by copies of its last task, supports by the mask.
-    `made` are the `PartitionSpec`s of the results (see `icl_krr._core.devices.spread`).
+    `out_specs` are the `PartitionSpec`s of the results (see `icl_krr._core.devices.shard_map`).
     """
-    whole = padded(task, place)
-    given = (specs(whole, place), *(PartitionSpec() for _ in others))
-    return devices.shard_map(function, place.mesh, given, made)(whole, *others)
+    whole = _padded(task, place)
+    in_specs = (_partition_specs(whole, place), *(PartitionSpec() for _ in others))
+    return devices.shard_map(function, place.mesh, in_specs, out_specs)(whole, *others)
 
 
-def padded(task: Task, place: Placement) -> Task:
-    if missing := -task.num_supports % place.parts(place.context):
-        task = with_padding(task, missing)
+def _padded(task: Task, place: Placement) -> Task:
+    if count := -task.num_supports % place.parts(place.context):
+        task = _pad_supports(task, count)
     return devices.pad_to_multiple(task, place.parts(place.tasks)) if place.tasks else task
 
 
-def with_padding(task: Task, missing: int) -> Task:
+def _pad_supports(task: Task, count: int) -> Task:
     """The task with so many more supports, which are masked."""
     batch = task.x.shape[:-2]
-    keep = jnp.broadcast_to(kept(task), (*batch, task.num_supports))
+    keep = jnp.broadcast_to(support_mask(task), (*batch, task.num_supports))
 
-    def grown(value: jax.Array) -> jax.Array:
-        return jnp.pad(value, [(0, missing * (i == len(batch))) for i in range(value.ndim)])
+    def pad(value: jax.Array) -> jax.Array:
+        return jnp.pad(value, [(0, count * (i == len(batch))) for i in range(value.ndim)])
 
-    return task.replace(x=grown(task.x), y=grown(task.y), mask=grown(keep))
+    return task.replace(x=pad(task.x), y=pad(task.y), mask=pad(keep))
 
 
-def own_part(task: Task, place: Placement | None) -> Task:
-    """The shapes of the part of a task that each device gets; the task itself for one device."""
+def device_shard(task: Task, place: Placement | None) -> Task:
+    """The shapes of the shard of a task on each device; the task itself for one device."""
     if place is None:
         return task
 
@@ -207,10 +209,10 @@ def own_part(task: Task, place: Placement | None) -> Task:
         shape = [-(-size // parts) for size, parts in zip(leaf.shape, sizes, strict=True)]
         return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
-    return jax.tree.map(part, task, specs(task, place))
+    return jax.tree.map(part, task, _partition_specs(task, place))
 
 
-def specs(task: Task, place: Placement) -> Task:
+def _partition_specs(task: Task, place: Placement) -> Task:
     """A `PartitionSpec` for each field of a task."""
     batch = [place.tasks or None] * (task.x.ndim - 2)
     supports, queries = PartitionSpec(*batch, place.context or None), PartitionSpec(*batch)

@@ -37,10 +37,10 @@ class Cells(NamedTuple):
     def only(self, keep: np.ndarray) -> Cells:
         """The rows that are kept, bool [rows]."""
 
-        def some(values: Sequence) -> tuple:
-            return tuple(value for value, kept in zip(values, keep, strict=True) if kept)
+        def select(values: Sequence) -> tuple:
+            return tuple(value for value, flag in zip(values, keep, strict=True) if flag)
 
-        return Cells(self.path, {k: some(v) for k, v in self.columns.items()}, some(self.lines))
+        return Cells(self.path, {k: select(v) for k, v in self.columns.items()}, select(self.lines))
 
 
 def is_missing(cell: str) -> bool:

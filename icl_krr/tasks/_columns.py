@@ -13,7 +13,7 @@ import numpy as np
 from .._core.messages import one_line, short_repr
 from ._cells import NUMBER, TEXT, Cells, Rule, is_missing, number
 
-DATE = re.compile(
+_DATE = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/. ])(\d{1,2}|[A-Za-z]{3,9})\3\d{2}(\d{2})?)([T ].*)?"
 )
 """Dates such as 2024-05-31, 31/5/24, 31.5.2024 and 31 May 2024, also with a time of day."""
@@ -59,7 +59,7 @@ class Column:
 
 def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column, ...]:
     """The columns with these names; columns of text are encoded, or else refused by name."""
-    texts = [name for name in names if is_text(cells.columns[name])]
+    texts = [name for name in names if _is_text(cells.columns[name])]
     if texts and not encode:
         check_dates(cells, texts)
         raise ValueError(
@@ -67,42 +67,44 @@ def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column
             f"{one_line(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the "
             "command line, encode=True in Python) or remove the column"
         )
-    return tuple(Column(name, different(cells, name) if name in texts else None) for name in names)
+    return tuple(
+        Column(name, _distinct_texts(cells, name) if name in texts else None) for name in names
+    )
 
 
 def present(values: Sequence[str]) -> list[str]:
     return [value for value in values if not is_missing(value)]
 
 
-def is_text(values: Sequence[str]) -> bool:
+def _is_text(values: Sequence[str]) -> bool:
     """Whether most cells are not numbers; a few of them may be typing errors."""
-    there = present(values)
-    return sum(math.isnan(number(value)) for value in there) > len(there) / 2
+    texts = present(values)
+    return sum(math.isnan(number(value)) for value in texts) > len(texts) / 2
 
 
 def check_dates(cells: Cells, names: Sequence[str]) -> None:
     """Raise an error with the hint if most cells of a column are dates."""
     for name in names:
-        there = present(cells.columns[name])
-        if sum(DATE.fullmatch(value) is not None for value in there) > len(there) / 2:
+        texts = present(cells.columns[name])
+        if sum(_DATE.fullmatch(value) is not None for value in texts) > len(texts) / 2:
             raise ValueError(
                 f"{cells.path} must have numbers in every column, got dates in {short_repr(name)}, "
-                f"such as {short_repr(there[0])}; replace each by its number of days, with pandas "
+                f"such as {short_repr(texts[0])}; replace each by its number of days, with pandas "
                 f"as t[{name!r}] = (pd.to_datetime(t[{name!r}]) - "
                 "pd.Timestamp('1970-01-01')).dt.days"
             )
 
 
-def different(cells: Cells, name: str) -> tuple[str, ...]:
+def _distinct_texts(cells: Cells, name: str) -> tuple[str, ...]:
     values = present(cells.columns[name])
-    found = tuple(sorted(set(values)))
-    if len(found) > max(2, len(values) // 2):
+    texts = tuple(sorted(set(values)))
+    if len(texts) > max(2, len(values) // 2):
         check_dates(cells, [name])
         raise ValueError(
             f"{cells.path}, column {short_repr(name)} must have few different texts to be encoded, "
-            f"got {len(found)} in {len(values)} rows; remove the column"
+            f"got {len(texts)} in {len(values)} rows; remove the column"
         )
-    return found
+    return texts
 
 
 class Scaling(NamedTuple):
@@ -114,20 +116,20 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(
-        cls, seen: np.ndarray, weight: np.ndarray | None = None, centred: bool = True
+        cls, values: np.ndarray, weight: np.ndarray | None = None, centred: bool = True
     ) -> Scaling:
-        """The mean and the standard deviation of the values that are seen; 1 if they are equal.
+        """The mean and the standard deviation of values; the deviation is 1 if they are equal.
 
         With `weight` [n], they are those of values of these weights. If not `centred`, the mean
         is 0, and the deviation is the root mean square.
         """
         # a power of two before the squares, which would overflow
-        _, exponent = np.frexp(np.max(np.abs(seen), axis=0))
-        seen = np.ldexp(seen, -exponent)
+        _, exponent = np.frexp(np.max(np.abs(values), axis=0))
+        values = np.ldexp(values, -exponent)
         # rounding can move the mean of a constant column, and make its standard deviation > 0
-        mean = np.where(np.ptp(seen, axis=0) > 0, np.average(seen, 0, weight), seen[0])
+        mean = np.where(np.ptp(values, axis=0) > 0, np.average(values, 0, weight), values[0])
         mean = mean if centred else np.zeros_like(mean)
-        deviation = np.sqrt(np.average((seen - mean) ** 2, 0, weight))
+        deviation = np.sqrt(np.average((values - mean) ** 2, 0, weight))
         return cls(exponent, mean, np.where(deviation > 0, deviation, 1))
 
     def apply(self, values: np.ndarray) -> np.ndarray:

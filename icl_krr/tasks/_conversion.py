@@ -16,7 +16,7 @@ NO_NUMBERS = "OSUmMVc"
 
 
 def as_numpy(name: str, value: Any) -> Any:
-    """A list, or what `numpy.asarray` reads, as a NumPy array; all other values as they are."""
+    """Convert a list, or what `numpy.asarray` reads, to a NumPy array; return others unchanged."""
     if value is None or isinstance(value, (str, bytes, dict, jax.Array, jax.ShapeDtypeStruct)):
         return value
     if isinstance(value, np.ma.MaskedArray):
@@ -41,16 +41,19 @@ def as_numpy(name: str, value: Any) -> Any:
             f"({one_line(str(error).partition('. ')[0])})"
         ) from None
     if array.dtype.kind in NO_NUMBERS:
-        real = "real " * (array.dtype.kind == "c")
+        real = "real " if array.dtype.kind == "c" else ""
         text = name != "y" and any(isinstance(entry, str) for entry in array.flat)
-        hint = "; icl_krr.tasks.read_table(path, target, encode=True) encodes text" * text
-        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}{hint}")
+        encode = "; icl_krr.tasks.read_table(path, target, encode=True) encodes text"
+        hint = encode if text else ""
+        raise TypeError(
+            f"{name} must be an array of {real}numbers, got {_first_non_number(value, array)}{hint}"
+        )
     # labels and counts are numbers, too
     return array.astype(float) if array.dtype.kind in "iu" and name != "mask" else array
 
 
-def told(value: Any, array: np.ndarray) -> str:
-    """What is no number: the first such column of a table, or the first such entry."""
+def _first_non_number(value: Any, array: np.ndarray) -> str:
+    """Describe the first column of a table, or the first entry, that is not a number."""
     for i, column in enumerate(getattr(value, "columns", ())):
         if np.asarray(value.iloc[:, i]).dtype.kind in NO_NUMBERS:
             return f"column {column!r}; drop it or encode it as numbers"

@@ -65,11 +65,11 @@ def divide(
         )
     order = np.random.default_rng(seed).permutation(len(table))
     supports, rows = order[:num_supports], order[num_supports:]
-    numbers = numbers_of(len(table), table.dropped)[rows]
+    numbers = _row_numbers(len(table), table.dropped)[rows]
     if queries is None:
         queries = Queries(table.x[rows], table.y[rows])
     else:
-        numbers = numbers_of(len(queries.x), queries.dropped)
+        numbers = _row_numbers(len(queries.x), queries.dropped)
     x, y = (Scaling.of(columns[supports]) for columns in (table.x, table.y))
     task = Task(
         x=x.apply(table.x[supports]),
@@ -80,12 +80,12 @@ def divide(
     return Division(task, numbers, y)
 
 
-def numbers_of(count: int, dropped: tuple[int, ...]) -> np.ndarray:
+def _row_numbers(count: int, dropped: tuple[int, ...]) -> np.ndarray:
     """The numbers in the file of the rows that are left."""
     return np.setdiff1d(np.arange(1, count + len(dropped) + 1), dropped)
 
 
-def usual_supports(table: Table, queries: Queries | None = None) -> int:
+def default_num_supports(table: Table, queries: Queries | None = None) -> int:
     """The number of supports if none is given.
 
     Three quarters of the rows, but at most 512; all rows if queries are given, but at most 1024.

@@ -115,11 +115,11 @@ class DecisionTree(Functions):
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         nodes, leaves = jax.random.split(key)
-        asked = jax.random.randint(nodes, (2**self.depth,), 0, x.shape[1])
+        features = jax.random.randint(nodes, (2**self.depth,), 0, x.shape[1])
         node = jnp.ones(len(x), int)  # heap order: the children of node i are 2 i and 2 i + 1
         for _ in range(self.depth):
-            right = jnp.take_along_axis(x, asked[node][:, None], 1)[:, 0] > 0
-            node = 2 * node + right.astype(node.dtype)
+            goes_right = jnp.take_along_axis(x, features[node][:, None], 1)[:, 0] > 0
+            node = 2 * node + goes_right.astype(node.dtype)
         return jax.random.normal(leaves, (2**self.depth, r))[node - 2**self.depth]
 
 
@@ -150,10 +150,10 @@ class Sinusoids(Functions):
         checks.positive_scalar("frequency", self.frequency)
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
-        of_size, of_wave, of_phase = jax.random.split(key, 3)
-        size = jax.random.uniform(of_size, (r,), minval=0.5, maxval=1.5)
-        wave = jax.random.normal(of_wave, (x.shape[1], r)) / jnp.sqrt(x.shape[1])
-        phase = 2 * jnp.pi * jax.random.uniform(of_phase, (r,))
+        size_key, wave_key, phase_key = jax.random.split(key, 3)
+        size = jax.random.uniform(size_key, (r,), minval=0.5, maxval=1.5)
+        wave = jax.random.normal(wave_key, (x.shape[1], r)) / jnp.sqrt(x.shape[1])
+        phase = 2 * jnp.pi * jax.random.uniform(phase_key, (r,))
         frequency = jnp.asarray(self.frequency, x.dtype)
         return size[None] * jnp.sin(frequency * matmul(x, wave) + phase[None])
 
@@ -205,12 +205,12 @@ class Rows(InOneProgram):
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         n = self.num_supports
-        chosen = jax.random.choice(key, len(self.x), (n + self.num_queries,), replace=False)
+        indices = jax.random.choice(key, len(self.x), (n + self.num_queries,), replace=False)
 
-        def standardise(rows: jax.Array) -> jax.Array:
-            seen = rows[:n]
-            mean, varies = jnp.mean(seen, axis=0, keepdims=True), jnp.ptp(seen, axis=0) > 0
-            return (rows - mean) / jnp.where(varies, jnp.std(seen, axis=0), 1)[None]
+        def standardise(values: jax.Array) -> jax.Array:
+            supports = values[:n]
+            mean, varies = jnp.mean(supports, axis=0, keepdims=True), jnp.ptp(supports, axis=0) > 0
+            return (values - mean) / jnp.where(varies, jnp.std(supports, axis=0), 1)[None]
 
-        x, y = restrict(standardise(self.x[chosen]), active), standardise(self.y[chosen])
+        x, y = restrict(standardise(self.x[indices]), active), standardise(self.y[indices])
         return Task(x=x[:n], y=y[:n], x_query=x[n:], y_query=y[n:])

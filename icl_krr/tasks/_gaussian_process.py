@@ -80,14 +80,14 @@ class GaussianProcess(InOneProgram):
         at, function, error = jax.random.split(key, 3)
         n, r = self.num_supports, self.num_outputs or 1
         x = draw_inputs(at, self, active)
-        own = self.hyperparameters(key)
+        process = self.hyperparameters(key)
         # The kernel matrix may be singular, as for the linear kernel. A root from its eigenvalues
         # needs no jitter; eigenvalues below the rounding error are set to 0.
-        sigma, vectors = eigh(own.kernel(x, x))
+        sigma, vectors = eigh(process.kernel(x, x))
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
         root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))[None]
         f = matmul(root, jax.random.normal(function, (n + self.num_queries, r)))
-        return observe(error, x, f, own)
+        return observe(error, x, f, process)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
         """Return the kernel and the ridge of the posterior mean, the predictor with the least MSE.

@@ -72,7 +72,7 @@ class InOneProgram:
         """
         dtype = jnp.result_type(float)
         floats = jax.tree.map(lambda v: np.asarray(v, dtype) if np.isscalar(v) else v, self)
-        task = drawn(floats, key, active)
+        task = _draw(floats, key, active)
         check_task(task)
         return task
 
@@ -86,7 +86,7 @@ class InOneProgram:
 
 
 @jit_if_concrete
-def drawn(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
+def _draw(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
     return sampler.draw(key, active)
 
 
@@ -129,11 +129,11 @@ def check_noise(noise: Any) -> None:
     checks.nonnegative_scalar("noise", noise)
 
 
-def battery(name: str, family: Sampler) -> Sampler:
-    """Return a family whose tasks differ from those of another one in a single respect.
+def shifted(name: str, family: Sampler) -> Sampler:
+    """Return a family under a distribution shift: its tasks differ in a single respect.
 
-    A model that runs a solver runs it outside of its training distribution, too. So candidates that
-    are fitted to tasks of `family` can be scored on tasks of a battery:
+    A model that runs a solver also runs it outside of its training distribution. So candidates that
+    are fitted to tasks of `family` can be scored on shifted tasks:
 
     - "fewer_supports", "more_supports": half and twice as many supports.
     - "less_noise", "more_noise": a tenth and ten times the noise variance.
@@ -143,42 +143,44 @@ def battery(name: str, family: Sampler) -> Sampler:
     - "smaller_y", "larger_y": outputs are multiplied by 1 / 4 or 4.
 
     Args:
-        name: name of the battery, a row of `icl_krr.catalogue.BATTERIES`.
+        name: name of the shift, a row of `icl_krr.catalogue.SHIFTS`.
 
     >>> import icl_krr as ik
     >>> family = ik.tasks.LinearRegression(num_features=3, num_supports=8)
-    >>> ik.tasks.sample(jax.random.key(0), battery("more_supports", family)).x.shape
+    >>> ik.tasks.sample(jax.random.key(0), shifted("more_supports", family)).x.shape
     (16, 3)
     """
-    row = find("battery", SHIFTS, name)
+    row = find("shift", SHIFTS, name)
     check_sampler("family", family)
-    own: Any = family
+    result: Any = family
     if row.supports != 1:
-        if not hasattr(own, "num_supports"):
-            raise ValueError(f"family must have num_supports, got {type(own).__name__}")
-        own = dataclasses.replace(own, num_supports=max(1, int(row.supports * own.num_supports)))
+        if not hasattr(result, "num_supports"):
+            raise ValueError(f"family must have num_supports, got {type(result).__name__}")
+        result = dataclasses.replace(
+            result, num_supports=max(1, int(row.supports * result.num_supports))
+        )
     if row.noise != 1:
-        known = checks.concrete(getattr(own, "noise", None))
-        if known is None or not known > 0:
-            raise ValueError(f"family must have noise > 0, got {type(own).__name__}")
-        own = dataclasses.replace(own, noise=row.noise * own.noise)
-    return Changed(own, row.name)
+        noise = checks.concrete(getattr(result, "noise", None))
+        if noise is None or not noise > 0:
+            raise ValueError(f"family must have noise > 0, got {type(result).__name__}")
+        result = dataclasses.replace(result, noise=row.noise * result.noise)
+    return _Shifted(result, row.name)
 
 
 @pytree_dataclass
-class Changed:
-    """Tasks of a family with the inputs and outputs of a battery."""
+class _Shifted:
+    """Tasks of a family with shifted inputs and outputs."""
 
     family: Any
-    battery: str = static()
+    shift: str = static()
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        return changed(self.battery, self.family.sample(key, active))
+        return _shift_task(self.shift, self.family.sample(key, active))
 
 
 @partial(jax.jit, static_argnums=0)
-def changed(battery: str, task: Task) -> Task:
-    row = SHIFTS[battery]
+def _shift_task(shift: str, task: Task) -> Task:
+    row = SHIFTS[shift]
     shares = jnp.linspace(0, 1, task.num_features, dtype=task.x.dtype)[None]
     factors = row.x * row.condition**-shares
     x, y = task.x * factors, row.y * task.y

@@ -57,8 +57,8 @@ class Table:
             )
         columns = (*zip(self.features, self.x.T, strict=True), (self.target, self.y))
         for name, column in columns:
-            if (row := outlier(column)) is not None:
-                raise ValueError(f"row {row}, {too_large(name, column[row])}")
+            if (row := _outlier(column)) is not None:
+                raise ValueError(f"row {row}, {_outlier_message(name, column[row])}")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -113,8 +113,8 @@ def read_table(
     if target not in cells.columns:
         raise ValueError(
             f"target must be a column of {path} ({one_line(', '.join(cells.columns))}), "
-            f"got "
-            f"{short_repr(target)}{separator(cells.columns) or suggestion(target, cells.columns)}"
+            f"got {short_repr(target)}"
+            f"{separator(cells.columns) or suggestion(target, cells.columns)}"
         )
     names = [name for name in cells.columns if name != target]
     if not names:
@@ -124,19 +124,21 @@ def read_table(
         )
     check_dates(cells, [target])
     needed = {DROP: [target, *names], MEDIAN: [target]}
-    cells, dropped = rows_with_values(cells, needed.get(missing or "", []))
+    cells, dropped = _drop_incomplete_rows(cells, needed.get(missing or "", []))
     columns = columns_of(cells, names, encode)
     check_cells(cells, {c.name: c.rule for c in (*columns, Column(target))}, missing)
     y = Column(target).numbers(cells)[:, 0]
-    x, filled = filled_in(cells, columns)
+    x, filled = _fill_missing(cells, columns)
     features = tuple(feature for column in columns for feature in column.features)
     for name, values in (*zip(features, x.T, strict=True), (target, y)):
-        if (row := outlier(values)) is not None:
-            raise ValueError(f"{path}, line {cells.lines[row]}, {too_large(name, values[row])}")
+        if (row := _outlier(values)) is not None:
+            raise ValueError(
+                f"{path}, line {cells.lines[row]}, {_outlier_message(name, values[row])}"
+            )
     return Table(x, y, features, target, columns, dropped, filled)
 
 
-def rows_with_values(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[int, ...]]:
+def _drop_incomplete_rows(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[int, ...]]:
     """The rows without missing cells in these columns, and the numbers of the others, from 1."""
     if not names:
         return cells, ()
@@ -151,7 +153,7 @@ def rows_with_values(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[i
     return cells.only(keep), tuple((np.flatnonzero(~keep) + 1).tolist())
 
 
-def filled_in(
+def _fill_missing(
     cells: Cells, columns: Sequence[Column], medians: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
     """Features with medians, by default their own, for missing numbers, and how many cells lack.
@@ -201,15 +203,15 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
                 f"{path} must have only columns of the table, got {short_repr(name)}; remove the "
                 "column"
             )
-    cells, dropped = rows_with_values(cells, names if missing == DROP else [])
-    known = present(cells.columns.get(table.target, ()))
-    targets = [Column(table.target)] if known else []
+    cells, dropped = _drop_incomplete_rows(cells, names if missing == DROP else [])
+    texts = present(cells.columns.get(table.target, ()))
+    targets = [Column(table.target)] if texts else []
     check_cells(cells, {c.name: c.rule for c in (*columns, *targets)}, missing)
     y = targets[0].numbers(cells)[:, 0] if targets else None
     if y is not None and np.isnan(y).any():
         y = None
     medians = np.median(table.x, axis=0)  # those that the table was filled with, if it was
-    x, filled = filled_in(cells, columns, medians)
+    x, filled = _fill_missing(cells, columns, medians)
     unseen = {
         f"{column.name}={text}"
         for column in columns
@@ -220,7 +222,7 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
     return Queries(x, y, tuple(sorted(unseen)), dropped, filled)
 
 
-def outlier(column: np.ndarray) -> int | None:
+def _outlier(column: np.ndarray) -> int | None:
     """The row of a value next to which most different values of a column become equal.
 
     They become equal in JAX's default dtype, when the column is standardised.
@@ -234,7 +236,7 @@ def outlier(column: np.ndarray) -> int | None:
     return int(np.argmax(np.abs(column / 2 - np.median(column) / 2)))
 
 
-def too_large(name: str, value: float) -> str:
+def _outlier_message(name: str, value: float) -> str:
     return (
         f"column {name!r}: {value:g} is so large that the other values become equal when the "
         "column is standardised; correct the value or remove the row"

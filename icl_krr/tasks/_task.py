@@ -55,18 +55,18 @@ class Task:
     y_query: Any = None
 
     def __post_init__(self):
-        given = {}
+        originals = {}
         for field in dataclasses.fields(self):
             value = as_numpy(field.name, getattr(self, field.name))
             if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
-                given[field.name] = value
+                originals[field.name] = value
                 # JAX has neither another byte order nor numbers of more than 8 bytes
                 dtype = np.dtype(f"{value.dtype.kind}{min(value.dtype.itemsize, 8)}")
                 with np.errstate(over="ignore", under="ignore"):  # check_task raises the error
                     value = value.astype(jax.dtypes.canonicalize_dtype(dtype))
                 # jnp.asarray would compile a copy for every shape
                 object.__setattr__(self, field.name, jax.device_put(value))
-        check_task(self, given)
+        check_task(self, originals)
 
     def replace(self, **changes: Any) -> Task:
         """Return a copy of the task with other values of some fields.
@@ -116,13 +116,13 @@ def check_axes(task: Task, axes: int = 0, name: str = "task", hint: str = "") ->
     if not vars(task).get("valid"):
         check_task(task)
     if task.x.ndim != 2 + axes:
-        wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
+        expected = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
         usual = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
         hint = hint or usual
-        raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {hint}")
+        raise ValueError(f"{name} must be {expected}, got x of shape {list(task.x.shape)}; {hint}")
 
 
-def kept(task: Task) -> Any:
+def support_mask(task: Task) -> Any:
     """Which supports are not masked, as booleans [n]."""
     return np.ones(task.num_supports, bool) if task.mask is None else task.mask
 
@@ -151,12 +151,12 @@ def check_plain(tasks: Task, name: str = "tasks") -> None:
         )
 
 
-def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> None:
+def check_task(task: Task, originals: Mapping[str, np.ndarray] | None = None) -> None:
     """Raise an error if the fields of a task do not fit together (see `Task`).
 
-    `given` holds fields as they were before their conversion to JAX's default precision.
+    `originals` are fields before their conversion to JAX's default precision.
     """
-    given = given or {}
+    originals = originals or {}
     for name in ("x", "y", "x_query"):
         checks.floating(name, getattr(task, name))
     if task.x.ndim < 2:
@@ -204,14 +204,14 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
             )
     keep = checks.concrete(task.mask)
     for name in ("x", "y", "x_query", "y_query"):
-        value = checks.concrete(given.get(name, getattr(task, name)))
+        value = checks.concrete(originals.get(name, getattr(task, name)))
         if value is not None and name in ("x", "y") and task.mask is not None:
             if keep is None:
                 continue
             value = np.where(keep.reshape(keep.shape + (1,) * (value.ndim - keep.ndim)), value, 0)
         if value is not None:
             checks.finite(name, value, "; remove the row or mask it")
-            if name in given:
+            if name in originals:
                 checks.in_range(name, value)
                 if name == "x":
                     checks.resolved(name, value)

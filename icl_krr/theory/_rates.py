@@ -13,7 +13,7 @@ from .._core import checks
 from .._core.linalg import solve
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
-from ._softmax import seen
+from ._softmax import _unmasked
 
 Number = jax.Array | float
 
@@ -160,7 +160,7 @@ def errors_of_predictions(
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
     spread = jnp.sqrt(jnp.sum(cross.T * solved[:, 1:], axis=0))
-    _, keep = seen(task)
+    _, keep = _unmasked(task)
     return spread * energy_norm(A, jnp.where(keep, alpha - solved[:, 0], 0))
 
 
@@ -215,11 +215,11 @@ def chebyshev_filter(
     a, centre = sigma + ridge, (low + high) / 2
     squared, u = ((high - low) / (high + low)) ** 2, 1 - a / centre
     # now is T_t(z(s)) / T_t(z(0)), and g is z(0) T_{t-1}(z(0)) / T_t(z(0))
-    last, now, g = 1 + 0 * u, u, 1.0
+    previous, current, g = 1 + 0 * u, u, 1.0
     for _ in range(steps):
-        before, g = squared * g * last, 1 / (2 - squared * g)
-        last, now = now, g * (2 * u * now - before)
-    return (1 - last) / a
+        before, g = squared * g * previous, 1 / (2 - squared * g)
+        previous, current = current, g * (2 * u * current - before)
+    return (1 - previous) / a
 
 
 RATES: dict[str, Callable[..., jax.Array]] = {

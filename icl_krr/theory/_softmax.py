@@ -13,14 +13,14 @@ from .._core.numerics import matmul
 from .._core.pytree import jit_if_concrete
 from ..kernels import Kernel, PositiveKernel
 from ..tasks._linear_system import check_matrices
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 
 Number = jax.Array | float
 
 
-def seen(task: Task) -> tuple[Float[Array, "n p"], Bool[Array, " n"]]:
+def _unmasked(task: Task) -> tuple[Float[Array, "n p"], Bool[Array, " n"]]:
     """Return x with zeros at masked supports, and which supports are not masked."""
-    keep = kept(task)
+    keep = support_mask(task)
     return jnp.where(keep[:, None], task.x, 0), keep
 
 
@@ -44,7 +44,7 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
 
 @jit_if_concrete
 def least_logit(kernels: list[PositiveKernel], task: Task) -> jax.Array:
-    x, keep = seen(task)
+    x, keep = _unmasked(task)
     points = jnp.concatenate([x, task.x_query])
     counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
     logits = [jnp.where(counts, kernel.log(points, x), -jnp.inf) for kernel in kernels]

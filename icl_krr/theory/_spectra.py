@@ -13,7 +13,7 @@ from .._core.pytree import jit_if_concrete
 from ..kernels import Kernel, PositiveKernel, check_positive
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
-from ._softmax import seen
+from ._softmax import _unmasked
 
 Number = jax.Array | float
 
@@ -165,7 +165,7 @@ def preconditioned(kernel: PositiveKernel, task: Task, ridge: Number, sink: Numb
     ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
-    _, keep = seen(task)
+    _, keep = _unmasked(task)
     sigma = linalg.eigenvalues(jnp.where(keep[:, None], root[:, None] * A * root[None, :], 0))
     # a masked support adds the eigenvalue 0, and all others are > 0
     return jnp.maximum(sigma, sigma.at[jnp.sum(~keep)].get(mode="clip"))

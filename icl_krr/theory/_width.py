@@ -60,8 +60,8 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     0.25
     """
     checks.positives(ridge=ridge)
-    lost = sketch_error_best(sigma, width)
-    return lost / (ridge * (ridge + lost))
+    error = sketch_error_best(sigma, width)
+    return error / (ridge * (ridge + error))
 
 
 def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
@@ -140,9 +140,9 @@ def expected_gap(
     checks.nonnegative_scalar("signal", signal)
     checks.nonnegative_scalar("noise", noise)
     checks.positive_scalar("ridge", ridge)
-    lost = beyond(sigma, width)
-    kept = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
-    return jnp.sqrt(jnp.sum(jnp.where(lost, kept, 0)) / jnp.sum(kept))
+    tail = beyond(sigma, width)
+    shrunk = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
+    return jnp.sqrt(jnp.sum(jnp.where(tail, shrunk, 0)) / jnp.sum(shrunk))
 
 
 def logit_perturbation(
@@ -197,9 +197,9 @@ def relative_inverse_error_angle(
     checks.positives(ridge=ridge)
     checks.nonnegatives(sine=sine)
     square = jnp.minimum(jnp.asarray(sine), 1) ** 2
-    kept, lost = sigma[-1] / ridge, sketch_error_best(sigma, width) / ridge
-    above = square * kept + (1 - square) * lost + kept * lost
-    return above / (1 + (1 - square) * kept + square * lost)
+    largest, error = sigma[-1] / ridge, sketch_error_best(sigma, width) / ridge
+    above = square * largest + (1 - square) * error + largest * error
+    return above / (1 + (1 - square) * largest + square * error)
 
 
 def subspace_sine(gap: Number, perturbation: Number) -> jax.Array:
@@ -230,5 +230,5 @@ def subspace_sine(gap: Number, perturbation: Number) -> jax.Array:
     """
     checks.nonnegatives(gap=gap, perturbation=perturbation)
     gap, perturbation = jnp.asarray(gap), jnp.asarray(perturbation)
-    apart = gap > 2 * perturbation
-    return jnp.where(apart, perturbation / jnp.where(apart, gap - perturbation, 1), 1.0)
+    separated = gap > 2 * perturbation
+    return jnp.where(separated, perturbation / jnp.where(separated, gap - perturbation, 1), 1.0)

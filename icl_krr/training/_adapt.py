@@ -172,10 +172,10 @@ def parameter_names(parameters: Any) -> list[str]:
 
 def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
     """Check the parameters, and replace those in `positive` by their logarithms."""
-    known = parameter_names(parameters)
+    names = parameter_names(parameters)
     for name in positive:
-        checks.choice("positive", name, tuple(known))
-    for name, leaf in zip(known, jax.tree.leaves(parameters), strict=True):
+        checks.choice("positive", name, tuple(names))
+    for name, leaf in zip(names, jax.tree.leaves(parameters), strict=True):
         checks.floating(name, leaf)
         checks.finite(name, leaf)
         if name in positive:
@@ -202,7 +202,7 @@ def what_moved(start: Any, fitted: Any) -> list[Moved]:
     ):
         old, new = np.asarray(old, float), np.asarray(new, float)
         size = float(np.linalg.norm(old))
-        far = float(np.linalg.norm(new - old))
+        distance = float(np.linalg.norm(new - old))
         sizes = (float(old), float(new)) if old.ndim == 0 else (size, float(np.linalg.norm(new)))
-        rows.append(Moved(name, old.shape, *sizes, far / size if size > 0 else far))
+        rows.append(Moved(name, old.shape, *sizes, distance / size if size > 0 else distance))
     return rows

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .._core import checks
 from ..tasks import Sampler, Task
-from ..tasks._batches import outline, sample_batch
+from ..tasks._batches import sample_batch, task_shapes
 from ._settings import LIKELIHOOD, Training
 
 
@@ -28,8 +28,8 @@ def draw_observed(keys: jax.Array, family: Sampler, active: Any = None) -> Task:
     """
     if not hasattr(family, "noise"):
         return sample_batch(keys, family, active)
-    wanted = outline(family)
-    n, q = wanted.num_supports, wanted.num_queries
+    shapes = task_shapes(family)
+    n, q = shapes.num_supports, shapes.num_queries
     longer: Any = dataclasses.replace(family, num_supports=n + q, num_queries=1)  # pyright: ignore
     tasks = sample_batch(keys, longer, active)
     return tasks.replace(
@@ -56,10 +56,10 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
     keys = jax.random.split(of_tasks, settings.batch)
     active = None
     if settings.start_features is not None:
-        p = outline(family).num_features
+        p = task_shapes(family).num_features
         active = curriculum_size(settings.start_features, p, settings, step)
-    drawn = draw_observed if settings.objective == LIKELIHOOD else sample_batch
-    tasks = drawn(keys, family, active)
+    draw_tasks = draw_observed if settings.objective == LIKELIHOOD else sample_batch
+    tasks = draw_tasks(keys, family, active)
     if settings.min_supports is None and settings.start_supports is None:
         return tasks
     n = longest = tasks.num_supports

@@ -34,17 +34,17 @@ def describe(value: Any, name: str = "") -> Config:
     becomes its dtype, shape and checksum.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = {name: type(value).__name__}
+        entries = {name: type(value).__name__}
         for field in dataclasses.fields(value):
-            own |= describe(getattr(value, field.name), f"{name}.{field.name}")
-        return own
+            entries |= describe(getattr(value, field.name), f"{name}.{field.name}")
+        return entries
     if isinstance(value, (tuple, list)):
         parts = [describe(part, f"{name}.{i}") for i, part in enumerate(value)]
         return {key: entry for part in parts for key, entry in part.items()}
     if hasattr(value, "dtype"):
         array = np.asarray(value)
-        shown = array.tolist() if array.size <= 16 else checksum(array)
-        return {name: shown}
+        numbers = array.tolist() if array.size <= 16 else checksum(array)
+        return {name: numbers}
     return {name: value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)}
 
 
@@ -53,10 +53,10 @@ def checksum(array: np.ndarray) -> str:
 
 
 def compare(
-    there: Config, here: Config, path: Path, hint: str = "choose another file or folder"
+    stored: Config, current: Config, path: Path, hint: str = "choose another file or folder"
 ) -> None:
     """Raise Mismatch if the configs differ."""
-    if differs := checks.differences(there, here):
+    if differs := checks.differences(stored, current):
         raise Mismatch(f"{path} does not match the given settings: {differs}; {hint}")
 
 
@@ -73,22 +73,22 @@ def restore(path: Path, like: State, config: Config) -> State | None:
         Mismatch: another run saved it.
         ValueError: it cannot be read, or not all processes find it.
     """
-    found = None
+    state = None
     if path.exists():
         record = read(path, "config", *arrays(like))
         compare(json.loads(record.pop("config")), config, path)
         saved = fill(path, arrays(like), {name: record[name] for name in arrays(like)})
         saved = jax.device_put(saved, jax.tree.map(lambda leaf: leaf.sharding, arrays(like)))
         key = jax.random.wrap_key_data(saved["key"])
-        found = State(saved["model"], saved["optimiser"], key, saved["step"])
+        state = State(saved["model"], saved["optimiser"], key, saved["step"])
     if spans_processes():
-        steps = process_allgather(np.asarray(-1 if found is None else int(found.step)))
+        steps = process_allgather(np.asarray(-1 if state is None else int(state.step)))
         if np.ptp(steps):
             raise ValueError(
                 f"{path.parent} must be a folder that all processes can reach, but the last steps "
                 f"that they find in it are {steps.tolist()} (-1: none)"
             )
-    return found
+    return state
 
 
 def arrays(state: State) -> dict[str, Any]:
@@ -166,8 +166,10 @@ def write(path: Path, record: dict[str, Any]) -> None:
     # numbers are arrays by now; a float is fixed in the structure of the model, and stays there
     fixed = lambda part: isinstance(part, float)  # noqa: E731
     tree = serialization.to_state_dict(plain)
-    held = jax.tree.map(lambda part: None if fixed(part) else part, tree, is_leaf=fixed)
-    replace(path, with_checksum(serialization.msgpack_serialize({"checksum": NO_CHECKSUM, **held})))
+    content = jax.tree.map(lambda part: None if fixed(part) else part, tree, is_leaf=fixed)
+    replace(
+        path, with_checksum(serialization.msgpack_serialize({"checksum": NO_CHECKSUM, **content}))
+    )
 
 
 def read(path: Path, *names: str) -> dict[str, Any]:

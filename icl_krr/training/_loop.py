@@ -167,16 +167,16 @@ def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, 
         jax.random.fold_in(apart, 2), family, settings.validation
     )
     best = reference(family, jax.random.fold_in(apart, 3))
-    known = best.losses(tasks)
+    losses = best.losses(tasks)
     if settings.objective != LIKELIHOOD:
-        return tasks, None, known
+        return tasks, None, losses
     observed, others = (
         jax.jit(draw_observed)(
             jax.random.split(jax.random.fold_in(apart, i), settings.validation), family
         )
         for i in (5, 6)
     )
-    return tasks, observed, known | likelihoods(best, scale_of(best, family, others), observed)
+    return tasks, observed, losses | likelihoods(best, scale_of(best, family, others), observed)
 
 
 def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder: Any) -> None:
@@ -185,10 +185,10 @@ def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder:
         # the last entry is the validation loss after the last step
         first = min(step - len(losses) + 2 + int(bad[0]), step)
         last = (first - 1) // settings.log_every * settings.log_every
-        kept = f"; the checkpoint of step {last} is kept in {folder}" if folder and last else ""
+        note = f"; the checkpoint of step {last} is kept in {folder}" if folder and last else ""
         raise Diverged(
             f"loss must be finite, got {losses[bad[0]]} at step {first} with learning_rate = "
-            f"{settings.learning_rate}, clip = {settings.clip}{kept}; lower the learning rate"
+            f"{settings.learning_rate}, clip = {settings.clip}{note}; lower the learning rate"
         )
 
 

@@ -47,19 +47,19 @@ def held_out(
     """
     checks.function("build", build)
     check_axes(tasks, 1)
-    wanted = tasks.y_query if targets is None else targets
-    if wanted is None:
+    targets = tasks.y_query if targets is None else targets
+    if targets is None:
         raise ValueError("targets must be given for tasks without y_query")
-    checks.floating("targets", wanted)
-    checks.finite("targets", wanted)
+    checks.floating("targets", targets)
+    checks.finite("targets", targets)
     shape = (*tasks.x_query.shape[:2], *tasks.y.shape[2:])
-    if wanted.shape != shape:
-        raise ValueError(f"targets must have shape {list(shape)}, got {list(wanted.shape)}")
+    if targets.shape != shape:
+        raise ValueError(f"targets must have shape {list(shape)}, got {list(targets.shape)}")
 
-    def objective(build: Build, tasks: Task, wanted: jax.Array, parameters: Any) -> jax.Array:
-        return jnp.mean((predict_batch(build(parameters), tasks, mesh=mesh) - wanted) ** 2)
+    def objective(build: Build, tasks: Task, targets: jax.Array, parameters: Any) -> jax.Array:
+        return jnp.mean((predict_batch(build(parameters), tasks, mesh=mesh) - targets) ** 2)
 
-    return Partial(objective, as_pytree(build), tasks, wanted)
+    return Partial(objective, as_pytree(build), tasks, targets)
 
 
 def negative_log_likelihood(build: Build, tasks: Task) -> Objective:

@@ -19,7 +19,7 @@ from .._core.readable import readable
 from ..solvers._algebra import like, masked_arrays
 from ..solvers._likelihood import num_unmasked
 from ..tasks import Sampler, Task, map_tasks
-from ..tasks._batches import check_batch, outline
+from ..tasks._batches import check_batch, task_shapes
 from ..tasks._samplers import check_sampler
 from ..uncertainty import Predictive, log_density
 from ._batches import draw
@@ -107,17 +107,17 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     check_sampler("family", family)
     checks.key("key", key)
     checks.count("count", count)
-    check_batch(count, outline(family))
+    check_batch(count, task_shapes(family))
     tasks = draw(key, family, count)
     size = float(size_of(tasks.x))
     widths = (size * np.logspace(-6, 3, 19, base=2, dtype=tasks.x.dtype))[:, None]
     _, (width,) = best(smoothing, Gaussian, widths, tasks)
-    known = optimal(family)
-    if known is not None:
-        kernel, ridge = known
+    exact = optimal(family)
+    if exact is not None:
+        kernel, ridge = exact
         return Reference(kernel, ridge, True, Gaussian(width))
     ridges = 10.0 ** np.arange(-4, 3, dtype=tasks.x.dtype)
-    found = []
+    candidates = []
     for make, bandwidths in (
         (linear, widths[:1]),
         (Gaussian, widths),
@@ -125,8 +125,8 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     ):
         grid = np.stack(np.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
         error, (bandwidth, ridge) = best(regression, make, grid, tasks)
-        found.append((error, make(bandwidth), ridge))
-    _, kernel, ridge = min(found, key=lambda entry: entry[0])
+        candidates.append((error, make(bandwidth), ridge))
+    _, kernel, ridge = min(candidates, key=lambda entry: entry[0])
     return Reference(kernel, ridge, False, Gaussian(width))
 
 
@@ -188,8 +188,8 @@ def scale_of(best: Reference, family: Sampler, tasks: Task) -> float:
         return float(noise / best.ridge)
 
     def squares(task: Task) -> jax.Array:
-        found = with_variance(best, 1.0, task)
-        return (task.y_query - found.mean) ** 2 / found.variance
+        result = with_variance(best, 1.0, task)
+        return (task.y_query - result.mean) ** 2 / result.variance
 
     return float(jax.jit(lambda tasks: jnp.mean(map_tasks(squares, tasks)))(tasks))
 
@@ -200,8 +200,11 @@ def of_outputs(best: Reference, scale: Any, task: Task) -> jax.Array:
 
 def with_variance(best: Reference, scale: Any, task: Task) -> Predictive:
     """The predictive distribution of exact regression at the queries, as one Gaussian."""
-    found = solvers.posterior(best.kernel, task, ridge=best.ridge)
-    variance = scale * (found.variance + best.ridge)
+    result = solvers.posterior(best.kernel, task, ridge=best.ridge)
+    variance = scale * (result.variance + best.ridge)
     variance = variance if task.y.ndim == 1 else variance[:, None]
-    mean, variance = found.mean[..., None], jnp.broadcast_to(variance, found.mean.shape)[..., None]
+    mean, variance = (
+        result.mean[..., None],
+        jnp.broadcast_to(variance, result.mean.shape)[..., None],
+    )
     return Predictive(jnp.ones_like(mean), mean, variance)

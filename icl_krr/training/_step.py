@@ -13,7 +13,7 @@ from .. import Transformer, predict, predict_along, predictive
 from .._core import checks
 from .._core.readable import readable
 from ..tasks import Sampler, Task, map_tasks
-from ..tasks._batches import check_batch, outline
+from ..tasks._batches import check_batch, task_shapes
 from ..tasks._samplers import check_sampler
 from ..transformer._read_outs import check_distribution
 from ..transformer._weights import check_model
@@ -65,9 +65,9 @@ def start(model: Transformer, settings: Training) -> State:
 @partial(jax.jit, static_argnums=1)
 def state_before(model: Transformer, settings: Training) -> State:
     # copy: `advance` donates the state, and leaves of some constructions share a buffer
-    own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
+    copy: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
     key = jax.random.fold_in(jax.random.key(settings.seed), 1)
-    return State(own, optimiser(settings).init(own), key, jnp.zeros((), int))
+    return State(copy, optimiser(settings).init(copy), key, jnp.zeros((), int))
 
 
 @partial(jax.jit, static_argnames="settings", donate_argnums=0)
@@ -126,10 +126,10 @@ def mean_loss(
     """
 
     def of_targets(model: Transformer, task: Task, y: jax.Array) -> jax.Array:
-        every = where == "every"
+        all_tokens = where == "every"
         if objective == LIKELIHOOD:
-            return -log_density(predictive(model, task, along=every), y)
-        return ((predict_along if every else predict)(model, task) - y) ** 2
+            return -log_density(predictive(model, task, along=all_tokens), y)
+        return ((predict_along if all_tokens else predict)(model, task) - y) ** 2
 
     def of_task(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
         y, q = task.y_query, task.num_queries
@@ -195,7 +195,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     if s.objective == LIKELIHOOD:
         check_distribution(model)
         check_observed(family)
-    task = outline(family)
+    task = task_shapes(family)
     check_batch(max(s.batch, s.validation), task)
     full = {"supports": task.num_supports, "features": task.num_features}
     for name, what in (

@@ -12,9 +12,9 @@ from jax.sharding import Mesh
 from .._core import memory_limit
 from .._core.devices import Placement
 from ..residual import Stream, num_tokens
-from ..residual._tokens import tokens_of_role
+from ..residual._tokens import role_slice
 from ..tasks import Task
-from ..tasks._batches import chunk_of, own_part, placement
+from ..tasks._batches import chunk_size, device_shard, placement
 from ..tasks._task import check_axes
 from ._divided import evaluate_batch_divided, evaluate_divided
 from ._evaluate import PREDICTION, Request, evaluate, evaluate_batch
@@ -59,13 +59,12 @@ class Admission:
 
         That is the stream, one pattern [T, T] if any is formed, and what is stored of every step.
         """
-        model, own = self.model, own_part(self.task, self.place)
+        model, own = self.model, device_shard(self.task, self.place)
         spec, layout = model.spec, model.layout
         tokens = num_tokens(own, spec.tokens)
         slots = [layout[name] for name in self.request.names if name != "prediction"]
         stored = sum(
-            slot.width * len(range(tokens)[tokens_of_role(slot.at, own, spec.tokens)])
-            for slot in slots
+            slot.width * len(range(tokens)[role_slice(slot.at, own, spec.tokens)]) for slot in slots
         )
         points = ALL_POINTS if self.request.keep is True else self.request.keep or ()
         streams = model.blocks_per_step * sum(point.startswith("resid") for point in points)
@@ -123,7 +122,7 @@ def admit(
             f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
             "jax.devices()[0]), or names= without points"
         )
-    together = chunk_of(task, chunk) if batch else None
+    together = chunk_size(task, chunk) if batch else None
     return Admission(model, task, request, place, together, stream)
 
 

@@ -12,7 +12,7 @@ from .._core.devices import Placement
 from .._core.numerics import accumulation_dtype
 from ..residual import Read, num_tokens
 from ..tasks import Task
-from ..tasks._batches import chunk_of, own_part
+from ..tasks._batches import chunk_size, device_shard
 from ._sublayers import known_heads
 from ._tying import erases, is_mean, uniform_slots
 from ._weights import (
@@ -67,7 +67,7 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     >>> step_cost(model, task).flops
     57590
     """
-    task, parts = own_part(task, place), place.parts(place.context) if place else 1
+    task, parts = device_shard(task, place), place.parts(place.context) if place else 1
     tokens, size = num_tokens(task, model.spec.tokens), jnp.dtype(task.x.dtype).itemsize
     keys = parts * (tokens - task.num_queries)
     copies = task.num_outputs // model.spec.num_outputs
@@ -187,7 +187,7 @@ def step_sent(
     devices = place.parts(place.context) if place else 1
     if devices == 1:
         return Sent(0, 0)
-    own = own_part(task, place)
+    own = device_shard(task, place)
     wanted = wanted_slots(model)
     steps = model.blocks[len(model.weights.prologue) :]
     groups = [heads for block in steps for heads in block.attention]
@@ -198,7 +198,7 @@ def step_sent(
         for size in sent_by_heads(heads, model.spec, own, devices, gradient)
     ]
     outputs = task.num_outputs // model.spec.num_outputs
-    tasks, chunk = (len(own.x), chunk_of(own, None)) if own.x.ndim > 2 else (1, 1)
+    tasks, chunk = (len(own.x), chunk_size(own, None)) if own.x.ndim > 2 else (1, 1)
     return Sent(outputs * tasks * sum(sizes), -(-tasks // chunk) * len(sizes))
 
 

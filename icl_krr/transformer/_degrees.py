@@ -12,7 +12,7 @@ from .._core.devices import Axes, pmax
 from .._core.rescaling import power_of_two_scale
 from ..residual import Read
 from ..tasks import Task
-from ..tasks._task import kept
+from ..tasks._task import support_mask
 from ._weights import Heads, Transformer, Unit
 
 Degrees = dict[str, int]
@@ -77,7 +77,7 @@ def degrees_of_results(
 
 def unit_of_task(task: Task, axes: Axes) -> jax.Array:
     """The unit of all y at unmasked supports, a scalar."""
-    y = jnp.where(kept(task)[:, None], task.y.reshape(task.num_supports, -1), 0)
+    y = jnp.where(support_mask(task)[:, None], task.y.reshape(task.num_supports, -1), 0)
     return power_of_two_scale(pmax(jnp.max(jnp.abs(jax.lax.stop_gradient(y)), initial=0), axes))
 
 

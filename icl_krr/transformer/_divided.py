@@ -12,7 +12,7 @@ from jax.sharding import AxisType, PartitionSpec
 from .._core import devices
 from .._core.devices import Placement
 from ..tasks import Task
-from ..tasks._batches import spread_tasks
+from ..tasks._batches import shard_map_tasks
 from ._evaluate import PREDICTION, Kept, Request, evaluate, evaluate_batch
 from ._weights import Transformer
 
@@ -41,7 +41,9 @@ def evaluate_divided(
         return split(jax.tree.map(lambda value: value[None], read), 0, n * request.along), cut
 
     made = (PartitionSpec(), PartitionSpec(None, place.context), PartitionSpec())
-    read, slots = spread_tasks(run, task, place, (made, dict.fromkeys(request.names, made)), model)
+    read, slots = shard_map_tasks(
+        run, task, place, (made, dict.fromkeys(request.names, made)), model
+    )
     n = task.num_supports
     stored = {name: join(slots[name], each * n, place) for name, (_, each) in sizes.items()}
     whole = join(read, n * request.along, place)
@@ -74,5 +76,5 @@ def evaluate_batch_divided(
 ) -> jax.Array:
     """`evaluate_batch` of tasks that are divided over devices, or whose supports are, or both."""
     run = lambda tasks, model: evaluate_batch(model, tasks, chunk, place.context)  # noqa: E731
-    made = spread_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
+    made = shard_map_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
     return devices.unpad(made, len(tasks.x), place.mesh)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from .._core.devices import Axes, with_automatic_axes
 from .._core.rescaling import rescaled, rescaled_without_jvp
 from ..residual import Stream, embed, num_tokens
-from ..residual._tokens import keys_of, positions, slot_of_stream, tokens_of_role
+from ..residual._tokens import get_slot, keys_of_shard, positions, role_slice
 from ..tasks import Task, map_tasks
 from ._degrees import degrees_of_results, unit_of_task
 from ._forward import forward
@@ -95,7 +95,7 @@ def embed_task(model: Transformer, task: Task, axes: Axes = ()) -> Stream:
         if not read.blocks:  # a constant of the program, which the forward need not carry
             stream[slot] = known_zeros(stream[slot])
     for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[positions(keys_of(task, spec.tokens, axes))]
+        stream[slot] = stream[slot] + table[positions(keys_of_shard(task, spec.tokens, axes))]
     return stream
 
 
@@ -109,7 +109,7 @@ def evaluate_once(
 ) -> tuple[Any, Kept]:
     """The prediction, or all read-outs by name for an answer, and what is stored, for these y."""
     layout, tokens, task = model.layout, model.spec.tokens, task.replace(y=y)
-    asked = tokens_of_role(("query",), task, tokens)
+    asked = role_slice(("query",), task, tokens)
     uniform = uniform_slots(model)
     if request.keep or request.hooks or stream is not None:
         uniform = frozenset()
@@ -137,14 +137,14 @@ def evaluate_once(
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
             return readout(stream)
-        value = slot_of_stream(whole(stream), layout, name)
-        value = value[tokens_of_role(layout[name].at, task, tokens)]
+        value = get_slot(whole(stream), layout, name)
+        value = value[role_slice(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 
     passed = forward(
         model,
         {**stream, **rows},
-        keys_of(task, tokens, axes),
+        keys_of_shard(task, tokens, axes),
         observe=lambda stream: {name: look(stream, name) for name in request.names},
         keep=request.keep,
         hooks=dict(request.hooks),

@@ -61,7 +61,7 @@ def forward(
         stream: the embedded task, {slot: [T, width]} (see `icl_krr.residual.embed`; pass
             `model.spec.tokens` and `model.spec.centred`).
         visible: [T] bool, True for the tokens that can be read as keys (see
-            `icl_krr.residual.visible`).
+            `icl_krr.residual.key_mask`).
         observe: function of the stream, called after the prologue and after every step, whose
             values are stored.
         keep: names of points, such as "attn.alpha", whose values are stored in every block that has
@@ -72,7 +72,7 @@ def forward(
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> stream = ik.residual.embed(model.weights.embedding, task)
-    >>> forward(model, stream, ik.residual.visible(task)).stream["prediction"][-1].tolist()
+    >>> forward(model, stream, ik.residual.key_mask(task)).stream["prediction"][-1].tolist()
     [3.0]
     """
     spec, prologue = model.spec, model.weights.prologue

@@ -41,7 +41,7 @@ def ring_softmax(
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulation_dtype(q.dtype)) for part in (q, k[keys], v[keys])]
     number, last = numbered(tokens, order)
-    shown = tokens.visible[keys], number[keys], last
+    shown = tokens.key_mask[keys], number[keys], last
     out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 

@@ -93,7 +93,7 @@ def of_keys(values: jax.Array, visible: Visible) -> jax.Array:
 
 
 def mask_of(visible: Visible) -> jax.Array | np.ndarray:
-    return visible.visible if isinstance(visible, DividedTokens) else visible
+    return visible.key_mask if isinstance(visible, DividedTokens) else visible
 
 
 def zero_hidden(values: jax.Array, visible: Visible) -> jax.Array:

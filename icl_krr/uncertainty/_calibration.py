@@ -140,11 +140,11 @@ def uniformity(
     if by_task:
         rng, tasks = np.random.default_rng(seed), len(values)
         task_of = np.argsort(values.ravel()) // (values.size // tasks)
-        own = np.arange(1, values.size + 1)
+        ranks = np.arange(1, values.size + 1)
         as_far = 0
         for _ in range(draws):
             times = np.bincount(rng.integers(tasks, size=tasks), minlength=tasks)
-            gap = np.abs(times[task_of].cumsum() - own).max() / values.size
+            gap = np.abs(times[task_of].cumsum() - ranks).max() / values.size
             as_far += bool(gap >= statistic)
         p_value = (1 + as_far) / (1 + draws)
     return Uniformity(float(statistic), float(p_value), values.size)

@@ -78,8 +78,8 @@ def check_probability(predictive: Any, **probability: Any) -> None:
     check_predictive(predictive)
     for name, value in probability.items():
         checks.scalar(name, value)
-        if (known := checks.concrete(value)) is not None:
-            checks.each(name, known, (known > 0) & (known < 1), "> 0 and < 1")
+        if (number := checks.concrete(value)) is not None:
+            checks.each(name, number, (number > 0) & (number < 1), "> 0 and < 1")
 
 
 @one_program(check_probability)
@@ -173,13 +173,15 @@ def bins(predictive: Predictive, edges: Float[Array, " E"]) -> Float[Array, "...
 
 def between(low: jax.Array, high: jax.Array) -> jax.Array:
     """The probability of a standard normal variable between two numbers, low < high."""
-    right = low > 0
-    apart = ndtr(jnp.where(right, -low, high)) - ndtr(jnp.where(right, -high, low))
+    in_upper_tail = low > 0
+    difference = ndtr(jnp.where(in_upper_tail, -low, high)) - ndtr(
+        jnp.where(in_upper_tail, -high, low)
+    )
     middle, half = (low + high) / 2, (high - low) / 2
     density = lambda z: jnp.exp(-(z**2) / 2) / np.sqrt(2 * np.pi).item()  # noqa: E731
     close = sum(w * density(middle + t * half) for t, w in zip(NODES, WEIGHTS, strict=True)) * half
     narrow = 2 * half * jnp.maximum(1, jnp.abs(middle)) < 1
-    return jnp.where(narrow, close, apart)
+    return jnp.where(narrow, close, difference)
 
 
 @one_program(check_outputs)

@@ -90,24 +90,24 @@ def check_predictive(predictive: Any) -> None:
                 f"got {value.dtype}"
             )
     checks.finite("means", predictive.means)
-    known = checks.concrete(predictive.variances)
-    if known is not None:
+    values = checks.concrete(predictive.variances)
+    if values is not None:
         hint = "; a model that has not converged can give such a variance"
-        checks.each("variances", known, (known > 0) & np.isfinite(known), "> 0 and finite", hint)
-    if (known := checks.concrete(predictive.weights)) is not None:
-        checks.each("weights", known, (known >= 0) & np.isfinite(known), ">= 0 and finite")
-        total = known.sum(-1)
-        near = np.abs(total - 1) < 1e3 * float(jnp.finfo(known.dtype).eps)
-        checks.each("the sum of weights", total, near, "1")
+        checks.each("variances", values, (values > 0) & np.isfinite(values), "> 0 and finite", hint)
+    if (values := checks.concrete(predictive.weights)) is not None:
+        checks.each("weights", values, (values >= 0) & np.isfinite(values), ">= 0 and finite")
+        total = values.sum(-1)
+        sums_to_one = np.abs(total - 1) < 1e3 * float(jnp.finfo(values.dtype).eps)
+        checks.each("the sum of weights", total, sums_to_one, "1")
 
 
 def check_outputs(predictive: Any, y: Any) -> None:
     check_predictive(predictive)
     checks.floating("y", y)
-    own, shape = np.shape(predictive.means)[:-1], np.shape(y)
-    if shape[len(shape) - len(own) :] != own:
+    expected, shape = np.shape(predictive.means)[:-1], np.shape(y)
+    if shape[len(shape) - len(expected) :] != expected:
         raise ValueError(
-            f"y must have the shape {list(own)} of the predictive distributions, or more axes "
+            f"y must have the shape {list(expected)} of the predictive distributions, or more axes "
             f"before these, got shape {list(shape)}"
         )
     checks.finite("y", y)

@@ -114,7 +114,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
     from ...experiments._hyperparameters import of_run, of_table
     from ...experiments._shared.runs import find, load
     from ...tasks import read_table
-    from ...tasks._division import usual_supports
+    from ...tasks._division import default_num_supports
 
     if settings.target is not None:
         if holds_run(folder_of(settings.data)):
@@ -123,7 +123,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
                 f"{settings.data}; remove it"
             )
         table = read_table(settings.data, settings.target)
-        supports = usual_supports(table) if settings.supports is None else settings.supports
+        supports = default_num_supports(table) if settings.supports is None else settings.supports
         return lambda: of_table(table, supports, settings.seed), settings.kernel
     if settings.data.endswith(".csv"):
         raise ValueError(f"target must be given for the table {settings.data}; use --target COLUMN")

@@ -84,7 +84,7 @@ class Identify(IdentifyOptions, Source):
     def refuse_options_without_effect(self) -> None:
         of_arrays = ["kernels", "steps"]
         of_tasks = ["tasks", "num_queries"]
-        of_run = ["probe_tasks", "battery", "positions"]
+        of_run = ["probe_tasks", "shift", "positions"]
         if self.tasks_of is not None:
             if not self.is_file:
                 raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
@@ -93,7 +93,7 @@ class Identify(IdentifyOptions, Source):
         elif self.is_file:
             refuse_unused(self, [*of_tasks, *of_run, "seeds", "protocol"], "for a file")
         if self.protocol == "error-profile":
-            refuse_unused(self, ["positions", "battery"], "with --protocol error-profile")
+            refuse_unused(self, ["positions", "shift"], "with --protocol error-profile")
 
 
 def run(settings: Identify) -> Outcome:

@@ -132,7 +132,7 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
     """The task, the names of its features, and warnings about its predictions."""
     from ..._core.messages import one_line
     from ...tasks import read_queries, read_table
-    from ...tasks._division import divide, usual_supports
+    from ...tasks._division import default_num_supports, divide
     from .._warnings import missing_cell_warnings, task_warnings
 
     table = read_table(settings.table, settings.target, settings.encode, settings.missing)
@@ -143,7 +143,7 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
         queries = read_queries(settings.queries, table, settings.missing)
     supports = settings.supports
     if supports is None:
-        supports = usual_supports(table, queries)
+        supports = default_num_supports(table, queries)
     if supports < 2:
         raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
     division = divide(table, supports, settings.seed, queries)

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from ...tasks import Sampler, Task, sample
-from ...tasks._batches import check_batch, outline
+from ...tasks._batches import check_batch, task_shapes
 
 
 def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
     """Draw a batch of tasks with one compiled program."""
-    check_batch(count, outline(sampler))
+    check_batch(count, task_shapes(sampler))
     return sample_each(jax.random.split(key, count), sampler)
 
 

@@ -21,8 +21,8 @@ from ...probes import (
     layerwise,
     streams,
 )
-from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, battery, map_tasks
-from ...tasks._batches import outline
+from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, shifted
+from ...tasks._batches import task_shapes
 from ...training import Reference, reference
 from .._shared.draws import draw_tasks
 from .._shared.rows import Rows
@@ -37,7 +37,7 @@ def family_of(run: Run, config: IdentifyConfig) -> Any:
 def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
     """Tasks for linear probes, tasks to score, and tasks to fit."""
     family, key = family_of(run, config), jax.random.key(config.seed)
-    tested = family if config.battery is None else battery(config.battery, family)
+    tested = family if config.shift is None else shifted(config.shift, family)
     drawn = ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
     return [draw_tasks(jax.random.fold_in(key, i), *one) for i, one in enumerate(drawn)]
 
@@ -78,7 +78,7 @@ def examine_streams(
     run: Run, config: IdentifyConfig, progress: Callable[[str], None]
 ) -> Identification | None:
     """Identify a model through its streams; None where `identify_streams` does not apply."""
-    drawn = tasks_of(run, dataclasses.replace(config, battery=None))
+    drawn = tasks_of(run, dataclasses.replace(config, shift=None))
     scored, fitted = (one.replace(y_query=None) for one in drawn[1:])
     steps, other = run.model.steps, fitted.y.ndim > 2 or fitted.mask is not None
     if steps < 2 or config.tasks < 4 or (config.steps or steps) < steps or other:
@@ -124,7 +124,7 @@ def controls(
 
 def other_family(family: Sampler) -> Sampler:
     """Another family, linear regression or a Gaussian process, with the same sizes and inputs."""
-    one, inputs = outline(family), getattr(family, "inputs", "normal")
+    one, inputs = task_shapes(family), getattr(family, "inputs", "normal")
     names = ("num_features", "num_supports", "num_queries")
     sizes: Any = {name: getattr(one, name) for name in names}
     sizes |= {"noise": getattr(family, "noise", 0.1), "inputs": inputs}

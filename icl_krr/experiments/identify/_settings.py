@@ -24,7 +24,7 @@ class IdentifyOptions:
     steps: int | None = None
     """Number of solver steps of a candidate; a candidate for which they are too few gets four times
     as many. If None, 8 per layer of a trained model and 4 per layer of a file."""
-    battery: ShiftName | None = None
+    shift: ShiftName | None = None
     """Score probes and candidates on tasks outside of the training distribution, such as
     more-supports. If None, on tasks of the training family."""
 
@@ -40,7 +40,7 @@ class IdentifyConfig(IdentifyOptions):
 
         for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
-        if self.battery is not None:
-            find("battery", SHIFTS, self.battery)
+        if self.shift is not None:
+            find("shift", SHIFTS, self.shift)
         if self.steps is not None:
             checks.count("steps", self.steps)

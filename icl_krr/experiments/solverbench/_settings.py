@@ -14,7 +14,7 @@ from ..._core import checks
 from ...catalogue import SolverEntry, candidate
 from ...kernels import make_kernel, name_of
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, system
-from ...tasks._batches import each_task
+from ...tasks._batches import unstack
 from ...theory import log_sink
 from .._shared.draws import draw_tasks
 from .._shared.recipe import Recipe
@@ -81,7 +81,7 @@ class BenchFamily:
         """The keyword of a construction for the weight of its sink, if it has one."""
         if kernel.featured:
             return {}
-        sinks = (int(log_sink(kernel, task)) for task in each_task(self.tasks))
+        sinks = (int(log_sink(kernel, task)) for task in unstack(self.tasks))
         return {"attention": Softmax(log_sink=max(sinks))}
 
     def solver_keywords(self, row: SolverEntry, kernel: Kernel) -> dict[str, Any]:

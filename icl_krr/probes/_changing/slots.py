@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ... import Task
 from ..._core import checks
 from ...residual import ROLES
-from ...residual._tokens import slot_of_stream, tokens_of_role
+from ...residual._tokens import get_slot, role_slice
 from ...transformer import Cache, Transformer, resume, run_with_cache
 from ...transformer._admission import check_compatible
 from ...transformer._hook_points import Hook
@@ -63,8 +63,8 @@ def transplant(
         if current is None or name in model.layout.names:
             queries = [("query",)] if name == "prediction" else []
             roles = [model.layout[name].at, *queries, ROLES]
-            current = slot_of_stream(stream, model.layout, name)
-        tokens = (tokens_of_role(role, task, model.spec.tokens) for role in roles)
+            current = get_slot(stream, model.layout, name)
+        tokens = (role_slice(role, task, model.spec.tokens) for role in roles)
         rows = placed(name, value, current, tuple(tokens))
         new = overwritten(current, value, range(len(current))[rows])
         if name in stream:

@@ -14,7 +14,7 @@ from ..._core.readable import readable
 from ...catalogue import candidate as find_candidate
 from ...kernels import Kernel
 from ...tasks import Task, map_tasks, system
-from ...tasks._task import kept
+from ...tasks._task import support_mask
 from .._reading.derivatives import jacobian
 from .._resampling import INTERVAL_QUANTILES, relative_distances
 from .candidate_fit import CandidateFit
@@ -164,7 +164,7 @@ def mean_baseline(tasks: Task) -> dict[str, jax.Array]:
 
     def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
         def average(y: jax.Array) -> jax.Array:
-            mask = kept(task).astype(y.dtype)
+            mask = support_mask(task).astype(y.dtype)
             mean = jnp.tensordot(mask / jnp.sum(mask), y, axes=1, precision="highest")
             return jnp.broadcast_to(mean, (task.num_queries, *mean.shape)).reshape(1, -1)
 
@@ -187,7 +187,9 @@ def stratify(
 def condition_numbers(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
-        masked = task.num_supports - jnp.sum(kept(task), dtype=int)  # each has an eigenvalue of 0
+        masked = task.num_supports - jnp.sum(
+            support_mask(task), dtype=int
+        )  # each has an eigenvalue of 0
         low = jnp.maximum(sigma[masked], jnp.finfo(sigma.dtype).eps * sigma[-1])
         return (sigma[-1] + ridge) / (low + ridge)
 

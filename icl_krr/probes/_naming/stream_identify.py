@@ -13,7 +13,7 @@ import numpy as np
 from ... import Architecture, Task, Transformer, init, map_tasks
 from ..._core import checks
 from ...catalogue import candidate
-from ...residual._tokens import tokens_of_role
+from ...residual._tokens import role_slice
 from ...tasks._task import check_plain
 from ...transformer._evaluate import Request, embed_task, evaluate
 from .._reading.readouts import StreamReader, streams_at
@@ -169,7 +169,7 @@ def prediction_changes(
     shape = (len(tasks.x), len(places), len(next(iter(stream.values()))))
     moved = np.zeros((*shape, next(iter(along.values())).shape[2]))
     for role, directions in along.items():
-        at = tokens_of_role((role,), one, model.spec.tokens)
+        at = role_slice((role,), one, model.spec.tokens)
         moved[:, :, at] = np.einsum("lsd,sblt->bltd", directions, by[role])
     return np.asarray(moved_predictions(model, tasks, jnp.asarray(moved, tasks.x.dtype), places))
 

@@ -14,8 +14,8 @@ from jax.custom_derivatives import SymbolicZero
 
 from ... import Task
 from ..._core import checks
-from ...tasks._batches import each_task
-from ...tasks._task import check_axes, kept
+from ...tasks._batches import unstack
+from ...tasks._task import check_axes, support_mask
 from .derivatives import LayerPredictions
 
 STEP = 1e-3
@@ -127,7 +127,7 @@ def torch_arrays(function: TorchPredictions, tasks: Task) -> tuple[np.ndarray, n
     checks.function("function", function)
     check_axes(tasks, 1, "tasks")
     torch = import_torch()
-    arrays = [arrays_of(torch, function, task) for task in each_task(tasks)]
+    arrays = [arrays_of(torch, function, task) for task in unstack(tasks)]
     shapes = {values.shape for values, _ in arrays}
     if len(shapes) > 1:
         raise ValueError(
@@ -267,7 +267,7 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
 def cut_before(tasks: Task, at: jax.Array) -> Task:
     def of_position(task: Task, position: jax.Array) -> Task:
         return task.replace(
-            mask=kept(task) & (jnp.arange(task.num_supports) < position),
+            mask=support_mask(task) & (jnp.arange(task.num_supports) < position),
             x_query=task.x[position][None],
             y_query=task.y[position][None],
         )

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ... import Task
 from ..._core import checks
 from ..._core.readable import readable
-from ...tasks._task import check_one_output, kept
+from ...tasks._task import check_one_output, support_mask
 from ...transformer import Transformer, Where, predict, run_with_hooks
 from ...transformer._admission import admit, check_compatible
 from ...transformer._evaluate import Request
@@ -59,7 +59,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     copies = min(task.num_supports, task.num_queries)
     admit(model, task, Request(hooks=hooks)).check_memory(copies)
     ones = jnp.ones(task.num_supports, task.x.dtype)
-    mask = jnp.asarray(kept(task))
+    mask = jnp.asarray(support_mask(task))
     without = lambda j: predict(model, task.replace(mask=mask.at[j].set(False)))  # noqa: E731
     left = jax.lax.map(without, jnp.arange(task.num_supports)).T
     slope = jacobian(partial(weighted, model, task), ones)

@@ -16,9 +16,9 @@ from ..._core import checks
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
 from ..._core.pytree import pytree_dataclass
-from ...residual import visible
-from ...residual._tokens import tokens_of_role
-from ...tasks._batches import each_task
+from ...residual import key_mask
+from ...residual._tokens import role_slice
+from ...tasks._batches import unstack
 from ...tasks._task import check_axes
 from ...transformer._admission import admit, check_compatible
 from ...transformer._evaluate import embed_task
@@ -100,13 +100,13 @@ def streams_at(
     """All channels of the tokens of each role, before the first step and after every step."""
     check_compatible(model, task)
     model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
-    places = [tokens_of_role((role,), task, model.spec.tokens) for role in roles]
+    places = [role_slice((role,), task, model.spec.tokens) for role in roles]
 
     def select_tokens(stream: dict[str, jax.Array]) -> list[jax.Array]:
         return [jnp.concatenate([v[at] for v in stream.values()], axis=-1) for at in places]
 
     stream = jax.tree.map(jnp.asarray, embed_task(model, task))
-    return forward(model, stream, visible(task, model.spec.tokens), observe=select_tokens).observed
+    return forward(model, stream, key_mask(task, model.spec.tokens), observe=select_tokens).observed
 
 
 def has_slot(model: Transformer) -> bool:
@@ -179,7 +179,7 @@ def streams_of_tasks(
 ) -> Float[Array, "b layers q d"]:
     if isinstance(model, Transformer):
         return streams_of_batch(model, tasks)
-    arrays = [np.asarray(model(task)) for task in each_task(tasks)]
+    arrays = [np.asarray(model(task)) for task in unstack(tasks)]
     shapes = {one.shape for one in arrays}
     if len(shapes) > 1 or arrays[0].ndim != 3 or arrays[0].shape[1] != tasks.num_queries:
         raise ValueError(
