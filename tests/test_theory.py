@@ -323,9 +323,8 @@ def test_every_function_of_a_task_ignores_masked_supports(x64):
     wanted = jax.jit(lambda t: {name: f(t, KEEP[KEEP]) for name, f in WITH_TASKS.items()})(rest)
     for name in WITH_TASKS:
         assert relative(found[name], wanted[name]) < 1e-9, name
-    takes = {
-        n for n in theory.__all__ if "task" in inspect.signature(getattr(theory, n)).parameters
-    }
+    functions = {n: getattr(theory, n) for n in theory.__all__ if n != "RATES"}
+    takes = {n for n, f in functions.items() if "task" in inspect.signature(f).parameters}
     assert takes <= set(WITH_TASKS)
 
 
