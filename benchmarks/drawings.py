@@ -67,20 +67,27 @@ LEGEND = {
 }
 
 
+def design_rooms() -> dict[str, tuple[int, int, int, str, str]]:
+    """`ROOMS` with the names and numbers of the code in their words."""
+    facts = {"kernel_names": fill(", ".join(KERNELS), 32), "claims": len(claims())}
+    return {
+        name: (*place, words.format(**facts), color)
+        for name, (*place, words, color) in ROOMS.items()
+    }
+
+
 def design() -> Figure:
     """The modules of the package, and the data that they pass on; numbers are those of the code."""
-    facts = {"kernel_names": fill(", ".join(KERNELS), 32), "claims": len(claims())}
     figure = Figure(figsize=(9.6, 6.5))
     axis = figure.add_axes((0.01, 0.06, 0.98, 0.93))
     width, height, across, up = 2.0, 0.6, 2.6, 1.0
     places: dict[str, tuple[float, float, float]] = {}
-    for name, (column, row, columns, words, color) in ROOMS.items():
+    for name, (column, row, columns, words, color) in design_rooms().items():
         x, y, wide = column * across, row * up, width + (columns - 1) * across
         box = FancyBboxPatch((x, y), wide, height, "round,pad=0.06", fc=color, ec="#444444")
         axis.add_patch(box)
         axis.text(x + wide / 2, y + 0.44, name, ha="center", va="center", weight="bold", fontsize=9)
-        text = words.format(**facts)
-        axis.text(x + wide / 2, y + 0.16, text, ha="center", va="center", fontsize=6.5)
+        axis.text(x + wide / 2, y + 0.16, words, ha="center", va="center", fontsize=6.5)
         places[name] = x, y, wide
     for start, end, words in ARROWS:
         (x, y, wide), (u, v, _) = places[start], places[end]

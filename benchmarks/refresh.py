@@ -29,6 +29,7 @@ from icl_krr.transformer import Transformer
 
 ROOT = Path(__file__).parent.parent
 SEEDS = range(10)
+CONTRIBUTING = ".github/CONTRIBUTING.md"
 
 
 def main(claim: tyro.conf.UseAppendAction[tuple[str, ...]] = ()) -> None:
@@ -49,6 +50,7 @@ def main(claim: tyro.conf.UseAppendAction[tuple[str, ...]] = ()) -> None:
     verdicts = f"{statuses['holds']} hold, {statuses['holds as corrected']} hold as corrected"
     for file, old, new in (
         ("README.md", r"(?<=<!-- solvers -->\n)(\|.*\n)*", to_markdown(solver_table())),
+        (CONTRIBUTING, r"(?<=<!-- rooms -->\n)(\|.*\n)*", to_markdown(room_table())),
         ("README.md", r"tests \d+ claims", f"tests {sum(statuses.values())} claims"),
         ("README.md", r"\d+ hold, \d+ hold as corrected", verdicts),
         ("README.md", r"\d+ (is|are) false", f"{wrong} {'is' if wrong == 1 else 'are'} false"),
@@ -85,11 +87,23 @@ def built(row: SolverEntry, kind: str) -> Transformer | None:
     return build_model(row.name, make_kernel(names[0], {}), task, 0.5, 2)
 
 
+def room_table() -> Lines:
+    """The guide's: what lives in a room and what it may import, as the test of imports reads it."""
+    allowed = runpy.run_path(str(ROOT / "tests/test_structure.py"))["ALLOWED"]
+    purposes = {name: room[3].replace("\n", " ") for name, room in drawings.design_rooms().items()}
+    purposes |= {"core": "checks, guarded arithmetic, files, status", "losses": "of delta rules"}
+    lines = [
+        [f"`{name}`", purposes[name.removeprefix("_")], rooms]
+        for name, rooms in allowed.items()
+    ]
+    return ["room", "what lives there", "imports, beside what all share"], lines
+
+
 def solver_table() -> Lines:
-    """The README's: one line per solver: its call, states, blocks per step, what it is told."""
+    """The README's: one line per solver: its call, states, blocks per step, required inputs."""
     header = ["solver", "call", "states besides alpha and prediction"]
     header += ["blocks per step, linear attention", "blocks per step, softmax attention"]
-    header += ["told besides the kernel"]
+    header += ["required inputs depend on"]
     lines = []
     for row in SOLVERS.values():
         models = [built(row, kind) for kind in ("featured", "positive")]

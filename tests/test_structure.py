@@ -134,7 +134,8 @@ def test_benchmarks_and_notebooks_import_public_names():
     for path in (root / "notebooks").glob("*.ipynb"):
         cells = json.loads(path.read_text())["cells"]
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        sources[path] = "\n".join(code)
+        lines = "\n".join(code).splitlines()
+        sources[path] = "\n".join(line for line in lines if not line.startswith("%"))
     for path, source in sources.items():
         for module, name in public_imports(source):
             assert not private(f"{module}.{name}"), f"{path} imports {module}.{name}"
@@ -178,6 +179,13 @@ def test_the_picture_of_the_design_is_that_of_the_rooms_and_of_the_catalogue():
     drawn = [text.get_text() for text in design().axes[0].texts if text.get_text()]
     picture = re.findall(r">([^<>]+)</text>", (FIGURES / "design.svg").read_text())
     assert {line for text in drawn for line in text.splitlines()} <= set(map(unescape, picture))
+
+
+def test_the_guide_has_the_table_of_rooms():
+    """Another one is written by `python -m benchmarks refresh`."""
+    guide = (PACKAGE.parent / ".github/CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|$", guide, re.M)
+    assert dict(rows) == ALLOWED
 
 
 def test_the_reader_of_imports_sees_them():
