@@ -54,7 +54,7 @@ NOTABLE = np.log10(1.05)
 SETS = {"whole layers": ("layer",), "heads": ("heads",), "heads, MLP, whole layers": PARTS}
 
 
-def known(quick: bool, folder: Path) -> list[Record]:
+def constructed(quick: bool, folder: Path) -> list[Record]:
     """All constructions on SolverBench's tasks, in all their variants."""
     sizes = QUICK_SIZES if quick else SIZES
 
@@ -99,7 +99,7 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
         "variant": RIDGES,
         "solver": QUICK_NAMES if quick else NAMES,
     }
-    own, beside = (
+    model_rows, beside = (
         records.finished(study, folder / study.name)
         for study in (
             Study("trained", sizes, {"model": names}, measure),
@@ -108,7 +108,7 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
     )
     return [
         cell | row | {"beside": [c | r for c, r in beside if c["tasks of"] == first[cell["model"]]]}
-        for cell, row in own
+        for cell, row in model_rows
     ]
 
 
@@ -153,9 +153,9 @@ def at_places(logs: np.ndarray) -> np.ndarray:
     return (1 - share) * logs[..., below] + share * logs[..., above]
 
 
-def pattern(found: Effects, key: tuple[str, str], parts: Iterable[str]) -> np.ndarray:
+def pattern(effects: Effects, key: tuple[str, str], parts: Iterable[str]) -> np.ndarray:
     """The pattern [1 + resamples, numbers] of some parts at common relative depths."""
-    chosen = found.logs[key][:, [PARTS.index(part) for part in parts]]
+    chosen = effects.logs[key][:, [PARTS.index(part) for part in parts]]
     return at_places(chosen).reshape(len(chosen), -1)
 
 
@@ -168,22 +168,22 @@ class Nearest(NamedTuple):
     tied: list[str]  # names that paired intervals do not tell from the nearest
 
 
-def nearest(own: np.ndarray, by_name: dict[str, list[np.ndarray]]) -> Nearest:
+def nearest(model_pattern: np.ndarray, by_name: dict[str, list[np.ndarray]]) -> Nearest:
     """Compare a pattern with the patterns of each name, of which the nearest counts."""
     distances = np.stack([
-        np.min([np.sqrt(np.mean((own - other) ** 2, axis=1)) for other in others], axis=0)
+        np.min([np.sqrt(np.mean((model_pattern - other) ** 2, axis=1)) for other in others], axis=0)
         for others in by_name.values()
     ])  # fmt: skip
     names, every = list(by_name), np.ones(len(by_name), bool)
-    found = paired_differences(distances[:, :1], distances[:, None, 1:], every)
-    near = [name for name, low in zip(names, found.low[:, 0], strict=True) if low <= 0]
+    differences = paired_differences(distances[:, :1], distances[:, None, 1:], every)
+    tied = [name for name, low in zip(names, differences.low[:, 0], strict=True) if low <= 0]
     each = dict(zip(names, distances[:, 0].tolist(), strict=True))
-    return Nearest(names[found.leader], each[names[found.leader]], each, near)
+    return Nearest(names[differences.leader], each[names[differences.leader]], each, tied)
 
 
 def by_solver(pairs: Iterable[tuple[str, np.ndarray]]) -> dict[str, list[np.ndarray]]:
     groups = records.grouped(pairs, itemgetter(0))
-    return {name: [one for _, one in own] for name, own in groups.items()}
+    return {name: [one for _, one in members] for name, members in groups.items()}
 
 
 def add_case(line: list[int], holds: bool | None) -> None:
@@ -224,7 +224,7 @@ def confusion(
     """
     lone, among, right = [0, 0], [0, 0], [0, 0]
     by_variant: dict[str, list[int]] = {}
-    near, within, between = [], [], []
+    tied_counts, within, between = [], [], []
     for i, row in enumerate(rows):
         kernels_by_candidate = offers(rows, patterns, i, other_family)
         for name, others in kernels_by_candidate.items():
@@ -234,16 +234,16 @@ def confusion(
             continue
         one = nearest(patterns[i], kernels_by_candidate)
         is_right = one.name == row["solver"]
-        near.append(len(one.tied))
+        tied_counts.append(len(one.tied))
         add_case(right, is_right)
-        add_case(lone, is_right if near[-1] == 1 else None)
+        add_case(lone, is_right if tied_counts[-1] == 1 else None)
         add_case(among, row["solver"] in one.tied)
         add_case(by_variant.setdefault(row["variant"], [0, 0]), is_right)
     return {
         "right": right,
         "lone": lone,
         "among": among,
-        "size": float(np.mean(near)),
+        "size": float(np.mean(tied_counts)),
         "by variant": by_variant,
         "within": float(np.quantile(within, 0.95)),
         "between": float(np.quantile(between, 0.05)),
@@ -256,7 +256,7 @@ def distractors(rows: list[Record], patterns: Patterns, limit: float) -> dict[st
     These are models that run no candidate, and candidates without the patterns of their own solver.
     A name counts if its distance is at most `limit` and no other candidate is as near.
     """
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         kernels_by_candidate = offers(rows, patterns, i)
         kernels_by_candidate = {
@@ -264,8 +264,8 @@ def distractors(rows: list[Record], patterns: Patterns, limit: float) -> dict[st
         }
         one = nearest(patterns[i], kernels_by_candidate)
         named = len(one.tied) == 1 and one.distance <= limit
-        add_case(found.setdefault(KIND[row["solver"]], [0, 0]), named)
-    return found
+        add_case(counts.setdefault(KIND[row["solver"]], [0, 0]), named)
+    return counts
 
 
 def above(values: np.ndarray, least: float = NOTABLE) -> bool:
@@ -273,26 +273,28 @@ def above(values: np.ndarray, least: float = NOTABLE) -> bool:
     return bool(values[0] >= least and np.quantile(values[1:], INTERVAL_QUANTILES[0]) > 0)
 
 
-def of_part(found: Effects, part: str, effect: str, replaced: str) -> np.ndarray:
-    return found.logs[replaced, effect][:, PARTS.index(part)]
+def of_part(effects: Effects, part: str, effect: str, replaced: str) -> np.ndarray:
+    return effects.logs[replaced, effect][:, PARTS.index(part)]
 
 
-def heads_most(found: Effects, replaced: str) -> bool:
-    gap = of_part(found, "heads", "change", replaced) - of_part(found, "units", "change", replaced)
+def heads_most(effects: Effects, replaced: str) -> bool:
+    gap = of_part(effects, "heads", "change", replaced) - of_part(
+        effects, "units", "change", replaced
+    )
     return above(np.mean(gap, axis=1))
 
 
 def hurts(part: str, least: float) -> Callable[[Effects, str], bool]:
-    def holds(found: Effects, replaced: str) -> bool:
-        logs = of_part(found, part, "target", replaced)
+    def holds(effects: Effects, replaced: str) -> bool:
+        logs = of_part(effects, part, "target", replaced)
         return float(np.mean([above(one) for one in logs.T])) >= least
 
     return holds
 
 
 def trend(sign: int) -> Callable[[Effects, str], bool]:
-    def holds(found: Effects, replaced: str) -> bool:
-        logs = of_part(found, "layer", "change", replaced)
+    def holds(effects: Effects, replaced: str) -> bool:
+        logs = of_part(effects, "layer", "change", replaced)
         half = logs.shape[1] // 2
         late = np.mean(logs[:, -half:], axis=1) - np.mean(logs[:, :half], axis=1)
         return above(sign * late)
@@ -300,10 +302,10 @@ def trend(sign: int) -> Callable[[Effects, str], bool]:
     return holds
 
 
-def falls(found: Effects, replaced: str) -> bool | None:
-    if found.profile is None:
+def falls(effects: Effects, replaced: str) -> bool | None:
+    if effects.profile is None:
         return None
-    return bool(np.all(np.diff(found.profile[0]) < 0))
+    return bool(np.all(np.diff(effects.profile[0]) < 0))
 
 
 STATEMENTS: dict[str, Callable[[Effects, str], bool | None]] = {
@@ -323,32 +325,35 @@ def built(name: str, one: BenchFamily, variant: models.Variant, profile: bool) -
     return None if model is None else models.measure(model, one, profile)
 
 
-def scores(rows: list[Record], found: list[Effects]) -> list[Record]:
+def scores(rows: list[Record], all_effects: list[Effects]) -> list[Record]:
     """The confusion of every kind of pattern; the main one comes first."""
     kinds = [(replaced, effect) for replaced in REPLACED for effect in EFFECTS]
-    both, made = len({row["family"] for row in rows}) > 1, []
+    both, score_rows = len({row["family"] for row in rows}) > 1, []
     for key in sorted(kinds, key=lambda kind: kind != MAIN):
         for name, parts in reversed(SETS.items()):
-            patterns = [pattern(one, key, parts) for one in found]
-            own = {"set": name, "replaced": key[0], "effect": key[1], **confusion(rows, patterns)}
+            patterns = [pattern(one, key, parts) for one in all_effects]
+            score = {"set": name, "replaced": key[0], "effect": key[1], **confusion(rows, patterns)}
             away = confusion(rows, patterns, other_family=True)["right"] if both else [0, 0]
-            own |= {"other family": away, "distractors": distractors(rows, patterns, own["within"])}
-            made.append(own)
-    return made
+            score |= {
+                "other family": away,
+                "distractors": distractors(rows, patterns, score["within"]),
+            }
+            score_rows.append(score)
+    return score_rows
 
 
 def compared(row: Record, limits: dict[str, float]) -> Record:
     """The constructions whose patterns are nearest to a trained model's."""
-    own = effects_of(row)
-    others, said = [(other["solver"], effects_of(other)) for other in row["beside"]], []
+    effects = effects_of(row)
+    others, verdicts = [(other["solver"], effects_of(other)) for other in row["beside"]], []
     for name, parts in reversed(SETS.items()):
         kernels_by_candidate = by_solver(
             (other, pattern(one, MAIN, parts)) for other, one in others
         )
-        one = nearest(pattern(own, MAIN, parts), kernels_by_candidate)
+        one = nearest(pattern(effects, MAIN, parts), kernels_by_candidate)
         alone, close = len(one.tied) == 1, one.distance <= limits[name]
         reading = KIND[one.name] if alone else "not distinguishable"
-        said.append({
+        verdicts.append({
             "set": name,
             "name": one.name,
             "distance": one.distance,
@@ -357,7 +362,7 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
             "within": limits[name],
             "reading": reading if close else "no construction is near",
         })  # fmt: skip
-    return {"model": row["model"], "ratio": float(own.ratio[0]), "nearest": said}
+    return {"model": row["model"], "ratio": float(effects.ratio[0]), "nearest": verdicts}
 
 
 def pattern_row(model: str, tasks: str, row: Record) -> Record:
@@ -366,35 +371,37 @@ def pattern_row(model: str, tasks: str, row: Record) -> Record:
     return {"model": model, "tasks": tasks, "change": dict(zip(PARTS, changes, strict=True))}
 
 
-def stated(known: list[Record], trained: list[Record]) -> list[Record]:
+def stated(constructed_rows: list[Record], trained: list[Record]) -> list[Record]:
     """How many models each statement is true of, [cases, models]."""
-    every = [(row["solver"], effects_of(row)) for row in known]
+    every = [(row["solver"], effects_of(row)) for row in constructed_rows]
     learnt = [effects_of(row) for row in trained]
-    made = []
+    statements = []
     for statement, holds in STATEMENTS.items():
         for replaced in REPLACED:
             if "probe" in statement and replaced != MAIN[0]:
                 continue
             counts: dict[str, list[int]] = {}
-            for name, found in every:
-                add_case(counts.setdefault(name, [0, 0]), holds(found, replaced))
+            for name, effects in every:
+                add_case(counts.setdefault(name, [0, 0]), holds(effects, replaced))
             of_trained = [0, 0]
-            for found in learnt:
-                add_case(of_trained, holds(found, replaced))
+            for effects in learnt:
+                add_case(of_trained, holds(effects, replaced))
             words = "" if "probe" in statement else f" ({replaced})"
-            made.append({"statement": statement + words, "known": counts, "trained": of_trained})
-    deeper = deeper_is_better(known)
-    made.append(
+            statements.append(
+                {"statement": statement + words, "known": counts, "trained": of_trained}
+            )
+    deeper = deeper_is_better(constructed_rows)
+    statements.append(
         {"statement": "two more layers lower the error", "known": deeper, "trained": [0, 0]}
     )
-    return made
+    return statements
 
 
-def deeper_is_better(known: list[Record]) -> dict[str, list[int]]:
+def deeper_is_better(constructed_rows: list[Record]) -> dict[str, list[int]]:
     """Whether 8 layers err less than 6 on the same tasks."""
     errors = {
         (row["family"], row["solver"], row["variant"]): sum(row["intact"]["target"])
-        for row in known
+        for row in constructed_rows
     }
     counts: dict[str, list[int]] = {}
     for (family, name, variant), error in errors.items():
@@ -404,20 +411,22 @@ def deeper_is_better(known: list[Record]) -> dict[str, list[int]]:
     return counts
 
 
-def report(known: list[Record], trained: list[Record]) -> Record:
+def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     """Everything that the tables and the figure show."""
-    found = scores(known, [effects_of(row) for row in known])
+    score_rows = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
     limits = {
-        one["set"]: one["within"] for one in found if (one["replaced"], one["effect"]) == MAIN
+        one["set"]: one["within"] for one in score_rows if (one["replaced"], one["effect"]) == MAIN
     }
     patterns = [
-        pattern_row(row["solver"], row["family"], row) for row in known if row["variant"] == "base"
+        pattern_row(row["solver"], row["family"], row)
+        for row in constructed_rows
+        if row["variant"] == "base"
     ]
     patterns += [pattern_row(row["model"], "own", row) for row in trained]
     return {
-        "confusion": found,
+        "confusion": score_rows,
         "trained": [compared(row, limits) for row in trained],
-        "statements": stated(known, trained),
+        "statements": stated(constructed_rows, trained),
         "patterns": patterns,
     }
 
@@ -432,7 +441,7 @@ EFFECT_WORDS = {
 }
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     return name.replace("_", " ")
 
 
@@ -454,26 +463,26 @@ def score_table(record: Record) -> str:
 
 def variant_table(record: Record) -> str:
     """Right names by the setting in which a model differs, for the main kind of pattern."""
-    found = record["confusion"][: len(SETS)]
-    header = ["setting that no other model has", *(one["set"] for one in found)]
+    sets = record["confusion"][: len(SETS)]
+    header = ["setting that no other model has", *(one["set"] for one in sets)]
     lines = [
-        [name, *(str(Share.of(*one["by variant"][name])) for one in found)]
-        for name in found[0]["by variant"]
+        [name, *(str(Share.of(*one["by variant"][name])) for one in sets)]
+        for name in sets[0]["by variant"]
     ]
     return to_markdown((header, lines))
 
 
 def distractor_table(record: Record) -> str:
     """Models whose solver is not among the names: how many get one candidate's name alone."""
-    found = record["confusion"][: len(SETS)]
+    sets = record["confusion"][: len(SETS)]
     kinds = {"candidate": "a candidate, without the patterns of its own solver"}
     kinds |= {kind: kind for kind in ("other solver", "no solver")}
     lines = [
-        [words, *(str(Share.of(*one["distractors"][kind])) for one in found)]
+        [words, *(str(Share.of(*one["distractors"][kind])) for one in sets)]
         for kind, words in kinds.items()
-        if kind in found[0]["distractors"]
+        if kind in sets[0]["distractors"]
     ]
-    return to_markdown((["what the model runs", *(one["set"] for one in found)], lines))
+    return to_markdown((["what the model runs", *(one["set"] for one in sets)], lines))
 
 
 def trained_table(record: Record) -> str:
@@ -481,11 +490,11 @@ def trained_table(record: Record) -> str:
         "model": "model",
         "error / exact error": digits("ratio"),
         "parts removed": "set",
-        "nearest": lambda one: shown(one["name"]),
+        "nearest": lambda one: display_name(one["name"]),
         "distance": digits("distance", 2),
-        "tied": lambda one: ", ".join(shown(n) for n in one["tied"] if n != one["name"]),
+        "tied": lambda one: ", ".join(display_name(n) for n in one["tied"] if n != one["name"]),
         **{
-            f"distance to {shown(name)}": lambda one, name=name: (
+            f"distance to {display_name(name)}": lambda one, name=name: (
                 f"{one['distances'].get(name, np.nan):.2g}"
             )
             for name in BESIDE
@@ -500,7 +509,7 @@ def trained_table(record: Record) -> str:
 def statement_table(record: Record) -> str:
     """How many models of each solver a statement is true of."""
     candidates = [name for name in CANDIDATES if name in record["statements"][0]["known"]]
-    header = ["statement", "trained", *map(shown, candidates)]
+    header = ["statement", "trained", *map(display_name, candidates)]
     header += ["other solvers", "no solver"]
     lines = []
     for one in record["statements"]:
@@ -508,15 +517,15 @@ def statement_table(record: Record) -> str:
         groups = [(name,) for name in candidates]
         groups += [DISTRACTORS, tuple(name for name in NAMES if KIND[name] == "no solver")]
         for names in groups:
-            found = [one["known"][name] for name in names if name in one["known"]]
-            cases, total = (sum(pair[k] for pair in found) for k in (0, 1))
+            counts = [one["known"][name] for name in names if name in one["known"]]
+            cases, total = (sum(pair[k] for pair in counts) for k in (0, 1))
             cells.append(f"{cases}/{total}" if total else "-")
         lines.append([one["statement"], *cells])
     return to_markdown((header, lines))
 
 
 def pattern_table(record: Record) -> str:
-    columns = {"model": lambda row: shown(row["model"]), "tasks": "tasks"}
+    columns = {"model": lambda row: display_name(row["model"]), "tasks": "tasks"}
     for part in PARTS:
         columns[f"without {TITLES[part]}, by layer"] = lambda row, part=part: " ".join(
             f"{value:.2g}" for value in row["change"][part]
@@ -550,13 +559,13 @@ def ablations_figure(record: Record) -> Figure:
     """Changes without heads, MLP or whole layers: constructions above, trained models below."""
     figure = Figure(figsize=(9.6, 7.6), layout="constrained")
     axes = figure.subplots(2, len(PARTS), sharex=True, sharey=True)
-    known = [row for row in record["patterns"] if row["tasks"] == "process"]
+    pattern_rows = [row for row in record["patterns"] if row["tasks"] == "process"]
     trained = [row for row in record["patterns"] if row["tasks"] == "own"]
     marks = {"candidate": "o-", "other solver": "s--", "no solver": "^:"}
     for k, part in enumerate(PARTS):
-        for i, row in enumerate(known):
+        for i, row in enumerate(pattern_rows):
             style = marks[KIND[row["model"]]]
-            label = f"{shown(row['model'])} ({KIND[row['model']]})"
+            label = f"{display_name(row['model'])} ({KIND[row['model']]})"
             draw(axes[0, k], row["change"][part], label, COLORS[i % len(COLORS)], style)
         for i, row in reversed([*enumerate(trained)]):
             style = "o-" if "encoder" in row["model"] else "s--"
@@ -581,11 +590,11 @@ def ablations_figure(record: Record) -> Figure:
 
 
 def main() -> None:
-    asked = records.options(__doc__, folder=True)
+    args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_disable_most_optimizations", True)  # compilation takes most of the time
-    names = SHIPPED[1:2] if asked.quick else SHIPPED
-    parts = known(asked.quick, asked.folder), trained(asked.quick, asked.folder, names)
+    names = SHIPPED[1:2] if args.quick else SHIPPED
+    parts = (constructed(args.quick, args.folder), trained(args.quick, args.folder, names))
     every = [*parts[0], *parts[1], *(other for row in parts[1] for other in row["beside"])]
     facts = {
         "seed": SEED,
@@ -597,7 +606,7 @@ def main() -> None:
         "cpu_seconds": sum(row["cpu_seconds"] for row in every),
     }
     record = {"meta": records.meta("ablations", **facts), **report(*parts)}
-    records.finish("ablations", record, markdown, asked.quick, {"ablations": ablations_figure})
+    records.finish("ablations", record, markdown, args.quick, {"ablations": ablations_figure})
 
 
 if __name__ == "__main__":

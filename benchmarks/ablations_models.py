@@ -113,12 +113,12 @@ def exact_of(family: Any) -> tuple[Kernel, Any]:
 
 def kernel_of(name: str, one: BenchFamily) -> Kernel | None:
     """The kernel of a construction on these tasks; None if the solver takes none that suits."""
-    own = "gaussian" if hasattr(one.sampler, "kernel") else "linear"
+    first_choice = "gaussian" if hasattr(one.sampler, "kernel") else "linear"
     takes = taken(name) if name in CANDIDATES else ("linear", "gaussian")
     if name in SMOOTHERS:
         takes = ("gaussian",)
-    found = [kernel for kernel in (own, "gaussian") if kernel in takes]
-    return one.kernel(found[0]) if found else None
+    accepted = [kernel for kernel in (first_choice, "gaussian") if kernel in takes]
+    return one.kernel(accepted[0]) if accepted else None
 
 
 def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> Transformer | None:
@@ -139,10 +139,10 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
         if name in SMOOTHERS:
             return smoother(name, kernel, one)
     if name in DISTRACTORS:
-        given = one.compile_keywords(kernel) | {"steps": steps}
+        kwargs = one.compile_keywords(kernel) | {"steps": steps}
         if name != "steepest_descent":
-            given["step_size"] = 1 / (slower * one.largest_eigenvalue(kernel))
-        return compile(getattr(solverbench, name), kernel, **given)
+            kwargs["step_size"] = 1 / (slower * one.largest_eigenvalue(kernel))
+        return compile(getattr(solverbench, name), kernel, **kwargs)
     row = SOLVERS[FORMS[name] if form == "form" else name]
     needs = one.solver_keywords(row, kernel)
     if "spectrum" in needs:
@@ -154,8 +154,8 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
         needs["step_size"] = 1 / slower
     elif slower != 1:
         return None
-    given = {**needs, **one.attention(kernel), **row.options}
-    return constructions.lookup(row)(kernel, num_features=one.tasks.num_features, **given)
+    kwargs = {**needs, **one.attention(kernel), **row.options}
+    return constructions.lookup(row)(kernel, num_features=one.tasks.num_features, **kwargs)
 
 
 def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
@@ -203,13 +203,13 @@ def outputs_of(tasks: Task) -> jax.Array:
 
 def places_of(model: Transformer, part: str) -> set[tuple[int, str]]:
     """All (position, point) pairs of a part of one step; blocks of the prologue are no step."""
-    first, found = len(model.weights.prologue), set()
+    first, places = len(model.weights.prologue), set()
     for position, block in enumerate(model.weights.steps, start=first):
         if part != "units":
-            found |= {(position, f"heads.{j}.mixed") for j in range(len(block.attention))}
+            places |= {(position, f"heads.{j}.mixed") for j in range(len(block.attention))}
         if part != "heads":
-            found |= {(position, f"units.{j}.hidden") for j in range(len(block.mlp))}
-    return found
+            places |= {(position, f"units.{j}.hidden") for j in range(len(block.mlp))}
+    return places
 
 
 def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -248,8 +248,8 @@ def exact_predictions(kernel: Any, ridge: Any, tasks: Task) -> jax.Array:
 @jax.jit
 def layer_errors(model: Transformer, probe: Any, tasks: Task) -> jax.Array:
     """Squared errors of a linear probe after every layer, summed over queries [b, L + 1]."""
-    found = map_tasks(lambda task: layerwise(model, task, probe), tasks)
-    return jnp.sum((found - outputs_of(tasks)[:, None]) ** 2, axis=-1)
+    predictions = map_tasks(lambda task: layerwise(model, task, probe), tasks)
+    return jnp.sum((predictions - outputs_of(tasks)[:, None]) ** 2, axis=-1)
 
 
 def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Record:
@@ -262,15 +262,15 @@ def measure(model: Transformer, one: BenchFamily, profile: bool = False) -> Reco
     sums = partial(np.sum, axis=-1)
     sizes = {name: sums((intact - other) ** 2) for name, other in others.items()}
     sizes["change"] = sums(intact**2)
-    found: Record = {"layers": model.steps, "intact": finite(sizes), "removed": {}}
-    found |= finite({"exact error": sums((best - others["target"]) ** 2)})
+    record: Record = {"layers": model.steps, "intact": finite(sizes), "removed": {}}
+    record |= finite({"exact error": sums((best - others["target"]) ** 2)})
     for replace, changed in without.items():
         squares = {name: sums((changed - other) ** 2) for name, other in others.items()}
-        found["removed"][replace] = finite(squares)
+        record["removed"][replace] = finite(squares)
     if profile:
         probe = fit_probe(model, one.probing)
-        found |= finite({"profile": layer_errors(model, probe, tasks)})
-    return found | {"cpu_seconds": time.process_time() - began}
+        record |= finite({"profile": layer_errors(model, probe, tasks)})
+    return record | {"cpu_seconds": time.process_time() - began}
 
 
 def finite(arrays: dict[str, Any]) -> Record:

@@ -110,14 +110,14 @@ def register_gated() -> None:
     for name in RULES:
         row = SOLVERS[name]
         fitted = {n: b for n, b in (row.fitted or {}).items() if n != "decay"}
-        own = {
+        kwargs = {
             "name": f"gated_{name}",
             "label": f"g{row.label}",
             "fitted": fitted | {"forgetting": Box(-3, 0.3)},
             "arguments": "benchmarks.fast_weights_naming:with_gate",
             "contains": (name, *row.contains, *(f"gated_{one}" for one in row.contains)),
         }
-        register(dataclasses.replace(row, **own))
+        register(dataclasses.replace(row, **kwargs))
 
 
 def candidate_names() -> tuple[str, ...]:
@@ -164,16 +164,16 @@ def identified(case: Case, count: int) -> Record:
     with jax.enable_x64(True):
         tasks = tasks_of(case.noise, case.seed, case.edge.endswith("sphere"), count)
         model, at = model_of(case)
-        given: Record = {
+        kwargs: Record = {
             "candidates": candidate_names(), "kernels": ("linear",), "steps": 2 * LAYERS,
             "seed": case.seed,
         }  # fmt: skip
         if case.reading == OWN:
-            found = identify(lambda task: layerwise(model, task)[at], *tasks, **given)
+            result = identify(lambda task: layerwise(model, task)[at], *tasks, **kwargs)
         else:
             reader = partial(changed, dense(model), at, turn(case))
-            found = identify_streams(reader, *tasks, **given)
-    return {**case._asdict(), **row_of(found), "seconds": time.perf_counter() - began}
+            result = identify_streams(reader, *tasks, **kwargs)
+    return {**case._asdict(), **row_of(result), "seconds": time.perf_counter() - began}
 
 
 def turn(case: Case) -> Callable[[Task, jax.Array], jax.Array]:
@@ -190,13 +190,13 @@ def turn(case: Case) -> Callable[[Task, jax.Array], jax.Array]:
     )
 
 
-def row_of(found: Identification) -> Record:
+def row_of(result: Identification) -> Record:
     return {
-        "status": found.status,
-        "remain": found.remain,
-        "tied": found.tied,
+        "status": result.status,
+        "remain": result.remain,
+        "tied": result.tied,
         "candidates": [
-            {"name": one.fit.candidate, **means(one.distances)} for one in found.candidates
+            {"name": one.fit.candidate, **means(one.distances)} for one in result.candidates
         ],
     }
 
@@ -207,13 +207,13 @@ def means(spaces: Any) -> Record:
 
 def decoders(quick: bool) -> dict[str, Recipe]:
     """Recipes of decoders with linear attention: two of the grid, and one without anything else."""
-    found = {name: recipe for name, recipe in recipes().items() if name in DECODERS}
-    bare, plain = found[DECODERS[0]], {"layer_norm": False, "hidden": 0}
+    chosen = {name: recipe for name, recipe in recipes().items() if name in DECODERS}
+    bare, plain = chosen[DECODERS[0]], {"layer_norm": False, "hidden": 0}
     bare = dataclasses.replace(bare, model=dataclasses.replace(bare.model, **plain))
     if quick:
         training = dataclasses.replace(bare.training, **QUICK)
         return {BARE: dataclasses.replace(bare, training=training)}
-    return found | {BARE: bare}
+    return chosen | {BARE: bare}
 
 
 def answered(folder: Path, seed: int, count: int) -> Record:
@@ -232,21 +232,23 @@ def answered(folder: Path, seed: int, count: int) -> Record:
             last = layerwise(model, task)[-1]
             return jnp.stack([0 * last, *[last] * LAYERS])
 
-        given: Record = {"kernels": ("linear",), "seed": seed, "progress": progress}
+        kwargs: Record = {"kernels": ("linear",), "seed": seed, "progress": progress}
         names = candidate_names()
-        found = identify(answers, fitted, scored, candidates=names, steps=2 * LAYERS, **given)
-        row = row_of(found)
-        row["baselines"] = {name: means(spaces) for name, spaces in found.baselines.items()}
-        own = map_tasks(partial(predict_along, model), scored)
-        for one, suspect in zip(row["candidates"], found.candidates, strict=True):
-            one["along"] = along_distance(suspect.fit, scored, own)
-        row["exact along"] = away(own, map_tasks(partial(exact_along, family), scored), family)
-        given |= {"candidates": (*RULES,), "steps": 2 * model.depth}
-        by_stream = identify_streams(model, fitted, scored, **given)
+        result = identify(answers, fitted, scored, candidates=names, steps=2 * LAYERS, **kwargs)
+        row = row_of(result)
+        row["baselines"] = {name: means(spaces) for name, spaces in result.baselines.items()}
+        predictions = map_tasks(partial(predict_along, model), scored)
+        for one, candidate_result in zip(row["candidates"], result.candidates, strict=True):
+            one["along"] = along_distance(candidate_result.fit, scored, predictions)
+        row["exact along"] = away(
+            predictions, map_tasks(partial(exact_along, family), scored), family
+        )
+        kwargs |= {"candidates": (*RULES,), "steps": 2 * model.depth}
+        by_stream = identify_streams(model, fitted, scored, **kwargs)
     return {**row, "by stream": row_of(by_stream)}
 
 
-def along_distance(fit: CandidateFit, tasks: Task, own: jax.Array) -> float | None:
+def along_distance(fit: CandidateFit, tasks: Task, predictions: jax.Array) -> float | None:
     """The distance of answers at all supports to those of a rule, with its fitted parameters."""
     row = candidate(fit.candidate)
     if not row.causal:
@@ -256,7 +258,7 @@ def along_distance(fit: CandidateFit, tasks: Task, own: jax.Array) -> float | No
     def along(task: Task) -> jax.Array:
         return run_oracle(row, fit.kernel, jnp.asarray(fit.logs), task, 2 * LAYERS).along[step]
 
-    return away(own, map_tasks(along, tasks), tasks)
+    return away(predictions, map_tasks(along, tasks), tasks)
 
 
 def exact_along(family: Any, task: Task) -> jax.Array:
@@ -266,18 +268,20 @@ def exact_along(family: Any, task: Task) -> jax.Array:
     return prefix_conjugate_gradient(kernel, task, ridge=ridge, steps=steps).along[-1]
 
 
-def away(own: jax.Array, other: jax.Array, sizes: Any) -> float:
+def away(predictions: jax.Array, other: jax.Array, sizes: Any) -> float:
     """The relative distance at the supports after the first, over all tasks."""
     at = slice(1, sizes.num_supports)
-    return float(jnp.linalg.norm(own[:, at] - other[:, at]) / jnp.linalg.norm(own[:, at]))
+    return float(
+        jnp.linalg.norm(predictions[:, at] - other[:, at]) / jnp.linalg.norm(predictions[:, at])
+    )
 
 
 def markdown(record: Record) -> str:
     """All tables."""
     parts, rows, trained = [], record["known"], record["trained"]
     edges, plain = ([row for row in rows if bool(row["edge"]) == at] for at in (True, False))
-    for reading, own in grouped(plain, itemgetter("reading")).items():
-        parts += [f"## Known rules, {reading}\n", to_markdown(confusion(own))]
+    for reading, reading_rows in grouped(plain, itemgetter("reading")).items():
+        parts += [f"## Known rules, {reading}\n", to_markdown(confusion(reading_rows))]
     parts += ["## How far the others are\n", to_markdown(separation(plain))]
     if edges:
         parts += ["## Near the edge between two rules\n", to_markdown(edge_table(edges))]
@@ -305,13 +309,13 @@ def verdict(row: Record) -> str:
 def confusion(rows: list[Record]) -> Lines:
     """What a model runs, and how often each verdict was given."""
     names = [f"{gate}{name}" for gate in ("", "gated_") for name in (*RULES, *BATCH)]
-    said = {*map(verdict, rows)}
-    columns = [short(name) for name in names if short(name) in said]
-    columns += sorted(said - {*columns})
+    verdicts = {*map(verdict, rows)}
+    columns = [short(name) for name in names if short(name) in verdicts]
+    columns += sorted(verdicts - {*columns})
     runs = sorted(grouped(rows, truth).items(), key=lambda group: names.index(group[0]))
     lines = [
-        [short(name), *(str([*map(verdict, own)].count(one) or "") for one in columns)]
-        for name, own in runs
+        [short(name), *(str([*map(verdict, rule_rows)].count(one) or "") for one in columns)]
+        for name, rule_rows in runs
     ]
     return ["runs", *columns], lines
 
@@ -328,24 +332,24 @@ def separation(rows: list[Record]) -> Lines:
     """How far each model is from its rule, and from the nearest rule that does not contain it."""
     lines = []
     for (reading, name), models in grouped(rows, lambda r: (r["reading"], truth(r))).items():
-        own, others = 0.0, []
+        largest, others = 0.0, []
         for row in models:
-            found = {one["name"]: distance(one) for one in row["candidates"]}
-            own = max(own, found[name])
-            same = {name, *(one for one in found if name in candidate(one).contains)}
-            others += [(far, other) for other, far in found.items() if other not in same]
+            distances = {one["name"]: distance(one) for one in row["candidates"]}
+            largest = max(largest, distances[name])
+            same = {name, *(one for one in distances if name in candidate(one).contains)}
+            others += [(gap, other) for other, gap in distances.items() if other not in same]
         plain = [one for one in others if not one[1].startswith("gated_")]
         first, without = min(others), min(plain)
-        cells = [f"{short(other)} {far:.2g}" for far, other in (first, without)]
-        lines.append([reading, short(name), f"{own:.2g}", *cells])
+        cells = [f"{short(other)} {gap:.2g}" for gap, other in (first, without)]
+        lines.append([reading, short(name), f"{largest:.2g}", *cells])
     return ["read by", "runs", "its rule", "nearest other", "nearest other without a gate"], lines
 
 
 def edge_table(rows: list[Record]) -> Lines:
     lines = []
     for row in rows:
-        near = sorted(row["candidates"], key=distance)[:4]
-        cells = ", ".join(f"{short(one['name'])} {distance(one):.1g}" for one in near)
+        nearest = sorted(row["candidates"], key=distance)[:4]
+        cells = ", ".join(f"{short(one['name'])} {distance(one):.1g}" for one in nearest)
         names = ", ".join(map(short, row["remain"])) or ", ".join(row["tied"])
         lines.append([f"{short(row['rule'])}, {row['edge']}", row["status"], names, cells])
     return ["runs", "status", "remain, or as near", "nearest"], lines
@@ -358,23 +362,25 @@ def decoder_table(rows: list[Record]) -> Lines:
     lines = []
     for row in rows:
         best = row["candidates"][0]
-        known = min(row["baselines"].items(), key=lambda one: distance(one[1]))
+        baseline = min(row["baselines"].items(), key=lambda one: distance(one[1]))
         along = "-" if best["along"] is None else f"{best['along']:.2g}"
         stream = row["by stream"]
-        near = stream["candidates"][0]
+        nearest = stream["candidates"][0]
         line = [f"{row['model']}, {row['seed']}", f"{row['ratio']:.3g}", row["status"]]
         line += [f"{short(best['name'])} {best['prediction']:.2g}, {best['hat']:.2g}"]
         line += [along, f"{row['exact along']:.2g}"]
-        line += [f"{known[0]} {known[1]['prediction']:.2g}, {known[1]['hat']:.2g}"]
-        lines.append([*line, f"{stream['status']}; {short(near['name'])} {distance(near):.2g}"])
+        line += [f"{baseline[0]} {baseline[1]['prediction']:.2g}, {baseline[1]['hat']:.2g}"]
+        lines.append(
+            [*line, f"{stream['status']}; {short(nearest['name'])} {distance(nearest):.2g}"]
+        )
     return header, lines
 
 
 def main() -> None:
-    asked = records.options(__doc__, folder=True)
+    args = records.options(__doc__, folder=True)
     register_gated()
-    every, grid, count, top = cases(), decoders(asked.quick), TASKS, asked.folder
-    if asked.quick:
+    every, grid, count, top = cases(), decoders(args.quick), TASKS, args.folder
+    if args.quick:
         every, count = every[:1], 8
 
     def read(cell: Cell) -> Record:
@@ -382,9 +388,9 @@ def main() -> None:
         return errors | answered(place_of(top, **cell), 7, count)
 
     settings = {"tasks": count}
-    known = Study("known", settings, {"case": every}, lambda cell: identified(cell["case"], count))
+    study = Study("known", settings, {"case": every}, lambda cell: identified(cell["case"], count))
     learnt = Study("trained", settings, {"model": grid, "seed": (0,)}, read)
-    rows = [row for _, row in records.finished(known, top / "known")]
+    rows = [row for _, row in records.finished(study, top / "known")]
     trained_rows = [{**cell, **row} for cell, row in records.finished(learnt, top)]
     facts = {
         "seeds": {"tasks": [0, 1], "training": [0]},
@@ -397,7 +403,7 @@ def main() -> None:
     }
     meta = records.meta("fast_weights_naming", "optax", **facts)
     record = {"meta": meta, "known": rows, "trained": trained_rows}
-    records.finish("fast-weights-naming", record, markdown, asked.quick)
+    records.finish("fast-weights-naming", record, markdown, args.quick)
 
 
 if __name__ == "__main__":

@@ -59,11 +59,13 @@ def measure(cell: experiments.Cell, sizes: solverbench.BenchConfig) -> list[reco
     turned = solverbench.rotated(weights, jax.random.fold_in(key, 1))
     ways = {SLOT: model._replace(weights=weights)}
     ways[PROBE] = model._replace(weights=turned, probed=True)
-    rows, given = [], {"candidates": CANDIDATES, "kernels": (kernel,), "seed": seed}
+    rows, kwargs = [], {"candidates": CANDIDATES, "kernels": (kernel,), "seed": seed}
     for reading, way in ways.items():
-        found = solverbench.identify_answers(one.tasks, solverbench.run_on_tasks(way), **given)
-        said = solverbench.outcome({"names": model.truth.names}, solverbench.verdict_of(found))
-        rows.append({**cell, "reading": reading, **solverbench.verdict_row(found), "outcome": said})
+        result = solverbench.identify_answers(one.tasks, solverbench.run_on_tasks(way), **kwargs)
+        outcome = solverbench.outcome({"names": model.truth.names}, solverbench.verdict_of(result))
+        rows.append(
+            {**cell, "reading": reading, **solverbench.verdict_row(result), "outcome": outcome}
+        )
     return rows
 
 
@@ -73,10 +75,12 @@ def curves(rows: list[records.Row]) -> list[records.Row]:
     return [
         dict(zip(names, cell, strict=True))
         | {
-            kind: solverbench.Share.of(sum(row["outcome"] in among for row in found), len(found))
+            kind: solverbench.Share.of(
+                sum(row["outcome"] in among for row in cell_rows), len(cell_rows)
+            )
             for kind, among in KINDS.items()
         }
-        for cell, found in records.grouped(rows, itemgetter(*names)).items()
+        for cell, cell_rows in records.grouped(rows, itemgetter(*names)).items()
     ]
 
 
@@ -95,13 +99,13 @@ OUTCOMES = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", "#E69F00", RED), strict=
 
 def power_figure(record: records.Row) -> Figure:
     """Shares of the outcomes against the noise on the weights, a panel for every way to read."""
-    found = curves(record["rows"])
-    panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in found))
-    solvers = list(dict.fromkeys(row["solver"] for row in found))
-    levels = list(dict.fromkeys(row["level"] for row in found))
+    curve_rows = curves(record["rows"])
+    panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in curve_rows))
+    solvers = list(dict.fromkeys(row["solver"] for row in curve_rows))
+    levels = list(dict.fromkeys(row["level"] for row in curve_rows))
     figure = Figure(figsize=(2.6 * len(solvers) + 1.2, 1.7 * len(panels) + 1), layout="constrained")
     axes = figure.subplots(len(panels), len(solvers), squeeze=False, sharex=True, sharey=True)
-    cells = records.grouped(found, itemgetter("tasks", "reading", "solver"))
+    cells = records.grouped(curve_rows, itemgetter("tasks", "reading", "solver"))
     for line, (tasks, reading) in zip(axes, panels, strict=True):
         for axis, solver in zip(line, solvers, strict=True):
             cell = cells[tasks, reading, solver]
@@ -124,16 +128,16 @@ def power_figure(record: records.Row) -> Figure:
 
 
 def main() -> None:
-    asked = records.options(__doc__, seed="first seed of tasks and noise", folder=True)
+    args = records.options(__doc__, seed="first seed of tasks and noise", folder=True)
     jax.config.update("jax_enable_x64", True)
-    axes, sizes = (QUICK_AXES, QUICK_SIZES) if asked.quick else (AXES, SIZES)
-    axes = axes | {"seed": [asked.seed + seed for seed in axes["seed"]]}
+    axes, sizes = (QUICK_AXES, QUICK_SIZES) if args.quick else (AXES, SIZES)
+    axes = axes | {"seed": [args.seed + seed for seed in axes["seed"]]}
     study = experiments.Study("power", asdict(sizes), axes, partial(measure, sizes=sizes))
-    rows = [row for _, both in records.finished(study, asked.folder) for row in both]
-    facts = {"dtype": "float64", "seed": asked.seed, "axes": axes, "sizes": asdict(sizes)}
+    rows = [row for _, both in records.finished(study, args.folder) for row in both]
+    facts = {"dtype": "float64", "seed": args.seed, "axes": axes, "sizes": asdict(sizes)}
     record = {"meta": records.meta("power", candidates=CANDIDATES, **facts), "rows": rows}
     figures = {"solverbench-power": power_figure}
-    records.finish("solverbench-power", record, document, asked.quick, figures)
+    records.finish("solverbench-power", record, document, args.quick, figures)
 
 
 if __name__ == "__main__":

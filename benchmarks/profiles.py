@@ -75,27 +75,29 @@ def protocol_of(
 ) -> identification.Protocol:
     """The protocol on the tasks of a family, with the kernel of the model first."""
     one = streams.setting_of(family, config)
-    made = one.kernel(kernel)
+    kernel_object = one.kernel(kernel)
     both = [
-        identification.profile_targets(tasks, made, one.ridge(made))
+        identification.profile_targets(tasks, kernel_object, one.ridge(kernel_object))
         for tasks in split_halves(one.tasks)
     ]
     kernels = dict.fromkeys((kernel, *solverbench.FAMILY_KERNELS[family]))
-    known = identification.exact_hyperparameters(made, one.ridge(made))
-    return identification.Protocol(both, tuple(kernels), 2 * config.steps, known, config.seed)
+    exact_values = identification.exact_hyperparameters(kernel_object, one.ridge(kernel_object))
+    return identification.Protocol(
+        both, tuple(kernels), 2 * config.steps, exact_values, config.seed
+    )
 
 
 def readers(
     case: Case, one: solverbench.BenchFamily, reader: Any
 ) -> dict[str, Callable[[Task], jax.Array]]:
     """The ways to read predictions [L + 1, q] from a model."""
-    found = {}
-    if own := own_reader(case, one, reader):
-        found[OWN] = own
-        by = factors(own, one.probing)
-        found[FACTOR] = lambda task, own=own: own(task) * by[:, None]
-    found[PROBE] = streams.probed(reader, one.probing)
-    return found
+    functions = {}
+    if model_reader := own_reader(case, one, reader):
+        functions[OWN] = model_reader
+        by = factors(model_reader, one.probing)
+        functions[FACTOR] = lambda task, model_reader=model_reader: model_reader(task) * by[:, None]
+    functions[PROBE] = streams.probed(reader, one.probing)
+    return functions
 
 
 def own_reader(
@@ -116,17 +118,17 @@ def own_reader(
     return None
 
 
-def factors(own: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
+def factors(reader: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
     """The factor of every layer [L + 1] with the least error on the tasks of the probes."""
-    answers = jax.jit(partial(map_tasks, own))(tasks)
+    answers = jax.jit(partial(map_tasks, reader))(tasks)
     products = jnp.sum(answers * tasks.y_query[:, None], axis=(0, 2))
     size = jnp.sum(answers**2, axis=(0, 2))
     return jnp.where(size > 0, products / jnp.where(size > 0, size, 1), 0)
 
 
-def short(found: Any) -> Row:
+def short(profile: Any) -> Row:
     """The last error of a profile, and for each way to compare: who is nearest, and distances."""
-    record = whole_record(found)
+    record = whole_record(profile)
     return {"error": 10 ** record["log10 after layers"]["error"][-1]} | {
         f"{one['measure']}, {one['alignment']}": {
             "nearest": one["nearest"],
@@ -142,17 +144,17 @@ def examine(case: Case, config: solverbench.BenchConfig) -> Row:
     began = time.perf_counter()
     one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
     protocol = protocol_of(case.tasks, case.kernel, one.config)
-    subject, found = streams.subject_of(case, one), {}
+    subject, profiles = streams.subject_of(case, one), {}
     for name, read in readers(case, one, subject.reader).items():
         answer = jax.jit(partial(map_tasks, read))
         answers = [np.asarray(answer(t.tasks)) for t in (protocol.fitted, protocol.scored)]
         if np.all(np.isfinite(np.concatenate(answers))):
-            found[name] = short(protocol.read(answers))
+            profiles[name] = short(protocol.read(answers))
     return {
         **case._asdict(),
         "right": [name for name in subject.names if name in compared()],
         "runs": list(subject.names),
-        "read": found,
+        "read": profiles,
         "seconds": time.perf_counter() - began,
     }
 
@@ -167,25 +169,25 @@ def read_by(rows: Iterable[Row], reader: str, how: str = HOWS[0]) -> list[tuple[
     return [(row, row["read"][reader][how]) for row in rows if reader in row["read"]]
 
 
-def outcome_of(row: Row, said: Row) -> str:
-    if said["nearest"] in row["right"]:
+def outcome_of(row: Row, reading: Row) -> str:
+    if reading["nearest"] in row["right"]:
         return "right"
-    if {*said["tied"]} & {*row["right"]}:
+    if {*reading["tied"]} & {*row["right"]}:
         return "among"
-    return "wrong" if said["tied"] else "certain and wrong"
+    return "wrong" if reading["tied"] else "certain and wrong"
 
 
-def with_null(said: Row) -> bool:
-    return bool({*said["tied"]} & {*identification.NULLS})
+def with_null(reading: Row) -> bool:
+    return bool({*reading["tied"]} & {*identification.NULLS})
 
 
-def share(found: Iterable[bool]) -> str:
-    values = list(found)
+def share(flags: Iterable[bool]) -> str:
+    values = list(flags)
     return str(solverbench.Share.of(sum(values), len(values))) if values else "-"
 
 
-def least(said: Row, names: Iterable[str]) -> float:
-    return min((said["distances"].get(name, np.inf) for name in names), default=np.inf)
+def least(reading: Row, names: Iterable[str]) -> float:
+    return min((reading["distances"].get(name, np.inf) for name in names), default=np.inf)
 
 
 def summary(rows: list[Row]) -> Lines:
@@ -198,19 +200,19 @@ def summary(rows: list[Row]) -> Lines:
             each = read_by(listed(of(rows, *KNOWN)), reader, how)
             if not each:
                 continue
-            found = [outcome_of(row, said) for row, said in each]
-            own = [least(said, row["right"]) for row, said in each]
-            rest = [least(said, {*compared()} - {*row["right"]}) for row, said in each]
-            other = [said for _, said in read_by(of(rows, DISTRACTOR, RANDOM), reader, how)]
+            outcomes = [outcome_of(row, reading) for row, reading in each]
+            right_distances = [least(reading, row["right"]) for row, reading in each]
+            rest = [least(reading, {*compared()} - {*row["right"]}) for row, reading in each]
+            other = [reading for _, reading in read_by(of(rows, DISTRACTOR, RANDOM), reader, how)]
             lines.append([
                 reader,
                 *how.split(", "),
                 str(len(each)),
-                *(share(one == name for one in found) for name in OUTCOMES),
-                share(with_null(said) for _, said in each),
-                f"{median(own):.2g}",
+                *(share(one == name for one in outcomes) for name in OUTCOMES),
+                share(with_null(reading) for _, reading in each),
+                f"{median(right_distances):.2g}",
                 f"{median(rest):.2g}",
-                share(not said["tied"] for said in other),
+                share(not reading["tied"] for reading in other),
                 share(map(with_null, other)),
             ])  # fmt: skip
     return header, lines
@@ -218,13 +220,15 @@ def summary(rows: list[Row]) -> Lines:
 
 def right_from(rows: list[Row], reader: str) -> str:
     """The share of models whose nearest candidate is right, by the error, 1:1."""
-    return share(said["nearest"] in row["right"] for row, said in read_by(listed(rows), reader))
+    return share(
+        reading["nearest"] in row["right"] for row, reading in read_by(listed(rows), reader)
+    )
 
 
 def candidates_of(rows: list[Row]) -> list[str]:
     """The candidates with which models were compared when they were read."""
-    said = [row["read"][PROBE][HOWS[0]] for row in rows]
-    return [name for name in compared() if any(name in one["distances"] for one in said)]
+    readings = [row["read"][PROBE][HOWS[0]] for row in rows]
+    return [name for name in compared() if any(name in one["distances"] for one in readings)]
 
 
 def confusion(rows: list[Row], reader: str, how: str) -> Lines:
@@ -237,7 +241,7 @@ def confusion(rows: list[Row], reader: str, how: str) -> Lines:
 
 def counted(rows: list[Row], reader: str, how: str) -> tuple[list[str], np.ndarray]:
     each = read_by(listed(of(rows, PLAIN)), reader, how)
-    pairs = [(row["right"][0], next(iter(said["distances"]))) for row, said in each]
+    pairs = [(row["right"][0], next(iter(reading["distances"]))) for row, reading in each]
     candidates = candidates_of(rows)
     return matrix(pairs, candidates, [*candidates, *identification.NULLS])
 
@@ -262,21 +266,23 @@ def beside(rows: list[Row]) -> Lines:
     """The readings through the stream, on the same models."""
     header = ["reading", "models", "right", "wrong", "no name", "distractors", "named", "close to"]
     pairs = [(row, other) for row in rows if (other := through_streams().get(name_of(row)))]
-    known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
+    known_pairs = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
     strange, lines = [s for r, s in pairs if r["kind"] in (DISTRACTOR, RANDOM)], []
     for name in ("state", "innovation", "streams", "use"):
-        found = [solverbench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
-        said = [said_of(s, name).status for s in strange]
+        outcomes = [
+            solverbench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known_pairs
+        ]
+        statuses = [said_of(s, name).status for s in strange]
         wrong = ("wrong", "close to another")
         lines.append([
             f"{name}: {streams.READINGS[name]}",
-            str(len(known)),
-            share(one == "right" for one in found),
-            share(one in wrong for one in found),
-            share(one not in ("right", *wrong) for one in found),
+            str(len(known_pairs)),
+            share(one == "right" for one in outcomes),
+            share(one in wrong for one in outcomes),
+            share(one not in ("right", *wrong) for one in outcomes),
             str(len(strange)),
-            share(one in (solverbench.IDENTIFIED, solverbench.TIED) for one in said),
-            share(one == solverbench.NEAR for one in said),
+            share(one in (solverbench.IDENTIFIED, solverbench.TIED) for one in statuses),
+            share(one == solverbench.NEAR for one in statuses),
         ])  # fmt: skip
     return header, lines
 
@@ -310,28 +316,28 @@ def markdown(record: Row) -> str:
 def confusion_figure(record: Row) -> Figure:
     """Confusion matrices of the error profile on rotated models, beside that of the stream."""
     rows = record["rows"]
-    known, candidates = listed(of(rows, PLAIN)), candidates_of(rows)
+    known_rows, candidates = listed(of(rows, PLAIN)), candidates_of(rows)
     panels = [
         ("error, 1:1, own prediction", *counted(rows, OWN, HOWS[0])),
         ("error, 1:1, linear probe", *counted(rows, PROBE, HOWS[0])),
         ("error, monotone, linear probe", *counted(rows, PROBE, HOWS[2])),
     ]
     names, pairs = [*candidates, "another solver", "no name"], []
-    for row in known:
+    for row in known_rows:
         if other := through_streams().get(name_of(row)):
-            said, own = said_of(other), "no name"
-            if said.status in (solverbench.IDENTIFIED, solverbench.TIED):
-                right = {*said.names} <= {*row["runs"]}
-                own = row["right"][0] if right else said.names[0]
-            pairs.append((row["right"][0], own if own in names else "another solver"))
+            verdict, label = said_of(other), "no name"
+            if verdict.status in (solverbench.IDENTIFIED, solverbench.TIED):
+                right = {*verdict.names} <= {*row["runs"]}
+                label = row["right"][0] if right else verdict.names[0]
+            pairs.append((row["right"][0], label if label in names else "another solver"))
     panels.append(("through the stream, with use", *matrix(pairs, candidates, names)))
     figure = Figure(figsize=(18, 5.4), layout="constrained")
-    for axis, (title, columns, found) in zip(
+    for axis, (title, columns, counts) in zip(
         figure.subplots(1, len(panels), sharey=True), panels, strict=True
     ):
-        share = found / np.maximum(found.sum(axis=1, keepdims=True), 1)
+        share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         axis.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        for (i, j), count in np.ndenumerate(found):
+        for (i, j), count in np.ndenumerate(counts):
             if count:
                 color = "white" if share[i, j] > 0.5 else "black"
                 axis.text(j, i, str(count), ha="center", va="center", color=color)
@@ -341,7 +347,7 @@ def confusion_figure(record: Row) -> Figure:
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("nearest candidate, or name")
     figure.axes[0].set_ylabel("solver that runs")
-    seeds = ", ".join(map(str, sorted({row["seed"] for row in known})))
+    seeds = ", ".join(map(str, sorted({row["seed"] for row in known_rows})))
     title = f"Rotated models of known solver: number of models by name (seeds {seeds}, float64)"
     figure.suptitle(title, fontsize=11)
     return figure
@@ -354,21 +360,21 @@ QUICK_CASES = (
 
 
 def main() -> None:
-    asked = records.options(__doc__, folder=True)
+    args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     config, every = solverbench.BenchConfig(), tuple(dict.fromkeys(cases()))
-    if asked.quick:
+    if args.quick:
         config, every = solverbench.BenchConfig(**solverbench.QUICK, quick=True), QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
     study = experiments.Study(
         "profiles", settings, axes, lambda cell: examine(cell["case"], config)
     )
-    rows = [row for _, row in records.finished(study, asked.folder)]
+    rows = [row for _, row in records.finished(study, args.folder)]
     facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
     facts |= {"config": settings, "not run": len(every) - len(rows)}
     record = records.rounded({"meta": records.meta("profiles", **facts), "rows": rows})
     figures = {"error-profiles": confusion_figure}
-    records.finish("error-profiles", record, markdown, asked.quick, figures)
+    records.finish("error-profiles", record, markdown, args.quick, figures)
 
 
 if __name__ == "__main__":

@@ -100,19 +100,19 @@ def all_seeds(
 def markdown(record: Record) -> str:
     """A table of errors and of the compute of all runs, with one line for each variant."""
     runs = record["runs"]
-    groups = [[*own] for _, own in itertools.groupby(runs, itemgetter("study", "variant"))]
+    groups = [[*group] for _, group in itertools.groupby(runs, itemgetter("study", "variant"))]
     columns = {
-        "models": lambda own: f"{own[0]['study']}: {own[0]['variant']}",
-        "parameters": lambda own: f"{own[0]['parameters']:,}",
-        "learning rate": lambda own: chosen(own)[0]["learning_rate"],
-        "error / error of exact KRR, seeds 0, 1, 2, ...": lambda own: ", ".join(
-            f"{run['ratio']:.3g}" for run in chosen(own)
+        "models": lambda group: f"{group[0]['study']}: {group[0]['variant']}",
+        "parameters": lambda group: f"{group[0]['parameters']:,}",
+        "learning rate": lambda group: chosen(group)[0]["learning_rate"],
+        "error / error of exact KRR, seeds 0, 1, 2, ...": lambda group: ", ".join(
+            f"{run['ratio']:.3g}" for run in chosen(group)
         ),
-        "Nadaraya-Watson": lambda own: mean_ratio("nadaraya_watson", chosen(own)),
-        "mean": lambda own: mean_ratio("mean", chosen(own)),
-        "zero": lambda own: mean_ratio("zero", chosen(own)),
-        "CPU seconds": lambda own: f"{sum(run['cpu_seconds'] for run in own):.0f}",
-        "GFLOPs": lambda own: f"{sum(run['flops'] for run in own) / 1e9:.0f}",
+        "Nadaraya-Watson": lambda group: mean_ratio("nadaraya_watson", chosen(group)),
+        "mean": lambda group: mean_ratio("mean", chosen(group)),
+        "zero": lambda group: mean_ratio("zero", chosen(group)),
+        "CPU seconds": lambda group: f"{sum(run['cpu_seconds'] for run in group):.0f}",
+        "GFLOPs": lambda group: f"{sum(run['flops'] for run in group) / 1e9:.0f}",
     }
     header, lines = records.table(groups, columns)
     spent = (columns[name](runs) for name in header[-2:])
@@ -135,20 +135,20 @@ def quick() -> dict[str, RetrainingStudy]:
 
 
 def main() -> None:
-    asked = records.options(__doc__, folder=True)
+    args = records.options(__doc__, folder=True)
     runs, rates = [], {}
-    for name, study in (quick() if asked.quick else RETRAINING_STUDIES).items():
+    for name, study in (quick() if args.quick else RETRAINING_STUDIES).items():
         for variant in study.variants:
-            runs += all_seeds(name, variant, study, asked.folder, rates)
+            runs += all_seeds(name, variant, study, args.folder, rates)
     facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
     record = {"meta": records.meta("retraining", "optax", **facts), "runs": runs}
-    records.finish("retraining", record, markdown, asked.quick)
-    if asked.quick:
+    records.finish("retraining", record, markdown, args.quick)
+    if args.quick:
         return
     for name, study in RETRAINING_STUDIES.items():
         for variant in study.variants if study.shipped else ():
             file = weights_file(name, variant)
-            save_half_precision(asked.folder / file.name, file)
+            save_half_precision(args.folder / file.name, file)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def key_of(*parts: Any) -> jax.Array:
     return jax.random.key(crc32(repr(parts).encode()))
 
 
-def known(case: Case, one: solverbench.BenchFamily) -> Subject:
+def candidate_subject(case: Case, one: solverbench.BenchFamily) -> Subject:
     """A variant of the construction of a solver; the level is the noise or the channels of junk.
 
     In float32, it has the streams of the rotated model.
@@ -232,9 +232,9 @@ def to_oracle(
     def answers(task: Task) -> tuple[jax.Array, jax.Array]:
         return layerwise(weights, task)[at][1:], model.solution(task)["prediction"][1:]
 
-    own, right = map(np.asarray, jax.jit(partial(map_tasks, answers))(one.tasks))
+    model_predictions, right = map(np.asarray, jax.jit(partial(map_tasks, answers))(one.tasks))
     size = lambda part: np.sqrt(np.sum(part**2, axis=(0, 2)))  # noqa: E731
-    return float(np.mean(size(own - right) / size(right)))
+    return float(np.mean(size(model_predictions - right) / size(right)))
 
 
 def changed(weights: Transformer, at: jax.Array, change: Callable, task: Task) -> jax.Array:
@@ -266,13 +266,13 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     draw = lambda i, *shape: jax.random.normal(keys[i], shape, dtype)  # noqa: E731
     drift = jnp.concatenate([jnp.zeros((1, count), dtype), draw(0, depth, count) / 2])
     drift = jnp.cumsum(drift, axis=0) * (jnp.arange(count) % 2)
-    seen = task.x_query @ draw(1, p, count)
+    projected = task.x_query @ draw(1, p, count)
     supports = jnp.mean(
         jnp.tanh(task.x @ draw(2, p, count)) * jnp.cos(task.y[:, None] * draw(3, 1, count)), axis=0
     )
     context = 4 * supports * draw(4, 1, count)[0]
     kind = jnp.arange(count) % 3
-    inside = jnp.where(kind != 1, seen, 0) + jnp.where(kind != 0, context, 0)
+    inside = jnp.where(kind != 1, projected, 0) + jnp.where(kind != 0, context, 0)
     phase = draw(5, 1, count)[0] * jnp.pi
     grown = inside[None] * (1 + drift[:, None]) + phase + drift[:, None]
     return jnp.where(jnp.arange(count) % 4 < 2, jnp.cos(grown) * 2**0.5, jnp.tanh(grown))
@@ -281,7 +281,7 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
 def distractors(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]]:
     """All models of the open set, by name; those without weights with answers as a stream."""
     key = jax.random.fold_in(jax.random.key(one.config.seed), 9)
-    own = jax.random.fold_in(key, int(one.name != solverbench.LINEAR))
+    family_key = jax.random.fold_in(key, int(one.name != solverbench.LINEAR))
 
     def of_weights(name: str, build: Callable[[], Transformer]) -> Subject:
         weights = build()
@@ -295,7 +295,7 @@ def distractors(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]
         return Subject(reader, label="its own answers, x of the query")
 
     every = [
-        (of_weights, solverbench.distractor_transformers(one, own)),
+        (of_weights, solverbench.distractor_transformers(one, family_key)),
         (of_function, solverbench.distractor_functions(one)),
     ]
     return {name: partial(make, name, part) for make, some in every for name, part in some.items()}
@@ -323,9 +323,9 @@ def powers(one: solverbench.BenchFamily) -> Subject:
         for _ in range(depth - 1):
             each.append(gram @ each[-1] / high)
         all_powers = jnp.stack([cross @ one for one in each], axis=-1)
-        kept = jnp.tril(jnp.ones((depth + 1, depth)), -1)
+        mask = jnp.tril(jnp.ones((depth + 1, depth)), -1)
         x = jnp.broadcast_to(task.x_query, (depth + 1, *task.x_query.shape))
-        both = jnp.concatenate([kept[:, None] * all_powers, x], axis=-1)
+        both = jnp.concatenate([mask[:, None] * all_powers, x], axis=-1)
         return both @ jax.random.orthogonal(key, both.shape[-1])
 
     return Subject(answers, label="k(x)^T K^j y for all j < l: the span, and no steps")
@@ -333,17 +333,17 @@ def powers(one: solverbench.BenchFamily) -> Subject:
 
 def randoms(one: solverbench.BenchFamily, seed: int) -> dict[str, Callable[[], Subject]]:
     """Untrained encoders, and random functions of the task that drift from layer to layer."""
-    depth, found = one.config.steps, {}
+    depth, builders = one.config.steps, {}
     shape: Any = {"num_features": one.tasks.num_features, "depth": depth, "heads": 4}
     for width, norm in product((16, 32, 64), (True, False)):
         name = f"untrained encoder, width {width}, {'with' if norm else 'without'} LayerNorm"
-        made = Architecture(width=width, layer_norm=norm, **shape)
-        found[name] = partial(init, key_of(name, one.name, seed), made)
+        spec = Architecture(width=width, layer_norm=norm, **shape)
+        builders[name] = partial(init, key_of(name, one.name, seed), spec)
     for count in (8, 32, 128):
         name = f"{count} random functions of the task"
         drawn = {"depth": depth, "key": key_of(name, one.name, seed), "count": count}
-        found[name] = lambda drawn=drawn: partial(features, **drawn)
-    return {name: lambda make=make: Subject(make()) for name, make in found.items()}
+        builders[name] = lambda drawn=drawn: partial(features, **drawn)
+    return {name: lambda make=make: Subject(make()) for name, make in builders.items()}
 
 
 def subject_of(case: Case, one: solverbench.BenchFamily) -> Subject:
@@ -351,7 +351,7 @@ def subject_of(case: Case, one: solverbench.BenchFamily) -> Subject:
         return distractors(one)[case.about]()
     if case.kind == RANDOM:
         return randoms(one, case.seed)[case.about]()
-    return powers(one) if case.kind == POWERS else known(case, one)
+    return powers(one) if case.kind == POWERS else candidate_subject(case, one)
 
 
 def encoder(case: Case) -> tuple[Transformer, Task, Task]:
@@ -372,12 +372,12 @@ SAYS_NOTHING = ("its steps are nearly", "diverges")
 """Starts of the reasons of candidates whose distances say nothing."""
 
 
-def own_readings(found: Identification) -> dict[str, solverbench.Verdict]:
+def own_readings(result: Identification) -> dict[str, solverbench.Verdict]:
     """The readings that one result of `identify_streams` holds."""
-    every = [one for one in found.candidates if not one.reason.startswith(SAYS_NOTHING)]
-    said = {}
+    every = [one for one in result.candidates if not one.reason.startswith(SAYS_NOTHING)]
+    verdicts = {}
     for space in SPACES:
-        said[space] = nearest({one.fit.candidate: one.distances[space].mean for one in every})
+        verdicts[space] = nearest({one.fit.candidate: one.distances[space].mean for one in every})
     remain = [one for one in every if not one.reason or one.reason.startswith(UNUSED)]
     remain.sort(key=lambda one: sum(part.mean for part in one.distances.values()))
     status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
@@ -387,7 +387,7 @@ def own_readings(found: Identification) -> dict[str, solverbench.Verdict]:
         if status in (IDENTIFIED, TIED, NEAR)
         else solverbench.Verdict("none")
     )
-    return said | {"streams": unused, "use": solverbench.verdict_of(found)}
+    return verdicts | {"streams": unused, "use": solverbench.verdict_of(result)}
 
 
 def nearest(distances: dict[str, float]) -> solverbench.Verdict:
@@ -395,12 +395,14 @@ def nearest(distances: dict[str, float]) -> solverbench.Verdict:
     if not distances:
         return solverbench.Verdict("none")
     leader = min(distances, key=lambda name: distances[name])
-    far = distances[leader]
+    leader_distances = distances[leader]
     for name in candidate(leader).contains:
-        if distances.get(name, np.inf) <= far + RESOLUTION:
+        if distances.get(name, np.inf) <= leader_distances + RESOLUTION:
             leader = name
     return (
-        solverbench.Verdict(IDENTIFIED, (leader,)) if far <= EXACT else solverbench.Verdict("none")
+        solverbench.Verdict(IDENTIFIED, (leader,))
+        if leader_distances <= EXACT
+        else solverbench.Verdict("none")
     )
 
 
@@ -421,34 +423,34 @@ def other_readings(
     read = solverbench.Answers(
         *map(np.asarray, jax.jit(partial(solverbench.predictions_and_hats, answers))(tasks))
     )
-    found = solverbench.identify_answers(tasks, read, **options)
+    result = solverbench.identify_answers(tasks, read, **options)
     factor = identify_streams(
         lambda task: answers(task)[..., None], *split_halves(tasks), **options
     )
-    return {"probe": solverbench.verdict_of(found), "factor": solverbench.verdict_of(factor)}
+    return {"probe": solverbench.verdict_of(result), "factor": solverbench.verdict_of(factor)}
 
 
 def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
-    began, subject, said = time.perf_counter(), Subject(lambda task: task.x), {}
-    given: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
+    began, subject, readings = time.perf_counter(), Subject(lambda task: task.x), {}
+    kwargs: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
     if case.kind == ENCODER:
-        found = identify_streams(*encoder(case), **given)
+        result = identify_streams(*encoder(case), **kwargs)
     else:
         one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
         subject, single = subject_of(case, one), case.kind == SINGLE
-        given["candidates"] = tuple(n for n in names if n != SLOW or case.about == SLOW)
-        given["steps"] = 2 * config.steps
+        kwargs["candidates"] = tuple(n for n in names if n != SLOW or case.about == SLOW)
+        kwargs["steps"] = 2 * config.steps
         if case.probed:
-            read = other_readings(subject.reader, one, given)
+            read = other_readings(subject.reader, one, kwargs)
             return {**case._asdict(), "readings": as_json(read)}
         tasks = split_halves(one.tasks.replace(y_query=None))
         if single:
             tasks = jax.tree.map(jnp.float32, tasks)
         with jax.enable_x64(not single):
-            found = identify_streams(subject.reader, *tasks, **given)
-        said = own_readings(found)
-    verdict = solverbench.verdict_of(found)
+            result = identify_streams(subject.reader, *tasks, **kwargs)
+        readings = own_readings(result)
+    verdict = solverbench.verdict_of(result)
     return {
         **case._asdict(),
         "right": subject.names,
@@ -456,20 +458,20 @@ def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...])
         "distance to oracle": subject.gap,
         "status": verdict.status,
         "names": verdict.names,
-        "readings": as_json(said),
-        "candidates": [row_of(one, case.kind == ENCODER) for one in found.candidates],
+        "readings": as_json(readings),
+        "candidates": [row_of(one, case.kind == ENCODER) for one in result.candidates],
         "seconds": time.perf_counter() - began,
     }
 
 
-def as_json(said: dict[str, solverbench.Verdict]) -> dict[str, Any]:
-    return {name: one._asdict() for name, one in said.items()}
+def as_json(verdicts: dict[str, solverbench.Verdict]) -> dict[str, Any]:
+    return {name: one._asdict() for name, one in verdicts.items()}
 
 
 def row_of(one: CandidateResult, trained: bool) -> dict[str, Any]:
     """A candidate: its distances, the reason against it, and distances of untrained models."""
     row: dict[str, Any] = {"candidate": one.fit.candidate, "reason": one.reason}
-    row |= {space: found.mean for space, found in one.distances.items()}
+    row |= {space: distance.mean for space, distance in one.distances.items()}
     if trained:
         controls: dict[str, Any] = one.stream_result.controls  # pyright: ignore[reportOptionalMemberAccess]
         other = [spaces for name, spaces in controls.items() if name.startswith("untrained")]
@@ -530,8 +532,8 @@ def counted(cases: Iterable[tuple]) -> str:
 
 
 def said_of(row: Row, reading: str = "use") -> solverbench.Verdict:
-    found = row["readings"].get(reading) or row
-    return solverbench.Verdict(found["status"], tuple(found["names"]))
+    record = row["readings"].get(reading) or row
+    return solverbench.Verdict(record["status"], tuple(record["names"]))
 
 
 def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
@@ -542,8 +544,8 @@ def outcome_of(row: Row, reading: str = "use") -> str:
     return solverbench.outcome({"names": row["right"]}, said_of(row, reading))
 
 
-def shares(found: list[str], names: Iterable[str]) -> list[str]:
-    return [str(solverbench.Share.of(found.count(name), len(found))) for name in names]
+def shares(outcomes: list[str], names: Iterable[str]) -> list[str]:
+    return [str(solverbench.Share.of(outcomes.count(name), len(outcomes))) for name in names]
 
 
 def readings(rows: list[Row]) -> Lines:
@@ -561,21 +563,21 @@ def readings(rows: list[Row]) -> Lines:
         }
         ends = verdict_shares(of(read, DISTRACTOR), reading)[:2]
         for words, some in groups.items():
-            found = shares([outcome_of(row, reading) for row in some], solverbench.OUTCOMES)
-            lines.append([reading, words, *found, *ends])
+            cells = shares([outcome_of(row, reading) for row in some], solverbench.OUTCOMES)
+            lines.append([reading, words, *cells, *ends])
             ends = ["", ""]
     return header, lines
 
 
 def verdict_shares(rows: list[Row], reading: str = "use") -> list[str]:
     """The shares of models that are named, close to a solver, and neither."""
-    said = [said_of(row, reading).status for row in rows]
+    statuses = [said_of(row, reading).status for row in rows]
     counts = (
-        said.count(IDENTIFIED) + said.count(TIED),
-        said.count(NEAR),
-        said.count(solverbench.NONE),
+        statuses.count(IDENTIFIED) + statuses.count(TIED),
+        statuses.count(NEAR),
+        statuses.count(solverbench.NONE),
     )
-    return [str(solverbench.Share.of(count, len(said))) for count in counts]
+    return [str(solverbench.Share.of(count, len(statuses))) for count in counts]
 
 
 def is_same(row: Row) -> bool:
@@ -588,14 +590,14 @@ def group_of(row: Row) -> str:
     return f"{row['kind']}{level}"
 
 
-def far(suspect: Row) -> float:
-    return max(suspect[space] for space in SPACES)
+def largest_distance(candidate_row: Row) -> float:
+    return max(candidate_row[space] for space in SPACES)
 
 
 def right_one(row: Row) -> Row | None:
     """The candidate that is right, at its own name, if it was offered."""
-    own = [one for one in row["candidates"] if one["candidate"] in row["right"]]
-    return min(own, key=far) if own else None
+    right = [one for one in row["candidates"] if one["candidate"] in row["right"]]
+    return min(right, key=largest_distance) if right else None
 
 
 def next_one(row: Row) -> Row | None:
@@ -607,7 +609,7 @@ def next_one(row: Row) -> Row | None:
         and not {*candidate(one["candidate"]).contains} & {*row["right"]}
         and "diverges" not in one["reason"]
     ]
-    return min(wrong, key=far) if wrong else None
+    return min(wrong, key=largest_distance) if wrong else None
 
 
 def variants(rows: list[Row]) -> Lines:
@@ -620,13 +622,21 @@ def variants(rows: list[Row]) -> Lines:
     ]
     lines = []
     some = sorted(of(rows, *KNOWN), key=lambda row: (KNOWN.index(row["kind"]), row["level"]))
-    for group, own in records.grouped(some, group_of).items():
-        found = [outcome_of(row) for row in own]
-        gaps = [far(one) for row in own if (one := right_one(row))]
-        after = [far(one) for row in own if (one := next_one(row))]
-        cells = [str(found.count(name)) for name in solverbench.OUTCOMES]
-        near = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
-        lines.append([group, str(len(own)), *cells, near, f"{min(after):.2g}" if after else "-"])
+    for group, group_rows in records.grouped(some, group_of).items():
+        outcomes = [outcome_of(row) for row in group_rows]
+        gaps = [largest_distance(one) for row in group_rows if (one := right_one(row))]
+        after = [largest_distance(one) for row in group_rows if (one := next_one(row))]
+        cells = [str(outcomes.count(name)) for name in solverbench.OUTCOMES]
+        distance_cell = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
+        lines.append(
+            [
+                group,
+                str(len(group_rows)),
+                *cells,
+                distance_cell,
+                f"{min(after):.2g}" if after else "-",
+            ]
+        )
     return header, lines
 
 
@@ -641,14 +651,18 @@ def noise(rows: list[Row]) -> Lines:
         "right candidate",
     ]
     lines = []
-    for cell, own in records.grouped(
+    for cell, cell_rows in records.grouped(
         of(rows, NOISE), itemgetter("tasks", "about", "level")
     ).items():
-        found = [outcome_of(row) for row in own]
-        gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in own)
-        near = ", ".join(f"{far(one):.2g}" for row in own if (one := right_one(row)))
-        counts = [str(found.count(name)) for name in solverbench.OUTCOMES]
-        lines.append([cell[0], cell[1], f"{cell[2]:g}", str(len(own)), *counts, gaps, near])
+        outcomes = [outcome_of(row) for row in cell_rows]
+        gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in cell_rows)
+        distance_cell = ", ".join(
+            f"{largest_distance(one):.2g}" for row in cell_rows if (one := right_one(row))
+        )
+        counts = [str(outcomes.count(name)) for name in solverbench.OUTCOMES]
+        lines.append(
+            [cell[0], cell[1], f"{cell[2]:g}", str(len(cell_rows)), *counts, gaps, distance_cell]
+        )
     return header, lines
 
 
@@ -666,11 +680,11 @@ def single(rows: list[Row]) -> Lines:
 
 
 def words_of(row: Row) -> str:
-    said = said_of(row)
+    verdict = said_of(row)
     return (
         solverbench.NONE
-        if said.status == solverbench.NONE
-        else f"{said.status}: {', '.join(said.names)}"
+        if verdict.status == solverbench.NONE
+        else f"{verdict.status}: {', '.join(verdict.names)}"
     )
 
 
@@ -689,12 +703,15 @@ def distractor_table(rows: list[Row]) -> Lines:
 def randoms_table(rows: list[Row]) -> Lines:
     groups: dict[str, list[Row]] = {}
     for kind in ("untrained encoder", "random functions"):
-        own = [row for row in of(rows, RANDOM) if kind in row["about"]]
-        for tasks, some in records.grouped(own, itemgetter("tasks")).items():
+        kind_rows = [row for row in of(rows, RANDOM) if kind in row["about"]]
+        for tasks, some in records.grouped(kind_rows, itemgetter("tasks")).items():
             groups[f"{tasks}, {kind}"] = some
     if groups:
         groups["all, and distractors"] = of(rows, RANDOM, DISTRACTOR, POWERS)
-    lines = [[words, str(len(own)), *verdict_shares(own)] for words, own in groups.items()]
+    lines = [
+        [words, str(len(kind_rows)), *verdict_shares(kind_rows)]
+        for words, kind_rows in groups.items()
+    ]
     return ["tasks", "models", "named", "close to", "none"], lines
 
 
@@ -712,10 +729,10 @@ def encoders(rows: list[Row]) -> Lines:
 
 
 def main() -> None:
-    asked = records.options(__doc__, folder=True)
+    args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
     config, names, every = solverbench.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
-    if asked.quick:
+    if args.quick:
         config, names, every = (
             solverbench.BenchConfig(**solverbench.QUICK, quick=True),
             QUICK_NAMES,
@@ -725,17 +742,17 @@ def main() -> None:
     study = experiments.Study(
         "streams", settings, axes, lambda cell: examine(cell["case"], config, names)
     )
-    found = records.finished(study, asked.folder)
-    done = {cell["case"] for cell, _ in found}
+    results = records.finished(study, args.folder)
+    done = {cell["case"] for cell, _ in results}
     facts = {
         "seeds": [0, 1, 2],
         "dtype": "float64, float32 in the cases float32",
         "config": settings,
         "not run": [case for case in every if case not in done],
     }
-    rows = records.rounded(joined([row for _, row in found]))
+    rows = records.rounded(joined([row for _, row in results]))
     record = {"meta": records.meta("streams", **facts), "rows": rows}
-    records.finish("solverbench-streams", record, markdown, asked.quick)
+    records.finish("solverbench-streams", record, markdown, args.quick)
 
 
 if __name__ == "__main__":

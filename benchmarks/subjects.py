@@ -54,7 +54,7 @@ def recipes() -> dict[str, Recipe]:
     A decoder learns to predict every support from those before it, so it needs one query only. An
     encoder has tasks with more queries, and learns their posterior means.
     """
-    made = {}
+    all_recipes = {}
     for name, style, attention, depth in itertools.product(
         FAMILIES, ("encoder", "decoder"), ("softmax", "linear"), DEPTHS
     ):
@@ -63,8 +63,8 @@ def recipes() -> dict[str, Recipe]:
             task = dataclasses.replace(task, num_queries=1)
             training = dataclasses.replace(training, loss="every", target="outputs")
         model = ModelRecipe(style=style, attention=attention, width=32, depth=depth)
-        made[f"{name}-{style}-{attention}-{depth}"] = Recipe(task, model, training)
-    return made
+        all_recipes[f"{name}-{style}-{attention}-{depth}"] = Recipe(task, model, training)
+    return all_recipes
 
 
 def quick() -> dict[str, Recipe]:
@@ -118,11 +118,11 @@ def ship(top: Path) -> None:
 def markdown(record: Record) -> str:
     """Errors over that of exact regression, a line for every configuration."""
     rows = sorted(record["rows"], key=itemgetter("model"))
-    groups = [[*own] for _, own in itertools.groupby(rows, itemgetter("model"))]
+    groups = [[*group] for _, group in itertools.groupby(rows, itemgetter("model"))]
     columns = {
-        "model": lambda own: own[0]["model"],
-        "seeds": lambda own: ", ".join(str(row["seed"]) for row in own),
-        "error / exact error": lambda own: ", ".join(f"{row['ratio']:.3g}" for row in own),
+        "model": lambda group: group[0]["model"],
+        "seeds": lambda group: ", ".join(str(row["seed"]) for row in group),
+        "error / exact error": lambda group: ", ".join(f"{row['ratio']:.3g}" for row in group),
     }
     columns |= {name: partial(mean_ratio, name) for name in ERRORS[3:]}
     return to_markdown(records.table(groups, columns))
@@ -134,22 +134,22 @@ def mean_ratio(name: str, rows: list[Record]) -> str:
 
 
 def main() -> None:
-    asked = records.options(__doc__, folder=True)
-    grid, seeds = (quick(), SEEDS[:1]) if asked.quick else (recipes(), SEEDS)
-    errors = partial(trained, grid, asked.folder)
+    args = records.options(__doc__, folder=True)
+    grid, seeds = (quick(), SEEDS[:1]) if args.quick else (recipes(), SEEDS)
+    errors = partial(trained, grid, args.folder)
     recipe = lambda cell: grid[cell["model"]].to_json()  # noqa: E731
     study = Study("subjects", {}, {"seed": seeds, "model": grid}, errors, recipe)
-    found = records.finished(study, asked.folder)
-    rows = [{"model": cell["model"], "seed": cell["seed"], **row} for cell, row in found]
+    results = records.finished(study, args.folder)
+    rows = [{"model": cell["model"], "seed": cell["seed"], **row} for cell, row in results]
     facts = {
         "training seeds": SEEDS,
         "dtype": "float32",
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
     }
     record = {"meta": meta("subjects", "optax", **facts), "rows": rows}
-    records.finish("subjects", record, markdown, asked.quick)
-    if not asked.quick:
-        ship(asked.folder)
+    records.finish("subjects", record, markdown, args.quick)
+    if not args.quick:
+        ship(args.folder)
 
 
 if __name__ == "__main__":

@@ -89,14 +89,14 @@ of each are fitted anew for every reading.
 """
 
 
-def names_and_distances(found: Identification) -> Row:
+def names_and_distances(result: Identification) -> Row:
     """The verdict, every candidate with its distances, the nearest first, and the controls."""
     mean = lambda spaces: {space: part.mean for space, part in spaces.items()}  # noqa: E731
     return {
-        "status": found.status,
-        "remain": found.remain,
-        "candidates": {one.fit.candidate: mean(one.distances) for one in found.candidates},
-        "controls": {name: mean(spaces) for name, spaces in found.baselines.items()},
+        "status": result.status,
+        "remain": result.remain,
+        "candidates": {one.fit.candidate: mean(one.distances) for one in result.candidates},
+        "controls": {name: mean(spaces) for name, spaces in result.baselines.items()},
     }
 
 
@@ -114,38 +114,38 @@ def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     other = untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
-    found: Row = {"exact": best.losses(scored)["exact"]}
+    record: Row = {"exact": best.losses(scored)["exact"]}
     for words, answers in (("model", layers), ("untrained", read_by_probe(other, probing))):
         run_on = jax.jit(partial(map_tasks, answers))
         last = run_model(answers, fitted, scored).hats[:, -1]
-        near = (
+        nearest_filter = (
             probes.effective("regression", name, scored, last)["distance"] if np.any(last) else None
         )
-        found[words] = short(protocol.read([run_on(part.tasks) for part in both]))
-        found[words]["filter"] = near
-    given: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
-    found["probe"] = names_and_distances(
-        probes.identify(layers, fitted, scored, system=system, **given)
+        record[words] = short(protocol.read([run_on(part.tasks) for part in both]))
+        record[words]["filter"] = nearest_filter
+    kwargs: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
+    record["probe"] = names_and_distances(
+        probes.identify(layers, fitted, scored, system=system, **kwargs)
     )
     few = (jax.tree.map(lambda leaf: leaf[:FEW], part.tasks) for part in both)
-    given |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}
-    found["streams"] = names_and_distances(probes.identify_streams(model, *few, **given))
-    return found | {"seconds": time.perf_counter() - began}
+    kwargs |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}
+    record["streams"] = names_and_distances(probes.identify_streams(model, *few, **kwargs))
+    return record | {"seconds": time.perf_counter() - began}
 
 
 def group_of(name: str) -> str:
     return NAMES_OF_GROUPS[0 if "-depth" in name else 1 if name.startswith("gp-") else 2]
 
 
-def nearest_far(said: Row) -> float:
-    return said["distances"][said["nearest"]]
+def nearest_far(reading: Row) -> float:
+    return reading["distances"][reading["nearest"]]
 
 
-def nearest(found: Row, *spaces: str) -> tuple[str, float]:
+def nearest(record: Row, *spaces: str) -> tuple[str, float]:
     """The candidate with the least distance in these spaces, and the mean of its distances."""
     sizes = {
-        name: sum(far[space] for space in spaces) / len(spaces)
-        for name, far in found["candidates"].items()
+        name: sum(distances[space] for space in spaces) / len(spaces)
+        for name, distances in record["candidates"].items()
     }
     best = min(sizes, key=lambda name: sizes[name])
     return best, sizes[best]
@@ -168,13 +168,15 @@ READINGS: dict[str, Callable[[Row], str]] = {
 
 def agree(row: Row) -> bool:
     """Whether all readings have the same nearest solver of those that all of them compare."""
-    common, found = [*row["streams"]["candidates"]], set()
+    common, names = [*row["streams"]["candidates"]], set()
     for how in HOWS:
-        found.add(min(common, key=lambda name: row["model"][how]["distances"][name]))
+        names.add(min(common, key=lambda name: row["model"][how]["distances"][name]))
     for part, *spaces in (("probe", "prediction", "hat"), SPACES["state"], SPACES["innovation"]):
-        here = {name: far for name, far in row[part]["candidates"].items() if name in common}
-        found.add(nearest({"candidates": here}, *spaces)[0])
-    return len(found) == 1
+        here = {
+            name: distances for name, distances in row[part]["candidates"].items() if name in common
+        }
+        names.add(nearest({"candidates": here}, *spaces)[0])
+    return len(names) == 1
 
 
 def null_is_nearer(row: Row, how: str) -> bool:
@@ -201,15 +203,17 @@ def by_group(
 ) -> Lines:
     """A line for every statement, a column for every group of models."""
     groups = grouped(rows)
-    header = [first, *(f"{group} ({len(own)})" for group, own in groups.items())]
+    header = [first, *(f"{group} ({len(members)})" for group, members in groups.items())]
     return header, [[words, *map(of, groups.values())] for words, of in statements.items()]
 
 
 def names_table(rows: dict[str, Row]) -> Lines:
     """The nearest solver by each reading: number of models, by group."""
 
-    def counts(own: list[Row], of: Callable[[Row], str]) -> str:
-        return ", ".join(f"{name} {count}" for name, count in Counter(map(of, own)).most_common())
+    def counts(members: list[Row], of: Callable[[Row], str]) -> str:
+        return ", ".join(
+            f"{name} {count}" for name, count in Counter(map(of, members)).most_common()
+        )
 
     return by_group(rows, "reading", {n: partial(counts, of=of) for n, of in READINGS.items()})
 
@@ -217,7 +221,7 @@ def names_table(rows: dict[str, Row]) -> Lines:
 def agreement_table(rows: dict[str, Row]) -> Lines:
     """What can be said of the models of each group, with counts."""
     first = HOWS[0]
-    near = lambda row: row["model"][first]["tied"]  # noqa: E731
+    ties = lambda row: row["model"][first]["tied"]  # noqa: E731
     statements: dict[str, Callable[[Row], bool]] = {
         "all four profiles have the same nearest solver": lambda row: (
             len({row["model"][how]["nearest"] for how in HOWS}) == 1
@@ -232,10 +236,10 @@ def agreement_table(rows: dict[str, Row]) -> Lines:
             for whose, of in (("", "model"), (", of the untrained model", "untrained"))
         },
         "error, 1:1: richardson is the nearest or as near": lambda row: (
-            "richardson" in (row["model"][first]["nearest"], *near(row))
+            "richardson" in (row["model"][first]["nearest"], *ties(row))
         ),
         "error, 1:1: one solver for certain, no other and no null as near": lambda row: (
-            not near(row)
+            not ties(row)
         ),
         "error, 1:1: a null, which runs no solver, is as near": lambda row: with_null(
             row["model"][first]
@@ -259,7 +263,8 @@ def agreement_table(rows: dict[str, Row]) -> Lines:
         "streams: a solver is named or close": lambda row: row["streams"]["status"] in NAMED,
     }
     shares = {
-        words: lambda own, true=true: share(map(true, own)) for words, true in statements.items()
+        words: lambda members, true=true: share(map(true, members))
+        for words, true in statements.items()
     }
     return by_group(rows, "statement", shares)
 
@@ -267,23 +272,23 @@ def agreement_table(rows: dict[str, Row]) -> Lines:
 def distances_table(rows: dict[str, Row]) -> Lines:
     """Median distance of the nearest solver, of the nearest null, and of untrained models."""
 
-    def middle(own: list[Row], of: Callable[[Row], float]) -> str:
-        return f"{median(map(of, own)):.2g}"
+    def middle(members: list[Row], of: Callable[[Row], float]) -> str:
+        return f"{median(map(of, members)):.2g}"
 
-    def of_profile(own: list[Row], how: str) -> str:
-        solver = middle(own, lambda row: nearest_far(row["model"][how]))
-        null = middle(own, lambda row: least(row["model"][how], NULLS))
-        other = middle(own, lambda row: nearest_far(row["untrained"][how]))
+    def of_profile(members: list[Row], how: str) -> str:
+        solver = middle(members, lambda row: nearest_far(row["model"][how]))
+        null = middle(members, lambda row: least(row["model"][how], NULLS))
+        other = middle(members, lambda row: nearest_far(row["untrained"][how]))
         return f"{solver}; null {null}; untrained {other}"
 
-    def of_space(own: list[Row], part: str, space: str) -> str:
-        solver = middle(own, lambda row: nearest(row[part], space)[1])
-        control = middle(own, lambda row: nearest_control(row, part, space))
+    def of_space(members: list[Row], part: str, space: str) -> str:
+        solver = middle(members, lambda row: nearest(row[part], space)[1])
+        control = middle(members, lambda row: nearest_control(row, part, space))
         return f"{solver}; nearest control {control}"
 
-    def of_filter(own: list[Row]) -> str:
+    def of_filter(members: list[Row]) -> str:
         trained, other = (
-            middle(own, lambda row, of=of: row[of]["filter"]) for of in ("model", "untrained")
+            middle(members, lambda row, of=of: row[of]["filter"]) for of in ("model", "untrained")
         )
         return f"{trained}; untrained {other}"
 
@@ -306,21 +311,21 @@ def models_table(rows: dict[str, Row]) -> Lines:
     header += ["probe", "state", "innovation", "streams, with use", "filter: distance"]
     lines = []
     for name, row in rows.items():
-        own, verdict = row["model"], row["streams"]["status"]
-        said, others = own[HOWS[0]], own[HOWS[2]]
-        near = [nearest(row["probe"], "prediction", "hat")]
-        near += [nearest(row["streams"], space) for space in ("state", "innovation")]
+        readings, verdict = row["model"], row["streams"]["status"]
+        first, others = readings[HOWS[0]], readings[HOWS[2]]
+        nearest_cells = [nearest(row["probe"], "prediction", "hat")]
+        nearest_cells += [nearest(row["streams"], space) for space in ("state", "innovation")]
         if verdict in NAMED:
             verdict += f": {', '.join(row['streams']['remain'])}"
         lines.append([
             name,
-            f"{own['error'] / row['exact']:.3g}",
-            f"{said['nearest']}, {nearest_far(said):.2g}",
-            ", ".join(said["tied"]) or "-",
+            f"{readings['error'] / row['exact']:.3g}",
+            f"{first['nearest']}, {nearest_far(first):.2g}",
+            ", ".join(first["tied"]) or "-",
             f"{others['nearest']}, {nearest_far(others):.2g}",
-            *(f"{who}, {size:.2g}" for who, size in near),
+            *(f"{who}, {size:.2g}" for who, size in nearest_cells),
             verdict,
-            f"{own['filter']:.2g}",
+            f"{readings['filter']:.2g}",
         ])  # fmt: skip
     return header, lines
 
@@ -346,8 +351,8 @@ def distances_figure(record: Row) -> Figure:
         ),
     }
     for axis, (title, of) in zip(axes, panels.items(), strict=True):
-        for (group, own), color in zip(grouped(rows).items(), COLORS, strict=False):
-            x, y = zip(*map(of, own), strict=True)
+        for (group, members), color in zip(grouped(rows).items(), COLORS, strict=False):
+            x, y = zip(*map(of, members), strict=True)
             axis.plot(x, y, "o", color=color, markersize=4, alpha=0.8, label=group)
         axis.axline((1, 1), slope=1, color="black", linewidth=0.8, label="equal")
         axis.set(xscale="log", yscale="log", xlabel="distance of the nearest solver")
@@ -380,11 +385,11 @@ def markdown(record: Row) -> str:
 
 def main() -> None:
     models = {"type": Path, "nargs": "*", "default": [], "help": "folders of runs"}
-    asked = records.options(__doc__, folder=True, models=models)
-    found = [path.parent for top in asked.models for path in top.glob("*/model.msgpack")]
-    first = lambda path: (path.name[-1], asked.models.index(path.parent), path.name)  # noqa: E731
-    every, sizes, names = sorted(found, key=first), SIZES, compared()  # by training seed
-    if asked.quick:
+    args = records.options(__doc__, folder=True, models=models)
+    folders = [path.parent for top in args.models for path in top.glob("*/model.msgpack")]
+    first = lambda path: (path.name[-1], args.models.index(path.parent), path.name)  # noqa: E731
+    every, sizes, names = sorted(folders, key=first), SIZES, compared()  # by training seed
+    if args.quick:
         sizes, names, every = QUICK, QUICK_NAMES, [records.folder_of("gp-decoder-2d")]
     where, settings = {path.name: path for path in every}, sizes | {"candidates": names}
     if not 0 < len(where) == len(every):
@@ -396,11 +401,11 @@ def main() -> None:
     measure = lambda cell: examine(where[cell["model"]], sizes, names)  # noqa: E731
     study = Study("trained", settings, {"model": where}, measure, weights)
     with jax.enable_x64(True):
-        found = records.finished(study, asked.folder)
-    rows = {cell["model"]: row for cell, row in found}
+        folders = records.finished(study, args.folder)
+    rows = {cell["model"]: row for cell, row in folders}
     facts = {"dtype": "float64", "sizes": SIZES, "steps of a solver per layer": STEPS}
     record = {"meta": records.meta("trained", **facts), "models": records.rounded(rows)}
-    records.finish("trained", record, markdown, asked.quick, {"trained": distances_figure})
+    records.finish("trained", record, markdown, args.quick, {"trained": distances_figure})
 
 
 if __name__ == "__main__":

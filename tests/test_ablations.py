@@ -39,27 +39,27 @@ def row(solver, variant, changes, layers=4, seed=0):
 
 
 def scored(rows):
-    found = [effects_of(one, 50, 0) for one in rows]
-    return confusion(rows, [pattern(one, MAIN, PARTS) for one in found], names=("a", "b"))
+    effects = [effects_of(one, 50, 0) for one in rows]
+    return confusion(rows, [pattern(one, MAIN, PARTS) for one in effects], names=("a", "b"))
 
 
 def test_solvers_with_patterns_of_their_own_are_told_apart_and_equal_ones_are_not():
     falling, rising = 0.5 ** np.arange(4.0), 0.5 ** np.arange(4.0)[::-1]
-    own = [row(*each) for v in "xy" for each in (("a", v, falling), ("b", v, rising))]
-    found = scored(own)
-    assert found["right"] == found["lone"] == [4, 4]
-    assert found["within"] < 1e-6 < found["between"]
+    distinct = [row(*each) for v in "xy" for each in (("a", v, falling), ("b", v, rising))]
+    result = scored(distinct)
+    assert result["right"] == result["lone"] == [4, 4]
+    assert result["within"] < 1e-6 < result["between"]
     equal = [row(name, v, falling, seed=i) for i, (name, v) in enumerate(["ax", "bx", "ay", "by"])]
-    found = scored(equal)
-    assert (found["lone"][0], found["among"][0]) == (0, 4)
+    result = scored(equal)
+    assert (result["lone"][0], result["among"][0]) == (0, 4)
 
 
 def test_a_name_has_the_distance_of_its_nearest_pattern():
     one = np.zeros((11, 2))
-    found = nearest(one, {"a": [one + 1, one + 0.1], "b": [one + 0.5]})
-    assert found.name == "a"
-    assert found.tied == ["a"]
-    np.testing.assert_allclose([found.others["a"], found.others["b"]], [0.1, 0.5])
+    result = nearest(one, {"a": [one + 1, one + 0.1], "b": [one + 0.5]})
+    assert result.name == "a"
+    assert result.tied == ["a"]
+    np.testing.assert_allclose([result.others["a"], result.others["b"]], [0.1, 0.5])
 
 
 def test_patterns_of_other_depths_are_compared_at_relative_depths():
@@ -89,7 +89,7 @@ def test_a_few_models_are_measured_and_compared(monkeypatch, capsys, x64):
     monkeypatch.setattr(sys, "argv", ["ablations", "--quick"])
     monkeypatch.setattr(jax.config, "update", lambda *_: None)  # the tests after it have their own
     ablations.main()
-    shown = capsys.readouterr().out
-    assert re.findall(r"^\| (gp-encoder-2d) \|", shown, re.M)
-    changes = re.findall(r"^\| gradient descent \| linear \| .* \| (.*) \|$", shown, re.M)
+    output = capsys.readouterr().out
+    assert re.findall(r"^\| (gp-encoder-2d) \|", output, re.M)
+    changes = re.findall(r"^\| gradient descent \| linear \| .* \| (.*) \|$", output, re.M)
     assert len({*changes[0].split()}) == 1, "every step of gradient descent is the same map"

@@ -41,9 +41,9 @@ def protocol():
         keys = jax.random.split(jax.random.key(0), (2, 12))
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
         both = [profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
-        known = exact_hyperparameters(KERNEL, RIDGE)
+        exact_values = exact_hyperparameters(KERNEL, RIDGE)
         less = {"candidates": NAMES, "search": Search(32, 3)}
-        yield Protocol(both, ("gaussian",), STEPS + 1, known, **less)
+        yield Protocol(both, ("gaussian",), STEPS + 1, exact_values, **less)
 
 
 def read(protocol, function):
@@ -91,12 +91,12 @@ def test_curves_are_errors_and_distances_in_log10(protocol, shares):
 
 def test_tables_and_record_have_every_candidate(shares):
     every = {*NAMES, *profile_paths.NULLS}
-    for reading, kept in zip(
+    for reading, record in zip(
         shares.readings, profile_tables.record(shares)["readings"], strict=True
     ):
         _, lines = profile_tables.reading_table(reading)
         assert {line[0] for line in lines} == every
-        assert {one["candidate"] for one in kept["candidates"]} == every
+        assert {one["candidate"] for one in record["candidates"]} == every
     findings = error_profile.ProfileFindings(shares, None, {"exact": 1.0}, KERNEL, RIDGE)
     assert [row["layer"] for row in profile_tables.layer_rows(findings)] == [0, 1, 2, 3]
     assert set(profile_tables.panels(findings, "error")) == {"layer (1:1)", "layer (monotone)"}
@@ -123,5 +123,5 @@ def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
     argv = ["identify", str(RUNS / "linear-encoder"), "--protocol", "error-profile", *sizes]
     assert main([*argv, "--out", str(tmp_path)]) == 0
-    wanted = {"identify.json", "identify.md", "layers.csv", "profile.png", "profile.svg"}
-    assert {path.name for path in tmp_path.iterdir()} == wanted
+    expected = {"identify.json", "identify.md", "layers.csv", "profile.png", "profile.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == expected

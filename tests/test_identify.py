@@ -56,9 +56,9 @@ def made_of(solver, kernel):
 
 def found_of(solver, kernel, candidates, answers=None, **options):
     """The model of a solver, or other answers on its tasks, compared with some candidates."""
-    made = made_of(solver, kernel)
+    subject = made_of(solver, kernel)
     options = {"candidates": candidates, "kernels": (kernel,), **options}
-    return identify(answers or made.answers, *made.halves, **options)
+    return identify(answers or subject.answers, *subject.halves, **options)
 
 
 DESCENTS = ("gradient_descent", "conjugate_gradient")
@@ -67,16 +67,16 @@ FIRST_ORDER = ("gradient_descent", "heavy_ball", "chebyshev", "conjugate_gradien
 
 @often("solver", FIRST_ORDER[:1], FIRST_ORDER)
 def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
-    found = found_of(solver, "linear", FIRST_ORDER)
-    assert (found.status, found.remain) == ("identified", (solver,))
-    assert found.best.fit.alignment == (1, 2, 3, 4)
-    assert all(distance.mean < 1e-3 for distance in found.best.distances.values())
+    result = found_of(solver, "linear", FIRST_ORDER)
+    assert (result.status, result.remain) == ("identified", (solver,))
+    assert result.best.fit.alignment == (1, 2, 3, 4)
+    assert all(distance.mean < 1e-3 for distance in result.best.distances.values())
     ridge = made_of(solver, "linear").truth["ridge"]
-    assert abs(found.best.fit.values["ridge"] / ridge - 1) < 0.02
-    for suspect in found.candidates[1:]:
-        special = "special case" in suspect.reason
-        assert special or suspect.distances["prediction"].interval[0] > 1e-3
-    assert all(spaces["prediction"].mean > 0.05 for spaces in found.baselines.values())
+    assert abs(result.best.fit.values["ridge"] / ridge - 1) < 0.02
+    for candidate_result in result.candidates[1:]:
+        special = "special case" in candidate_result.reason
+        assert special or candidate_result.distances["prediction"].interval[0] > 1e-3
+    assert all(spaces["prediction"].mean > 0.05 for spaces in result.baselines.values())
 
 
 CAUSAL = ("gradient_descent", "delta_rule", "prefix_conjugate_gradient")
@@ -91,27 +91,32 @@ OTHERS = (
 
 @often(("solver", "kernel", "candidates", "alignment"), OTHERS[:1], OTHERS)
 def test_other_solvers_are_identified(x64, solver, kernel, candidates, alignment):
-    found = found_of(solver, kernel, candidates)
-    assert (found.status, found.remain) == ("identified", (solver,))
+    result = found_of(solver, kernel, candidates)
+    assert (result.status, result.remain) == ("identified", (solver,))
     for name, value in made_of(solver, kernel).truth.items():
-        error = abs(found.best.fit.values[name] / value - 1)
+        error = abs(result.best.fit.values[name] / value - 1)
         assert error < (1e-3 if alignment else 0.02), name
     if alignment:
-        assert found.best.fit.alignment == alignment
-        assert all(distance.mean < 1e-6 for distance in found.best.distances.values())
-        assert min(suspect.distances["hat"].mean for suspect in found.candidates[1:]) > 0.1
+        assert result.best.fit.alignment == alignment
+        assert all(distance.mean < 1e-6 for distance in result.best.distances.values())
+        assert (
+            min(
+                candidate_result.distances["hat"].mean for candidate_result in result.candidates[1:]
+            )
+            > 0.1
+        )
 
 
 def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
     """A model that learns the supports from the last to the first is not close to it."""
-    made = made_of("delta_rule", "linear")
+    subject = made_of("delta_rule", "linear")
 
     def backwards(task):
-        return made.answers(task.replace(x=task.x[::-1], y=task.y[::-1]))
+        return subject.answers(task.replace(x=task.x[::-1], y=task.y[::-1]))
 
-    found = found_of("delta_rule", "linear", ("delta_rule",), backwards)
-    assert found.status == "none is close"
-    assert found.best.distances["prediction"].interval[0] > 0.1
+    result = found_of("delta_rule", "linear", ("delta_rule",), backwards)
+    assert result.status == "none is close"
+    assert result.best.distances["prediction"].interval[0] > 0.1
 
 
 @pytest.mark.slow
@@ -121,29 +126,29 @@ def test_solvers_that_are_the_same_are_not_told_apart(x64):
         ik.Gaussian(4.0), num_features=8, ridge=0.3, steps=3
     )
     both = ("conjugate_gradient", "jacobi_conjugate_gradient")
-    found = found_of(both[0], "linear", both, partial(layerwise, model), kernels=("gaussian",))
-    assert found.status == "not distinguishable"
-    assert set(found.remain) == set(both)
+    result = found_of(both[0], "linear", both, partial(layerwise, model), kernels=("gaussian",))
+    assert result.status == "not distinguishable"
+    assert set(result.remain) == set(both)
 
 
 def test_what_is_no_candidate_is_close_to_none(x64):
     """Gradient descent's distances when only smoothing is offered; strata and layers add up."""
-    found = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
-    assert found.status == "none is close"
-    near, hat = (found.best.distances[space] for space in ("prediction", "hat"))
-    away = f"{near.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
-    assert found.verdict.startswith(
+    result = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
+    assert result.status == "none is close"
+    distance, hat = (result.best.distances[space] for space in ("prediction", "hat"))
+    away = f"{distance.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
+    assert result.verdict.startswith(
         f"none is close (nearest: nadaraya_watson, {away}); close is at"
     )
-    assert agreement([found, found]).verdict.startswith("none is close; nearest with each seed")
-    assert "cond: condition number of K + ridge I" in " ".join(str(found).split())
-    assert near.interval[0] <= near.mean <= near.interval[1]
-    assert np.isclose(near.mean, np.mean(near.by_layer))
-    for (low, high), value in zip(near.layer_intervals, near.by_layer, strict=True):
+    assert agreement([result, result]).verdict.startswith("none is close; nearest with each seed")
+    assert "cond: condition number of K + ridge I" in " ".join(str(result).split())
+    assert distance.interval[0] <= distance.mean <= distance.interval[1]
+    assert np.isclose(distance.mean, np.mean(distance.by_layer))
+    for (low, high), value in zip(distance.layer_intervals, distance.by_layer, strict=True):
         assert low < value < high
-    assert (len(near.by_stratum), len(found.strata), near.matrix.shape) == (3, 4, (4, 17))
-    chosen = np.asarray(near.matrix)[range(4), list(found.best.fit.alignment)]
-    assert np.allclose(chosen, near.by_layer)
+    assert (len(distance.by_stratum), len(result.strata), distance.matrix.shape) == (3, 4, (4, 17))
+    chosen = np.asarray(distance.matrix)[range(4), list(result.best.fit.alignment)]
+    assert np.allclose(chosen, distance.by_layer)
 
 
 def zero(task):
@@ -171,23 +176,26 @@ def test_no_solver_is_named_for_a_model_that_runs_none(
     x64, candidate, kernel, layer_predictions, baseline, words
 ):
     tasks = "gradient_descent", "linear"
-    found = found_of(*tasks, (candidate,), layer_predictions, kernels=(kernel,))
-    assert (found.status, found.remain) == ("not identified", ())
-    assert found.tied[0] == baseline
-    assert all(distance.mean < 1e-12 for distance in found.baselines[baseline].values())
-    assert f"no candidate is nearer than {words}" in found.verdict
-    assert not any(name in found.verdict for name in candidates())
-    assert all(suspect.reason for suspect in found.candidates)
-    assert any(suspect.reason == f"no nearer than {words}" for suspect in found.candidates)
-    assert f"not identified: no candidate is nearer than {words}" in " ".join(str(found).split())
+    result = found_of(*tasks, (candidate,), layer_predictions, kernels=(kernel,))
+    assert (result.status, result.remain) == ("not identified", ())
+    assert result.tied[0] == baseline
+    assert all(distance.mean < 1e-12 for distance in result.baselines[baseline].values())
+    assert f"no candidate is nearer than {words}" in result.verdict
+    assert not any(name in result.verdict for name in candidates())
+    assert all(candidate_result.reason for candidate_result in result.candidates)
+    assert any(
+        candidate_result.reason == f"no nearer than {words}"
+        for candidate_result in result.candidates
+    )
+    assert f"not identified: no candidate is nearer than {words}" in " ".join(str(result).split())
 
 
 def test_a_solver_that_starts_in_a_later_layer_is_named(x64):
     late = lambda task: stuck(task).at[:2].set(0)  # noqa: E731
-    found = found_of("gradient_descent", "linear", DESCENTS, late)
-    assert (found.status, found.remain, found.tied) == ("identified", ("gradient_descent",), ())
-    assert found.best.fit.alignment == (0, 1)
-    assert found.verdict.startswith("identified: gradient_descent; every other candidate is")
+    result = found_of("gradient_descent", "linear", DESCENTS, late)
+    assert (result.status, result.remain, result.tied) == ("identified", ("gradient_descent",), ())
+    assert result.best.fit.alignment == (0, 1)
+    assert result.verdict.startswith("identified: gradient_descent; every other candidate is")
 
 
 @often("name", ("chebyshev", "delta_rule", "nadaraya_watson", "newton_schulz"), [*candidates()])
@@ -199,17 +207,17 @@ def test_a_candidate_is_the_solver_of_its_name(x64, name):
         "high": 9.0, "low_over_high": 0.1, "scale": 0.05, "num_supports": 7.0, "decay": 0.9,
         "initial": 2.0, "process_noise": 0.2,
     }  # fmt: skip
-    told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
+    overrides = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
     same = ("ridge", "step_size", "momentum", "num_supports", "decay", "initial", "process_noise")
     row = SOLVERS[name]
     kernel = "exponential" if "exponential" in taken(name) else taken(name)[0]
-    own = {key: values[key] for key in parameters(row, kernel)}
-    options = {key: value for key, value in own.items() if key in same} | told.get(name, {})
+    fitted = {key: values[key] for key in parameters(row, kernel)}
+    options = {key: value for key, value in fitted.items() if key in same} | overrides.get(name, {})
     if row.iterates:
         options["steps"] = task.num_supports if row.sequential else 3
-    oracle = ik.solvers.lookup(row)(make_kernel(kernel, own), task, **options).prediction
+    oracle = ik.solvers.lookup(row)(make_kernel(kernel, fitted), task, **options).prediction
     expected = np.asarray(oracle)
-    path = np.asarray(solve(row, kernel, np.log([*own.values()]), task, 3))
+    path = np.asarray(solve(row, kernel, np.log([*fitted.values()]), task, 3))
     if row.iterates and not row.sequential:
         assert np.allclose(path, expected, atol=1e-8)
     else:
@@ -252,12 +260,12 @@ def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
 def test_a_shift_scores_and_the_training_family_fits(x64):
     """The parameters are those of the training family; the errors those of the shifted tasks."""
     options = {"tasks": 12, "probe_tasks": 64, "kernels": ("linear",), "steps": 2}
-    own, other = (
+    unshifted, other = (
         examine(load("linear"), IdentifyConfig(**options, shift=name))
         for name in (None, "larger_y")
     )
-    assert own.identification.best.fit.values == other.identification.best.fit.values
-    for plain, larger in zip(own.layers, other.layers, strict=True):
+    assert unshifted.identification.best.fit.values == other.identification.best.fit.values
+    for plain, larger in zip(unshifted.layers, other.layers, strict=True):
         assert larger["zero"] == pytest.approx(16 * plain["zero"])
 
 
@@ -273,7 +281,8 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert findings.identification.status == "close to"  # trained weights are not exact
     assert findings.identification.remain == ("gradient_descent",)
     reasons = {
-        suspect.fit.candidate: suspect.reason for suspect in findings.identification.candidates
+        candidate_result.fit.candidate: candidate_result.reason
+        for candidate_result in findings.identification.candidates
     }
     assert reasons["newton_schulz"] == "takes no step"
     assert all(distance.mean < 0.03 for distance in findings.identification.best.distances.values())
@@ -293,9 +302,9 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert [row["q"] for row in rows] == findings.filter.q[1].tolist()
     assert len(rows) == bins
     assert rows[0]["exact"] == pytest.approx(1 / (rows[0]["sigma"] + findings.ridge))
-    near = findings.identification.best.distances["hat"]
-    low, high = near.layer_intervals[0]
-    assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)
+    hat_distance = findings.identification.best.distances["hat"]
+    low, high = hat_distance.layer_intervals[0]
+    assert f"| {hat_distance.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)
     assert not cut_off(identification_figure(findings.identification, "linear"))
     assert not cut_off(filter_figure(findings, "linear"))
 
@@ -306,10 +315,10 @@ def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch)
         return run.family.num_supports, run.family.num_features
 
     monkeypatch.setattr(trained_model, "examine", lengths)
-    run, said = load(RUNS / "linear-decoder"), []
-    found = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), said.append)
-    assert found == {2: (2, 3), 8: (8, 3), 12: (12, 3)}
-    assert said == [f"{count} of 12 supports: fitting" for count in (2, 8, 12)]
+    run, messages = load(RUNS / "linear-decoder"), []
+    result = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), messages.append)
+    assert result == {2: (2, 3), 8: (8, 3), 12: (12, 3)}
+    assert messages == [f"{count} of 12 supports: fitting" for count in (2, 8, 12)]
     assert [*examine_positions(run, IdentifyConfig())] == [12]
     with pytest.raises(ValueError, match=r"positions must be <= 12, .*, got 13"):
         examine_positions(run, IdentifyConfig(), (13,))
@@ -327,8 +336,8 @@ def test_the_command_writes_a_verdict_for_every_position(tmp_path, capsys):
     assert record["together"]["status"] == "close to"
     assert [entry["seed"] for entry in record["seeds"]] == [0, 1]
     assert record["positions"][-1]["candidates"] == record["candidates"]
-    shown = (tmp_path / "positions.md").read_text().splitlines()
-    for entry, line in zip(record["positions"], shown[2:], strict=True):
+    output = (tmp_path / "positions.md").read_text().splitlines()
+    for entry, line in zip(record["positions"], output[2:], strict=True):
         assert line.startswith(f"| {entry['num_supports']} | {entry['layers'][-1]['error']:.3g} |")
         assert "| close to | gradient_descent | gradient_descent, linear |" in line
     assert "after some supports" in " ".join(capsys.readouterr().out.split())
@@ -345,9 +354,9 @@ def descent(x, y, x_query, steps=2, step_size=0.02):
 
 def test_a_function_of_arrays_is_identified(x64):
     answers = ik.probes.array_layer_predictions(descent, layers=2)
-    found = found_of("gradient_descent", "linear", DESCENTS, answers)
-    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
-    assert np.isclose(found.best.fit.values["step_size"], 0.02, rtol=1e-3)
+    result = found_of("gradient_descent", "linear", DESCENTS, answers)
+    assert (result.status, result.remain) == ("identified", ("gradient_descent",))
+    assert np.isclose(result.best.fit.values["step_size"], 0.02, rtol=1e-3)
     task = one_task(0, q=5)
     with pytest.raises(Exception, match=r"= \[3, 5\], got shape \[4, 5\]"):
         jax.block_until_ready(
@@ -364,8 +373,8 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
     square = lambda x, y, x_query: [x_query @ x.T @ y**2]  # noqa: E731
     answers = ik.probes.array_layer_predictions(square, layers=0)
     hat = np.asarray(jax.jit(lambda task: ik.probes.hat_matrix(answers, task))(single))
-    wanted = single.x_query @ single.x.T * 2 * single.y
-    np.testing.assert_allclose(hat[0], wanted, rtol=1e-6, atol=1e-9)
+    expected = single.x_query @ single.x.T * 2 * single.y
+    np.testing.assert_allclose(hat[0], expected, rtol=1e-6, atol=1e-9)
     many = jax.jit(jax.vmap(lambda task: ik.probes.hat_matrix(answers, task)))(tasks)
     np.testing.assert_allclose(np.asarray(many)[0], hat, rtol=1e-10)
     with pytest.raises(ValueError, match="has no derivative in x or x_query"):
@@ -375,5 +384,5 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
 def test_candidates_that_all_diverge_are_compared_all_the_same(x64, monkeypatch):
     """Seen on the logit lens of a GPT-2: none remained, and no baseline was as near."""
     monkeypatch.setattr(comparison, "diverges", lambda gaps: True)
-    found = found_of("gradient_descent", "linear", ("gradient_descent",))
-    assert found.remain == ("gradient_descent",)
+    result = found_of("gradient_descent", "linear", ("gradient_descent",))
+    assert result.remain == ("gradient_descent",)

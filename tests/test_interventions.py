@@ -37,15 +37,15 @@ def named(model, name, kinds=("head", "unit", "slot", "role"), **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", [*EXPECTED])
 def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, solver):
-    found = examine(AblateConfig(solver, steps=3, tasks=2, num_queries=3))
-    expected = {row["site"]: row for row in found.rows if row.get("expectation")}
+    ablation = examine(AblateConfig(solver, steps=3, tasks=2, num_queries=3))
+    expected = {row["site"]: row for row in ablation.rows if row.get("expectation")}
     assert len(expected) == len(EXPECTED[solver].words)
     for name, row in expected.items():
         assert row["gap to expectation"] < 1e-9, name
-    assert max(row["change"] for row in found.rows if "change" in row) > 0.1
-    header, lines = table(found)
+    assert max(row["change"] for row in ablation.rows if "change" in row) > 0.1
+    header, lines = table(ablation)
     assert all(len(line) == len(header) for line in lines)
-    assert not cut_off(ablation_figure(found, solver))
+    assert not cut_off(ablation_figure(ablation, solver))
 
 
 @pytest.mark.parametrize("solver", [*EXPECTED])
@@ -82,9 +82,9 @@ def zeroed(array, *where):
 def test_a_head_is_its_weights_and_nothing_else(x64):
     """A trained head without its values, and hooks on what a construction's heads write."""
     model, tasks = numpy(ik.init(jax.random.key(0), ENCODER)), batch()
-    found = sites(model, ("head", "unit"), each_step=True, each_unit=True)
-    assert len(found) == 2 * (2 + 6 + 8)
-    ours = np.asarray(ablate(model, tasks, found, chunk=8))
+    model_sites = sites(model, ("head", "unit"), each_step=True, each_unit=True)
+    assert len(model_sites) == 2 * (2 + 6 + 8)
+    ours = np.asarray(ablate(model, tasks, model_sites, chunk=8))
     weights = model.weights.steps[0]
     heads, unit = weights.attention[0], weights.mlp[0]
     (write,) = heads.writes
@@ -95,7 +95,7 @@ def test_a_head_is_its_weights_and_nothing_else(x64):
         "blocks.1.heads.0[1]": weights.replace(attention=(headless,)),
         "blocks.0.units.0[3]": weights.replace(mlp=(silent, *weights.mlp[1:])),
     }.items():
-        (prediction,) = (p for site, p in zip(found, ours, strict=True) if site.name == name)
+        (prediction,) = (p for site, p in zip(model_sites, ours, strict=True) if site.name == name)
         without = model.replace(weights=model.weights.replace(steps=(changed,)))
         assert relative(prediction, ik.predict_batch(without, tasks)) < 1e-12
         assert relative(prediction, ik.predict_batch(model, tasks)) > 1e-4
@@ -109,10 +109,10 @@ def test_one_step_by_itself_is_a_hook_there(x64):
         "blocks.11.resid_post.r": "blocks.11.resid_post.r",
         "blocks.12.units.0.gamma": "blocks.12.mlp.gamma",
     }
-    found = [named(model, name, each_step=True) for name in places]
+    model_sites = [named(model, name, each_step=True) for name in places]
     zero = lambda value, name: 0 * value  # noqa: E731
-    without = np.asarray(ablate(model, tasks, found))
-    for site, point, ours in zip(found, places.values(), without, strict=True):
+    without = np.asarray(ablate(model, tasks, model_sites))
+    for site, point, ours in zip(model_sites, places.values(), without, strict=True):
         theirs = [ik.run_with_hooks(model, one(tasks, i), {point: zero}) for i in range(2)]
         assert relative(ours, np.stack(theirs)) < 1e-12, site
 
@@ -120,11 +120,11 @@ def test_one_step_by_itself_is_a_hook_there(x64):
 def test_what_is_patched_comes_from_the_other_task(x64):
     tasks, others = batch(3), batch(3, seed=7)
     model = CASES["nw-gaussian"].build(one(tasks, 0), 0.2, 3)
-    found = sites(model, ("head", "slot", "role"))
-    same = patch(model, tasks, found, tasks)
+    model_sites = sites(model, ("head", "slot", "role"))
+    same = patch(model, tasks, model_sites, tasks)
     assert relative(same, np.broadcast_to(ik.predict_batch(model, tasks), same.shape)) < 1e-12
-    names = [site.name for site in found]
-    patched = np.asarray(patch(model, tasks, found, others))
+    names = [site.name for site in model_sites]
+    patched = np.asarray(patch(model, tasks, model_sites, others))
     theirs = ik.predict_batch(model, others)
     assert relative(patched[names.index("query tokens")], theirs) < 1e-12
     assert relative(patched[names.index("support tokens")], theirs) > 1e-2
@@ -216,13 +216,13 @@ def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
     model = dense(model) if "dense" in kind else model
     prediction, cache = ik.run_with_cache(model, other, points=("resid_pre",))
     block = len(model.weights.prologue) + step * model.blocks_per_step
-    given = [cache, cache[f"blocks.{block}.resid_pre"]]
+    values = [cache, cache[f"blocks.{block}.resid_pre"]]
     if kind != "trained":
-        given.append({name: value[step] for name, value in cache.slots.items()})
+        values.append({name: value[step] for name, value in cache.slots.items()})
     if kind == "cg":
         parts = {slot: cache[f"blocks.{block}.resid_pre.{slot}"] for slot in ("r", "p", "rr")}
-        given.append(parts | {"prediction": cache["prediction"][step]})
-    for slots in given:
+        values.append(parts | {"prediction": cache["prediction"][step]})
+    for slots in values:
         ours = transplant(model, task, block, slots)
         assert ours.shape == prediction.shape
         assert relative(ours, prediction) < 1e-12
@@ -245,9 +245,9 @@ def test_transplant_refuses_a_cache_where_no_step_starts():
         transplant(model, task, 1, [cache["alpha"]])
 
 
-def scratch(model, tasks, found, source, chunk):
+def scratch(model, tasks, model_sites, source, chunk):
     """Bytes of memory beside the arguments and the result, for these sites."""
-    ids, codes = encoded(model, found)
+    ids, codes = encoded(model, model_sites)
     program = run_interventions.lower(model, tasks, codes, source, ids, chunk).compile()
     return program.memory_analysis().temp_size_in_bytes
 
@@ -270,28 +270,28 @@ def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
 def test_memory_is_bounded_for_many_tasks_too(source):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
     tasks, task = stacked(*[draw(0, n=64)] * 512), draw(0, n=64)
-    found = (sites(model, ("head", "slot")) * 99)[:200]
-    points = point_names(encoded(model, found)[0])
-    kept = jax.tree.leaves(jax.eval_shape(lambda: captured_points(model, task, points)))
-    activations = sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
+    model_sites = (sites(model, ("head", "slot")) * 99)[:200]
+    points = point_names(encoded(model, model_sites)[0])
+    captured = jax.tree.leaves(jax.eval_shape(lambda: captured_points(model, task, points)))
+    activations = sum(leaf.size * leaf.dtype.itemsize for leaf in captured)
     one_run, returned = ik.transformer.memory(model, task).scratch, 200 * 512 * 3 * 4
-    used = scratch(model, tasks, found, tasks if source else None, 16)
+    used = scratch(model, tasks, model_sites, tasks if source else None, 16)
     assert used <= 16 * 2 * one_run + returned + source * activations
 
 
 def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     task = draw(0)
     model = CASES["ric-gaussian"].build(task, 0.2, 3)
-    seen = []
+    places = []
 
     def halve(value, where):
-        seen.append(where.position)
+        places.append(where.position)
         return jnp.where(where.step == 1, value / 2, value)
 
     ours = ik.run_with_hooks(model, task, {"blocks.*.attn.smoothed": halve})
     half = {"blocks.3.attn.smoothed": lambda value, name: value / 2}
     theirs = ik.run_with_hooks(model, task, half)
-    assert set(seen) == {2}
+    assert set(places) == {2}
     assert relative(ours, theirs) == 0
 
 
@@ -299,16 +299,16 @@ def test_interventions_refuse():
     task, tasks = draw(0), batch(2)
     cg = lambda steps: CASES["cg"].build(task, 0.2, steps)  # noqa: E731
     model = cg(2)
-    found = sites(model)
+    model_sites = sites(model)
     refusals = {
         "sites must belong to this model, got 'blocks.45.heads.0.p'": lambda: ablate(
             model, tasks, sites(cg(9), ("head",), each_step=True)[-1:]
         ),
         "must have num_outputs = 1 like the model, got 2": lambda: ablate(
-            model, batch(2, r=2), found, replace="mean"
+            model, batch(2, r=2), model_sites, replace="mean"
         ),
         "sites must not be empty": lambda: ablate(model, tasks, []),
-        "source must have x, y and x_q": lambda: patch(model, tasks, found, batch(2, n=5)),
+        "source must have x, y and x_q": lambda: patch(model, tasks, model_sites, batch(2, n=5)),
         "stream must have the slots": lambda: ik.resume(model, task, {}, 3),
         "block must be <= depth = 11, got 12": lambda: ik.transformer.tail(model, 12),
         "point must exist in some": lambda: ik.run_with_cache(model, task, points=("nowhere",)),

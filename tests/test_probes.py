@@ -67,18 +67,18 @@ def test_alignments_are_the_best_of_all_monotone_ones():
     rng = np.random.default_rng(0)
     for layers, steps in ((1, 1), (1, 5), (3, 4), (4, 3)):
         for cost in rng.random((20, layers, steps)):
-            found = align(cost)
+            alignment = align(cost)
             paths = [p for p in product(range(steps), repeat=layers) if list(p) == sorted(p)]
             best = min(sum(cost[range(layers), p]) for p in paths)
-            assert np.all(np.diff(found) >= 0)
-            assert np.isclose(cost[range(layers), found].sum(), best)
+            assert np.all(np.diff(alignment) >= 0)
+            assert np.isclose(cost[range(layers), alignment].sum(), best)
 
 
 def test_hat_matrices_are_those_of_exact_regression_and_of_smoothing(tasks):
     task = one(tasks, 0)
     gram, cross = task.x @ task.x.T, task.x_query @ task.x.T
-    wanted = np.linalg.solve(gram + RIDGE * np.eye(10), cross.T).T
-    assert relative(hats_of_exact(ik.Linear(), tasks)[0], wanted) < 1e-9
+    expected = np.linalg.solve(gram + RIDGE * np.eye(10), cross.T).T
+    assert relative(hats_of_exact(ik.Linear(), tasks)[0], expected) < 1e-9
     kernel = ik.Exponential(2.0)
     model = ik.constructions.nadaraya_watson(kernel, num_features=4)
     weights = numpy(ik.solvers.nadaraya_watson(kernel, task).weights)
@@ -105,40 +105,42 @@ def test_filters_are_those_of_the_theory(tasks):
     eta = 1 / top
 
     def found_of(*model, **options):
-        own = hats(built(ik.Linear(), *model, **options), tasks)
-        return spectral_filter(ik.Linear(), tasks, own, edges=edges)
+        layer_hats = hats(built(ik.Linear(), *model, **options), tasks)
+        return spectral_filter(ik.Linear(), tasks, layer_hats, edges=edges)
 
-    found = found_of(5, "gradient_descent", step_size=eta)
-    assert relative(found.sigma, sigma) < 1e-9
+    filters = found_of(5, "gradient_descent", step_size=eta)
+    assert relative(filters.sigma, sigma) < 1e-9
     for t in range(6):
-        wanted = numpy(ik.theory.gradient_filter(sigma, RIDGE, eta, t))
-        assert relative(found.q[t] + 1, wanted + 1) < 1e-9
+        expected = numpy(ik.theory.gradient_filter(sigma, RIDGE, eta, t))
+        assert relative(filters.q[t] + 1, expected + 1) < 1e-9
     assert relative(found_of(6).q[-1], 1 / (sigma + RIDGE)) < 1e-3
     theta, delta = top / 2 + RIDGE, top / 2
     scaled = (theta - (sigma + RIDGE)) / delta
     cosh = lambda x: np.polynomial.chebyshev.chebval(x, [0] * 5 + [1])  # noqa: E731
-    wanted = (1 - cosh(scaled) / cosh(theta / delta)) / (sigma + RIDGE)
-    found = found_of(5, "chebyshev", spectrum=(RIDGE, top + RIDGE))
-    assert relative(found.q[5], wanted) < 1e-3
+    expected = (1 - cosh(scaled) / cosh(theta / delta)) / (sigma + RIDGE)
+    filters = found_of(5, "chebyshev", spectrum=(RIDGE, top + RIDGE))
+    assert relative(filters.q[5], expected) < 1e-3
 
 
 def test_bins_of_a_filter_have_error_bars_that_hold_it(tasks):
     model = built(ik.Linear(), 2, "gradient_descent", step_size=0.02)
-    found = spectral_filter(ik.Linear(), tasks, hats(model, tasks), bins=4)
-    assert np.all(found.low <= found.q + 1e-12)
-    assert np.all(found.q <= found.high + 1e-12)
-    assert np.all(np.diff(found.sigma) > 0)
-    assert relative(found.q[2], ik.theory.gradient_filter(found.sigma, RIDGE, 0.02, 2)) < 0.05
+    filters = spectral_filter(ik.Linear(), tasks, hats(model, tasks), bins=4)
+    assert np.all(filters.low <= filters.q + 1e-12)
+    assert np.all(filters.q <= filters.high + 1e-12)
+    assert np.all(np.diff(filters.sigma) > 0)
+    assert relative(filters.q[2], ik.theory.gradient_filter(filters.sigma, RIDGE, 0.02, 2)) < 0.05
 
 
 def test_intervals_of_a_filter_are_of_95_percent(x64):
     """Those of a mean of 64 tasks that differ by a normal error: 1.96 standard errors."""
     errors = np.random.default_rng(0).normal(size=64)
     tasks = stacked(*[ik.Task(x=np.eye(2), y=np.ones(2), x_query=np.ones((1, 2)))] * 64)
-    own = errors[:, None, None, None] * np.ones((1, 1, 1, 2))
-    found = spectral_filter(ik.Linear(), tasks, own, bins=1)
+    layer_hats = errors[:, None, None, None] * np.ones((1, 1, 1, 2))
+    filters = spectral_filter(ik.Linear(), tasks, layer_hats, bins=1)
     half = 1.96 * errors.std() / 8
-    assert np.allclose([found.low - found.q, found.high - found.q], [[[-half]], [[half]]], rtol=0.2)
+    assert np.allclose(
+        [filters.low - filters.q, filters.high - filters.q], [[[-half]], [[half]]], rtol=0.2
+    )
 
 
 @pytest.mark.slow
@@ -150,9 +152,9 @@ def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
     )
     kernel, edges, filters, values = ik.Exponential(3.0), np.array([0.0, 1.0, 1e3]), [], []
     for part in (masked, rest):
-        own = hats_of_exact(kernel, part)
-        filters.append(spectral_filter(kernel, part, own[:, None], edges=edges))
-        values.append(effective("regression", "exponential", part, own))
+        layer_hats = hats_of_exact(kernel, part)
+        filters.append(spectral_filter(kernel, part, layer_hats[:, None], edges=edges))
+        values.append(effective("regression", "exponential", part, layer_hats))
     assert all(relative(a, b) < 1e-9 for a, b in zip(*filters, strict=True))
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
@@ -163,31 +165,31 @@ def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
 )
 def test_effective_parameters_of_exact_regression_are_its_own(tasks, kernel):
     name = type(kernel).__name__.lower()
-    found = effective("regression", name, tasks, hats_of_exact(kernel, tasks))
-    assert abs(found["ridge"] / RIDGE - 1) < 0.02
+    fitted = effective("regression", name, tasks, hats_of_exact(kernel, tasks))
+    assert abs(fitted["ridge"] / RIDGE - 1) < 0.02
     if name != "linear":
         bandwidth = "lengthscale" if name == "gaussian" else "temperature"
-        assert abs(found[bandwidth] / getattr(kernel, bandwidth) - 1) < 0.02
-    assert found["distance"] < 1e-3
+        assert abs(fitted[bandwidth] / getattr(kernel, bandwidth) - 1) < 0.02
+    assert fitted["distance"] < 1e-3
 
 
 def test_the_effective_temperature_of_a_head_is_its_own(tasks):
     model = ik.constructions.nadaraya_watson(ik.Exponential(1.7), num_features=4)
-    own = hats(model, tasks)[:, 1]
-    found = effective("smoother", "exponential", tasks, own)
-    assert abs(found["temperature"] / 1.7 - 1) < 0.02
-    assert effective("regression", "exponential", tasks, own)["distance"] > 0.02
+    layer_hats = hats(model, tasks)[:, 1]
+    fitted = effective("smoother", "exponential", tasks, layer_hats)
+    assert abs(fitted["temperature"] / 1.7 - 1) < 0.02
+    assert effective("regression", "exponential", tasks, layer_hats)["distance"] > 0.02
 
 
 def test_distances_are_those_of_a_loop():
     rng = np.random.default_rng(0)
     answers, path = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 5, 4))
-    found = np.asarray(jax.jit(squares)(path, PredictionData(None, answers)))
+    distances = np.asarray(jax.jit(squares)(path, PredictionData(None, answers)))
     for layer in range(2):
         size = np.sum(answers[:, layer] ** 2)
         for step in range(5):
             gap = np.sum((answers[:, layer] - path[:, step]) ** 2) / size
-            assert np.isclose(found[layer, step], gap)
+            assert np.isclose(distances[layer, step], gap)
     for answer, distance in ((0.5, 1), (0.0, 0)):
         model = PredictionData(None, np.full((1, 1, 1), answer))
         assert squares(np.zeros((1, 1, 1)), model) == distance
@@ -202,15 +204,18 @@ def test_probes_are_ridge_regressions(x64):
     tasks = numpy(draw(jax.random.key(3), family, 40))
     assert not has_slot(model)
     probe = fit_probe(model, tasks)
-    given = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
-    assert np.array_equal(probe.weights, given.weights)
-    seen, task = np.stack([streams(model, one(tasks, i)) for i in range(40)], axis=1), one(tasks, 0)
+    probe_of_targets = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
+    assert np.array_equal(probe.weights, probe_of_targets.weights)
+    all_streams, task = (
+        np.stack([streams(model, one(tasks, i)) for i in range(40)], axis=1),
+        one(tasks, 0),
+    )
     ours = numpy(layerwise(model, task, probe))
     assert ours.shape == (3, 5)
     assert relative(ours[2], ik.predict(model, task)) < 1e-9
     y = tasks.y_query.reshape(200)
     for layer in range(2):
-        features = np.asarray(seen[layer]).reshape(200, -1)
+        features = np.asarray(all_streams[layer]).reshape(200, -1)
         errors = []
         for ridge in 10.0 ** np.arange(-8, 2) * np.mean(np.var(features[:150], axis=0)):
             fit = Ridge(ridge * 150).fit(features[:150], y[:150])

@@ -105,8 +105,8 @@ def test_the_weights_that_are_written_give_the_answers(bench, x64):
 def test_the_truth_is_apart_and_is_that_of_the_oracle(bench, x64):
     """Nothing that a participant may see names a solver; what is exact equals the oracle."""
     labels = json.loads((bench / LABELS / TRUTHS).read_text())["models"]
-    seen = (bench / MODELS / MANIFEST).read_text()
-    assert not any(name in seen for name in (*candidates(), OPEN, *STATUSES[:3]))
+    manifest = (bench / MODELS / MANIFEST).read_text()
+    assert not any(name in manifest for name in (*candidates(), OPEN, *STATUSES[:3]))
     for name, label in labels.items():
         truth = bench / LABELS / f"{name}.npz"
         assert truth.exists() == (label["variant"] != OPEN)
@@ -135,7 +135,7 @@ def test_a_perfect_table_an_empty_table_and_a_random_table(bench, tmp_path):
     rows = [(name, "identified", rng.choice(candidates())) for name in labels]
     drawn = scored(labels, path, rows)
     assert drawn["open set"]["false positives"].share == 1
-    right = sum(said == labels[name]["solver"] for name, _, said in rows)
+    right = sum(name_said == labels[name]["solver"] for name, _, name_said in rows)
     assert sum(shares["right"].cases for shares in drawn["variants"].values()) == right
     assert sum(map(sum, (line.values() for line in drawn["confusion"].values()))) == len(labels)
     assert Share.of(0, 0) == (0, 0, None, None)
@@ -179,13 +179,13 @@ def test_a_table_that_is_no_table_of_verdicts_is_one_line(tmp_path, text, messag
 def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("names,model,status\ncg,m000,Identified\nPCG,m001,none is close\n")
-    wanted = {"m000": ("identified", ("conjugate_gradient",)), "m001": ("none", ())}
-    assert read_verdicts(path, {"m000": {}, "m001": {}}) == wanted
+    expected = {"m000": ("identified", ("conjugate_gradient",)), "m001": ("none", ())}
+    assert read_verdicts(path, {"m000": {}, "m001": {}}) == expected
 
 
 def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
-    made = folder.all_models(CONFIG)
-    monkeypatch.setattr(folder, "all_models", lambda config: made)
+    models = folder.all_models(CONFIG)
+    monkeypatch.setattr(folder, "all_models", lambda config: models)
     monkeypatch.setattr(folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_bench(tmp_path, CONFIG)
@@ -241,8 +241,8 @@ def test_the_weights_of_a_rival_run_it(task, x64, kernel):
     varying = ik.compile(
         distractor_solvers.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED
     )
-    known = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
-    assert np.allclose(layerwise(varying, task), known, atol=1e-10)
+    predictions = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
+    assert np.allclose(layerwise(varying, task), predictions, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
     fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=0.02, **rest)
     assert np.allclose(layerwise(fast, task), iterate(task, kernel, accelerated), atol=1e-10)
@@ -259,22 +259,22 @@ def test_the_functions_of_the_open_set(task, x64):
 
     @jax.jit
     def run(task):
-        given = kernel, task, RIDGE
+        arguments = kernel, task, RIDGE
         return (
-            distractor_functions.over_relaxation(*given, STEPS),
+            distractor_functions.over_relaxation(*arguments, STEPS),
             ik.solvers.exact(kernel, task, ridge=RIDGE).prediction,
-            distractor_functions.anderson(*given, 60, 0.02),
-            distractor_functions.descent(*given, 60, 0.02),
+            distractor_functions.anderson(*arguments, 60, 0.02),
+            distractor_functions.descent(*arguments, 60, 0.02),
             distractor_functions.exact(kernel, task, np.full(3, RIDGE), shares),
             distractor_functions.exact(
                 kernel, task, np.array([1.0, 3.0, RIDGE]), np.array([0.0, 1.0, 1.0])
             ),
-            distractor_functions.gradient_flow(*given, np.array([0.0, 0.001, 1e4])),
-            distractor_functions.descent(*given, 100, 1e-5),
+            distractor_functions.gradient_flow(*arguments, np.array([0.0, 0.001, 1e4])),
+            distractor_functions.descent(*arguments, 100, 1e-5),
         )
 
-    found, exact, mixed, plain, towards, everywhere, flow, slow = numpy(run(task))
-    assert np.allclose(found, iterate(task, kernel, relaxed), atol=1e-10)
+    overrelaxed, exact, mixed, plain, towards, everywhere, flow, slow = numpy(run(task))
+    assert np.allclose(overrelaxed, iterate(task, kernel, relaxed), atol=1e-10)
     gap = lambda path: np.linalg.norm(path[-1] - exact) / np.linalg.norm(exact)  # noqa: E731
     assert gap(mixed) < 0.2 * gap(plain)
     assert np.allclose(towards, shares[:, None] * exact[None])
@@ -299,8 +299,8 @@ def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
 def test_noise_has_its_level(x64):
     model = ik.constructions.gradient_descent(ik.Linear(), steps=STEPS, step_size=0.01, **SHARED)
     moved = reparametrisation.perturbed(dense(model), jax.random.key(0), 0.05)
-    moved, known = (np.asarray(ravel_pytree(one)[0]) for one in (moved, dense(model)))
-    assert abs(np.std(moved[known != 0] / known[known != 0]) / 0.05 - 1) < 0.25
+    moved, original = (np.asarray(ravel_pytree(one)[0]) for one in (moved, dense(model)))
+    assert abs(np.std(moved[original != 0] / original[original != 0]) / 0.05 - 1) < 0.25
     same = reparametrisation.perturbed(model, jax.random.key(0), 0.0)
     assert all(map(np.array_equal, *map(jax.tree.leaves, (same, ik.untie(model)))))
 
@@ -326,11 +326,11 @@ FEW = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("li
 @pytest.mark.slow
 def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     """It continues an interrupted run, and its table is one that can be scored."""
-    real, seen = verdicts.identify_answers, []
+    real, calls = verdicts.identify_answers, []
 
     def few(tasks, answers, **options):
-        seen.append(1)
-        if len(seen) == 4:
+        calls.append(1)
+        if len(calls) == 4:
             raise KeyboardInterrupt
         return real(tasks, answers, **FEW, **options)
 
@@ -341,13 +341,17 @@ def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     assert cli.main(argv) == 0
     capsys.readouterr()
     labels = labels_of(bench)
-    assert len(seen) == len(labels) + 1
+    assert len(calls) == len(labels) + 1
     submitted = read_verdicts(out / "verdicts.csv", labels)
-    said = {label["about"]: submitted[name] for name, label in labels.items()}
-    own = "gradient_descent, linear kernel"
-    for about in (own, f"{own}, read by its own read-out"):
-        assert said[about] == ("identified", ("gradient_descent",))
-    assert said["steepest descent"].status == said["a share of exact KRR"].status == NONE
+    verdict_of_truth = {label["about"]: submitted[name] for name, label in labels.items()}
+    truth = "gradient_descent, linear kernel"
+    for about in (truth, f"{truth}, read by its own read-out"):
+        assert verdict_of_truth[about] == ("identified", ("gradient_descent",))
+    assert (
+        verdict_of_truth["steepest descent"].status
+        == verdict_of_truth["a share of exact KRR"].status
+        == NONE
+    )
     assert cli.main([*argv, "--seed", "1"]) == 2
     assert "other settings: seed: stored 0, given 1" in capsys.readouterr().err
 
@@ -362,9 +366,9 @@ def test_answers_that_are_not_finite_have_no_name(bench, x64):
 def test_the_power_of_identify_falls_with_noise(x64):
     cell = {"seed": 0, "tasks": "linear", "solver": "gradient_descent"}
     rows = [row for at in (0.0, 1e-2) for row in measure({**cell, "level": at}, QUICK_SIZES)]
-    own = {row["level"]: row for row in rows if row["reading"] == "own read-out"}
-    assert own[0.0]["outcome"] == "right"
-    assert own[0.0]["prediction"] < 1e-10 < 1e-3 < own[0.01]["prediction"]
+    by_level = {row["level"]: row for row in rows if row["reading"] == "own read-out"}
+    assert by_level[0.0]["outcome"] == "right"
+    assert by_level[0.0]["prediction"] < 1e-10 < 1e-3 < by_level[0.01]["prediction"]
     shares = curves(rows)
     assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in shares)
     assert len(power_figure({"meta": {"seed": 0}, "rows": rows}).axes) == 2
@@ -386,7 +390,13 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = run_on_tasks(Model(Truth(OPEN, ""), one, weights))
-        found = verdicts.identify_answers(
+        result = verdicts.identify_answers(
             one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
         )
-        assert min(suspect.distances["prediction"].mean for suspect in found.candidates) > 0.01
+        assert (
+            min(
+                candidate_result.distances["prediction"].mean
+                for candidate_result in result.candidates
+            )
+            > 0.01
+        )

@@ -64,23 +64,28 @@ def of_descent():
 
 
 def means(*spaces):
-    return [found.mean for each in spaces for found in each.values()]
+    return [distance.mean for each in spaces for distance in each.values()]
 
 
 def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x64):
-    found = of_descent()
-    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
-    best, known = found.best, found.best.stream_result
+    result = of_descent()
+    assert (result.status, result.remain) == ("identified", ("gradient_descent",))
+    best, stream_result = result.best, result.best.stream_result
     assert max(means(best.distances)) < 1e-6
     assert best.fit.alignment == (1, 2, 3)
     assert best.fit.values["step_size"] == pytest.approx(0.05, rel=1e-4)
-    assert known.controls.keys() == {*NULLS, "mixed steps", "one layer earlier", "untrained model"}
-    assert all(max(means(spaces)) > 0.05 for spaces in known.controls.values())
-    assert known.ranks == (1, 1, 1)
-    assert max(known.effects.values()) < 1e-6
-    assert max(means(known.supports["r"])) < 1e-6
-    assert "decodable, arrives in order, used" in found.verdict
-    assert "untrained model" in str(found)
+    assert stream_result.controls.keys() == {
+        *NULLS,
+        "mixed steps",
+        "one layer earlier",
+        "untrained model",
+    }
+    assert all(max(means(spaces)) > 0.05 for spaces in stream_result.controls.values())
+    assert stream_result.ranks == (1, 1, 1)
+    assert max(stream_result.effects.values()) < 1e-6
+    assert max(means(stream_result.supports["r"])) < 1e-6
+    assert "decodable, arrives in order, used" in result.verdict
+    assert "untrained model" in str(result)
     states = best.distances["state"].matrix  # of layers 0 to 3 and steps 1 to 3
     assert states.shape == (4, 3)
     assert np.all(np.diag(states[1:]) < 1e-6)
@@ -92,11 +97,11 @@ def test_what_is_decodable_and_not_used_is_given_no_name(x64):
     model = in_other_coordinates()
     nothing = jax.tree.map(np.zeros_like, model.weights.readout)
     model = model.replace(weights=model.weights.replace(readout=nothing))
-    found = identify_streams(model, *batches(), **OPTIONS)
-    assert (found.status, found.remain) == ("not identified", ())
-    assert max(means(found.best.distances)) < 1e-6
-    assert found.best.stream_result.effects == pytest.approx({"removed": 1, "swapped": 1})
-    assert "gradient_descent is decodable, but the answer does not follow" in found.verdict
+    result = identify_streams(model, *batches(), **OPTIONS)
+    assert (result.status, result.remain) == ("not identified", ())
+    assert max(means(result.best.distances)) < 1e-6
+    assert result.best.stream_result.effects == pytest.approx({"removed": 1, "swapped": 1})
+    assert "gradient_descent is decodable, but the answer does not follow" in result.verdict
 
 
 TURNS = np.random.default_rng(4).normal(size=(STEPS + 1, STEPS, STEPS))
@@ -104,24 +109,24 @@ TURNS = np.random.default_rng(4).normal(size=(STEPS + 1, STEPS, STEPS))
 
 def powers(task):
     """Layer l stores the powers k(x)^T K^j y, j < l, in channels that it writes anew."""
-    gram, v, found = task.x @ task.x.T / 10, task.y, []
+    gram, v, columns = task.x @ task.x.T / 10, task.y, []
     for _ in range(STEPS):
-        found.append(task.x_query @ (task.x.T @ v))
+        columns.append(task.x_query @ (task.x.T @ v))
         v = gram @ v
-    each = jnp.stack(found)
+    each = jnp.stack(columns)
     stored = 1.0 * (np.arange(STEPS)[None] < np.arange(STEPS + 1)[:, None])
     return stored[:, None] * each.T[None] @ TURNS
 
 
 @pytest.mark.slow
 def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
-    found = identify_streams(powers, *batches(), **OPTIONS)
-    assert (found.status, found.remain) == ("not identified", ())
-    assert max(means(found.best.distances)) < 1e-5
-    ranks = found.best.stream_result.ranks
+    result = identify_streams(powers, *batches(), **OPTIONS)
+    assert (result.status, result.remain) == ("not identified", ())
+    assert max(means(result.best.distances)) < 1e-5
+    ranks = result.best.stream_result.ranks
     assert ranks == (*range(1, len(ranks) + 1),)  # every step so far, for itself
-    assert max(means(found.best.stream_result.controls["mixed steps"])) < 1e-5
-    assert "mixed steps" in found.tied
+    assert max(means(result.best.stream_result.controls["mixed steps"])) < 1e-5
+    assert "mixed steps" in result.tied
 
 
 FLAT = np.arange(STEPS + 1.0)
@@ -144,9 +149,9 @@ def test_a_model_that_takes_no_steps_is_as_near_to_its_null(x64, null):
         answers = TAKE_NO_STEPS[null](task)
         return jnp.stack([answers, -answers], axis=-1)
 
-    found = identify_streams(read, *batches(), **OPTIONS)
-    assert (found.status, found.remain) == ("not identified", ())
-    assert null in found.tied
+    result = identify_streams(read, *batches(), **OPTIONS)
+    assert (result.status, result.remain) == ("not identified", ())
+    assert null in result.tied
 
 
 def gaps(*distances):
@@ -174,16 +179,16 @@ def test_steps_that_say_nothing_are_told():
     h, slopes = (np.random.default_rng(0).normal(size=(16, 3, 1, 2, *n)) for n in ((), (2,)))
     start = decoders(StreamArrays(h, slopes), 8, 1.0).states[0]
     of = RoleStreams(batches()[0], batches()[0], None, start, [], 1.0)
-    near = gaps(0.05, 0.2)  # its use would be tested
-    held = start.channels.each(lambda part: part[:, :1])
-    wild = held._replace(scored=held.scored + 1e3)
-    other = held.each(lambda part: np.random.default_rng(1).normal(size=part.shape))
-    steps = {"diverges on the scored tasks": wild, "its steps are nearly": held}
+    small_gaps = gaps(0.05, 0.2)  # its use would be tested
+    constant = start.channels.each(lambda part: part[:, :1])
+    wild = constant._replace(scored=constant.scored + 1e3)
+    other = constant.each(lambda part: np.random.default_rng(1).normal(size=part.shape))
+    steps = {"diverges on the scored tasks": wild, "its steps are nearly": constant}
     words = "no solver has its parameters: num_supports must be >= 1 and finite, got 1e-05"
     steps |= {words: other}
     for words, rows in steps.items():
         reasons, *others = eliminate_candidates(
-            [StreamComparison(fit, near, {}, None, rows, None)], of, None
+            [StreamComparison(fit, small_gaps, {}, None, rows, None)], of, None
         )
         assert reasons[0].startswith(words)
         assert others == [(), [True]]
@@ -195,14 +200,14 @@ def test_an_innovation_after_convergence_is_no_evidence(x64):
     h, slopes = rng.normal(size=(20, 3, 2, 3)), rng.normal(size=(20, 3, 2, 3, 4))
     h[:, 0], slopes[:, 0] = 0, 0
     h[:, 2], slopes[:, 2] = h[:, 1] + 1e-9 * h[:, 2], slopes[:, 1] + 1e-9 * slopes[:, 2]
-    known = decoders(StreamArrays(h, slopes), 10, 1.0)
-    state = [np.stack([d.channels[half][:, 0] for d in known.states[1:]]) for half in (0, 1)]
+    model = decoders(StreamArrays(h, slopes), 10, 1.0)
+    state = [np.stack([d.channels[half][:, 0] for d in model.states[1:]]) for half in (0, 1)]
     wrong = [np.concatenate([s[:1], s[:1] + 1e-9 * rng.normal(size=s[:1].shape)]) for s in state]
     both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
-    found = target_gaps({"own": SplitRows(*both)}, known, known.states[0], 10, np.ones(2, bool))[
+    gaps = target_gaps({"own": SplitRows(*both)}, model, model.states[0], 10, np.ones(2, bool))[
         "own"
     ]
-    assert found["innovation"].mean < 1e-6
+    assert gaps["innovation"].mean < 1e-6
 
 
 def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
@@ -222,17 +227,17 @@ def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
 def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
     rng = np.random.default_rng(2)
     streams, slopes = rng.normal(size=(6, 3, 4, 2)) + 1e3, rng.normal(size=(6, 3, 4, 2, 5))
-    made = decoders(StreamArrays(streams, slopes), 4, 1.0)
-    assert (len(made.states), len(made.innovations)) == (3, 2)
-    change = made.innovations[1].channels.scored.reshape(2, 4, 6, 3)
+    model = decoders(StreamArrays(streams, slopes), 4, 1.0)
+    assert (len(model.states), len(model.innovations)) == (3, 2)
+    change = model.innovations[1].channels.scored.reshape(2, 4, 6, 3)
     assert np.allclose(
         change[:, :, 0, :2],
         streams[4:, 2] - streams[4:, 1] - np.mean(streams[:4, 2] - streams[:4, 1], axis=(0, 1)),
     )
     assert np.allclose(np.moveaxis(change[:, :, 1:, :2], 2, -1), slopes[4:, 2] - slopes[4:, 1])
-    values = SplitRows(*(np.full((len(part), 1), 7.0) for part in made.states[0].channels))
+    values = SplitRows(*(np.full((len(part), 1), 7.0) for part in model.states[0].channels))
     constant = values.each(lambda part: part * (np.arange(len(part)) % 6 == 0)[:, None])
-    assert np.abs(made.states[0].residual(constant)).max() < 0.1
+    assert np.abs(model.states[0].residual(constant)).max() < 0.1
 
 
 @pytest.mark.slow
@@ -241,9 +246,9 @@ def test_conjugate_gradient_is_named_after_it_has_converged(x64, size):
     """Three features need three steps; of five, the last two are rounding errors."""
     model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=RIDGE, steps=5)
     tasks = (batch.replace(y=size * batch.y) for batch in batches())
-    found = identify_streams(rotated(model, jax.random.key(2)), *tasks, **OPTIONS)
-    assert (found.status, found.remain) == ("identified", ("conjugate_gradient",))
-    assert found.best.fit.values["ridge"] == pytest.approx(RIDGE, rel=1e-6)
+    result = identify_streams(rotated(model, jax.random.key(2)), *tasks, **OPTIONS)
+    assert (result.status, result.remain) == ("identified", ("conjugate_gradient",))
+    assert result.best.fit.values["ridge"] == pytest.approx(RIDGE, rel=1e-6)
 
 
 def test_intervals_of_distances_cover_the_truth_on_tasks_drawn_again():
@@ -258,12 +263,15 @@ def test_intervals_of_distances_cover_the_truth_on_tasks_drawn_again():
     truth = np.sqrt(squares.sum(axis=0) / sizes.sum(axis=0))
     inside = []
     for seed in range(300):
-        found = distance(
+        distances = distance(
             AlignedDistances(*tasks(48), np.zeros((3, 0))),
             np.zeros(48, int),
             resamples(48, RESAMPLES // 4, seed),
         )
-        every = [(found.interval, truth.mean()), *zip(found.layer_intervals, truth, strict=True)]
+        every = [
+            (distances.interval, truth.mean()),
+            *zip(distances.layer_intervals, truth, strict=True),
+        ]
         inside.append([low <= value <= high for (low, high), value in every])
     shares = np.mean(inside, axis=0)
     assert np.all((shares > 0.89) & (shares < 0.985)), shares
@@ -286,17 +294,17 @@ def test_untrained_models_and_functions_are_given_no_name(x64):
         spec = ik.Architecture(num_features=3, width=16, depth=STEPS, heads=2)
         model = ik.init(jax.random.key(seed), spec)
         model = jax.tree.map(partial(jnp.asarray, dtype=float), model)
-        found = identify_streams(model, *batches(), **OPTIONS)
-        assert found.status in ("not identified", "none is close"), found.verdict
+        result = identify_streams(model, *batches(), **OPTIONS)
+        assert result.status in ("not identified", "none is close"), result.verdict
 
 
 @pytest.mark.slow
 def test_float32_is_enough_to_name_a_solver():
     model = numpy(rotated(descent(), jax.random.key(2)))
     halves = [numpy(draw(jax.random.key(seed), CONFIG, 12)) for seed in (0, 1)]
-    found = identify_streams(model, *halves, **OPTIONS)
-    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
-    assert 1e-9 < max(means(found.best.distances)) < 1e-3
+    result = identify_streams(model, *halves, **OPTIONS)
+    assert (result.status, result.remain) == ("identified", ("gradient_descent",))
+    assert 1e-9 < max(means(result.best.distances)) < 1e-3
 
 
 TURN = np.random.default_rng(0).normal(size=(4, 5))
@@ -334,23 +342,23 @@ def test_arrays_say_what_their_function_says(control, x64):
     arrays = arrays_of(two_steps)
     if control:
         arrays |= arrays_of(control, ("control_streams", "control_jacobians"))
-    found = identify_arrays(both_batches(), **arrays, **ONE)
+    result = identify_arrays(both_batches(), **arrays, **ONE)
     same = identify_streams(two_steps, *batches(), control=control, **ONE)
-    assert found.status == same.status == "close to"  # two layers say too little
-    assert found.remain == same.remain == ("gradient_descent",)
-    ours, theirs = (one.best.stream_result.controls for one in (found, same))
+    assert result.status == same.status == "close to"  # two layers say too little
+    assert result.remain == same.remain == ("gradient_descent",)
+    ours, theirs = (one.best.stream_result.controls for one in (result, same))
     assert [*ours] == [*theirs]
-    ours, theirs = means(found.best.distances, *ours.values()), [*theirs.values()]
+    ours, theirs = means(result.best.distances, *ours.values()), [*theirs.values()]
     assert ours == pytest.approx(means(same.best.distances, *theirs), rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.slow
 def test_arrays_in_single_precision_are_near(x64):
     arrays = {name: array.astype("f4") for name, array in arrays_of(two_steps).items()}
-    found = identify_arrays(both_batches(), **arrays, **ONE)
-    assert found.status == "close to"  # two layers say too little
-    assert found.remain == ("gradient_descent",)
-    assert max(means(found.best.distances)) < 1e-5
+    result = identify_arrays(both_batches(), **arrays, **ONE)
+    assert result.status == "close to"  # two layers say too little
+    assert result.remain == ("gradient_descent",)
+    assert max(means(result.best.distances)) < 1e-5
 
 
 def written(path, **arrays):
@@ -366,9 +374,9 @@ def test_a_file_may_hold_predictions_and_streams(tmp_path, x64):
         "layer_predictions": streams["streams"][..., 0],
         "hats": streams["stream_jacobians"][..., 0, :],
     }
-    _, held = read_file(written(tmp_path / "both.npz", **control, **streams, **predictions))
-    assert [*held] == ["layer_predictions", "streams"]
-    assert {name for arrays in held.values() for name in arrays} == {
+    _, kinds = read_file(written(tmp_path / "both.npz", **control, **streams, **predictions))
+    assert [*kinds] == ["layer_predictions", "streams"]
+    assert {name for arrays in kinds.values() for name in arrays} == {
         *streams,
         *control,
         *predictions,
@@ -381,9 +389,9 @@ def test_a_file_is_identified_by_its_predictions_and_by_its_streams(tmp_path, ca
     ask = ["identify", str(path), "--tasks-of", "linear", "--tasks", "8", "--num-queries", "4"]
     run = ["identify", str(path), "--kernels", "linear", "--steps", "4", "--out", str(out)]
     assert [main(words) for words in (ask, ask, run)] == [0, 2, 2]
-    told = capsys.readouterr().err
-    assert "must be a new file" in told
-    assert "layer_predictions, hats is missing; add the predictions" in told
+    errors = capsys.readouterr().err
+    assert "must be a new file" in errors
+    assert "layer_predictions, hats is missing; add the predictions" in errors
     tasks = both_batches()
     rows = 0.05 * np.einsum("bqp,bnp->bqn", tasks.x_query, tasks.x)  # one step of descent
     hats = np.stack([0 * rows, rows], axis=1)
@@ -393,8 +401,10 @@ def test_a_file_is_identified_by_its_predictions_and_by_its_streams(tmp_path, ca
     record = json.loads((out / "identify.json").read_text())
     assert (record["status"], record["remain"]) == ("identified", ["gradient_descent"])
     assert "gradient_descent" in record["streams"]["remain"]  # others take the same two steps
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        0 < said.index("layer_predictions: identified: gradient_descent") < said.index("streams: ")
+        0
+        < output.index("layer_predictions: identified: gradient_descent")
+        < output.index("streams: ")
     )
     assert (out / "streams-heatmaps.csv").exists()

@@ -11,14 +11,14 @@ from icl_krr.experiments._shared.recipe import RUNS, Recipe
 
 
 def test_the_grid_crosses_families_styles_attentions_and_depths():
-    made = subjects.recipes()
-    assert len(made) == 16
+    recipes = subjects.recipes()
+    assert len(recipes) == 16
     shapes = {
-        (r.task.family, r.model.style, r.model.attention, r.model.depth) for r in made.values()
+        (r.task.family, r.model.style, r.model.attention, r.model.depth) for r in recipes.values()
     }
     assert len(shapes) == 16
-    assert all(r.task.num_features > 1 for r in made.values())
-    assert {r.training.loss for r in made.values() if r.model.style == "decoder"} == {"every"}
+    assert all(r.task.num_features > 1 for r in recipes.values())
+    assert {r.training.loss for r in recipes.values() if r.model.style == "decoder"} == {"every"}
 
 
 @pytest.mark.slow
@@ -46,11 +46,13 @@ def test_what_ships_of_a_decoder_is_its_last_round(monkeypatch, tmp_path):
     monkeypatch.setattr(decoders, "SHIPPED", {name: cell})
     (tmp_path / "runs").mkdir()
     for number, updates in enumerate((5, 10)):
-        own = tmp_path / cell.name / f"round-{number}"
-        own.mkdir(parents=True)
-        own.joinpath("recipe.json").write_text(decoders.recipe_of(cell, updates, number).to_json())
+        folder = tmp_path / cell.name / f"round-{number}"
+        folder.mkdir(parents=True)
+        folder.joinpath("recipe.json").write_text(
+            decoders.recipe_of(cell, updates, number).to_json()
+        )
         for file in ("model.msgpack", "metrics.csv"):
-            own.joinpath(file).write_text(f"{file} of round {number}")
+            folder.joinpath(file).write_text(f"{file} of round {number}")
     decoders.ship(tmp_path)
     shipped = tmp_path / "runs" / name
     for file in ("model.msgpack", "metrics.csv"):

@@ -75,17 +75,17 @@ WITHOUT_STEPS = {
 
 @often("name", ("interpolation, exact",), WITHOUT_STEPS)
 def test_values_of_each_layer_without_steps_are_no_solver(x64, name):
-    found, null = identify(WITHOUT_STEPS[name], *batches(), **OPTIONS), name.split(",")[0]
-    assert all(found.baselines[null][space].mean < 2e-3 for space in ("prediction", "hat"))
-    assert found.status in ("not identified", "none is close")
-    if found.status == "not identified":
-        assert null in found.tied
-        assert not found.remain
+    result, null = identify(WITHOUT_STEPS[name], *batches(), **OPTIONS), name.split(",")[0]
+    assert all(result.baselines[null][space].mean < 2e-3 for space in ("prediction", "hat"))
+    assert result.status in ("not identified", "none is close")
+    if result.status == "not identified":
+        assert null in result.tied
+        assert not result.remain
 
 
-def rungs_of(found):
+def rungs_of(result):
     means = {}
-    for rung in found.nested_models:
+    for rung in result.nested_models:
         means[rung.name] = {space: one.mean for space, one in rung.distances.items()}
     return means
 
@@ -104,8 +104,8 @@ def test_the_ladder_says_what_a_polynomial_of_k_is(x64):
 
 def test_the_ladder_tells_a_smoother_from_what_is_not_linear(x64):
     def smooth(task):
-        made = solvers.nadaraya_watson(ik.Exponential(2.0), task).prediction
-        return jnp.stack([0 * made, made])
+        prediction = solvers.nadaraya_watson(ik.Exponential(2.0), task).prediction
+        return jnp.stack([0 * prediction, prediction])
 
     def squares(task):
         return jnp.stack([0 * task.y_query, task.x_query @ (task.x.T @ task.y**2)])
@@ -139,26 +139,26 @@ def test_masks_and_several_outputs_are_compared_as_they_are(x64):
         part.replace(y=np.stack([part.y, np.roll(part.y, 1, axis=0)], -1), y_query=None, mask=mask)
         for part in batches()
     ]
-    found = identify(descend(0.03), *tasks, **OPTIONS)
-    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
-    assert found.best.distances["hat"].mean < 1e-6
-    assert found.best.fit.values["step_size"] == pytest.approx(0.03, rel=1e-4)
+    result = identify(descend(0.03), *tasks, **OPTIONS)
+    assert (result.status, result.remain) == ("identified", ("gradient_descent",))
+    assert result.best.distances["hat"].mean < 1e-6
+    assert result.best.fit.values["step_size"] == pytest.approx(0.03, rel=1e-4)
 
 
 def test_arrays_say_what_the_function_says(x64):
     both = both_batches()
-    seen, hats = seen_and_hats(descend(0.05), both)
+    predictions, hats = seen_and_hats(descend(0.05), both)
     rolled = both.replace(y=np.concatenate([both.y[:12], np.roll(both.y[12:], -1, axis=0)]))
     _, other = seen_and_hats(descend(0.05), rolled)
-    found = identify_arrays(both, seen, hats, other_hats=other, **OPTIONS)
-    known = of_descent()
-    assert (found.verdict, found.remain) == (known.verdict, known.remain)
-    assert [rung.name for rung in found.nested_models] == [
-        rung.name for rung in known.nested_models
+    result = identify_arrays(both, predictions, hats, other_hats=other, **OPTIONS)
+    reference = of_descent()
+    assert (result.verdict, result.remain) == (reference.verdict, reference.remain)
+    assert [rung.name for rung in result.nested_models] == [
+        rung.name for rung in reference.nested_models
     ]
     ours, theirs = (
         [[s.distances[space].interval for space in ("prediction", "hat")] for s in both.candidates]
-        for both in (found, known)
+        for both in (result, reference)
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-12)
 
@@ -170,33 +170,33 @@ def test_a_decoder_is_identified_at_its_prefixes(x64):
     assert len(parts.x) == 24
     assert np.array_equal(parts.x_query[4, 0], tasks.x[1, 5])
     assert parts.mask[4].sum() == 5
-    found = identify_arrays(parts, *seen_and_hats(descend(0.05), parts), **OPTIONS)
-    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
+    result = identify_arrays(parts, *seen_and_hats(descend(0.05), parts), **OPTIONS)
+    assert (result.status, result.remain) == ("identified", ("gradient_descent",))
 
 
 def test_a_task_whose_answers_or_derivatives_explode_is_left_out(x64):
     """Of all arrays: those with other outputs kept it, and `identify` stopped."""
     both = both_batches()
     for which, wild in ((0, [0, -1]), (1, [-1])):
-        seen, hats = arrays = [*map(np.array, seen_and_hats(descend(0.05), both))]
+        predictions, hats = arrays = [*map(np.array, seen_and_hats(descend(0.05), both))]
         arrays[which][wild, 2] *= 1e4
-        found = identify_arrays(both, seen, hats, other_hats=hats, **OPTIONS)
-        assert (found.num_excluded, found.status) == (len(wild), "identified")
+        result = identify_arrays(both, predictions, hats, other_hats=hats, **OPTIONS)
+        assert (result.num_excluded, result.status) == (len(wild), "identified")
     hats[-1, 2] /= 1e3  # one large task alone is not left out, and is no descent
-    assert identify_arrays(both, seen, hats, **OPTIONS).status != "identified"
+    assert identify_arrays(both, predictions, hats, **OPTIONS).status != "identified"
 
 
 def test_derivatives_of_0_are_told_and_answers_of_0_are_kept(x64):
     tasks, _ = batches(count=24)
-    seen, hats = seen_and_hats(descend(0.05), tasks)
-    found = identify_arrays(tasks, seen, 0 * hats, **OPTIONS)
-    assert found.status != "identified"
-    assert "the hat matrices do not explain the predictions (homogeneous: 1)" in found.verdict
+    predictions, hats = seen_and_hats(descend(0.05), tasks)
+    result = identify_arrays(tasks, predictions, 0 * hats, **OPTIONS)
+    assert result.status != "identified"
+    assert "the hat matrices do not explain the predictions (homogeneous: 1)" in result.verdict
     active = (np.arange(24) % 3 == 0)[:, None, None]
-    seen, hats = np.where(active, seen, 0), np.where(active[..., None], hats, 0)
-    found = identify_arrays(tasks, seen, hats, **OPTIONS)
-    assert found.num_excluded == 0
-    assert found.status != "identified"
+    predictions, hats = np.where(active, predictions, 0), np.where(active[..., None], hats, 0)
+    result = identify_arrays(tasks, predictions, hats, **OPTIONS)
+    assert result.num_excluded == 0
+    assert result.status != "identified"
 
 
 @pytest.mark.slow
@@ -205,22 +205,22 @@ def test_more_steps_are_tried_although_another_solver_fits(x64):
     names = ("gradient_descent", "newton_schulz")
     config = ik.tasks.LinearRegression(num_features=3, num_supports=10, num_queries=5)
     many = lambda task: descend(0.01, count=20)(task)[::10]  # noqa: E731
-    found = identify(many, *batches(config), candidates=names, kernels=("linear",))
-    assert "gradient_descent" in found.remain
+    result = identify(many, *batches(config), candidates=names, kernels=("linear",))
+    assert "gradient_descent" in result.remain
 
 
 def test_steps_of_each_layer_are_at_most_close(x64):
-    found = identify(descend(0.03, 0.045, 0.02), *batches(), **OPTIONS)
-    assert found.status != "identified"
-    assert found.best.distances["hat"].mean > EXACT
+    result = identify(descend(0.03, 0.045, 0.02), *batches(), **OPTIONS)
+    assert result.status != "identified"
+    assert result.best.distances["hat"].mean > EXACT
 
 
 def test_a_candidate_at_its_last_step_gets_more_of_them(x64):
     """Every layer is two steps; with fewer steps allowed, the candidate could not follow."""
     two = lambda task: descend(0.02, count=6)(task)[::2]  # noqa: E731
-    found = identify(two, *batches(), steps=2, **ONE)
-    assert found.best.fit.alignment == (2, 4, 6)
-    assert (found.status, found.best.limit) == ("identified", None)
+    result = identify(two, *batches(), steps=2, **ONE)
+    assert result.best.fit.alignment == (2, 4, 6)
+    assert (result.status, result.best.limit) == ("identified", None)
     many = lambda task: descend(0.04, count=30)(task)[::10]  # noqa: E731
     short = identify(many, *batches(), steps=1, **ONE)
     assert short.best.limit == 4
@@ -250,15 +250,15 @@ def test_differences_are_paired():
     noise, resample = draws()
     fits = fits_of("gradient_descent", "conjugate_gradient")
     parts = [gaps(1e-4 * (0.2 + noise)), gaps(1.2e-4 * (0.2 + noise))]
-    far = [gaps(100 * part["prediction"].squares[:, 0]) for part in parts]
+    larger = [gaps(100 * part["prediction"].squares[:, 0]) for part in parts]
     assert eliminate_candidates(fits, parts, {}, resample)[0] == [
         "",
         "",
     ]  # by less than the resolution
-    because, _ = eliminate_candidates(fits, far, {}, resample)
-    assert because[0] == ""
-    assert because[1].startswith("prediction: farther than gradient_descent by ")
-    shuffled = [far[0], gaps(far[1]["prediction"].squares[::-1, 0])]
+    reasons, _ = eliminate_candidates(fits, larger, {}, resample)
+    assert reasons[0] == ""
+    assert reasons[1].startswith("prediction: farther than gradient_descent by ")
+    shuffled = [larger[0], gaps(larger[1]["prediction"].squares[::-1, 0])]
     assert eliminate_candidates(fits, shuffled, {}, resample)[0] == [
         "",
         "",
@@ -270,8 +270,8 @@ def test_a_nearer_general_candidate_is_not_struck_out():
     fits = fits_of("gradient_descent", "heavy_ball")
     simple, general = gaps(0.01 * noise), gaps(0.01 * noise[::-1] * 0.9)
     assert eliminate_candidates(fits, [simple, general], {}, resample)[0] == ["", ""]
-    because, _ = eliminate_candidates(fits, [general, simple], {}, resample)
-    assert because == ["", "no nearer than gradient_descent, its special case"]
+    reasons, _ = eliminate_candidates(fits, [general, simple], {}, resample)
+    assert reasons == ["", "no nearer than gradient_descent, its special case"]
 
 
 def test_what_diverges_on_one_task_is_out_and_null_is_in():
@@ -279,10 +279,10 @@ def test_what_diverges_on_one_task_is_out_and_null_is_in():
     wild = 0.01 * noise
     wild[3] = 2e2
     fits = fits_of("gradient_descent", "chebyshev")
-    near = {"ridge path": gaps(0.012 * noise[::-1]), "zero": gaps(1 + noise)}
-    because, tied = eliminate_candidates(fits, [gaps(0.01 * noise), gaps(wild)], near, resample)
-    assert because[0].startswith("no nearer than exact kernel ridge regression with a ridge of")
-    assert because[1] == "diverges on a scored task"
+    nulls = {"ridge path": gaps(0.012 * noise[::-1]), "zero": gaps(1 + noise)}
+    reasons, tied = eliminate_candidates(fits, [gaps(0.01 * noise), gaps(wild)], nulls, resample)
+    assert reasons[0].startswith("no nearer than exact kernel ridge regression with a ridge of")
+    assert reasons[1] == "diverges on a scored task"
     assert tied == ("ridge path",)
 
 
@@ -296,10 +296,10 @@ def test_simultaneous_intervals_hold_for_all_candidates_together():
         means = values.mean(1)[:, None]
         drawn = (values @ resample.T)[:, None]
         fixed = np.arange(30) == 0  # the leader is not the best by chance
-        found = paired_differences(means, drawn, fixed)
-        misses += np.any(found.low > 0)
-        spread = (drawn - drawn[0] - found.mean[..., None]).std(-1)
-        alone += np.any(found.mean - 1.64 * spread > 0)
+        differences = paired_differences(means, drawn, fixed)
+        misses += np.any(differences.low > 0)
+        spread = (drawn - drawn[0] - differences.mean[..., None]).std(-1)
+        alone += np.any(differences.mean - 1.64 * spread > 0)
     assert misses <= 8
     assert alone > 20
 
@@ -309,11 +309,13 @@ def test_a_distance_that_one_task_dominates_is_still_farther():
     squares = np.full(16, 0.01)
     squares[3] = 10.0
     draws = np.random.default_rng(0).multinomial(16, np.full(16, 1 / 16), size=1000) / 16
-    far, near = np.sqrt(draws @ squares), np.full(1000, 1e-15)
+    dominated, exact = np.sqrt(draws @ squares), np.full(1000, 1e-15)
     means = np.array([[1e-15], [np.sqrt(squares.mean())]])
-    found = paired_differences(means, np.stack([near, far])[:, None], np.array([True, True]))
-    assert found.mean[1, 0] - 1.96 * far.std() < 0
-    assert found.low[1, 0] > 0.05
+    differences = paired_differences(
+        means, np.stack([exact, dominated])[:, None], np.array([True, True])
+    )
+    assert differences.mean[1, 0] - 1.96 * dominated.std() < 0
+    assert differences.low[1, 0] > 0.05
 
 
 def test_regular_steps_are_those_at_equal_intervals():

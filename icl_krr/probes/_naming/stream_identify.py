@@ -185,9 +185,9 @@ def moved_predictions(model: Transformer, tasks: Task, moved: Any, places: Any) 
             def act(stream: dict[str, jax.Array], where: Any) -> dict[str, jax.Array]:
                 if where.position != last:
                     return stream
-                now = jnp.where(where.step == step - 1, move, 0)
+                active = jnp.where(where.step == step - 1, move, 0)
                 edges = np.cumsum([value.shape[-1] for value in stream.values()])[:-1]
-                parts = jnp.split(now, edges, axis=-1)
+                parts = jnp.split(active, edges, axis=-1)
                 return {slot: stream[slot] + part for slot, part in zip(stream, parts, strict=True)}
 
             return evaluate(model, task, Request(hooks=(("blocks.*.resid_post", act),)))[0]
