@@ -15,7 +15,7 @@ from benchmarks.records import rounded
 from icl_krr import constructions, per_step, solvers
 from icl_krr.catalogue import SOLVERS, compared, taken
 from icl_krr.constructions import compile, machine
-from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench
+from icl_krr.experiments import Run, draw_tasks, identify as interventions, solverbench as bench
 from icl_krr.experiments.identify import in_dtype_of_tasks, ridge_regression, streams_of_batch
 from icl_krr.experiments.solverbench import BenchConfig, BenchFamily, largest_eigenvalues
 from icl_krr.kernels import Kernel
@@ -142,7 +142,7 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
         kwargs = one.compile_keywords(kernel) | {"steps": steps}
         if name != "steepest_descent":
             kwargs["step_size"] = 1 / (slower * one.largest_eigenvalue(kernel))
-        return compile(getattr(solverbench, name), kernel, **kwargs)
+        return compile(getattr(bench, name), kernel, **kwargs)
     row = SOLVERS[FORMS[name] if form == "form" else name]
     needs = one.solver_keywords(row, kernel)
     if "spectrum" in needs:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from icl_krr import experiments
-from icl_krr.experiments import solverbench, to_markdown
+from icl_krr.experiments import solverbench as bench, to_markdown
 from icl_krr.plots import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
@@ -26,46 +26,41 @@ KINDS = {
 """Outcomes of a verdict, in groups."""
 AXES: dict[str, tuple] = {
     "seed": (0, 1, 2),  # of tasks and noise
-    "tasks": (solverbench.LINEAR, solverbench.PROCESS),
+    "tasks": (bench.LINEAR, bench.PROCESS),
     "solver": ("gradient_descent", "chebyshev", "conjugate_gradient"),
     "level": (0.0, 1e-3, 1e-2, 1e-1),  # standard deviations of the noise
 }
 QUICK_AXES = {
     "seed": (0,),
-    "tasks": (solverbench.LINEAR,),
+    "tasks": (bench.LINEAR,),
     "solver": AXES["solver"][:1],
     "level": (0, 1e-2),
 }
 CANDIDATES = (*AXES["solver"], "heavy_ball")
 """What `identify` fits, on the kernel of the construction."""
-SIZES, QUICK_SIZES = (
-    solverbench.BenchConfig(),
-    solverbench.BenchConfig(**solverbench.QUICK, quick=True),
-)
+SIZES, QUICK_SIZES = (bench.BenchConfig(), bench.BenchConfig(**bench.QUICK, quick=True))
 
 
-def measure(cell: experiments.Cell, sizes: solverbench.BenchConfig) -> list[records.Row]:
+def measure(cell: experiments.Cell, sizes: bench.BenchConfig) -> list[records.Row]:
     """What `identify` says of a construction with noise, read in both ways."""
     seed, family, solver, level = cell.values()
     one, (kernel, *_) = (
-        solverbench.bench_family(family, replace(sizes, seed=seed)),
-        solverbench.FAMILY_KERNELS[family],
+        bench.bench_family(family, replace(sizes, seed=seed)),
+        bench.FAMILY_KERNELS[family],
     )
-    model, key = solverbench.candidate_model(solver, kernel, one), jax.random.key(seed)
+    model, key = bench.candidate_model(solver, kernel, one), jax.random.key(seed)
     assert model.weights is not None
     for name, value in (("solver", solver), ("level", level)):
         key = jax.random.fold_in(key, AXES[name].index(value))
-    weights = solverbench.perturbed(model.weights, key, level)
-    turned = solverbench.rotated(weights, jax.random.fold_in(key, 1))
+    weights = bench.perturbed(model.weights, key, level)
+    turned = bench.rotated(weights, jax.random.fold_in(key, 1))
     ways = {SLOT: model._replace(weights=weights)}
     ways[PROBE] = model._replace(weights=turned, probed=True)
     rows, kwargs = [], {"candidates": CANDIDATES, "kernels": (kernel,), "seed": seed}
     for reading, way in ways.items():
-        result = solverbench.identify_answers(one.tasks, solverbench.run_on_tasks(way), **kwargs)
-        outcome = solverbench.outcome({"names": model.truth.names}, solverbench.verdict_of(result))
-        rows.append(
-            {**cell, "reading": reading, **solverbench.verdict_row(result), "outcome": outcome}
-        )
+        result = bench.identify_answers(one.tasks, bench.run_on_tasks(way), **kwargs)
+        outcome = bench.outcome({"names": model.truth.names}, bench.verdict_of(result))
+        rows.append({**cell, "reading": reading, **bench.verdict_row(result), "outcome": outcome})
     return rows
 
 
@@ -75,9 +70,7 @@ def curves(rows: list[records.Row]) -> list[records.Row]:
     return [
         dict(zip(names, cell, strict=True))
         | {
-            kind: solverbench.Share.of(
-                sum(row["outcome"] in among for row in cell_rows), len(cell_rows)
-            )
+            kind: bench.Share.of(sum(row["outcome"] in among for row in cell_rows), len(cell_rows))
             for kind, among in KINDS.items()
         }
         for cell, cell_rows in records.grouped(rows, itemgetter(*names)).items()

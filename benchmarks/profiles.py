@@ -21,7 +21,7 @@ from benchmarks import records, streams
 from benchmarks.streams import DISTRACTOR, JUNK, NOISE, PLAIN, RANDOM, Case, name_of, of, said_of
 from icl_krr import experiments
 from icl_krr.catalogue import compared
-from icl_krr.experiments import Lines, identify as identification, solverbench, to_markdown
+from icl_krr.experiments import Lines, identify as identification, solverbench as bench, to_markdown
 from icl_krr.experiments.identify import record as whole_record, split_halves
 from icl_krr.probes import layerwise
 from icl_krr.tasks import Task, map_tasks
@@ -70,9 +70,7 @@ def cases() -> Iterator[Case]:
 
 
 @cache
-def protocol_of(
-    family: str, kernel: str, config: solverbench.BenchConfig
-) -> identification.Protocol:
+def protocol_of(family: str, kernel: str, config: bench.BenchConfig) -> identification.Protocol:
     """The protocol on the tasks of a family, with the kernel of the model first."""
     one = streams.setting_of(family, config)
     kernel_object = one.kernel(kernel)
@@ -80,7 +78,7 @@ def protocol_of(
         identification.profile_targets(tasks, kernel_object, one.ridge(kernel_object))
         for tasks in split_halves(one.tasks)
     ]
-    kernels = dict.fromkeys((kernel, *solverbench.FAMILY_KERNELS[family]))
+    kernels = dict.fromkeys((kernel, *bench.FAMILY_KERNELS[family]))
     exact_values = identification.exact_hyperparameters(kernel_object, one.ridge(kernel_object))
     return identification.Protocol(
         both, tuple(kernels), 2 * config.steps, exact_values, config.seed
@@ -88,7 +86,7 @@ def protocol_of(
 
 
 def readers(
-    case: Case, one: solverbench.BenchFamily, reader: Any
+    case: Case, one: bench.BenchFamily, reader: Any
 ) -> dict[str, Callable[[Task], jax.Array]]:
     """The ways to read predictions [L + 1, q] from a model."""
     functions = {}
@@ -101,14 +99,12 @@ def readers(
 
 
 def own_reader(
-    case: Case, one: solverbench.BenchFamily, reader: Any
+    case: Case, one: bench.BenchFamily, reader: Any
 ) -> Callable[[Task], jax.Array] | None:
-    if case.kind == DISTRACTOR and case.about in (
-        functions := solverbench.distractor_functions(one)
-    ):
+    if case.kind == DISTRACTOR and case.about in (functions := bench.distractor_functions(one)):
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
-        model = solverbench.candidate_model(case.about, case.kernel, one)
+        model = bench.candidate_model(case.about, case.kernel, one)
         assert model.weights is not None
         weights = model.weights
         layers = slice(None) if model.layers is None else jnp.array(model.layers)
@@ -139,7 +135,7 @@ def short(profile: Any) -> Row:
     }
 
 
-def examine(case: Case, config: solverbench.BenchConfig) -> Row:
+def examine(case: Case, config: bench.BenchConfig) -> Row:
     """Read one model in all ways."""
     began = time.perf_counter()
     one = streams.setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
@@ -183,7 +179,7 @@ def with_null(reading: Row) -> bool:
 
 def share(flags: Iterable[bool]) -> str:
     values = list(flags)
-    return str(solverbench.Share.of(sum(values), len(values))) if values else "-"
+    return str(bench.Share.of(sum(values), len(values))) if values else "-"
 
 
 def least(reading: Row, names: Iterable[str]) -> float:
@@ -270,7 +266,7 @@ def beside(rows: list[Row]) -> Lines:
     strange, lines = [s for r, s in pairs if r["kind"] in (DISTRACTOR, RANDOM)], []
     for name in ("state", "innovation", "streams", "use"):
         outcomes = [
-            solverbench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known_pairs
+            bench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known_pairs
         ]
         statuses = [said_of(s, name).status for s in strange]
         wrong = ("wrong", "close to another")
@@ -281,8 +277,8 @@ def beside(rows: list[Row]) -> Lines:
             share(one in wrong for one in outcomes),
             share(one not in ("right", *wrong) for one in outcomes),
             str(len(strange)),
-            share(one in (solverbench.IDENTIFIED, solverbench.TIED) for one in statuses),
-            share(one == solverbench.NEAR for one in statuses),
+            share(one in (bench.IDENTIFIED, bench.TIED) for one in statuses),
+            share(one == bench.NEAR for one in statuses),
         ])  # fmt: skip
     return header, lines
 
@@ -326,7 +322,7 @@ def confusion_figure(record: Row) -> Figure:
     for row in known_rows:
         if other := through_streams().get(name_of(row)):
             verdict, label = said_of(other), "no name"
-            if verdict.status in (solverbench.IDENTIFIED, solverbench.TIED):
+            if verdict.status in (bench.IDENTIFIED, bench.TIED):
                 right = {*verdict.names} <= {*row["runs"]}
                 label = row["right"][0] if right else verdict.names[0]
             pairs.append((row["right"][0], label if label in names else "another solver"))
@@ -354,17 +350,17 @@ def confusion_figure(record: Row) -> Figure:
 
 
 QUICK_CASES = (
-    Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear"),
-    Case(DISTRACTOR, solverbench.LINEAR, "a share of exact KRR", "linear"),
+    Case(PLAIN, bench.LINEAR, "gradient_descent", "linear"),
+    Case(DISTRACTOR, bench.LINEAR, "a share of exact KRR", "linear"),
 )
 
 
 def main() -> None:
     args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, every = solverbench.BenchConfig(), tuple(dict.fromkeys(cases()))
+    config, every = bench.BenchConfig(), tuple(dict.fromkeys(cases()))
     if args.quick:
-        config, every = solverbench.BenchConfig(**solverbench.QUICK, quick=True), QUICK_CASES
+        config, every = bench.BenchConfig(**bench.QUICK, quick=True), QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
     study = experiments.Study(
         "profiles", settings, axes, lambda cell: examine(cell["case"], config)

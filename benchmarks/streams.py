@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import records
 from icl_krr import experiments
 from icl_krr.catalogue import candidate, candidates
-from icl_krr.experiments import Lines, identify as identification, solverbench, to_markdown
+from icl_krr.experiments import Lines, identify as identification, solverbench as bench, to_markdown
 from icl_krr.experiments.identify import (
     EXACT,
     IDENTIFIED,
@@ -97,7 +97,7 @@ SLOW = "prefix_conjugate_gradient"
 """A candidate that takes as long as all others together, on the linear kernel. It is offered only
 where it is the truth."""
 ENCODERS = ("gp-encoder", "gp-encoder-hard", "gp-encoder-2d")
-FAMILIES = (solverbench.LINEAR, solverbench.PROCESS)
+FAMILIES = (bench.LINEAR, bench.PROCESS)
 LEVELS = (1e-3, 1e-2, 1e-1)
 FIRST = ("gradient_descent", "chebyshev", "conjugate_gradient", "richardson")
 """Solvers whose noise is measured with all seeds."""
@@ -121,8 +121,8 @@ class Case(NamedTuple):
 
 
 @cache
-def setting_of(family: str, config: solverbench.BenchConfig) -> solverbench.BenchFamily:
-    return solverbench.bench_family(family, config)
+def setting_of(family: str, config: bench.BenchConfig) -> bench.BenchFamily:
+    return bench.bench_family(family, config)
 
 
 def solvers(
@@ -131,14 +131,14 @@ def solvers(
     """Every candidate on its kernels, or on the first of them (`one`), or some (`names`)."""
     for family in FAMILIES:
         for solver in names or candidates():
-            for kernel in solverbench.supported_kernels(solver, family)[: 1 if one else None]:
+            for kernel in bench.supported_kernels(solver, family)[: 1 if one else None]:
                 yield Case(kind, family, solver, kernel, level, seed)
 
 
-def others(kind: str, make: Callable[[solverbench.BenchFamily], Any]) -> Iterator[Case]:
+def others(kind: str, make: Callable[[bench.BenchFamily], Any]) -> Iterator[Case]:
     for family in FAMILIES:
-        for name in make(setting_of(family, solverbench.BenchConfig())):
-            yield Case(kind, family, name, solverbench.FAMILY_KERNELS[family][0])
+        for name in make(setting_of(family, bench.BenchConfig())):
+            yield Case(kind, family, name, bench.FAMILY_KERNELS[family][0])
 
 
 def cases() -> Iterator[Case]:
@@ -158,25 +158,25 @@ def cases() -> Iterator[Case]:
         for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
             yield from few(kind, level, seed)
     yield from (
-        Case(POWERS, family, POWERS, solverbench.FAMILY_KERNELS[family][0]) for family in FAMILIES
+        Case(POWERS, family, POWERS, bench.FAMILY_KERNELS[family][0]) for family in FAMILIES
     )
     yield from (
-        Case(SUPERPOSED, solverbench.LINEAR, name, "linear", fewer)
-        for name, fewer in solverbench.SUPERPOSED_CASES
+        Case(SUPERPOSED, bench.LINEAR, name, "linear", fewer)
+        for name, fewer in bench.SUPERPOSED_CASES
     )
-    yield from solvers(TRAINED, names=solverbench.VARIED_SOLVERS[:2], one=True)
+    yield from solvers(TRAINED, names=bench.VARIED_SOLVERS[:2], one=True)
     yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
 
 QUICK_CASES = (
-    Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear"),
-    Case(PLAIN, solverbench.LINEAR, "gradient_descent", "linear", probed=True),
-    Case(JUNK, solverbench.LINEAR, "gradient_descent", "linear", 4),
-    Case(NOISE, solverbench.LINEAR, "conjugate_gradient", "linear", 1e-2),
-    Case(SINGLE, solverbench.LINEAR, "gradient_descent", "linear"),
-    Case(DISTRACTOR, solverbench.LINEAR, "the answer 0", "linear"),
-    Case(RANDOM, solverbench.LINEAR, "8 random functions of the task", "linear"),
-    Case(POWERS, solverbench.LINEAR, POWERS, "linear"),
+    Case(PLAIN, bench.LINEAR, "gradient_descent", "linear"),
+    Case(PLAIN, bench.LINEAR, "gradient_descent", "linear", probed=True),
+    Case(JUNK, bench.LINEAR, "gradient_descent", "linear", 4),
+    Case(NOISE, bench.LINEAR, "conjugate_gradient", "linear", 1e-2),
+    Case(SINGLE, bench.LINEAR, "gradient_descent", "linear"),
+    Case(DISTRACTOR, bench.LINEAR, "the answer 0", "linear"),
+    Case(RANDOM, bench.LINEAR, "8 random functions of the task", "linear"),
+    Case(POWERS, bench.LINEAR, POWERS, "linear"),
 )
 
 
@@ -194,27 +194,27 @@ def key_of(*parts: Any) -> jax.Array:
     return jax.random.key(crc32(repr(parts).encode()))
 
 
-def candidate_subject(case: Case, one: solverbench.BenchFamily) -> Subject:
+def candidate_subject(case: Case, one: bench.BenchFamily) -> Subject:
     """A variant of the construction of a solver; the level is the noise or the channels of junk.
 
     In float32, it has the streams of the rotated model.
     """
-    model, level = solverbench.candidate_model(case.about, case.kernel, one), case.level
+    model, level = bench.candidate_model(case.about, case.kernel, one), case.level
     variant = PLAIN if case.kind == SINGLE else case.kind
     key = key_of(case.about, case.kernel, variant, level, one.config.seed)
-    weights, gap, tasks = model.weights, None, solverbench.training_tasks(one.probing)
+    weights, gap, tasks = model.weights, None, bench.training_tasks(one.probing)
     assert weights is not None
     at = jnp.arange(weights.steps + 1) if model.layers is None else jnp.array(model.layers)
     if variant == NOISE:
-        weights = solverbench.perturbed(weights, jax.random.fold_in(key, 1), level)
+        weights = bench.perturbed(weights, jax.random.fold_in(key, 1), level)
         gap = to_oracle(weights, at, model, one)
     if variant == TRAINED:
-        weights = solverbench.fine_tuned(weights, tasks, 10 if one.config.quick else 100)
+        weights = bench.fine_tuned(weights, tasks, 10 if one.config.quick else 100)
     if variant == SUPERPOSED:
         width, updates = weights.layout.width - int(level), 20 if one.config.quick else 2000
-        weights = solverbench.superposed(weights, tasks, key, width, updates)
+        weights = bench.superposed(weights, tasks, key, width, updates)
     else:
-        weights = solverbench.rotated(weights, key)
+        weights = bench.rotated(weights, key)
     if case.kind == SINGLE:
         weights = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), weights)
     reader: Reader = weights
@@ -224,9 +224,7 @@ def candidate_subject(case: Case, one: solverbench.BenchFamily) -> Subject:
     return Subject(reader, model.truth.names, gap=gap)
 
 
-def to_oracle(
-    weights: Transformer, at: jax.Array, model: Any, one: solverbench.BenchFamily
-) -> float:
+def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: bench.BenchFamily) -> float:
     """The distance of a model's answers to the oracle, as SolverBench writes it in its labels."""
 
     def answers(task: Task) -> tuple[jax.Array, jax.Array]:
@@ -278,15 +276,15 @@ def features(task: Task, depth: int, key: jax.Array, count: int) -> jax.Array:
     return jnp.where(jnp.arange(count) % 4 < 2, jnp.cos(grown) * 2**0.5, jnp.tanh(grown))
 
 
-def distractors(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]]:
+def distractors(one: bench.BenchFamily) -> dict[str, Callable[[], Subject]]:
     """All models of the open set, by name; those without weights with answers as a stream."""
     key = jax.random.fold_in(jax.random.key(one.config.seed), 9)
-    family_key = jax.random.fold_in(key, int(one.name != solverbench.LINEAR))
+    family_key = jax.random.fold_in(key, int(one.name != bench.LINEAR))
 
     def of_weights(name: str, build: Callable[[], Transformer]) -> Subject:
         weights = build()
         if not isinstance(weights.spec, Architecture):
-            weights = solverbench.rotated(weights, key_of(name, one.name))
+            weights = bench.rotated(weights, key_of(name, one.name))
         label = next((words for start, words in HOLDS.items() if name.startswith(start)), "")
         return Subject(weights, label=label)
 
@@ -295,8 +293,8 @@ def distractors(one: solverbench.BenchFamily) -> dict[str, Callable[[], Subject]
         return Subject(reader, label="its own answers, x of the query")
 
     every = [
-        (of_weights, solverbench.distractor_transformers(one, family_key)),
-        (of_function, solverbench.distractor_functions(one)),
+        (of_weights, bench.distractor_transformers(one, family_key)),
+        (of_function, bench.distractor_functions(one)),
     ]
     return {name: partial(make, name, part) for make, some in every for name, part in some.items()}
 
@@ -309,10 +307,10 @@ def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
     return both @ jax.random.orthogonal(key, both.shape[-1]).astype(both.dtype)
 
 
-def powers(one: solverbench.BenchFamily) -> Subject:
+def powers(one: bench.BenchFamily) -> Subject:
     """A stream whose layer l holds k(x)^T K^j y for all j < l: the span of many solvers' steps."""
     kernel, depth = (
-        one.kernel("linear" if one.name == solverbench.LINEAR else "gaussian"),
+        one.kernel("linear" if one.name == bench.LINEAR else "gaussian"),
         one.config.steps,
     )
     high, key = one.largest_eigenvalue(kernel), key_of(POWERS, one.name)
@@ -331,7 +329,7 @@ def powers(one: solverbench.BenchFamily) -> Subject:
     return Subject(answers, label="k(x)^T K^j y for all j < l: the span, and no steps")
 
 
-def randoms(one: solverbench.BenchFamily, seed: int) -> dict[str, Callable[[], Subject]]:
+def randoms(one: bench.BenchFamily, seed: int) -> dict[str, Callable[[], Subject]]:
     """Untrained encoders, and random functions of the task that drift from layer to layer."""
     depth, builders = one.config.steps, {}
     shape: Any = {"num_features": one.tasks.num_features, "depth": depth, "heads": 4}
@@ -346,7 +344,7 @@ def randoms(one: solverbench.BenchFamily, seed: int) -> dict[str, Callable[[], S
     return {name: lambda make=make: Subject(make()) for name, make in builders.items()}
 
 
-def subject_of(case: Case, one: solverbench.BenchFamily) -> Subject:
+def subject_of(case: Case, one: bench.BenchFamily) -> Subject:
     if case.kind == DISTRACTOR:
         return distractors(one)[case.about]()
     if case.kind == RANDOM:
@@ -357,10 +355,8 @@ def subject_of(case: Case, one: solverbench.BenchFamily) -> Subject:
 def encoder(case: Case) -> tuple[Transformer, Task, Task]:
     """A trained encoder, and tasks of its training family, to fit and to score."""
     run = experiments.load(case.about)
-    family: Any = dataclasses.replace(run.family, num_queries=solverbench.BenchConfig().num_queries)  # pyright: ignore
-    drawn = experiments.draw_tasks(
-        jax.random.key(case.seed), 2 * solverbench.BenchConfig().tasks, family
-    )
+    family: Any = dataclasses.replace(run.family, num_queries=bench.BenchConfig().num_queries)  # pyright: ignore
+    drawn = experiments.draw_tasks(jax.random.key(case.seed), 2 * bench.BenchConfig().tasks, family)
     return identification.in_dtype_of_tasks(run.model, drawn), *split_halves(
         drawn.replace(y_query=None)
     )
@@ -372,7 +368,7 @@ SAYS_NOTHING = ("its steps are nearly", "diverges")
 """Starts of the reasons of candidates whose distances say nothing."""
 
 
-def own_readings(result: Identification) -> dict[str, solverbench.Verdict]:
+def own_readings(result: Identification) -> dict[str, bench.Verdict]:
     """The readings that one result of `identify_streams` holds."""
     every = [one for one in result.candidates if not one.reason.startswith(SAYS_NOTHING)]
     verdicts = {}
@@ -383,26 +379,24 @@ def own_readings(result: Identification) -> dict[str, solverbench.Verdict]:
     status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
     names = tuple(one.fit.candidate for one in remain)
     unused = (
-        solverbench.Verdict(status, names)
+        bench.Verdict(status, names)
         if status in (IDENTIFIED, TIED, NEAR)
-        else solverbench.Verdict("none")
+        else bench.Verdict("none")
     )
-    return verdicts | {"streams": unused, "use": solverbench.verdict_of(result)}
+    return verdicts | {"streams": unused, "use": bench.verdict_of(result)}
 
 
-def nearest(distances: dict[str, float]) -> solverbench.Verdict:
+def nearest(distances: dict[str, float]) -> bench.Verdict:
     """The nearest candidate, or a special case that is as near, if it is at most 0.01 away."""
     if not distances:
-        return solverbench.Verdict("none")
+        return bench.Verdict("none")
     leader = min(distances, key=lambda name: distances[name])
     leader_distances = distances[leader]
     for name in candidate(leader).contains:
         if distances.get(name, np.inf) <= leader_distances + RESOLUTION:
             leader = name
     return (
-        solverbench.Verdict(IDENTIFIED, (leader,))
-        if leader_distances <= EXACT
-        else solverbench.Verdict("none")
+        bench.Verdict(IDENTIFIED, (leader,)) if leader_distances <= EXACT else bench.Verdict("none")
     )
 
 
@@ -415,22 +409,22 @@ def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
 
 
 def other_readings(
-    reader: Reader, one: solverbench.BenchFamily, options: dict[str, Any]
-) -> dict[str, solverbench.Verdict]:
+    reader: Reader, one: bench.BenchFamily, options: dict[str, Any]
+) -> dict[str, bench.Verdict]:
     """The readings of a linear probe."""
     answers = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
-    read = solverbench.Answers(
-        *map(np.asarray, jax.jit(partial(solverbench.predictions_and_hats, answers))(tasks))
+    read = bench.Answers(
+        *map(np.asarray, jax.jit(partial(bench.predictions_and_hats, answers))(tasks))
     )
-    result = solverbench.identify_answers(tasks, read, **options)
+    result = bench.identify_answers(tasks, read, **options)
     factor = identify_streams(
         lambda task: answers(task)[..., None], *split_halves(tasks), **options
     )
-    return {"probe": solverbench.verdict_of(result), "factor": solverbench.verdict_of(factor)}
+    return {"probe": bench.verdict_of(result), "factor": bench.verdict_of(factor)}
 
 
-def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
+def examine(case: Case, config: bench.BenchConfig, names: tuple[str, ...]) -> dict[str, Any]:
     """Identify a model, or read it in the ways of a linear probe."""
     began, subject, readings = time.perf_counter(), Subject(lambda task: task.x), {}
     kwargs: dict[str, Any] = {"kernels": (case.kernel,), "seed": case.seed}
@@ -450,7 +444,7 @@ def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...])
         with jax.enable_x64(not single):
             result = identify_streams(subject.reader, *tasks, **kwargs)
         readings = own_readings(result)
-    verdict = solverbench.verdict_of(result)
+    verdict = bench.verdict_of(result)
     return {
         **case._asdict(),
         "right": subject.names,
@@ -464,7 +458,7 @@ def examine(case: Case, config: solverbench.BenchConfig, names: tuple[str, ...])
     }
 
 
-def as_json(verdicts: dict[str, solverbench.Verdict]) -> dict[str, Any]:
+def as_json(verdicts: dict[str, bench.Verdict]) -> dict[str, Any]:
     return {name: one._asdict() for name, one in verdicts.items()}
 
 
@@ -531,9 +525,9 @@ def counted(cases: Iterable[tuple]) -> str:
     return "; ".join(f"{words} ({count})" for words, count in groups.items())
 
 
-def said_of(row: Row, reading: str = "use") -> solverbench.Verdict:
+def said_of(row: Row, reading: str = "use") -> bench.Verdict:
     record = row["readings"].get(reading) or row
-    return solverbench.Verdict(record["status"], tuple(record["names"]))
+    return bench.Verdict(record["status"], tuple(record["names"]))
 
 
 def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
@@ -541,11 +535,11 @@ def of(rows: Iterable[Row], *kinds: str) -> list[Row]:
 
 
 def outcome_of(row: Row, reading: str = "use") -> str:
-    return solverbench.outcome({"names": row["right"]}, said_of(row, reading))
+    return bench.outcome({"names": row["right"]}, said_of(row, reading))
 
 
 def shares(outcomes: list[str], names: Iterable[str]) -> list[str]:
-    return [str(solverbench.Share.of(outcomes.count(name), len(outcomes))) for name in names]
+    return [str(bench.Share.of(outcomes.count(name), len(outcomes))) for name in names]
 
 
 def readings(rows: list[Row]) -> Lines:
@@ -563,7 +557,7 @@ def readings(rows: list[Row]) -> Lines:
         }
         ends = verdict_shares(of(read, DISTRACTOR), reading)[:2]
         for words, some in groups.items():
-            cells = shares([outcome_of(row, reading) for row in some], solverbench.OUTCOMES)
+            cells = shares([outcome_of(row, reading) for row in some], bench.OUTCOMES)
             lines.append([reading, words, *cells, *ends])
             ends = ["", ""]
     return header, lines
@@ -575,9 +569,9 @@ def verdict_shares(rows: list[Row], reading: str = "use") -> list[str]:
     counts = (
         statuses.count(IDENTIFIED) + statuses.count(TIED),
         statuses.count(NEAR),
-        statuses.count(solverbench.NONE),
+        statuses.count(bench.NONE),
     )
-    return [str(solverbench.Share.of(count, len(statuses))) for count in counts]
+    return [str(bench.Share.of(count, len(statuses))) for count in counts]
 
 
 def is_same(row: Row) -> bool:
@@ -616,7 +610,7 @@ def variants(rows: list[Row]) -> Lines:
     header = [
         "variant",
         "models",
-        *solverbench.OUTCOMES,
+        *bench.OUTCOMES,
         "right candidate: median, largest",
         "next: smallest",
     ]
@@ -626,7 +620,7 @@ def variants(rows: list[Row]) -> Lines:
         outcomes = [outcome_of(row) for row in group_rows]
         gaps = [largest_distance(one) for row in group_rows if (one := right_one(row))]
         after = [largest_distance(one) for row in group_rows if (one := next_one(row))]
-        cells = [str(outcomes.count(name)) for name in solverbench.OUTCOMES]
+        cells = [str(outcomes.count(name)) for name in bench.OUTCOMES]
         distance_cell = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
         lines.append(
             [
@@ -646,7 +640,7 @@ def noise(rows: list[Row]) -> Lines:
         "solver",
         "noise",
         "seeds",
-        *solverbench.OUTCOMES,
+        *bench.OUTCOMES,
         "to the oracle",
         "right candidate",
     ]
@@ -659,7 +653,7 @@ def noise(rows: list[Row]) -> Lines:
         distance_cell = ", ".join(
             f"{largest_distance(one):.2g}" for row in cell_rows if (one := right_one(row))
         )
-        counts = [str(outcomes.count(name)) for name in solverbench.OUTCOMES]
+        counts = [str(outcomes.count(name)) for name in bench.OUTCOMES]
         lines.append(
             [cell[0], cell[1], f"{cell[2]:g}", str(len(cell_rows)), *counts, gaps, distance_cell]
         )
@@ -682,8 +676,8 @@ def single(rows: list[Row]) -> Lines:
 def words_of(row: Row) -> str:
     verdict = said_of(row)
     return (
-        solverbench.NONE
-        if verdict.status == solverbench.NONE
+        bench.NONE
+        if verdict.status == bench.NONE
         else f"{verdict.status}: {', '.join(verdict.names)}"
     )
 
@@ -731,10 +725,10 @@ def encoders(rows: list[Row]) -> Lines:
 def main() -> None:
     args = records.options(__doc__, folder=True)
     jax.config.update("jax_enable_x64", True)
-    config, names, every = solverbench.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
+    config, names, every = bench.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
     if args.quick:
         config, names, every = (
-            solverbench.BenchConfig(**solverbench.QUICK, quick=True),
+            bench.BenchConfig(**bench.QUICK, quick=True),
             QUICK_NAMES,
             QUICK_CASES,
         )

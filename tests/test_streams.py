@@ -19,7 +19,7 @@ from icl_krr.experiments.solverbench import _distractor_functions as distractor_
 from icl_krr.experiments.solverbench._reparametrisation import rotated
 from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
 from icl_krr.probes._naming.candidate_fit import CandidateFit
-from icl_krr.probes._naming.decoding import Decoder, SplitRows, StreamArrays, decoders
+from icl_krr.probes._naming.decoding import Decoder, Halves, StreamArrays, decoders
 from icl_krr.probes._naming.distances import AlignedDistances, distance
 from icl_krr.probes._naming.nested_models import NULLS
 from icl_krr.probes._naming.stream_controls import (
@@ -204,19 +204,17 @@ def test_an_innovation_after_convergence_is_no_evidence(x64):
     state = [np.stack([d.channels[half][:, 0] for d in model.states[1:]]) for half in (0, 1)]
     wrong = [np.concatenate([s[:1], s[:1] + 1e-9 * rng.normal(size=s[:1].shape)]) for s in state]
     both = [np.stack([s, np.concatenate([s[:1], s[1:] - s[:1]])]) for s in wrong]
-    gaps = target_gaps({"own": SplitRows(*both)}, model, model.states[0], 10, np.ones(2, bool))[
-        "own"
-    ]
+    gaps = target_gaps({"own": Halves(*both)}, model, model.states[0], 10, np.ones(2, bool))["own"]
     assert gaps["innovation"].mean < 1e-6
 
 
 def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
     rng = np.random.default_rng(1)
     h, weights = rng.normal(size=(2, 400, 30)), np.eye(30, 1)
-    exact = SplitRows(*(part @ weights for part in h))
-    decoder = Decoder(SplitRows(*h), 40, float)
+    exact = Halves(*(part @ weights for part in h))
+    decoder = Decoder(Halves(*h), 40, float)
     assert np.abs(decoder.residual(exact)).max() < 1e-9
-    noisy = SplitRows(exact.fitted + 20 * rng.normal(size=(400, 1)), exact.scored)
+    noisy = Halves(exact.fitted + 20 * rng.normal(size=(400, 1)), exact.scored)
     assert (
         np.linalg.norm(decoder.maps(noisy.fitted))
         < 3.0
@@ -235,7 +233,7 @@ def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
         streams[4:, 2] - streams[4:, 1] - np.mean(streams[:4, 2] - streams[:4, 1], axis=(0, 1)),
     )
     assert np.allclose(np.moveaxis(change[:, :, 1:, :2], 2, -1), slopes[4:, 2] - slopes[4:, 1])
-    values = SplitRows(*(np.full((len(part), 1), 7.0) for part in model.states[0].channels))
+    values = Halves(*(np.full((len(part), 1), 7.0) for part in model.states[0].channels))
     constant = values.each(lambda part: part * (np.arange(len(part)) % 6 == 0)[:, None])
     assert np.abs(model.states[0].residual(constant)).max() < 0.1
 

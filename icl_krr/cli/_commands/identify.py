@@ -199,10 +199,10 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
     record = tables.findings_record(findings)
     record["together"] = together._asdict()
     record["seeds"] = [
-        {"seed": config.seed, **tables.identification_record(identification)}
-        for config, identification in zip(configs, identifications, strict=True)
+        {"seed": config.seed, **tables.identification_record(result)}
+        for config, result in zip(configs, identifications, strict=True)
     ]
-    printout = tables.printed_findings(settings.model, findings)
+    blocks = tables.printed_findings(settings.model, findings)
     files: dict[str, Any] = {
         "identify.json": record,
         "layers.csv": findings.layers,
@@ -220,19 +220,19 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table)
         words = "error, verdict, nearest candidate and nearest baseline after some supports"
-        printout.append(TextTable.of(f"{settings.model}: {words}", table))
+        blocks.append(TextTable.of(f"{settings.model}: {words}", table))
     if others:
-        printout.append(f"with {len(configs)} seeds: {together.verdict}")
+        blocks.append(f"with {len(configs)} seeds: {together.verdict}")
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
         files |= tables.distance_files(streams, title, "streams-")
         files["streams.md"] = tables.distance_pages(streams)
-        printout += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
+        blocks += [*tables.printed(streams), f"through the streams: {streams.verdict}"]
     else:
         needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
-        printout.append(f"The streams were not read: this needs {needs}.")
+        blocks.append(f"The streams were not read: this needs {needs}.")
     return Outcome(
-        record, printout, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge}
+        record, blocks, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge}
     )
 
 
@@ -244,29 +244,25 @@ def identify_file(settings: Identify) -> Outcome:
 
     options = {name: getattr(settings, name) for name in ("kernels", "steps", "seed")}
     with jax.enable_x64(True):
-        tasks, arrays_by_kind = tables.read_file(Path(settings.model))
+        tasks, kinds = tables.read_file(Path(settings.model))
     title = f"{settings.model}, seed {settings.seed}, float64"
     record: dict[str, Any] = {}
     files: dict[str, Any] = {"identify.json": record}
-    printout, pages = [], []
+    blocks, pages = [], []
     with working(settings) as show:
-        for kind, arrays in arrays_by_kind.items():
-            identification = identify_arrays(
+        for kind, arrays in kinds.items():
+            result = identify_arrays(
                 tasks,
                 **arrays,
                 **options,
                 progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
             )
-            kind_record = tables.identification_record(identification)
+            kind_record = tables.identification_record(result)
             record |= (
                 {kind: kind_record} if pages else kind_record
             )  # the first result stands at the top
-            files |= tables.distance_files(identification, title, f"{kind}-" if pages else "")
-            pages.append(tables.distance_pages(identification))
-            verdict = (
-                f"{kind}: {identification.verdict}"
-                if len(arrays_by_kind) > 1
-                else identification.verdict
-            )
-            printout += [*tables.printed(identification), verdict]
-    return Outcome(record, printout, files | {"identify.md": "\n".join(pages)})
+            files |= tables.distance_files(result, title, f"{kind}-" if pages else "")
+            pages.append(tables.distance_pages(result))
+            verdict = f"{kind}: {result.verdict}" if len(kinds) > 1 else result.verdict
+            blocks += [*tables.printed(result), verdict]
+    return Outcome(record, blocks, files | {"identify.md": "\n".join(pages)})

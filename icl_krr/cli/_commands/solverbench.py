@@ -91,11 +91,11 @@ def identify(settings: Solverbench) -> Outcome:
 
     from ...experiments import _study
     from ...experiments.solverbench._load import read_models
-    from ...experiments.solverbench._verdicts import identification
+    from ...experiments.solverbench._verdicts import identification_study
 
     with jax.enable_x64(True):
         manifest, models = read_models(settings.models)
-    study = identification(manifest, models, settings.seed)
+    study = identification_study(manifest, models, settings.seed)
     with working(settings) as show:
         results = _study.run(study, settings.folder, show)
     rows = [cell | row for cell, row in results.cells]

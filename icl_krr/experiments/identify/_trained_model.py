@@ -65,9 +65,9 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         seed=config.seed,
         progress=progress,
     )
-    identification = compare(flatten_predictions(of.fitted, of.scored, arrays), options)
+    result = compare(flatten_predictions(of.fitted, of.scored, arrays), options)
     filtered = spectral_filter(of.best.kernel, of.scored, hats, seed=config.seed)
-    return Findings(identification, rows, filtered, of.best.kernel, ridge)
+    return Findings(result, rows, filtered, of.best.kernel, ridge)
 
 
 def layer_table(findings: Findings) -> Lines:
@@ -79,16 +79,14 @@ def layer_table(findings: Findings) -> Lines:
     return header, lines
 
 
-def distance_table(identification: Identification, space: str) -> Lines:
+def distance_table(result: Identification, space: str) -> Lines:
     """A table of relative distances of layers to candidates in a space, such as "hat"."""
     named = {
         f"{s.fit.candidate}, {s.fit.kernel}": (s.distances[space], s.fit.alignment)
-        for s in identification.candidates
+        for s in result.candidates
     }
-    best_alignment = identification.best.fit.alignment
-    named |= {
-        name: (spaces[space], best_alignment) for name, spaces in identification.baselines.items()
-    }
+    best_alignment = result.best.fit.alignment
+    named |= {name: (spaces[space], best_alignment) for name, spaces in result.baselines.items()}
     layers = len(best_alignment)
     header = [space, *(f"layer {i + 1}" for i in range(layers)), "mean"]
     lines = []
@@ -102,13 +100,13 @@ def distance_table(identification: Identification, space: str) -> Lines:
     return header, lines
 
 
-def distance_rows(identification: Identification) -> Rows:
+def distance_rows(result: Identification) -> Rows:
     """One row per candidate, layer and step, with the distances in all spaces that have them."""
     return [
         {"candidate": s.fit.candidate, "kernel": s.fit.kernel}
         | {"layer": layer + (s.stream_result is None), "step": step + (s.stream_result is not None)}
         | {k: float(d.matrix[layer, step]) for k, d in s.distances.items() if d.matrix.size}
-        for s in identification.candidates
+        for s in result.candidates
         for layer, step in np.ndindex(next(iter(s.distances.values())).matrix.shape)
     ]
 
@@ -130,10 +128,10 @@ def filter_rows(findings: Findings) -> Rows:
 
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
-    identification = findings.identification
+    result = findings.identification
     tables = [
         layer_table(findings),
-        *(distance_table(identification, one) for one in identification.best.distances),
+        *(distance_table(result, one) for one in result.best.distances),
     ]
     return "\n".join(map(to_markdown, tables))
 

@@ -12,7 +12,7 @@ from ... import Task, Transformer, predict, untie
 from ...catalogue import SOLVERS, candidates, taken
 from ._models import Model, Truth, oracle
 from ._reparametrisation import descend, perturbed, rotated, superposed
-from ._settings import LINEAR, PROCESS, BenchConfig, BenchFamily
+from ._settings import LINEAR, PROCESS, BenchConfig, BenchFamily, Families
 
 FAMILY_KERNELS = {LINEAR: ("linear", "exponential"), PROCESS: ("gaussian",)}
 """Kernels of the models, by family of tasks."""
@@ -21,7 +21,7 @@ LEVELS = (1e-3, 1e-2)
 """Standard deviations of the relative noise on the weights."""
 
 
-def candidate_models(families: dict[str, BenchFamily], config: BenchConfig) -> Iterator[Model]:
+def candidate_models(families: Families, config: BenchConfig) -> Iterator[Model]:
     """All models that run a candidate; if `config.quick`, one of each variant."""
     plain = [
         candidate_model(solver, kernel, one)
@@ -50,13 +50,13 @@ def supported_kernels(solver: str, family: str) -> tuple[str, ...]:
 
 def candidate_model(solver: str, kernel: str, family: BenchFamily, variant: str = "") -> Model:
     """The construction of a candidate."""
-    row, kernel_object = SOLVERS[solver], family.kernel(kernel)
-    weights, layers = family.build(solver, kernel_object), None
+    row, chosen = SOLVERS[solver], family.kernel(kernel)
+    weights, layers = family.build(solver, chosen), None
     if weights.steps != family.config.steps:
         layers = (0, *[weights.steps] * family.config.steps)
     # Jacobi's preconditioner does nothing if all k(x, x) are equal
     pair = ("conjugate_gradient", "jacobi_conjugate_gradient")
-    diagonal = family.diagonal(kernel_object)
+    diagonal = family.diagonal(chosen)
     constant = float(jnp.ptp(diagonal)) <= 1e-12 * float(jnp.max(diagonal))
     truth = Truth(
         variant or ("causal" if row.causal else "exact"),
@@ -64,11 +64,9 @@ def candidate_model(solver: str, kernel: str, family: BenchFamily, variant: str 
         solver,
         kernel,
         (pair if solver in pair and constant else (solver,)),
-        {k: v for k, v in family.solver_keywords(row, kernel_object).items() if k != "steps"},
+        {k: v for k, v in family.solver_keywords(row, chosen).items() if k != "steps"},
     )
-    return Model(
-        truth, family, weights, layers=layers, solution=oracle(solver, kernel_object, family)
-    )
+    return Model(truth, family, weights, layers=layers, solution=oracle(solver, chosen, family))
 
 
 def variant_model(model: Model, variant: str, words: str, weights: Transformer, **other) -> Model:
@@ -77,7 +75,7 @@ def variant_model(model: Model, variant: str, words: str, weights: Transformer, 
 
 
 def variants_of(
-    families: dict[str, BenchFamily], solvers: tuple[str, ...], key: jax.Array, quick: bool
+    families: Families, solvers: tuple[str, ...], key: jax.Array, quick: bool
 ) -> Iterator[tuple[Model, Transformer, jax.Array]]:
     """The constructions of solvers on each family, their weights, and a key for each."""
     for i, one in enumerate(families.values()):
@@ -92,9 +90,7 @@ def variants_of(
 VARIED_SOLVERS = ("gradient_descent", "chebyshev", "conjugate_gradient")
 
 
-def rotated_models(
-    families: dict[str, BenchFamily], key: jax.Array, quick: bool
-) -> Iterator[Model]:
+def rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Rotated streams, read by the model's own read-out and by a linear probe."""
     for model, weights, model_key in variants_of(families, VARIED_SOLVERS, key, quick):
         weights = rotated(weights, model_key)
@@ -106,9 +102,7 @@ def rotated_models(
 SUPERPOSED_CASES = (("gradient_descent", 1), ("gradient_descent", 2), ("chebyshev", 1))
 
 
-def superposed_models(
-    families: dict[str, BenchFamily], key: jax.Array, quick: bool
-) -> Iterator[Model]:
+def superposed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Streams with fewer channels than the construction, on linear tasks."""
     one = families[LINEAR]
     for i, (solver, fewer) in enumerate(SUPERPOSED_CASES[: 1 if quick else None]):
@@ -131,9 +125,7 @@ def training_tasks(tasks: Task) -> Task:
     return jax.tree.map(lambda leaf: leaf[:64], tasks)
 
 
-def perturbed_models(
-    families: dict[str, BenchFamily], key: jax.Array, quick: bool
-) -> Iterator[Model]:
+def perturbed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Weights with noise, of several levels."""
     for model, weights, model_key in variants_of(families, VARIED_SOLVERS, key, quick):
         for level in LEVELS[1:] if quick else LEVELS:
@@ -141,9 +133,7 @@ def perturbed_models(
             yield variant_model(model, "perturbed", words, perturbed(weights, model_key, level))
 
 
-def fine_tuned_models(
-    families: dict[str, BenchFamily], key: jax.Array, quick: bool
-) -> Iterator[Model]:
+def fine_tuned_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Constructions whose weights were trained on their tasks, from the construction on."""
     updates = 10 if quick else 100
     for model, weights, _ in variants_of(families, VARIED_SOLVERS[:2], key, quick):

@@ -17,7 +17,7 @@ from ...kernels import Gaussian, Kernel, LogBilinear, Mixture
 from ...probes import layerwise
 from . import _distractor_functions as functions, _distractor_solvers as solvers
 from ._models import OPEN, Model, Truth
-from ._settings import LINEAR, BenchConfig, BenchFamily
+from ._settings import LINEAR, BenchConfig, BenchFamily, Families
 
 
 @pytree_dataclass
@@ -32,20 +32,16 @@ class Tilted(LogBilinear):
         return inner, inner / 4
 
 
-def open_models(families: dict[str, BenchFamily], config: BenchConfig) -> Iterator[Model]:
+def open_models(families: Families, config: BenchConfig) -> Iterator[Model]:
     """All models that run no candidate; if `config.quick`, one with weights and one without."""
     key = jax.random.fold_in(jax.random.key(config.seed), 9)
     for i, one in enumerate(families.values()):
         family_key = jax.random.fold_in(key, i)
-        weights, without_weights = (
-            distractor_transformers(one, family_key),
-            distractor_functions(one),
-        )
-        for name, build in weights.items():
+        for name, build in distractor_transformers(one, family_key).items():
             if not config.quick or (name == "steepest descent" and one.name == LINEAR):
                 probed = name == "a random transformer"
                 yield Model(Truth(OPEN, name), one, weights=build(), probed=probed)
-        for name, function in without_weights.items():
+        for name, function in distractor_functions(one).items():
             if not config.quick or (name.startswith("a share") and one.name == LINEAR):
                 yield Model(Truth(OPEN, name), one, function=function)
 
@@ -76,7 +72,7 @@ def distractor_transformers(
         model = descent(step_size=eta)
         return model.replace(weights=model.weights.replace(readout=readout))  # pyright: ignore
 
-    builders_by_name = {
+    named = {
         "gradient descent, one drawn step size per layer": partial(
             descent, step_size=per_step(drawn)
         ),
@@ -95,11 +91,9 @@ def distractor_transformers(
         ),
     }
     if p > 1:
-        builders_by_name["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
-    builders = {name: getattr(build, "func", build) for name, build in builders_by_name.items()}
-    return {
-        name: builders_by_name[name] for name, of in builders.items() if of.__name__ not in SOLVERS
-    }
+        named["gradient descent, an anisotropic Gaussian kernel"] = lambda: on(stretched)
+    builders = {name: getattr(build, "func", build) for name, build in named.items()}
+    return {name: named[name] for name, of in builders.items() if of.__name__ not in SOLVERS}
 
 
 def distractor_functions(one: BenchFamily) -> dict[str, Callable[[Task], jax.Array]]:

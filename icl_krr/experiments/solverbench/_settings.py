@@ -118,6 +118,9 @@ class BenchFamily:
         }
 
 
+Families = dict[str, BenchFamily]
+
+
 @jax.jit
 def largest_eigenvalues(kernel: Kernel, tasks: Task) -> jax.Array:
     """The largest eigenvalue of K of every task."""

@@ -82,19 +82,15 @@ def identify_answers(tasks: Task, answers: Answers, **options: Any) -> Identific
     return identify_arrays(tasks, *answers, **options)
 
 
-def verdict_of(identification: Identification | None) -> Verdict:
+def verdict_of(result: Identification | None) -> Verdict:
     """The verdict in the words of SolverBench."""
-    if identification is None or identification.status not in (IDENTIFIED, TIED, NEAR):
+    if result is None or result.status not in (IDENTIFIED, TIED, NEAR):
         return Verdict(NONE)
-    names = (
-        identification.remain
-        if identification.status != NEAR
-        else (identification.best.fit.candidate,)
-    )
-    return Verdict(identification.status, names)
+    names = result.remain if result.status != NEAR else (result.best.fit.candidate,)
+    return Verdict(result.status, names)
 
 
-def identification(manifest: Manifest, models: list[Submitted], seed: int) -> Study:
+def identification_study(manifest: Manifest, models: list[Submitted], seed: int) -> Study:
     """A cell is a model: its verdict and nearest candidate."""
     named = {one.name: one for one in models}
 
@@ -110,12 +106,12 @@ def identification(manifest: Manifest, models: list[Submitted], seed: int) -> St
     return Study(name, settings, axes, measure, files=("verdicts.csv",))
 
 
-def verdict_row(identification: Identification | None) -> dict[str, Any]:
+def verdict_row(result: Identification | None) -> dict[str, Any]:
     """The verdict as a line of a table, with the distances of the nearest candidate."""
-    verdict = verdict_of(identification)
+    verdict = verdict_of(result)
     row: dict[str, Any] = {"status": verdict.status, "names": " ".join(verdict.names)}
-    if identification is None:
+    if result is None:
         return row
-    best = identification.best
+    best = result.best
     distances = {space: gap.mean for space, gap in best.distances.items()}
     return row | {"nearest": best.fit.candidate, "kernel": best.fit.kernel, **distances}

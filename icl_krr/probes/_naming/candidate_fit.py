@@ -168,10 +168,10 @@ class FitProblem(NamedTuple):
 
     def refine(self, logs: np.ndarray, at: np.ndarray) -> CandidateFit:
         """Fit parameters by least squares and align layers, in turn."""
-        error, upper_bounds = np.inf, log_upper_bounds(self.space.row(self.name), self.kernel)
+        error, bounds = np.inf, log_upper_bounds(self.space.row(self.name), self.kernel)
         for _ in range(self.space.rounds):
             error, logs = minimise(
-                lambda x, at=at: self.residual_and_jacobian(x, at)[:2], logs, upper_bounds
+                lambda x, at=at: self.residual_and_jacobian(x, at)[:2], logs, bounds
             )
             error /= self.weight(at) ** 0.5
             new_alignment = at if self.space.rounds == 1 else self.aligned(logs, at)

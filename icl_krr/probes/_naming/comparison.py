@@ -87,10 +87,8 @@ class Options:
     def kernels_by_candidate(self) -> dict[str, list[str]]:
         """The kernels to try with every candidate."""
         names = all_candidates() if self.candidates is None else self.candidates
-        solver_names = [candidate(name).name for name in names]
-        return {
-            name: [one for one in taken(name) if one in self.kernel_names] for name in solver_names
-        }
+        solvers = [candidate(name).name for name in names]
+        return {name: [one for one in taken(name) if one in self.kernel_names] for name in solvers}
 
     def fits(self, fit: Callable[[str, list[str]], CandidateFit]) -> list[CandidateFit]:
         """Every candidate that accepts a kernel, fitted by a function of its name and kernels."""

@@ -19,7 +19,7 @@ class StreamArrays(NamedTuple):
     slopes: np.ndarray
 
 
-class SplitRows(NamedTuple):
+class Halves(NamedTuple):
     """Values and derivatives as rows [b q (1 + n), d]: those to fit maps, and those to score them.
 
     A value at a token of a task is one row, over the size of y. Its derivatives in the n outputs y
@@ -29,8 +29,8 @@ class SplitRows(NamedTuple):
     fitted: np.ndarray
     scored: np.ndarray
 
-    def each(self, change: Any) -> SplitRows:
-        return SplitRows(change(self.fitted), change(self.scored))
+    def each(self, change: Any) -> Halves:
+        return Halves(change(self.fitted), change(self.scored))
 
 
 def as_rows(values: Any, slopes: Any, size: Any, xp: Any = jnp) -> Any:
@@ -46,7 +46,7 @@ class Decoder:
     precision of the channels' dtype are rounding errors.
     """
 
-    def __init__(self, channels: SplitRows, tasks: int, dtype: Any):
+    def __init__(self, channels: Halves, tasks: int, dtype: Any):
         self.channels, self.dtype = channels, dtype
         self.cut = max(1, 3 * tasks // 4) * (len(channels.fitted) // tasks)
 
@@ -92,7 +92,7 @@ class Decoder:
         decoded = rows @ maps
         return np.linalg.pinv(decoded.T @ decoded) @ (decoded.T @ rows)
 
-    def residual(self, targets: SplitRows) -> np.ndarray:
+    def residual(self, targets: Halves) -> np.ndarray:
         """The rows to score without what the maps decode [b' q (1 + n), c]."""
         return targets.scored - self.channels.scored @ self.maps(targets.fitted)
 
@@ -148,7 +148,7 @@ def decoders(layers: StreamArrays, fitted: int, size: float) -> Decoders:
         values = np.concatenate([values, np.full((*values.shape[:-1], 1), scale)], axis=-1)
         slopes = np.pad(slopes, ((0, 0), (0, 0), (0, 1), (0, 0)))
         halves = slice(fitted), slice(fitted, None)
-        rows = SplitRows(*(as_rows(values[half], slopes[half], size, np) for half in halves))
+        rows = Halves(*(as_rows(values[half], slopes[half], size, np) for half in halves))
         return Decoder(rows, fitted, dtype)
 
     each = range(values.shape[1])
@@ -165,6 +165,6 @@ def baseline_decoder(start: Decoder, tasks: int, y: np.ndarray, size: float) -> 
     mean = np.broadcast_to(y.mean(axis=1)[:, None, None], (count, tokens, 1))
     slopes = np.full((count, tokens, 1, n), 1 / n)
     halves = slice(tasks), slice(tasks, None)
-    rows = SplitRows(*(as_rows(mean[half], slopes[half], size, np) for half in halves))
+    rows = Halves(*(as_rows(mean[half], slopes[half], size, np) for half in halves))
     both = (np.concatenate(pair, axis=1) for pair in zip(start.channels, rows, strict=True))
-    return Decoder(SplitRows(*both), tasks, start.dtype)
+    return Decoder(Halves(*both), tasks, start.dtype)

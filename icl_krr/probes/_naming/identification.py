@@ -66,12 +66,12 @@ def candidate_table(
 
 
 def last_cells(result: CandidateResult) -> list[str]:
-    if (stream_result := result.stream_result) is None:
+    if (stream := result.stream_result) is None:
         return [strata_cell(result.distances["prediction"])]
-    nearest = min(stream_result.controls, key=lambda name: total(stream_result.controls[name]))
-    cells = ", ".join(format_number(d.mean) for d in stream_result.controls[nearest].values())
-    effects = ", ".join(map(format_number, stream_result.effects.values()))
-    return [f"{nearest} ({cells})", " ".join(map(str, stream_result.ranks)), effects]
+    nearest = min(stream.controls, key=lambda name: total(stream.controls[name]))
+    cells = ", ".join(format_number(d.mean) for d in stream.controls[nearest].values())
+    effects = ", ".join(map(format_number, stream.effects.values()))
+    return [f"{nearest} ({cells})", " ".join(map(str, stream.ranks)), effects]
 
 
 def total(distances: dict[str, Distance]) -> float:
@@ -180,35 +180,27 @@ class Identification(NamedTuple):
         words = []
         if self.num_excluded:
             words.append(f"{self.num_excluded} tasks were left out, as their values explode")
-        inhomogeneity = (
-            distances["homogeneous"]["prediction"].mean if "homogeneous" in distances else 0.0
-        )
-        if fits and self.status != IDENTIFIED and inhomogeneity > CLOSE:
+        gap = distances["homogeneous"]["prediction"].mean if "homogeneous" in distances else 0.0
+        if fits and self.status != IDENTIFIED and gap > CLOSE:
             words.append(
                 "the hat matrices do not explain the predictions (homogeneous: "
-                f"{inhomogeneity:.2g}); were they computed without gradients?"
+                f"{gap:.2g}); were they computed without gradients?"
             )
         return words
 
     @property
     def statement(self) -> str:
         """The verdict without warnings."""
-        stream_result = self.best.stream_result
+        stream = self.best.stream_result
         if self.tied:
             words = {**BASELINES, **NULLS, **CONTROLS}[self.tied[0]]
             first, last = (TITLES[space] for space in self.best.distances)
             where = (
-                f"in {first} and in {last} alike"
-                if stream_result
-                else f"neither in {first} nor in {last}"
+                f"in {first} and in {last} alike" if stream else f"neither in {first} nor in {last}"
             )
             return f"{self.status}: no candidate is nearer than {words}, {where}"
         if self.status == NOTHING:
-            prefix = (
-                "is decodable, but "
-                if stream_result and stream_result.effects
-                else "is ruled out: "
-            )
+            prefix = "is decodable, but " if stream and stream.effects else "is ruled out: "
             return f"{self.status}: {self.best.fit.candidate} {prefix}{self.best.reason}"
         if self.status == NONE:
             distances = self.best.distances.items()
@@ -240,10 +232,10 @@ class Identification(NamedTuple):
     @property
     def depth(self) -> str:
         """What is known of the nearest candidate's steps in a stream, in words, or ""."""
-        stream_result = self.best.stream_result
-        if stream_result is None or self.status in (NONE, NOTHING):
+        stream = self.best.stream_result
+        if stream is None or self.status in (NONE, NOTHING):
             return ""
-        use = "used" if stream_result.effects else "use not tested"
+        use = "used" if stream.effects else "use not tested"
         return f" (decodable, arrives in order, {use})"
 
     def __str__(self) -> str:
@@ -254,10 +246,9 @@ class Identification(NamedTuple):
     def tables(self) -> list[TextTable | str]:
         """The tables of the candidates and of the nested models, each with what its names mean."""
         first = candidate_table(self.candidates, self.baselines, self.strata)
-        if stream_result := self.best.stream_result:
+        if stream := self.best.stream_result:
             state_cells = [
-                f"{name}: {distance_cell(of['state'])}"
-                for name, of in stream_result.supports.items()
+                f"{name}: {distance_cell(of['state'])}" for name, of in stream.supports.items()
             ]
             support_line = f"States at the supports: {'; '.join(state_cells) or 'not read'}"
             return [first, STREAM_NOTE, support_line]

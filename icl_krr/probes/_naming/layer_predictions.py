@@ -227,18 +227,18 @@ def eval_output_shape(
     """
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
     try:
-        output: Any = jax.eval_shape(function, one)
+        result: Any = jax.eval_shape(function, one)
     except jax.errors.TracerArrayConversionError:
         raise TypeError(
             f"{requirement}, got a function of NumPy; write it in JAX, or give arrays"
         ) from None
-    if not isinstance(output, jax.ShapeDtypeStruct):
-        raise TypeError(f"{requirement}, got {type(output).__name__}; return one array")
+    if not isinstance(result, jax.ShapeDtypeStruct):
+        raise TypeError(f"{requirement}, got {type(result).__name__}; return one array")
     fits = [
         size == need or need < 0 <= size + need
-        for size, need in zip(output.shape, shape, strict=False)
+        for size, need in zip(result.shape, shape, strict=False)
     ]
-    if len(output.shape) != len(shape) or not all(fits):
-        raise ValueError(f"{requirement}, got shape {list(output.shape)}")
-    checks.floating(name, output)
-    return output
+    if len(result.shape) != len(shape) or not all(fits):
+        raise ValueError(f"{requirement}, got shape {list(result.shape)}")
+    checks.floating(name, result)
+    return result

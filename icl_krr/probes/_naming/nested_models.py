@@ -169,11 +169,9 @@ def fit_family(
         )
         cut = max(1, 3 * len(predictions) // 4) * predictions.shape[2]
         tried = [solve() for solve in combinations(rows[:cut], targets[:cut])]
-        best = np.argmin(
-            [np.sum((rows[cut:] @ coefficients - targets[cut:]) ** 2) for coefficients in tried]
-        )
-        coefficients = combinations(rows, targets)[best]().T
-        return coefficients @ rows.T - targets.T, coefficients * norms[:, 0]
+        best = np.argmin([np.sum((rows[cut:] @ weights - targets[cut:]) ** 2) for weights in tried])
+        weights = combinations(rows, targets)[best]().T
+        return weights @ rows.T - targets.T, weights * norms[:, 0]
 
     def with_error(one: FilterFit, gaps: np.ndarray, layer_values: np.ndarray) -> FilterFit:
         return one._replace(

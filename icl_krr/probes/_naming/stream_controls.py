@@ -13,7 +13,7 @@ from ...catalogue import candidate
 from ...kernels import kernel_class, make_kernel
 from .candidate_fit import CandidateFit
 from .candidates import keywords
-from .decoding import Decoder, Decoders, SplitRows, as_rows
+from .decoding import Decoder, Decoders, Halves, as_rows
 from .distances import (
     AlignedDistances,
     CandidateResult,
@@ -40,12 +40,12 @@ MIXTURES = 4
 
 def state_rows(
     fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
-) -> SplitRows:
+) -> Halves:
     """A state of a candidate, from step 0 to that of the last layer, at most 1e50 in size."""
     compute = partial(
         step_rows, fit.candidate, fit.kernel, fit.logs, size=size, steps=steps, state=state
     )
-    rows = SplitRows(
+    rows = Halves(
         *(np.asarray(compute(half), float)[:, : max(fit.alignment) + 1] for half in halves)
     )
     return rows.each(lambda part: np.clip(np.nan_to_num(part, nan=1e50), -1e50, 1e50))
@@ -56,16 +56,14 @@ def takes_steps(fit: CandidateFit) -> bool:
     return row.iterates and not row.sequential
 
 
-def mixed_steps(steps: SplitRows, seed: int) -> SplitRows:
+def mixed_steps(steps: Halves, seed: int) -> Halves:
     """Steps with the same span: each innovation with shares of all earlier ones, at random."""
     layers = steps.fitted.shape[1]
     sizes = np.linalg.norm(steps.fitted[1], axis=-1)
     shares = np.random.default_rng(seed).normal(size=(layers, layers))
     shares = np.tril(shares, -1) / np.sqrt(np.maximum(np.arange(layers), 1))[:, None]
     mix = np.eye(layers) + shares * sizes[:, None] / np.where(sizes > 0, sizes, 1)
-    return SplitRows(
-        *(np.stack([np.cumsum(mix @ part[1], axis=0), mix @ part[1]]) for part in steps)
-    )
+    return Halves(*(np.stack([np.cumsum(mix @ part[1], axis=0), mix @ part[1]]) for part in steps))
 
 
 def null_targets(
@@ -74,7 +72,7 @@ def null_targets(
     model: Decoders,
     start: Decoder,
     size: float,
-) -> dict[str, SplitRows]:
+) -> dict[str, Halves]:
     """Targets without steps on the candidate's kernel: each layer has the value it decodes best."""
     bandwidth = fit.values.get(kernel_class(fit.kernel).bandwidth or "", 1.0)
     both = [spectrum.at(fit.kernel, float(np.log(bandwidth))) for spectrum in spectra]
@@ -87,12 +85,10 @@ def null_targets(
     }
     at = np.array(fit.alignment)
     layers = [one for one, step in zip(model.states[1:], at, strict=True) if step]
-    null_rows = {}
+    rows_by_name = {}
     for name, (filters, grid) in grids.items():
-        null_filters = [filters(part.sigma / scale, ridge, grid[:, None, None]) for part in both]
-        rows = SplitRows(
-            *(filter_rows(*pair, size) for pair in zip(both, null_filters, strict=True))
-        )
+        weights = [filters(part.sigma / scale, ridge, grid[:, None, None]) for part in both]
+        rows = Halves(*(filter_rows(*pair, size) for pair in zip(both, weights, strict=True)))
         more = np.linalg.norm(undecoded(start, rows.fitted), axis=0)
         lost = [np.linalg.norm(undecoded(one, rows.fitted), axis=0) for one in layers]
         best = [int(np.argmin(one / np.where(more > 0, more, np.inf))) for one in lost]
@@ -100,10 +96,10 @@ def null_targets(
         before = [np.concatenate([0 * part[:1], part[:-1]]) for part in states]
         if name == "interpolation":  # shares of one function: so are their differences
             before = [0 * part for part in before]
-        null_rows[name] = SplitRows(
+        rows_by_name[name] = Halves(
             *(np.stack([s, s - b]) for s, b in zip(states, before, strict=True))
         )
-    return null_rows
+    return rows_by_name
 
 
 def filter_rows(spectra, q: np.ndarray, size: float) -> np.ndarray:
@@ -116,18 +112,14 @@ def undecoded(decoder: Decoder, rows: np.ndarray) -> np.ndarray:
     return rows - basis @ (basis.T @ rows)
 
 
-def layer_targets(fit: CandidateFit, rows: SplitRows) -> SplitRows:
+def layer_targets(fit: CandidateFit, rows: Halves) -> Halves:
     """The states and the innovations [2, L, m] of the layers with steps."""
     has_step = np.array(fit.alignment) > 0
-    return SplitRows(*(targets(part, fit.alignment)[:, has_step] for part in rows))
+    return Halves(*(targets(part, fit.alignment)[:, has_step] for part in rows))
 
 
 def target_gaps(
-    targets: Mapping[str, SplitRows],
-    model: Decoders,
-    start: Decoder,
-    tasks: int,
-    has_step: np.ndarray,
+    targets: Mapping[str, Halves], model: Decoders, start: Decoder, tasks: int, has_step: np.ndarray
 ) -> dict[str, Gaps]:
     """How far the maps of every layer are from each target, beyond what the start decodes.
 
@@ -144,17 +136,15 @@ def target_gaps(
             extent = np.linalg.norm(first[:, layer], axis=-1)
             if layer and extent[s] <= MIN_INNOVATION * extent[0]:
                 continue
-            rows = SplitRows(
+            rows = Halves(
                 *(np.stack([t[h][s, layer] for t in targets.values()], axis=1) for h in (0, 1))
             )
             left = (one.residual(rows).reshape(tasks, -1, len(targets)) for one in (decoder, start))
             each = [np.sum(part**2, axis=1) for part in left]
             silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
-            decoded_by_start = np.sum(each[1], axis=0) <= DECODED_SHARE**2 * np.sum(
-                rows.scored**2, axis=0
-            )
+            decoded = np.sum(each[1], axis=0) <= DECODED_SHARE**2 * np.sum(rows.scored**2, axis=0)
             for one, part in zip((squares, sizes), each, strict=True):
-                one.append(np.where(silent, float(writes), np.where(decoded_by_start, 0, part)))
+                one.append(np.where(silent, float(writes), np.where(decoded, 0, part)))
         squares, sizes = np.stack(squares, axis=1), np.stack(sizes, axis=1)
         for i, name in enumerate(targets):
             none = np.zeros((squares.shape[1], 0))
@@ -162,7 +152,7 @@ def target_gaps(
     return gaps
 
 
-def staircase(rows: SplitRows, all_decoders: list[Decoder], start: Decoder) -> np.ndarray:
+def staircase(rows: Halves, all_decoders: list[Decoder], start: Decoder) -> np.ndarray:
     """Relative distances of the streams of all layers, with the start, to all steps [L + 1, T]."""
     steps = rows.each(lambda part: part[:, 1:])
     more = np.linalg.norm(start.residual(steps), axis=0)
@@ -170,9 +160,7 @@ def staircase(rows: SplitRows, all_decoders: list[Decoder], start: Decoder) -> n
     return undecoded / np.where(more > 0, more, 1)
 
 
-def count_independent_steps(
-    steps: SplitRows, model: Decoders, fit: CandidateFit
-) -> tuple[int, ...]:
+def count_independent_steps(steps: Halves, model: Decoders, fit: CandidateFit) -> tuple[int, ...]:
     """How many independent combinations of a candidate's steps so far each layer decodes.
 
     If it is as many as there are steps, every method with the same span is decoded.
@@ -203,7 +191,7 @@ class RoleStreams(NamedTuple):
         return len(self.scored.x)
 
     def gaps(
-        self, targets: Mapping[str, SplitRows], model: Decoders, fit: CandidateFit
+        self, targets: Mapping[str, Halves], model: Decoders, fit: CandidateFit
     ) -> dict[str, Gaps]:
         return target_gaps(targets, model, self.start, self.tasks, np.array(fit.alignment) > 0)
 
@@ -215,8 +203,8 @@ class StreamComparison(NamedTuple):
     gaps: Gaps
     controls: dict[str, Gaps]
     untrained: Decoders
-    rows: SplitRows
-    targets: SplitRows
+    rows: Halves
+    targets: Halves
 
 
 def compare_candidate(

@@ -21,7 +21,7 @@ from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit
 from .candidates import run_oracle
 from .comparison import Options
-from .decoding import SplitRows, StreamArrays, baseline_decoder, decoders
+from .decoding import Halves, StreamArrays, baseline_decoder, decoders
 from .distances import Distance
 from .elimination import CLOSE, total_distance
 from .identification import Identification, identification
@@ -46,7 +46,7 @@ from .stream_fit import fit_to_streams, stream_bases
 ROLES = ("query", "support")
 Directions = dict[str, np.ndarray]
 """The directions in which decoded states change [L, s, d], by the role of the tokens."""
-DecodedStates = dict[str, dict[str, SplitRows]]
+DecodedStates = dict[str, dict[str, Halves]]
 """Rows of the states that a model's streams hold, by the role of their tokens."""
 Changes = dict[str, np.ndarray]
 """Changes of the states of aligned layers [s, b, L, tokens], by the role of the tokens."""
@@ -117,14 +117,14 @@ def intervention_effects(
         lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), fitted_construction(fit, of.fitted)
     )
     read = read_roles(construction, concatenate_tasks(of.fitted, of.scored))
-    model_directions, construction_directions = {}, {}
+    model_directions, true_directions = {}, {}
     for role, states in decoded.items():
         i = ROLES.index(role)
-        construction_decoders = decoders(read[i], len(of.fitted.x), of.size)
+        true_decoders = decoders(read[i], len(of.fitted.x), of.size)
         targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in each]
         for along, role_decoders, places in (
             (model_directions, roles[i].model, layers),
-            (construction_directions, construction_decoders, each),
+            (true_directions, true_decoders, each),
         ):
             pairs = zip(places, targets, strict=True)
             along[role] = np.stack(
@@ -133,7 +133,7 @@ def intervention_effects(
     distances = {}
     for kind, by in changes(fit, decoded, of, steps).items():
         moved = prediction_changes(model, model_directions, by, of.scored, layers)
-        expected = prediction_changes(construction, construction_directions, by, of.scored, each)
+        expected = prediction_changes(construction, true_directions, by, of.scored, each)
         parts = (moved - expected, expected, by["query"][0])
         gap, size, change = (np.sqrt(np.sum(part**2, axis=(0, 2))) for part in parts)
         distances[kind] = float(np.mean(gap / np.maximum(size, MIN_EFFECT * change)))
