@@ -26,10 +26,10 @@ def systems():
     return roots @ roots.swapaxes(1, 2) + np.eye(5), random.normal(size=(6, 5, 2))
 
 
-def derivatives(function, *given):
+def derivatives(function, *arrays):
     """First and second ones in every argument."""
-    each = [*product((jax.grad, jax.jacfwd, jax.hessian), range(len(given)))]
-    return jax.jit(lambda *given: [derive(function, at)(*given) for derive, at in each])(*given)
+    each = [*product((jax.grad, jax.jacfwd, jax.hessian), range(len(arrays)))]
+    return jax.jit(lambda *arrays: [derive(function, at)(*arrays) for derive, at in each])(*arrays)
 
 
 def test_solve_with_first_and_second_derivatives(x64):
@@ -39,8 +39,8 @@ def test_solve_with_first_and_second_derivatives(x64):
         lambda A, b, solve=solve: jnp.sum(jnp.sin(solve(A + A.T, b)))
         for solve in (linalg.solve, jnp.linalg.solve)
     )
-    for found, wanted in zip(*(derivatives(f, A[0], b[0]) for f in (ours, theirs)), strict=True):
-        assert relative(found, wanted) < 1e-11
+    for result, expected in zip(*(derivatives(f, A[0], b[0]) for f in (ours, theirs)), strict=True):
+        assert relative(result, expected) < 1e-11
     batched = [
         jax.jit(jax.grad(lambda A, f=f: jnp.sum(jax.vmap(f)(A, b))))(A) for f in (ours, theirs)
     ]
@@ -57,8 +57,8 @@ def test_eigh_with_first_and_second_derivatives(x64):
         return jnp.sum(jnp.cos(sigma)) + jnp.sum(vectors**4)
 
     both = (derivatives(partial(loss, eigh=eigh), A) for eigh in (linalg.eigh, jnp.linalg.eigh))
-    for found, wanted in zip(*both, strict=True):
-        assert relative(found, wanted) < 1e-9
+    for result, expected in zip(*both, strict=True):
+        assert relative(result, expected) < 1e-9
 
 
 def test_an_indefinite_matrix_is_not_a_number():

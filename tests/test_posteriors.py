@@ -41,8 +41,8 @@ def cut(task, i):
     """
     if i == N:
         return task.replace(y_query=None)
-    seen = (np.arange(N) < i) & task.mask
-    return task.replace(mask=seen, x_query=np.repeat(task.x[i : i + 1], 3, axis=0), y_query=None)
+    mask = (np.arange(N) < i) & task.mask
+    return task.replace(mask=mask, x_query=np.repeat(task.x[i : i + 1], 3, axis=0), y_query=None)
 
 
 def gap(a, b):
@@ -73,8 +73,8 @@ def test_gates_and_strengths_weigh_the_supports(x64, options):
     oracle = numpy(solvers.prefix_posterior(ik.Linear(), task, **needs, **bare))
     assert relative(ik.predict_along(model, task), oracle.along[-1]) < 1e-11
     (variance,) = slots(model, task, "variance")
-    own = [*range(len(variance))] if "tokens" not in options else [-1]
-    assert relative(variance[own], oracle.variance[-1, own, None]) < 1e-11
+    x_tokens = [*range(len(variance))] if "tokens" not in options else [-1]
+    assert relative(variance[x_tokens], oracle.variance[-1, x_tokens, None]) < 1e-11
     if "prefix" in options:  # noise of variance ridge / strength
         best = numpy(solvers.posterior(ik.Linear(), task, ridge=RIDGE / 0.5))
         assert relative(oracle.prediction[-1], best.mean) < 1e-11
@@ -91,10 +91,10 @@ def test_with_all_supports_as_landmarks_it_is_the_process_of_the_kernel(x64):
     table = ik.tasks.diabetes()
     x, y = (np.asarray(a, np.float64) for a in (table.x, table.y))
     x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
-    seen, asked = slice(0, 32), slice(32, 48)
-    peer = GaussianProcessRegressor(sk.RBF(3.0), alpha=0.5, optimizer=None).fit(x[seen], y[seen])
-    mean, deviation = peer.predict(x[asked], return_std=True)
-    task = ik.Task(x=np.asarray(x[seen]), y=np.asarray(y[seen]), x_query=np.asarray(x[asked]))
+    train, test = slice(0, 32), slice(32, 48)
+    peer = GaussianProcessRegressor(sk.RBF(3.0), alpha=0.5, optimizer=None).fit(x[train], y[train])
+    mean, deviation = peer.predict(x[test], return_std=True)
+    task = ik.Task(x=np.asarray(x[train]), y=np.asarray(y[train]), x_query=np.asarray(x[test]))
     features = numpy(ik.sketches.nystrom_features(ik.Gaussian(3.0), task.x))
     sizes = {"num_features": 10, "steps": 33, "approximates": ik.Gaussian(3.0)}
     model = constructions.prefix_posterior(ik.Features(features), ridge=0.5, **sizes)
@@ -127,10 +127,10 @@ def test_the_average_is_that_of_exact_bayes_at_every_prefix(x64, form):
     )
     for i in (4, N):
         at = slice(i, i + 1) if i < N else slice(N, None)
-        given = cut(task, i)
+        prefix = cut(task, i)
         pairs = [*zip(kernels, ridges, strict=True)]
-        true = np.stack([solvers.log_marginal_likelihood(k, given, ridge=s) for k, s in pairs])
-        each = [solvers.posterior(k, given, ridge=s) for k, s in pairs]
+        true = np.stack([solvers.log_marginal_likelihood(k, prefix, ridge=s) for k, s in pairs])
+        each = [solvers.posterior(k, prefix, ridge=s) for k, s in pairs]
         w = softmax(true)
         mean = np.stack([p.mean for p in each])
         variance = np.stack([p.variance for p in each]) + np.asarray(ridges)[:, None]
@@ -195,7 +195,9 @@ def test_the_gradient_of_the_evidence_is_that_of_the_marginal_likelihood(x64):
         cache = ik.run_with_cache(model, task, names=("log_evidence",))[1]
         return cache["log_evidence"][-1, -1, 0]
 
-    exact = lambda s: solvers.log_marginal_likelihood(ik.Linear(), task, ridge=s)  # noqa: E731
+    def exact(s):
+        return solvers.log_marginal_likelihood(ik.Linear(), task, ridge=s)
+
     ours, theirs = (jax.jit(jax.grad(of))(RIDGE) for of in (evidence, exact))
     assert relative(ours, theirs) < 1e-8
 
@@ -216,15 +218,15 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
     kernel = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x[:6]))
     options = {"num_features": P, "num_outputs": 2, "approximates": ik.Gaussian(1.0)}
     full = kernel.diagonal(task.x_query)
-    wanted = numpy(solvers.posterior(kernel, task, ridge=0.05).variance) + 0.05 + (1 - full)
+    variances = numpy(solvers.posterior(kernel, task, ridge=0.05).variance) + 0.05 + (1 - full)
     single = constructions.prefix_posterior(kernel, ridge=0.05, steps=2, **options)
     average = constructions.bayesian_average(
         kernel, ridges=np.array([1.0, 0.05]), steps=3, **options
     )
     for model in (single, average):
-        found = numpy(ik.read_outs(model, task))
-        lack = wanted - found["variances"][:, -1]
-        gaps = found["variance_gaps"][:, -1]
+        readouts = numpy(ik.read_outs(model, task))
+        lack = variances - readouts["variances"][:, -1]
+        gaps = readouts["variance_gaps"][:, -1]
         assert (lack > 1e-6).all()
         assert (lack < gaps).all()
         assert (gaps < 1).all()
@@ -243,8 +245,8 @@ def test_the_variances_of_the_solver_are_those_of_its_coefficients_in_float32():
     x, y = (jax.random.normal(jax.random.key(k), (520, 32)[: 2 - k]) for k in (0, 1))
     task = ik.Task(x=x[:512] / 6, y=y[:512], x_query=x[512:] / 6)
     path = numpy(solvers.prefix_posterior(ik.Linear(), task, ridge=0.01, steps=72))
-    own = np.einsum("ltm,tm->lt", path.h, np.concatenate([task.x, task.x_query]), dtype=float)
-    assert gap(path.variance, 0.01 * own) < 1e-5
+    products = np.einsum("ltm,tm->lt", path.h, np.concatenate([task.x, task.x_query]), dtype=float)
+    assert gap(path.variance, 0.01 * products) < 1e-5
 
 
 @pytest.mark.slow
@@ -257,18 +259,18 @@ def test_the_evidence_of_approximating_features_does_not_depend_on_the_order(x64
         approximates=(ik.Gaussian(1.0), ik.Linear(2 * np.eye(P))), edges=EDGES,
     )  # fmt: skip
     back = task.replace(x=task.x[::-1], y=task.y[::-1])
-    found = [ik.read_outs(model, t) for t in (task, back)]
+    readouts = [ik.read_outs(model, t) for t in (task, back)]
     for name in ("log_evidence", "weights", "variances", "bins", "prediction"):
-        assert gap(*(one[name] for one in found)) < 1e-11, name
+        assert gap(*(one[name] for one in readouts)) < 1e-11, name
     for g, (one, ridge) in enumerate(((kernel, 0.1), (ik.Linear(), 0.5))):
         exact = numpy(solvers.log_marginal_likelihood(one, task, ridge=ridge))
-        assert gap(found[0]["log_evidence"][:, g], exact) < 1e-11
+        assert gap(readouts[0]["log_evidence"][:, g], exact) < 1e-11
     bins = numpy(ik.uncertainty.bins(ik.predictive(model, task), EDGES))
-    assert gap(found[0]["bins"].reshape(bins.shape), bins) < 1e-12
+    assert gap(readouts[0]["bins"].reshape(bins.shape), bins) < 1e-12
     path = numpy(solvers.bayesian_average(
         (kernel, ik.Linear()), task, ridges=np.array([0.1, 0.5]), steps=9,
         approximates=(ik.Gaussian(1.0), ik.Linear(2 * np.eye(P))),
     ))  # fmt: skip
-    assert gap(found[0]["variances"], path.variances[-1, N:]) < 1e-11
+    assert gap(readouts[0]["variances"], path.variances[-1, N:]) < 1e-11
     cache = numpy(ik.run_with_cache(model, task, names=("log_evidence",)))[1]
     assert np.isfinite(cache["log_evidence"]).all()

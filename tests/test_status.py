@@ -30,21 +30,24 @@ def task():
 def test_a_solution_of_any_scale_is_right_or_says_so(task):
     """The residual was 0 for y of 1e-17 and of 1e19, right or not."""
     sizes = np.array([1e-37, 1e-30, 1e-17, 1.0, 1e19, 1e30])
-    solve = lambda s: ik.solvers.exact(ik.Linear(), task.replace(y=s * task.y), ridge=0.5)  # noqa: E731
-    found = jax.jit(jax.vmap(solve))(sizes)
-    assert found.status.ok.tolist() == [False, *[True] * 5]
-    assert np.all(found.residual[1:] > 0)
-    known = found.prediction / sizes[:, None]
-    assert np.allclose(known[1:], known[3], rtol=1e-4, atol=1e-6)
-    assert "rescale y" in found.status.advice()
-    assert found.status.advice().startswith("1 of 6 results")
+
+    def solve(s):
+        return ik.solvers.exact(ik.Linear(), task.replace(y=s * task.y), ridge=0.5)
+
+    result = jax.jit(jax.vmap(solve))(sizes)
+    assert result.status.ok.tolist() == [False, *[True] * 5]
+    assert np.all(result.residual[1:] > 0)
+    predictions = result.prediction / sizes[:, None]
+    assert np.allclose(predictions[1:], predictions[3], rtol=1e-4, atol=1e-6)
+    assert "rescale y" in result.status.advice()
+    assert result.status.advice().startswith("1 of 6 results")
 
 
 def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
     eps = float(np.finfo("float32").eps)
     for gram, bound in (([[2, 1], [1, 3]], 5 / 2), ([[1, 2], [2, 1]], 4 / 1), ([[4]], 5 / 5)):
-        found = jax.jit(_accuracy.condition_times_eps)(np.array(gram, "float32"), 1.0)
-        assert np.isclose(found / eps, bound), gram
+        result = jax.jit(_accuracy.condition_times_eps)(np.array(gram, "float32"), 1.0)
+        assert np.isclose(result / eps, bound), gram
     status = numpy(ik.solvers.exact(ik.Linear(), TINY, ridge=1.0).status)
     assert np.isclose(status.condition_times_eps / eps, 1)  # as it is named
 
@@ -54,10 +57,13 @@ def test_the_largest_outputs_are_not_lost(x64, dtype):
     """Division by 2^127 is a product with 2^-127, which XLA rounds to 0: f was 0, and ok."""
     x = np.array([[0.0], [1.0], [2.0]], dtype)
     y = 0.9 * np.finfo(dtype).max * np.array([1.0, 0.0, 0.0], dtype)
-    solve = lambda y: ik.solvers.exact(ik.Gaussian(), ik.Task(x=x, y=y, x_query=x), ridge=0.5)  # noqa: E731
-    found, known = solve(y), solve(y / 2**10)
-    assert found.status.ok
-    assert np.allclose(found.prediction / 2**10, known.prediction, rtol=1e-5)
+
+    def solve(y):
+        return ik.solvers.exact(ik.Gaussian(), ik.Task(x=x, y=y, x_query=x), ridge=0.5)
+
+    result, reference = solve(y), solve(y / 2**10)
+    assert result.status.ok
+    assert np.allclose(result.prediction / 2**10, reference.prediction, rtol=1e-5)
 
 
 def test_a_masked_support_that_overflows_is_not_judged():
@@ -82,19 +88,19 @@ def test_a_masked_support_does_not_change_the_status(task):
         lambda task: ik.posterior(model, kernel, task).status,
         lambda task: ik.check(model, task),
     ):
-        seen, other = (
+        masked, other = (
             status(task.replace(y=np.where(mask, task.y, value), mask=mask)) for value in (0.0, 1e9)
         )
-        chex.assert_trees_all_equal(seen, other)
+        chex.assert_trees_all_equal(masked, other)
 
 
 def test_a_masked_support_near_a_far_query_does_not_count():
     """A masked support is at the origin, where its kernel value is large."""
     x, kernel = np.array([[10.0], [11.0], [0.0]]), ik.Gaussian()
     task = ik.Task(x, np.array([1.0, -1.0, 0.0]), np.array([[0.1]]), np.arange(3) < 2)
-    found = numpy(ik.solvers.exact(kernel, task, ridge=0.5))
-    assert found.prediction[0] > 1e-22
-    assert found.status.advice() == "solved: gap 3.5e-27"
+    result = numpy(ik.solvers.exact(kernel, task, ridge=0.5))
+    assert result.prediction[0] > 1e-22
+    assert result.status.advice() == "solved: gap 3.5e-27"
 
 
 def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
@@ -106,7 +112,9 @@ def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
 
 
 def test_what_is_eager_is_judged_in_float64():
-    dtype = lambda x: jnp.asarray(x).dtype  # noqa: E731
+    def dtype(x):
+        return jnp.asarray(x).dtype
+
     assert in_float64(dtype, np.ones(1)) == "float64"
     assert jax.eval_shape(lambda x: in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
 
@@ -115,22 +123,22 @@ def test_what_is_eager_is_judged_in_float64():
 def test_the_status_of_a_solver_counts_its_steps_and_has_its_residual(task, name):
     kernel = ik.Gaussian() if name == "richardson" else ik.Linear()
     bounds = {} if name == "richardson" else {"spectrum": (0.5, 100.0)}
-    found = getattr(ik.solvers, name)(kernel, task, ridge=0.5, steps=3, **bounds)
-    assert int(found.status.steps) == 3
-    left = np.linalg.norm(found.r[-1]) / np.linalg.norm(task.y)
-    np.testing.assert_allclose(found.status.residual, left, rtol=1e-3)
+    path = getattr(ik.solvers, name)(kernel, task, ridge=0.5, steps=3, **bounds)
+    assert int(path.status.steps) == 3
+    left = np.linalg.norm(path.r[-1]) / np.linalg.norm(task.y)
+    np.testing.assert_allclose(path.status.residual, left, rtol=1e-3)
 
 
 def test_queries_count(task):
-    far, kernel = task.replace(x_query=200 * task.x_query), ik.Exponential()
-    for found in (
-        ik.solvers.exact(kernel, far, ridge=0.5),
-        ik.solvers.conjugate_gradient(kernel, far, ridge=0.5, steps=2),
-        ik.posterior(built(kernel, 2), kernel, far),
+    distant, kernel = task.replace(x_query=200 * task.x_query), ik.Exponential()
+    for result in (
+        ik.solvers.exact(kernel, distant, ridge=0.5),
+        ik.solvers.conjugate_gradient(kernel, distant, ridge=0.5, steps=2),
+        ik.posterior(built(kernel, 2), kernel, distant),
     ):
-        assert found.status.overflow
-        assert not found.status.ok
-        assert "the kernel overflows float32" in found.status.advice()
+        assert result.status.overflow
+        assert not result.status.ok
+        assert "the kernel overflows float32" in result.status.advice()
 
 
 def test_results_unpack_as_before_and_are_pytrees(task):
@@ -156,16 +164,16 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
 
     def solve(task, ridge, temperature):
         kernel = ik.Exponential(temperature)
-        found = getattr(ik.solvers, solver)(kernel, task, ridge=ridge, **options)
-        return found.prediction.reshape(-1, 5)[-1], found.status.ok
+        result = getattr(ik.solvers, solver)(kernel, task, ridge=ridge, **options)
+        return result.prediction.reshape(-1, 5)[-1], result.status.ok
 
-    found, ok = jax.jit(jax.vmap(solve))(tasks, ridges, temperatures)
+    predictions, ok = jax.jit(jax.vmap(solve))(tasks, ridges, temperatures)
     x, y, at = (np.asarray(part, "f8") for part in (tasks.x, tasks.y, tasks.x_query))
     scaled = x / temperatures[:, None, None]
     A = np.exp(scaled @ x.swapaxes(1, 2)) + ridges[:, None, None] * np.eye(32)
     best = np.exp(at @ scaled.swapaxes(1, 2)) @ np.linalg.solve(A, y[..., None])
     scale = np.maximum(np.abs(best).max((1, 2)), np.abs(y).max(1))
-    error = np.abs(found - best[..., 0]).max(1) / scale
+    error = np.abs(predictions - best[..., 0]).max(1) / scale
     error = np.where(np.isfinite(error), error, np.inf)
     assert not np.any(ok & (error > 1e-2))
     assert np.sum(~ok & (error < 1e-3)) <= 2
@@ -192,8 +200,8 @@ def test_a_stream_that_mixes_slots_says_that_y_must_be_rescaled(task, size):
 
 def test_outputs_are_extreme_if_their_squares_leave_the_range():
     sizes = [1e-13, 1e-11, 0.0, 1e15, 1e17]
-    seen = [bool(_accuracy.extreme(np.array([size]), "float32")) for size in sizes]
-    assert seen == [True, False, False, False, True]
+    flags = [bool(_accuracy.extreme(np.array([size]), "float32")) for size in sizes]
+    assert flags == [True, False, False, False, True]
 
 
 def test_a_batch_does_not_hide_predictions_that_are_not_numbers(task):
@@ -242,14 +250,14 @@ def test_a_posterior_that_has_not_converged_says_so():
     options = {"num_features": 1, "ridge": 0.1, "steps": 2}
     descent = ik.constructions.gradient_descent(kernel, spectrum=spectrum, **options)
     for steps, expected in ((1, -0.818), (2, 0.835)):
-        found = numpy(ik.posterior(descent.replace(steps=steps), kernel, task))
-        assert np.isclose(found.variance[0], expected, atol=1e-3)
-        assert bool(found.status.negative) == (expected < 0)
-        assert not found.status.ok
+        posterior = numpy(ik.posterior(descent.replace(steps=steps), kernel, task))
+        assert np.isclose(posterior.variance[0], expected, atol=1e-3)
+        assert bool(posterior.status.negative) == (expected < 0)
+        assert not posterior.status.ok
     exact = ik.constructions.conjugate_gradient(kernel, **options)
-    found = numpy(ik.posterior(exact, kernel, task))
-    assert np.isclose(found.variance[0], 0.0476, atol=1e-4)
-    assert found.status.ok
+    posterior = numpy(ik.posterior(exact, kernel, task))
+    assert np.isclose(posterior.variance[0], 0.0476, atol=1e-4)
+    assert posterior.status.ok
     with pytest.raises(ValueError, match="kernel must be that of the model, Gaussian"):
         ik.posterior(exact, ik.Gaussian(0.5), task)
     assert "not checked" in jax.jit(ik.posterior)(exact, kernel, task).status.advice()
@@ -259,11 +267,11 @@ def test_a_posterior_that_has_not_converged_says_so():
 def test_no_result_of_a_random_task_is_wrong_without_a_word():
     """A few of the tasks and results whose record is in `benchmarks/results`."""
     subjects = ("`solvers.exact`", "`solvers.conjugate_gradient`", "`check` of `chebyshev`")
-    found = list(random_cases.run(seed=2, cases=24, subjects=subjects))
-    faults = Counter(random_cases.outcome(one.error, one.ok) for one in found)
+    results = list(random_cases.run(seed=2, cases=24, subjects=subjects))
+    faults = Counter(random_cases.outcome(one.error, one.ok) for one in results)
     assert faults["wrong, ok"] == faults["not finite, ok"] == 0
     assert faults["right, reported"] <= 5
-    blind = Counter(random_cases.outcome(one.error, True) for one in found)
+    blind = Counter(random_cases.outcome(one.error, True) for one in results)
     assert blind["wrong, ok"] > 30
     assert blind["not finite, ok"] > 10
 
@@ -275,28 +283,28 @@ def test_the_gap_of_an_iterate_is_six_geometric_means():
     alpha = np.array([0.0, 0.4]).reshape(2, 1, 1)
     status = of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
     assert np.isclose(status.gap, 6 * np.sqrt(0.16 * 2 / 2.1 * 0.16), rtol=1e-4)
-    near = parts._replace(cross=np.array([[0.01]]))
-    seen = 0.01 * 0.16 / 0.1
-    status = of_path(near, 0.1, alpha, 1 - 2.1 * alpha)
-    assert np.isclose(status.gap, 2 * seen, rtol=1e-4)
+    close = parts._replace(cross=np.array([[0.01]]))
+    query_gap = 0.01 * 0.16 / 0.1
+    status = of_path(close, 0.1, alpha, 1 - 2.1 * alpha)
+    assert np.isclose(status.gap, 2 * query_gap, rtol=1e-4)
 
 
 def test_a_negative_variance_is_told():
     status = numpy(ik.solvers.exact(ik.Linear(), TINY, ridge=0.5).status)
     for variance, negative in ((-1e-7, True), (1e-7, False)):
-        found = _accuracy.with_variance(status, np.zeros(1), np.array([variance]), np.ones(1))
-        assert bool(found.negative) == negative
-        assert found.advice().endswith("a variance is below 0, clip it at 0") == negative
-        wrong = found._replace(ok=np.asarray(False)).advice()
+        result = _accuracy.with_variance(status, np.zeros(1), np.array([variance]), np.ones(1))
+        assert bool(result.negative) == negative
+        assert result.advice().endswith("a variance is below 0, clip it at 0") == negative
+        wrong = result._replace(ok=np.asarray(False)).advice()
         assert "clip" not in wrong
         assert ("negative variance" in wrong) == negative
 
 
 @pytest.mark.parametrize("middle", [1.01, 0.99])
 def test_a_model_still_falls_if_its_second_half_gained_a_tenth(task, middle):
-    known = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
+    exact = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     gaps = np.array([9, 9, 9, middle / 0.9, 1, 1, 1]) / 10
-    path = known[None] + gaps[:, None] * np.max(np.abs(known))
+    path = exact[None] + gaps[:, None] * np.max(np.abs(exact))
     status = compare(ik.Linear(), 0.5, task, {"prediction": path}, steps=6)
     assert bool(status.falling) == (middle > 1)
 
@@ -317,11 +325,11 @@ def test_points_on_a_sphere_are_advised_where_they_help(task):
 
 
 def test_a_small_gap_to_a_solution_that_may_be_wrong_is_not_ok(task):
-    found = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5))
+    solution = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5))
     parts = ik.tasks.system(ik.Linear(), task)
     for gap, ok in ((0.0, True), (0.5, False)):
-        best = found.status._replace(gap=gap)
-        status = _accuracy.measured_status(best, parts, 0.0, np.zeros(()), found.prediction)
+        best = solution.status._replace(gap=gap)
+        status = _accuracy.measured_status(best, parts, 0.0, np.zeros(()), solution.prediction)
         assert bool(status.ok) == ok
 
 
@@ -330,9 +338,9 @@ def test_a_subnormal_y_is_told_by_every_check():
     y = jax.device_put(np.array([0.0, 1e-40], "float32"))  # NumPy's would be refused
     task = ik.Task(x=np.array([[1.0], [2.0]]), y=y, x_query=np.ones((1, 1)))
     model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.5, steps=2)
-    found = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5))
+    solution = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5))
     of_model = ik.check(model, task), ik.posterior(model, ik.Linear(), task).status
-    for status in (*of_model, found.status):
+    for status in (*of_model, solution.status):
         assert not status.ok
         assert status.range
 
@@ -360,5 +368,7 @@ def test_a_small_value_of_a_large_mixture_is_right():
 
 def test_a_kernel_takes_a_plain_feature_map(task):
     plain = ik.Features(lambda x: 2 * x)
-    found = numpy(ik.solvers.exact(plain, task, ridge=2.0).prediction)
-    assert np.allclose(found, ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction, atol=1e-4)
+    prediction = numpy(ik.solvers.exact(plain, task, ridge=2.0).prediction)
+    assert np.allclose(
+        prediction, ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction, atol=1e-4
+    )

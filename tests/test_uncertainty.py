@@ -60,9 +60,9 @@ def test_moments_density_and_distribution_are_those_of_scipy(x64):
 
 
 def test_the_log_density_far_from_all_gaussians_is_finite_in_float32():
-    found = numpy(log_density(mixture("f4"), np.asarray(-300.0, "f4")))
+    density = numpy(log_density(mixture("f4"), np.asarray(-300.0, "f4")))
     expected = np.log(W[1]) + stats.norm.logpdf(-300, M[1], np.sqrt(V[1]))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(density, expected, rtol=1e-5)
 
 
 EDGES = [-39.0, -38.9, -9.0, -8.0, -1e-9, 0.0, 1e-7, 1.0, 1.001, 1.9, 8.0, 8.2, 30.0, 30.00001, 37]
@@ -73,21 +73,21 @@ def test_every_bin_keeps_its_relative_accuracy(x64, dtype, accuracy):
     edges = np.array(EDGES)
     if dtype == "f4":  # what float32 can hold: e^-88, and edges that differ in it
         edges = edges[(np.abs(edges) < 13) & (edges != 1e-7)].astype("f4").astype(float)
-    found = np.asarray(bins(normal(dtype=dtype), np.asarray(edges, dtype)))
+    probabilities = np.asarray(bins(normal(dtype=dtype), np.asarray(edges, dtype)))
     with mpmath.workdps(400):
         below = [mpmath.ncdf(mpmath.mpf(float(edge))) for edge in edges]
         exact = [below[0], *(b - a for a, b in pairwise(below)), 1 - below[-1]]
-        np.testing.assert_allclose(found, [float(value) for value in exact], rtol=accuracy)
-    assert abs(found.sum() - 1) < accuracy
+        np.testing.assert_allclose(probabilities, [float(value) for value in exact], rtol=accuracy)
+    assert abs(probabilities.sum() - 1) < accuracy
 
 
 def test_bins_of_a_mixture_are_differences_of_its_distribution_function(x64):
     edges = np.linspace(-4, 7, 12)
-    found = numpy(bins(mixture(lead=(2, 3)), np.asarray(edges)))
-    assert found.shape == (2, 3, 13)
+    probabilities = numpy(bins(mixture(lead=(2, 3)), np.asarray(edges)))
+    assert probabilities.shape == (2, 3, 13)
     below = np.array([0, *map(distribution, edges - 4), 1])
-    np.testing.assert_allclose(found[1, 1], np.diff(below), atol=1e-14)
-    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-14)
+    np.testing.assert_allclose(probabilities[1, 1], np.diff(below), atol=1e-14)
+    np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-14)
 
 
 @pytest.mark.parametrize("probability", [1e-9, 0.025, 0.5, 0.9, 1 - 1e-6])
@@ -128,8 +128,8 @@ def test_gradients_are_those_of_finite_differences(x64, name):
     def of_parameters(logits, means, logs):
         return FUNCTIONS[name](Predictive(jax.nn.softmax(logits), means, jnp.exp(logs)))
 
-    given = np.log(W), np.asarray(M), np.log(V)
-    check_grads(jax.jit(of_parameters), given, order=1, modes=["rev"], rtol=1e-6)
+    params = np.log(W), np.asarray(M), np.log(V)
+    check_grads(jax.jit(of_parameters), params, order=1, modes=["rev"], rtol=1e-6)
 
 
 def test_the_quantile_moves_with_its_probability(x64):
@@ -160,9 +160,9 @@ def test_the_score_is_the_integral_that_defines_it(x64):
 def drawn(tasks, queries, spread, seed=0):
     """Outputs of queries that share the error of their task, and their right distributions."""
     rng = np.random.default_rng(seed)
-    shared, own = rng.normal(size=(tasks, 1)), rng.normal(size=(tasks, queries))
+    shared, separate = rng.normal(size=(tasks, 1)), rng.normal(size=(tasks, queries))
     one = np.ones((tasks, queries, 1))
-    return Predictive(one, 0 * one, spread * one), np.sqrt(0.9) * shared + np.sqrt(0.1) * own
+    return Predictive(one, 0 * one, spread * one), np.sqrt(0.9) * shared + np.sqrt(0.1) * separate
 
 
 def test_dependent_queries_need_their_tasks(x64):
@@ -194,23 +194,23 @@ def test_wrong_variances_are_found(x64):
 def test_coverage_has_the_interval_of_wilson(x64):
     one = np.ones((50, 1))
     y = np.r_[np.zeros(46), np.full(4, 9.0)]
-    found = numpy(uncertainty.coverage(Predictive(one, 0 * one, one), y))
+    result = numpy(uncertainty.coverage(Predictive(one, 0 * one, one), y))
     exact = stats.binomtest(46, 50).proportion_ci(method="wilson")
-    np.testing.assert_allclose(found[1:4], (0.92, exact.low, exact.high), rtol=1e-12)
+    np.testing.assert_allclose(result[1:4], (0.92, exact.low, exact.high), rtol=1e-12)
 
 
 def test_the_values_along_the_supports_are_independent(x64):
     """The chain rule: what a Gaussian process says of an output given those before it."""
-    kernel, found = ik.Gaussian(0.7), {0.25: [], 0.5: []}
+    kernel, levels = ik.Gaussian(0.7), {0.25: [], 0.5: []}
     family = ik.tasks.GaussianProcess(kernel, num_supports=40, noise=0.25)
     for seed in range(30):
         task = numpy(ik.tasks.sample(jax.random.key(seed), family))
-        for noise, parts in found.items():
+        for noise, parts in levels.items():
             L = np.linalg.cholesky(kernel_matrix(kernel, task.x, task.x) + noise * np.eye(40))
             scale = np.diag(L)
             means = task.y - scale * np.linalg.solve(L, task.y)
             parts.append((1 + 0 * scale, means, scale**2, task.y))
-    for noise, parts in found.items():
+    for noise, parts in levels.items():
         *values, y = map(np.concatenate, zip(*parts, strict=True))
         predictive = Predictive(*(value[:, None] for value in values))
         assert uncertainty.uniformity(predictive, y).calibrated == (noise == 0.25)
