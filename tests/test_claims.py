@@ -133,8 +133,8 @@ def read_louder(layerwise):
     """A model's own predictions, with another factor for every layer."""
 
     def other(model, task, probe=None):
-        found = layerwise(model, task, probe)
-        return found * jnp.linspace(1, 2, len(found))[:, None]
+        predictions = layerwise(model, task, probe)
+        return predictions * jnp.linspace(1, 2, len(predictions))[:, None]
 
     return other
 
@@ -257,8 +257,8 @@ def status(name, compiled=True):
     """
     if compiled:
         forget()
-    found = verify.verify_all({name: CLAIMS[name]}, seeds=range(1), quick=True)
-    result, rows = found[name]
+    results = verify.verify_all({name: CLAIMS[name]}, seeds=range(1), quick=True)
+    result, rows = results[name]
     if result["agrees"]:
         plots.claim_figure(name, CLAIMS[name], rows)
     return result["status"]
@@ -312,12 +312,12 @@ def levels(calls, trained):
     have been computed from the temperature, and a sketch from the task or from random numbers.
     A trained model knows the family that it was trained on.
     """
-    given = [{name: v for name, v in call.items() if v is not None} for call in calls]
-    computed = {name for call in given for name, v in call.items() if has_arrays(v)} - {"ridge"}
+    kwargs = [{name: v for name, v in call.items() if v is not None} for call in calls]
+    computed = {name for call in kwargs for name, v in call.items() if has_arrays(v)} - {"ridge"}
     if computed - {"sketch"}:
         return {THIS_TASK}
     numbers = {"ridge", "step_size", "spectrum", "sink"}
-    level = TASK_FAMILY if trained or any(numbers & {*call} for call in given) else NONE
+    level = TASK_FAMILY if trained or any(numbers & {*call} for call in kwargs) else NONE
     return {level, THIS_TASK} if computed else {level}
 
 

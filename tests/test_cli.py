@@ -66,18 +66,18 @@ def test_help_needs_no_jax():
 @pytest.mark.parametrize("command", ["", *COMMANDS, "solverbench write"])
 def test_help_fits_the_terminal_and_cuts_no_word(command, capsys, monkeypatch):
     """tyro cut long descriptions anywhere, kept the line breaks of the source, and wrote white."""
-    shown = {}
+    help_texts = {}
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for width in (80, 400):
         monkeypatch.setenv("COLUMNS", str(width))
         assert cli.main([*command.split(), "--help"]) == 0
-        shown[width] = capsys.readouterr().out
-        assert max(map(len, shown[width].splitlines())) <= width
-        assert "\x1b" not in shown[width]
-    words, whole = ({*re.split(r"[\s,]+|-{9,}", text)} for text in shown.values())
+        help_texts[width] = capsys.readouterr().out
+        assert max(map(len, help_texts[width].splitlines())) <= width
+        assert "\x1b" not in help_texts[width]
+    words, whole = ({*re.split(r"[\s,]+|-{9,}", text)} for text in help_texts.values())
     assert words == whole
-    for line, after in itertools.pairwise(shown[80].splitlines()):
+    for line, after in itertools.pairwise(help_texts[80].splitlines()):
         if all(re.match(r"( {8})?\S", one) for one in (line, after)):  # one paragraph
             assert len(f"{line} {after.split()[0]}") > 80, f"{line} has room for {after}"
 
@@ -154,9 +154,9 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch, programs):
     assert process["chosen"] == []
     assert (process["temperature"], process["ridge"]) == (1.0, pytest.approx(0.03 * np.e))
     rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
-    own = [row for row in rows if row["predictor"] == "transformer"]
-    assert (len(rows), len(own)) == (2 * (4 + 4), 8)
-    for before, after in itertools.pairwise(own):
+    model_rows = [row for row in rows if row["predictor"] == "transformer"]
+    assert (len(rows), len(model_rows)) == (2 * (4 + 4), 8)
+    for before, after in itertools.pairwise(model_rows):
         if before["task"] == after["task"]:
             assert float(after["alpha_error"]) < float(before["alpha_error"])
             assert float(after["alpha_error"]) < float(after["bound"])
@@ -332,11 +332,11 @@ def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
         config = demo_config(Demo(kernel=kernel, ridge=ridge))
         tasks = demo_tasks(config, 0)
         assert tasks["diabetes.csv"][1] == dataclasses.replace(config, centred=True)
-        _, own = tasks["Gaussian process"]
+        _, process_config = tasks["Gaussian process"]
         unit = np.e if kernel == "exponential" else 1.0
-        assert own.ridge == pytest.approx(ridge or 0.03 * unit)
+        assert process_config.ridge == pytest.approx(ridge or 0.03 * unit)
         bandwidths = {"exponential": (1.0, None), "gaussian": (None, 1.0), "linear": (None, None)}
-        assert (own.temperature, own.lengthscale) == bandwidths[kernel]
+        assert (process_config.temperature, process_config.lengthscale) == bandwidths[kernel]
 
 
 @pytest.mark.parametrize("word", ["conjugate-gradient", "conjugate_gradient", "cg", "CG"])

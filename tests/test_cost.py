@@ -55,11 +55,11 @@ PLACE = Placement(AbstractMesh((4,), ("context",)), context=("context",))
 
 
 def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all_and_sends_them():
-    task, own = draw(0, n=12, q=2), draw(0, n=3, q=2)
+    task, part = draw(0, n=12, q=2), draw(0, n=3, q=2)
     linear, encoder = CASES["gd"].build(task, 0.5, STEPS), ik.init(jax.random.key(0), ENCODER)
-    assert step_cost(linear, task, PLACE) == step_cost(linear, own)
+    assert step_cost(linear, task, PLACE) == step_cost(linear, part)
     tokens, keys_of_others = 1 + 3 + 2, 3 * (1 + 3)
-    more = step_cost(encoder, task, PLACE).flops - step_cost(encoder, own).flops
+    more = step_cost(encoder, task, PLACE).flops - step_cost(encoder, part).flops
     assert more == 4 * 8 * tokens * keys_of_others
     assert step_sent(linear, task, PLACE) == (4 * P, 1)  # the state X^T r
     keys, both_heads = 1 + 3, 2 * (4 + 4 + 1)  # keys, values and ones

@@ -139,12 +139,12 @@ def followed(docstring, rooms):
 
     A line "kernel, task: as in `exact`." points to a public name: of one of the rooms, or in full.
     """
-    told = entries(docstring)
-    for name, text in told.items():
+    texts = entries(docstring)
+    for name, text in texts.items():
         if pointer := POINTER.match(text):
             there = entries(inspect.getdoc(target(pointer[1], rooms))).get(name)
-            told[name] = None if there is None or POINTER.match(there) else there
-    return told
+            texts[name] = None if there is None or POINTER.match(there) else there
+    return texts
 
 
 def target(path, rooms):
@@ -190,16 +190,16 @@ keywords of one that explains them."""
 
 
 def complaints(name, thing, sources, rooms):
-    told = {}
+    texts = {}
     for source in reversed(sources):
-        told |= followed(source.__doc__, rooms)
+        texts |= followed(source.__doc__, rooms)
     parameters = {**inspect.signature(thing).parameters}
     for key in entries(thing.__doc__).keys() - parameters.keys():
         if not key.endswith("_"):  # what an estimator's fit computes
             yield f"{name}: there is no argument {key}"
     for key in parameters.keys() - {"self", "cls"}:
         plain = key in KNOWN or PLAIN.search(str(parameters[key].annotation))
-        if told.get(key, "" if plain else None) is None:
+        if texts.get(key, "" if plain else None) is None:
             yield f"{name}: Args must say what {key} is, here or where its line points"
 
 
@@ -273,11 +273,11 @@ def test_the_reference_has_every_name_and_shows_its_formulas(site):
         thing = getattr(room, name)
         if not inspect.ismodule(thing):
             html = site[1][entry_of(site, thing)]
-            told = inspect.getdoc(thing) if thing in PUBLIC.values() else ""
-            for both, one in re.findall(r"\$\$(.+?)\$\$|\$(.+?)\$", prose(told), re.S):
+            text = inspect.getdoc(thing) if thing in PUBLIC.values() else ""
+            for both, one in re.findall(r"\$\$(.+?)\$\$|\$(.+?)\$", prose(text), re.S):
                 assert convert(both or one, displaystyle=bool(both)) in html, name
-            shown = site[1][site[0] / f"reference/{room.__name__}.html"]
-            assert re.search(rf'["#>]{room.__name__}\.{name}["<]', shown), f"{room} has no {name}"
+            source = site[1][site[0] / f"reference/{room.__name__}.html"]
+            assert re.search(rf'["#>]{room.__name__}\.{name}["<]', source), f"{room} has no {name}"
     for room in (icl_krr.constructions, icl_krr.solvers):
         functions = dict.fromkeys(entry.function for entry in SOLVERS.values())
         first = [f"{room.__name__}.{name}" for name in functions]
@@ -306,29 +306,29 @@ def test_the_code_of_a_guide_needs_no_other_names(site):
             *(e.source for e in examples),
         ]
         check = ["ruff", "check", "--isolated", "--select", "F821", "-"]
-        found = subprocess.run(check, input="\n".join(code), text=True, capture_output=True)
-        assert found.returncode == 0, f"{guide}: {found.stdout}"
+        result = subprocess.run(check, input="\n".join(code), text=True, capture_output=True)
+        assert result.returncode == 0, f"{guide}: {result.stdout}"
 
 
 @pytest.mark.extras
 def test_the_site_works_from_a_folder(site, browser):
     """The search finds what it should first, nothing is asked of a network, all fits on a phone."""
     folder, _ = site
-    asked = []
-    shown = browser.new_page(viewport={"width": 400, "height": 900})
-    shown.on("request", lambda request: asked.append(request.url))
+    requests = []
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.on("request", lambda request: requests.append(request.url))
     rooms = [
         f"reference/icl_krr.{name}" for name in ("kernels", "solvers", "constructions.Machine")
     ]
     for name in ("benchmarks/index", "notebooks/05_training_and_identifying", *rooms, "index"):
-        shown.goto((folder / f"{name}.html").as_uri())
-        width = shown.evaluate("document.documentElement.scrollWidth")
+        page.goto((folder / f"{name}.html").as_uri())
+        width = page.evaluate("document.documentElement.scrollWidth")
         assert width == 400, f"{name} is {width} wide"
-    shown.set_viewport_size({"width": 1280, "height": 900})
+    page.set_viewport_size({"width": 1280, "height": 900})
     for word, entry in (("machine", "icl_krr.constructions.Machine"), ("Status", "icl_krr.Status")):
-        shown.fill("[data-md-component=search-query]", "")
-        shown.type("[data-md-component=search-query]", word)
-        first = shown.locator(".md-search-result__item h1", has_text=entry).first
+        page.fill("[data-md-component=search-query]", "")
+        page.type("[data-md-component=search-query]", word)
+        first = page.locator(".md-search-result__item h1", has_text=entry).first
         first.wait_for()
-        assert shown.locator(".md-search-result__item h1").first.inner_text() == entry
-    assert {urlsplit(url).scheme for url in asked} <= {"file", "data", "blob", "about"}
+        assert page.locator(".md-search-result__item h1").first.inner_text() == entry
+    assert {urlsplit(url).scheme for url in requests} <= {"file", "data", "blob", "about"}

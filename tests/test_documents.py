@@ -84,9 +84,9 @@ def test_the_python_example_runs(capsys):
 
 def test_the_python_example_says_that_another_kernel_has_not_converged(capsys):
     exec(compile(EXAMPLES[0].replace("Linear()", "Exponential()"), "README.md", "exec"), {})
-    (shown,) = re.findall(r'it begins "(.*?)"', SAID["README"])
+    (message,) = re.findall(r'it begins "(.*?)"', SAID["README"])
     advice, number = capsys.readouterr().out.splitlines()[-1], re.compile(r"0\.\d+")
-    assert number.sub("", advice).startswith(number.sub("", shown))
+    assert number.sub("", advice).startswith(number.sub("", message))
     assert float(number.findall(advice)[0]) > 0.1
 
 
@@ -204,9 +204,9 @@ def test_the_headline_numbers_are_those_of_the_results():
 def test_every_figure_is_shown_and_says_what_it_is_of():
     """The captions of the explorer and of the design, which is of no run, are beside them."""
     figures = ROOT / "benchmarks" / "figures"
-    shown = re.findall(r"\((?:benchmarks/)?figures/(.*?)\.svg\)", README + BENCHMARKS)
+    names = re.findall(r"\((?:benchmarks/)?figures/(.*?)\.svg\)", README + BENCHMARKS)
     drawn = {path.stem for path in figures.glob("*.svg")}
-    assert set(shown) == drawn
+    assert set(names) == drawn
     assert not [path for path in figures.iterdir() if path.suffix != ".svg"]
     for name in drawn - {"explorer", "design"}:
         text = " ".join(re.findall(r">([^<>]+)</text>", (figures / f"{name}.svg").read_text()))
@@ -271,9 +271,9 @@ def test_what_the_tables_are_of():
 
 
 def test_words_and_verdicts_of_claims_are_those_of_now():
-    found, now = read("claims")["claims"], claims()
-    assert [result["id"] for result in found] == list(now)
-    for result in found:
+    records, now = read("claims")["claims"], claims()
+    assert [result["id"] for result in records] == list(now)
+    for result in records:
         claim = now[result["id"]]
         for field in (
             "statement",
@@ -287,20 +287,20 @@ def test_words_and_verdicts_of_claims_are_those_of_now():
             assert result[field] == getattr(claim, field), (claim, field)
         assert result["status"] == claim.expected
         assert result["seeds"] == 10
-    counts = Counter(result["status"] for result in found)
+    counts = Counter(result["status"] for result in records)
     corrected = f"{counts['holds as corrected']} hold as corrected"
-    told = re.escape(f"{counts['holds']} hold, {corrected} and {counts['false as stated']} ")
-    assert re.search(f"{told}(is|are) false", SAID["README"])
+    sentence = re.escape(f"{counts['holds']} hold, {corrected} and {counts['false as stated']} ")
+    assert re.search(f"{sentence}(is|are) false", SAID["README"])
     wrong = f"{counts['false as stated']} false as stated"
     assert (
-        f"{len(found)} claims: {counts['holds']} hold, {corrected}, {wrong}" in SAID["benchmarks"]
+        f"{len(records)} claims: {counts['holds']} hold, {corrected}, {wrong}" in SAID["benchmarks"]
     )
-    false = [result["id"] for result in found if result["status"] == "false as stated"]
+    false = [result["id"] for result in records if result["status"] == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
 
 
 def test_the_identification_is_the_one_that_was_measured():
-    shown = (RESULTS / "identify-gp-encoder.md").read_text()
+    page = (RESULTS / "identify-gp-encoder.md").read_text()
     record = read("identify-gp-encoder")
     assert record["status"] == "none is close"
     remain = [seed["remain"] for seed in record["seeds"]]
@@ -312,12 +312,12 @@ def test_the_identification_is_the_one_that_was_measured():
     for layer in record["layers"]:
         cells = map(layer.get, record["layers"][0])
         line = " | ".join("-" if cell is None else f"{cell:.3g}" for cell in cells)
-        assert f"| {line} |" in shown
+        assert f"| {line} |" in page
     for candidate in record["candidates"]:
-        assert f"| {candidate['candidate']}, {candidate['kernel']} |" in shown
+        assert f"| {candidate['candidate']}, {candidate['kernel']} |" in page
         for space in ("prediction", "hat"):
             mean, (low, high) = candidate[space]["mean"], candidate[space]["interval"]
-            assert f"| {mean:.2g} ({low:.2g}, {high:.2g}) |" in shown
+            assert f"| {mean:.2g} ({low:.2g}, {high:.2g}) |" in page
 
 
 def test_the_score_on_solverbench_is_the_one_that_was_measured():
@@ -329,16 +329,18 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
     for row in record["rows"]:
         said = verdicts[row["model"]]
         assert (row["status"], row["names"]) == (said["status"], said["names"])
-        near = said["prediction"] and max(float(said["prediction"]), float(said["hat"])) <= 0.01
-        if row["variant"] == "open set" and near:
+        close_to_one = (
+            said["prediction"] and max(float(said["prediction"]), float(said["hat"])) <= 0.01
+        )
+        if row["variant"] == "open set" and close_to_one:
             assert row["truth"] in ("exact KRR after every layer", "the answer 0")
             assert row["status"] == "none"
     assert len({row["truth"] for row in record["rows"] if row["variant"] == "open set"}) >= 20
     none, close, false = (
         record["open set"][name][0] for name in ("none", "close to", "false positives")
     )
-    told = f"{none} none, {close} close to a solver, {false} false positives"
-    assert told in SAID["benchmarks"]
+    sentence = f"{none} none, {close} close to a solver, {false} false positives"
+    assert sentence in SAID["benchmarks"]
 
 
 def test_the_power_of_identify_is_the_one_that_was_measured():
@@ -346,10 +348,12 @@ def test_the_power_of_identify_is_the_one_that_was_measured():
     said = Counter(row["outcome"] for row in rows if row["reading"] == PROBE)
     none, close, wrong = (said.pop(key) for key in ("none", "close to another", "wrong"))
     assert not said  # no right name
-    told = f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
-    assert told in README
-    told = f"no name in {none}, a close but wrong one in {close}, and a wrong tie (heavy ball and"
-    assert told in SAID["benchmarks"]
+    sentence = f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
+    assert sentence in README
+    sentence = (
+        f"no name in {none}, a close but wrong one in {close}, and a wrong tie (heavy ball and"
+    )
+    assert sentence in SAID["benchmarks"]
 
 
 @pytest.mark.parametrize("name", ["gp-decoder", "linear-decoder"])
@@ -372,13 +376,15 @@ def test_the_verdicts_at_positions_are_those_that_were_measured(name):
 def test_what_is_said_beside_the_literature_was_measured():
     record = read("identify-gp-encoder")
     (said,) = re.findall(r"\*\*Beside the literature\.\*\*.*?\n\n", BENCHMARKS, re.S)
-    found = [{c["candidate"]: c for c in seed["candidates"]} for seed in record["seeds"]]
+    candidates = [{c["candidate"]: c for c in seed["candidates"]} for seed in record["seeds"]]
     names = ("richardson", "preconditioned_chebyshev")
     for space in ("prediction", "hat"):
-        near = sorted(found[0].values(), key=lambda candidate: candidate[space]["mean"])
-        assert {candidate["candidate"] for candidate in near[:2]} == {*names}
-        assert all(f"{candidate[space]['mean']:.3f}" in said for candidate in near[:2])
-    signs = [np.sign(one[names[0]]["hat"]["mean"] - one[names[1]]["hat"]["mean"]) for one in found]
+        ranking = sorted(candidates[0].values(), key=lambda candidate: candidate[space]["mean"])
+        assert {candidate["candidate"] for candidate in ranking[:2]} == {*names}
+        assert all(f"{candidate[space]['mean']:.3f}" in said for candidate in ranking[:2])
+    signs = [
+        np.sign(one[names[0]]["hat"]["mean"] - one[names[1]]["hat"]["mean"]) for one in candidates
+    ]
     assert signs == [1, -1]
     steps = np.diff([0, *next(iter(record["candidates"]))["alignment"]])
     assert f"the work of {min(steps[:5])} to {max(steps[:5])} steps" in " ".join(said.split())
@@ -404,17 +410,17 @@ def test_the_tables_of_posteriors_are_those_that_were_measured():
 def test_constructions_without_a_part_were_measured_to_be_what_they_should(solver):
     """And the record has every expectation there is."""
     rows = read(f"ablate-{solver.replace('_', '-')}")["rows"]
-    told = [row for row in rows if row.get("expectation")]
-    assert len(told) == len(EXPECTED[solver].words)
-    assert all(row["gap to expectation"] < 1e-9 for row in told)
+    expected_rows = [row for row in rows if row.get("expectation")]
+    assert len(expected_rows) == len(EXPECTED[solver].words)
+    assert all(row["gap to expectation"] < 1e-9 for row in expected_rows)
 
 
 def test_the_table_of_solvers_is_that_of_the_catalogue_and_every_call_in_it_runs():
     """Typed with values, in both rooms; the error for a solver without a function says the call."""
     task = ik.Task(x=np.eye(6)[:, :2], y=np.ones(6), x_query=np.eye(2))
-    (shown,) = re.findall(r"<!-- solvers -->\n(.*?)<!-- /solvers -->", README, re.S)
-    assert shown == to_markdown(solver_table())
-    calls = dict(re.findall(r"^\| `(.*?)` \| `(.*?)` \|", shown, re.M))
+    (table,) = re.findall(r"<!-- solvers -->\n(.*?)<!-- /solvers -->", README, re.S)
+    assert table == to_markdown(solver_table())
+    calls = dict(re.findall(r"^\| `(.*?)` \| `(.*?)` \|", table, re.M))
     assert [*calls] == [*SOLVERS]
     for name, call in calls.items():
         row, kernel = SOLVERS[name], make_kernel(taken(name)[0], {})
@@ -433,30 +439,30 @@ def test_the_table_of_solvers_is_that_of_the_catalogue_and_every_call_in_it_runs
 
 
 def test_every_run_with_weights_has_its_line():
-    shown = (RESULTS / "runs.md").read_text()
+    page = (RESULTS / "runs.md").read_text()
     with_weights = {*reference_runs.trained()}
-    first, compute = (set(re.findall(r"\| `(.*?)` \|", part)) for part in shown.split("\n\n"))
+    first, compute = (set(re.findall(r"\| `(.*?)` \|", part)) for part in page.split("\n\n"))
     assert (first, compute) == (with_weights - {"linear"}, with_weights)
 
 
 def test_the_table_of_retrained_models_is_the_one_that_was_measured():
     """And its models are those of the studies, whose weights are there."""
     runs = [run for run in read("retraining")["runs"] if run["chosen"]]
-    found = [(run["study"], run["variant"]) for run in runs if not run["seed"]]
-    assert found == [
+    variants = [(run["study"], run["variant"]) for run in runs if not run["seed"]]
+    assert variants == [
         (name, variant) for name, each in RETRAINING_STUDIES.items() for variant in each.variants
     ]
-    shipped = {weights_file(*one).name for one in found if RETRAINING_STUDIES[one[0]].shipped}
+    shipped = {weights_file(*one).name for one in variants if RETRAINING_STUDIES[one[0]].shipped}
     assert {path.name for path in FOLDER.iterdir()} == shipped
-    for one in found:
+    for one in variants:
         seeds = [run["seed"] for run in runs if (run["study"], run["variant"]) == one]
         assert seeds == list(RETRAINING_STUDIES[one[0]].seeds(one[1]))
 
 
 def test_the_table_of_subjects_is_the_one_that_was_measured():
     grid = subjects.recipes()
-    found = Counter((row["model"], row["seed"]) for row in read("subjects")["rows"])
-    assert found == Counter((name, seed) for name in grid for seed in subjects.SEEDS)
+    counts = Counter((row["model"], row["seed"]) for row in read("subjects")["rows"])
+    assert counts == Counter((name, seed) for name in grid for seed in subjects.SEEDS)
     for name, recipe in subjects.SHIPPED.items():
         assert Recipe.read(folder_of(name)) == grid[recipe]
 

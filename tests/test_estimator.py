@@ -89,13 +89,13 @@ def test_mean_and_standard_deviation_are_those_of_a_gaussian_process(normalize_y
     ours = InContextRegressor(**GIVEN, normalize_y=normalize_y, amplitude=1.0).fit(X, TWO)
     mean, std = process(normalize_y=normalize_y).fit(X, TWO).predict(NEW, return_std=True)
     std = std / TWO.std(axis=0) if normalize_y else std  # its amplitude is the variance of y
-    found = ours.predict(NEW, return_std=True, noise=False)
-    assert {array.dtype for array in found} == {np.dtype(float)}
-    for array, wanted in zip(found, (mean, std), strict=True):
-        assert array.shape == wanted.shape == TWO[:9].shape
-        error = abs(array - wanted).max(axis=0)
+    predictions = ours.predict(NEW, return_std=True, noise=False)
+    assert {array.dtype for array in predictions} == {np.dtype(float)}
+    for array, expected in zip(predictions, (mean, std), strict=True):
+        assert array.shape == expected.shape == TWO[:9].shape
+        error = abs(array - expected).max(axis=0)
         assert np.all(error < 1e-4 * TWO.std(axis=0).max(initial=1)), error
-    np.testing.assert_allclose(ours.predict(NEW), found[0], rtol=1e-5)
+    np.testing.assert_allclose(ours.predict(NEW), predictions[0], rtol=1e-5)
 
 
 def test_a_scaler_of_y_around_the_estimator_is_normalize_y():
@@ -112,8 +112,8 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     assert chosen.kernel_.lengthscale == kernel.lengthscale != 1
     assert chosen.ridge_ == _model_selection.choose_ridge(kernel, chosen.task_)
     assert (chosen.steps_, chosen.n_features_in_, bool(chosen.status_.ok)) == (256, 3, True)
-    given = InContextRegressor(lengthscale=2.0).fit(X, TWO)
-    assert given.kernel_.lengthscale == 2.0
+    fixed = InContextRegressor(lengthscale=2.0).fit(X, TWO)
+    assert fixed.kernel_.lengthscale == 2.0
     among = InContextRegressor(kernel=None).fit(X, TWO)
     with jax.enable_x64(True):  # as the estimator does: of float32, fewer ridges are tried
         kernel, _, errors = choose_kernels(ik.Task(X, among.task_.y, X), DepthConfig())
@@ -121,17 +121,19 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     assert len(errors) == 3
     assert among.steps_ in (64, 256)
     assert bool(among.status_.ok)
-    assert given.ridge_ == _model_selection.choose_ridge(ik.Gaussian(2.0), chosen.task_)
+    assert fixed.ridge_ == _model_selection.choose_ridge(ik.Gaussian(2.0), chosen.task_)
 
 
 @pytest.mark.parametrize("solver", ["conjugate_gradient", "nadaraya_watson"])
 def test_a_kernel_is_given_by_its_name_or_as_an_object(solver):
     named = InContextRegressor(solver=solver, kernel="exponential", ridge=0.5, temperature=4.0)
-    given = clone(named).set_params(kernel=ik.Exponential(4.0), temperature=None)
-    predictions = [regressor.fit(X, TWO).predict(NEW) for regressor in (named, given)]
+    by_object = clone(named).set_params(kernel=ik.Exponential(4.0), temperature=None)
+    predictions = [regressor.fit(X, TWO).predict(NEW) for regressor in (named, by_object)]
     np.testing.assert_allclose(*predictions, rtol=1e-5)
-    assert given.kernel_ is given.kernel
-    assert (given.ridge_ is None) == (given.status_ is None) == (solver == "nadaraya_watson")
+    assert by_object.kernel_ is by_object.kernel
+    assert (
+        (by_object.ridge_ is None) == (by_object.status_ is None) == (solver == "nadaraya_watson")
+    )
 
 
 def test_what_has_not_converged_is_told():
@@ -243,9 +245,9 @@ TABLES = {
 def test_intervals_cover(count, normalize_y):
     shares = {}
     for name in [*TABLES][:count]:
-        x, y, new, asked = table(*TABLES[name]())
+        x, y, new, targets = table(*TABLES[name]())
         mean, std = both(InContextRegressor(normalize_y=normalize_y).fit(x, y), new)
-        shares[name] = np.mean(np.abs(mean - asked) < 1.96 * std)
+        shares[name] = np.mean(np.abs(mean - targets) < 1.96 * std)
         assert np.mean(std) < 1.1 * np.std(y)
     assert min(shares.values()) > 0.88, shares
     assert 0.92 < np.mean([*shares.values()]) < 0.98, shares
@@ -275,11 +277,11 @@ EQUAL = InContextRegressor(**GIVEN), InContextRegressor(normalize_y=True)
 @pytest.mark.parametrize("regressor", EQUAL, ids=["given", "chosen"])
 def test_predictions_follow_the_units_of_y(regressor):
     regressor.fit(X, Y)
-    wanted, ridge, width = both(regressor), regressor.ridge_, regressor.kernel_.lengthscale
+    expected, ridge, width = both(regressor), regressor.ridge_, regressor.kernel_.lengthscale
     amplitude = regressor.amplitude_
     for c in (1e-30, -1e-9, 1e12, 1e30):
-        found = both(regressor.fit(X, c * Y)) / np.array([[c], [abs(c)]])
-        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+        predictions = both(regressor.fit(X, c * Y)) / np.array([[c], [abs(c)]])
+        np.testing.assert_allclose(predictions, expected, rtol=2e-5, atol=2e-6)
         assert (regressor.ridge_, regressor.kernel_.lengthscale) == (ridge, width)
         assert regressor.amplitude_ == pytest.approx(amplitude * c**2, rel=1e-6)
     assert not both(regressor.fit(X, 0 * Y)).any()
@@ -299,14 +301,14 @@ def test_a_constant_y_is_predicted_without_doubt():
 )
 def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order(weight):
     regressor = InContextRegressor(normalize_y=True)
-    wanted = both(regressor.fit(X, Y, weight))
+    expected = both(regressor.fit(X, Y, weight))
     origin = np.array([1.7e9, -3e7, 5.0])  # seconds since 1970, and more
-    found = both(regressor.fit(X + origin, Y, weight), NEW + origin)
-    np.testing.assert_allclose(found, wanted, atol=1e-3)
+    predictions = both(regressor.fit(X + origin, Y, weight), NEW + origin)
+    np.testing.assert_allclose(predictions, expected, atol=1e-3)
     order, columns = np.random.default_rng(1).permutation(len(X)), [2, 0, 1]
     permuted = None if weight is None else weight[order]
-    found = both(regressor.fit(X[order][:, columns], Y[order], permuted), NEW[:, columns])
-    np.testing.assert_allclose(found, wanted, atol=1e-3)
+    predictions = both(regressor.fit(X[order][:, columns], Y[order], permuted), NEW[:, columns])
+    np.testing.assert_allclose(predictions, expected, atol=1e-3)
 
 
 KERNELS = {
@@ -323,10 +325,10 @@ RUNS = {
 
 @often(("kernel", "solver"), [("exponential", "conjugate_gradient")], RUNS.items())
 def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
-    own, its = KERNELS[kernel]
+    regressor, its = KERNELS[kernel]
     weight = np.where(np.arange(24) == 3, 0, WEIGHT)
     theirs = KernelRidge(**its, alpha=0.5).fit(X, Y, weight)
-    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, **own)
+    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, **regressor)
     np.testing.assert_allclose(ours.fit(X, Y, weight).predict(NEW), theirs.predict(NEW), rtol=1e-8)
     assert type(ours.kernel_).__name__.lower() == kernel
     assert ours.status_.ok
@@ -355,18 +357,18 @@ def test_leave_one_out_weights_the_squares(x64):
     kernel, ridge, n = ik.Gaussian(1.5), 0.3, len(X)
     total = 0.0
     for out in range(n):
-        kept = np.arange(n) != out
+        others = np.arange(n) != out
         system = np.ones((n, n))
-        gram = np.asarray(kernel(X[kept], X[kept]))
-        system[:-1, :-1] = gram + ridge * np.diag(1 / WEIGHT[kept])
+        gram = np.asarray(kernel(X[others], X[others]))
+        system[:-1, :-1] = gram + ridge * np.diag(1 / WEIGHT[others])
         system[-1, -1] = 0
-        *alpha, constant = np.linalg.solve(system, [*Y[kept], 0])
-        error = Y[out] - constant - np.asarray(kernel(X[[out]], X[kept]))[0] @ alpha
+        *alpha, constant = np.linalg.solve(system, [*Y[others], 0])
+        error = Y[out] - constant - np.asarray(kernel(X[[out]], X[others]))[0] @ alpha
         total += WEIGHT[out] * error**2
     points = np.column_stack([X, np.log(WEIGHT) / 2])
     task = ik.Task(points, np.sqrt(WEIGHT) * Y, points)
-    found = left_out_losses(weighted(kernel, 3), task, np.array([ridge]), centred=True)
-    np.testing.assert_allclose(found, total)
+    losses = left_out_losses(weighted(kernel, 3), task, np.array([ridge]), centred=True)
+    np.testing.assert_allclose(losses, total)
 
 
 def test_weights_of_a_smoother_are_those_of_its_means():
@@ -385,10 +387,10 @@ def test_what_has_too_few_digits_is_computed_in_float64():
     assert wide.status_.gap.dtype == np.float64
     assert not jax.config.jax_enable_x64
     theirs = KernelRidge(kernel="rbf", gamma=1 / 0.18, alpha=1e-7).fit(x, y)
-    found = both(wide, new)
-    assert np.all(np.abs(found[0] - theirs.predict(new)) < 0.1 * found[1])
-    assert np.all(found[1] < 1e-3)
-    np.testing.assert_array_equal(both(pickle.loads(pickle.dumps(wide)), new), found)
+    predictions = both(wide, new)
+    assert np.all(np.abs(predictions[0] - theirs.predict(new)) < 0.1 * predictions[1])
+    assert np.all(predictions[1] < 1e-3)
+    np.testing.assert_array_equal(both(pickle.loads(pickle.dumps(wide)), new), predictions)
     with pytest.warns(ConvergenceWarning, match="^predictions: not "):
         wide.set_params(ridge=1e-25).fit(x, y)
     with pytest.warns(ConvergenceWarning, match="^standard deviations: nothing"):
@@ -408,10 +410,10 @@ def test_a_model_of_landmarks_runs_with_weights(x64):
         steps=8,
         approximates=whole,
     )
-    found = ik.predictive(model, task)
-    wanted = ik.solvers.posterior(whole, task, ridge=0.5)
-    np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-8)
-    np.testing.assert_allclose(found.variance, wanted.variance + 0.5, rtol=1e-8)
+    predictive = ik.predictive(model, task)
+    expected = ik.solvers.posterior(whole, task, ridge=0.5)
+    np.testing.assert_allclose(predictive.mean, expected.mean, rtol=1e-8)
+    np.testing.assert_allclose(predictive.variance, expected.variance + 0.5, rtol=1e-8)
 
 
 def test_the_library_does_not_need_scikit_learn():

@@ -68,11 +68,11 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
     kernel = make_kernel(catalogue.taken(name)[0], {})
     oracle = ik.solvers.lookup(row)
     steps = {"steps": 3} if row.iterates else {}
-    own, foreign = (
+    ours, foreign = (
         oracle(kernel, task, **steps, **solver_keywords(row, kernel, of, ridge)).prediction
         for of in (task, other)
     )
-    assert (relative(own, foreign) > 1e-6) == (row.input_scope == catalogue.THIS_TASK)
+    assert (relative(ours, foreign) > 1e-6) == (row.input_scope == catalogue.THIS_TASK)
     assert (row.input_scope == catalogue.NONE) == (not row.required_inputs)
 
 
@@ -85,8 +85,8 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
         gram = np.asarray(ik.Gaussian(bandwidth)(task.x, task.x))
         for r in 1e-3 * 10 ** np.linspace(0, 6, 13) if ridge is None else [ridge]:
             left = [
-                gram[i, kept] @ np.linalg.solve(gram[np.ix_(kept, kept)] + r * eye, y[kept])
-                for i, kept in enumerate(others)
+                gram[i, rest] @ np.linalg.solve(gram[np.ix_(rest, rest)] + r * eye, y[rest])
+                for i, rest in enumerate(others)
             ]
             best = min(best, (np.sum((left - y) ** 2), float(bandwidth)))
         assert np.isclose(np.trace(gram) / 15, 1)
@@ -128,8 +128,8 @@ def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
         tasks = stacked(draw(0, p=2, n=n))
         config = FitConfig(solver="chebyshev", kernel="gaussian", ridge=0.1, lengthscale=1.0)
         loss = held_out(builder(config, tasks), tasks)
-        told = {"ridge": 0.1, "lengthscale": 1.0}
-        return len(jax.jit(lambda loss, at: loss(at)).lower(loss, told).as_text())
+        parameters = {"ridge": 0.1, "lengthscale": 1.0}
+        return len(jax.jit(lambda loss, at: loss(at)).lower(loss, parameters).as_text())
 
     assert abs(text(50) - text(10)) < 0.01 * text(10)
 
@@ -180,16 +180,16 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
     task = draw(4, p=2, n=15)
     family = ik.Gaussian if kernel == "gaussian" else ik.Exponential
     name = "lengthscale" if kernel == "gaussian" else "temperature"
-    for given in ({}, {name: 1.5}):
-        config = _depth_config.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **given)
+    for options in ({}, {name: 1.5}):
+        config = _depth_config.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **options)
         result = _depth.run(task, config)
         smoother = family(result.facts[f"smoother_{name}"])
         smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
         exact = ik.solvers.exact(family(result.facts[name]), task, ridge=0.5).prediction
         gap = np.linalg.norm(smooth - exact) / np.linalg.norm(exact)
         assert np.isclose(result.rows[-1].gap, gap)
-        assert result.facts["chosen"] == ([] if given else [name])
-        if given:
+        assert result.facts["chosen"] == ([] if options else [name])
+        if options:
             assert result.facts[name] == result.facts[f"smoother_{name}"] == 1.5
 
 

@@ -95,13 +95,13 @@ def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
     config = FitConfig("chebyshev", "linear", **options, fit_spectrum=True)
     answer = lambda tasks: ik.predict_batch(builder(config, tasks)(planted), tasks)  # noqa: E731
     fitted, apart = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, apart))
-    found = fit_hyperparameters(Data(fitted, fitted, apart), config)
-    moved = {row.name: row for row in found.adapted.moved}
+    result = fit_hyperparameters(Data(fitted, fitted, apart), config)
+    moved = {row.name: row for row in result.adapted.moved}
     assert set(moved) == set(planted)
     assert moved["lowest eigenvalue"].start == 2
     for name, value in planted.items():
         assert abs(moved[name].fitted / value - 1) < 1e-3
-    errors = {row["predictor"]: row["error"] for row in found.errors}
+    errors = {row["predictor"]: row["error"] for row in result.errors}
     assert errors["transformer, fitted"] < 1e-3 * errors["transformer, start"]
 
 

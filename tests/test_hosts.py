@@ -147,8 +147,8 @@ def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whol
 def test_processes_with_different_settings_are_refused(tmp_path):
     printed, statuses = end(start(tmp_path, only_second=("--training.clip", "2")))
     assert statuses == [2, 2], printed
-    told = "settings must be the same in all processes, got different ones in process 1"
-    assert told in printed[0][1]
+    message = "settings must be the same in all processes, got different ones in process 1"
+    assert message in printed[0][1]
     assert not [*tmp_path.iterdir()]
 
 

@@ -101,11 +101,11 @@ def test_a_file_of_predictions_is_refused_by_one_sentence(tmp_path, capsys, mess
 def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
     path = tmp_path / "file.npz"
     path.write_bytes(npz(**{name: (9 * value).astype(kind) for name, value in GOOD.items()}))
-    tasks, held = read_file(path)
+    tasks, arrays = read_file(path)
     for name in ("layer_predictions", "hats"):
-        found = held["layer_predictions"][name]
-        assert found.dtype == float
-        np.testing.assert_array_equal(found, (9 * GOOD[name]).astype(kind))
+        predictions = arrays["layer_predictions"][name]
+        assert predictions.dtype == float
+        np.testing.assert_array_equal(predictions, (9 * GOOD[name]).astype(kind))
     np.testing.assert_array_equal(tasks.x, (9 * GOOD["x"]).astype(kind))
 
 
@@ -180,8 +180,8 @@ def test_a_damaged_solverbench_is_refused_by_one_sentence(bench, tmp_path, capsy
     ],
 )
 def test_damaged_labels_and_verdicts(tmp_path, capsys, labels, table, message):
-    known = {"format": FORMAT, "config": {}, "dtype": "float64", "models": {}, "sha256": {}}
-    record = known | labels if isinstance(labels, dict) else labels
+    header = {"format": FORMAT, "config": {}, "dtype": "float64", "models": {}, "sha256": {}}
+    record = header | labels if isinstance(labels, dict) else labels
     (tmp_path / "labels.json").write_text(json.dumps(record))
     (tmp_path / "table.csv").write_bytes(table.encode("latin-1"))
     command = ["solverbench", "score", tmp_path / "table.csv", "--labels", tmp_path]
@@ -189,15 +189,15 @@ def test_damaged_labels_and_verdicts(tmp_path, capsys, labels, table, message):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (KeyboardInterrupt(), "^$"),
         (OSError(errno.ENOSPC, "No space left"), r"No space left: .*/first\.json"),
     ],
     ids=["interrupted", "full disk"],
 )
-def test_a_write_that_ends_early_leaves_the_old_file(tmp_path, monkeypatch, error, told):
-    """The error of a write, which names no file, is told with the path."""
+def test_a_write_that_ends_early_leaves_the_old_file(tmp_path, monkeypatch, error, message):
+    """The error of a write, which names no file, has the path."""
     old, write = tmp_path / "first.json", Path.write_bytes
     old.write_text("old")
 
@@ -206,21 +206,21 @@ def test_a_write_that_ends_early_leaves_the_old_file(tmp_path, monkeypatch, erro
         raise error
 
     monkeypatch.setattr(Path, "write_bytes", begun)
-    with pytest.raises((KeyboardInterrupt, OSError), match=told):
+    with pytest.raises((KeyboardInterrupt, OSError), match=message):
         _output.save(tmp_path, {"first.json": b"new words"})
     assert [path.name for path in tmp_path.iterdir()] == ["first.json"]
     assert old.read_text() == "old"
 
 
 def test_a_report_in_progress_says_so(tmp_path):
-    path, seen = tmp_path / "report.html", []
+    path, pages = tmp_path / "report.html", []
 
     def make(show):
-        seen.append(path.read_text())
+        pages.append(path.read_text())
         return Section("claims", "Claims", (), ())
 
     make_page(tmp_path, [Part("claims", 1, make)], lambda *_: None)
     said = r"In progress at 2.{18,}: claims\. Load this page again to see the parts that are ready"
-    assert re.search(said, seen[0])
-    assert "If icl-krr report does not run any more, run the command again." in seen[0]
+    assert re.search(said, pages[0])
+    assert "If icl-krr report does not run any more, run the command again." in pages[0]
     assert "In progress" not in path.read_text()

@@ -67,9 +67,9 @@ def test_missing_numbers_get_the_median_and_missing_texts_no_feature(path):
 def test_queries_get_the_median_of_the_table(path, tmp_path):
     queries = write(tmp_path / "q.csv", "100,,x", "NULL,100,N/A", header="a,b,city")
     table = read_table(path, "y", encode=True, missing="median")
-    found = read_queries(queries, table, missing="median")
-    np.testing.assert_array_equal(found.x, [[100, 3, 1, 0], [3, 100, 0, 0]])
-    assert (found.unseen, found.dropped, found.filled) == ((), (), 3)
+    filled = read_queries(queries, table, missing="median")
+    np.testing.assert_array_equal(filled.x, [[100, 3, 1, 0], [3, 100, 0, 0]])
+    assert (filled.unseen, filled.dropped, filled.filled) == ((), (), 3)
     with pytest.raises(ValueError, match="line 2, column 'b'"):
         read_queries(queries, table)
 
@@ -90,11 +90,11 @@ def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     settings = Predict(
         table=write(path, *rows), target="y", encode=True, missing=missing, supports=6
     )
-    division, names, told = read_task(settings)
+    division, names, warnings = read_task(settings)
     assert names == ("a", "b", "city=x", "city=y")[: 4 if missing == "median" else 3]
     left_out = {"drop": (2, 3), "median": (3,)}[missing]
-    assert f"{path}: rows left out for missing cells: {len(left_out)} (" in told[0]
-    assert any(f"{path}: missing cells filled: 1 (" in words for words in told) == (
+    assert f"{path}: rows left out for missing cells: {len(left_out)} (" in warnings[0]
+    assert any(f"{path}: missing cells filled: 1 (" in words for words in warnings) == (
         missing == "median"
     )
     table = read_table(path, "y", encode=True, missing=missing)
@@ -105,9 +105,9 @@ def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     np.testing.assert_array_equal(split(table, 6).y, division.task.y)
     queries = write(tmp_path / "q.csv", ",2,y", "1,2,x", header="a,b,city")
     one = Predict(table=path, target="y", queries=queries, encode=True, missing=missing)
-    division, _, told = read_task(one)
+    division, _, warnings = read_task(one)
     assert division.rows.tolist() == ([2] if missing == "drop" else [1, 2])
-    assert any(str(queries) in words for words in told)
+    assert any(str(queries) in words for words in warnings)
 
 
 def test_no_row_or_no_number_may_be_left(tmp_path):

@@ -29,10 +29,10 @@ def test_lines_have_the_looks_of_all_figures_and_no_curve_has_their_colours():
     curves = {f"model {i}": [1.0, 2.0] for i in range(5)}
     lines = {"exact": 0.5, "0.1": 0.1, "zero": 1.0}
     figure = curves_figure({"step": curves}, "error", "", lines=lines)
-    found = drawn(figure.axes[0])
-    assert found["exact"].get_color() == GREEN
-    assert found["zero"].get_linestyle() == ":" != found["0.1"].get_linestyle()
-    colours = {found[name].get_color() for name in curves}
+    artists = drawn(figure.axes[0])
+    assert artists["exact"].get_color() == GREEN
+    assert artists["zero"].get_linestyle() == ":" != artists["0.1"].get_linestyle()
+    colours = {artists[name].get_color() for name in curves}
     assert len(colours) == 5
     assert not {GREEN, "black"} & colours
     (legend,) = figure.legends  # below the axes, where it hides nothing

@@ -42,8 +42,8 @@ def table(tmp_path):
 
 @pytest.fixture
 def queries(tmp_path):
-    asked = [(size, city) for city, size, _ in ROWS[30:]]
-    return write(tmp_path / "queries.csv", "size,city", asked)
+    rows = [(size, city) for city, size, _ in ROWS[30:]]
+    return write(tmp_path / "queries.csv", "size,city", rows)
 
 
 def predict(path, *options, target="price"):
@@ -69,22 +69,22 @@ def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
     printed = capsys.readouterr().out
     assert "predictions of price (all 10 queries)" in printed
     assert "intervals contain y" not in printed
-    found = records(tmp_path)
-    assert list(found) == ["row", "transformer", "exact", "std", "low", "high"]
-    assert found["row"].tolist() == [*range(1, 11)]
+    rows = records(tmp_path)
+    assert list(rows) == ["row", "transformer", "exact", "std", "low", "high"]
+    assert rows["row"].tolist() == [*range(1, 11)]
 
-    x, asked = features(ROWS[:30]), features(ROWS[30:])
+    x, x_query = features(ROWS[:30]), features(ROWS[30:])
     y = np.array([price for *_, price in ROWS[:30]])
-    x, asked = ((part - x.mean(0)) / x.std(0) for part in (x, asked))
+    x, x_query = ((part - x.mean(0)) / x.std(0) for part in (x, x_query))
     peer = GaussianProcessRegressor(RBF(0.7), alpha=0.02, optimizer=None)
     unit = (y - y.mean()) / y.std()
     peer.fit(x, unit)
-    mean, std = peer.predict(asked, return_std=True)
-    assert np.allclose(found["exact"], y.mean() + y.std() * mean, atol=1e-3 * y.std())
-    assert np.allclose(found["transformer"], found["exact"], atol=2e-3 * np.abs(y).max())
+    mean, std = peer.predict(x_query, return_std=True)
+    assert np.allclose(rows["exact"], y.mean() + y.std() * mean, atol=1e-3 * y.std())
+    assert np.allclose(rows["transformer"], rows["exact"], atol=2e-3 * np.abs(y).max())
     scale = unit @ np.linalg.solve(peer.kernel_(x) + 0.02 * np.eye(30), unit) / 30
-    assert np.allclose(found["std"], y.std() * np.sqrt(scale * (std**2 + 0.02)), rtol=1e-3)
-    assert np.allclose(found["high"] - found["low"], 2 * 1.96 * found["std"], rtol=1e-4)
+    assert np.allclose(rows["std"], y.std() * np.sqrt(scale * (std**2 + 0.02)), rtol=1e-3)
+    assert np.allclose(rows["high"] - rows["low"], 2 * 1.96 * rows["std"], rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
 def test_the_transformer_gives_the_process_whose_amplitude_maximises_the_evidence(x64, kernel):
     table = ik.tasks.Table(features(ROWS), np.array([r[2] for r in ROWS]), tuple("abcd"), "y")
     task = divide(table, 30, 0).task
-    found = process(kernel, task, 0.05)
+    result = process(kernel, task, 0.05)
     best = numpy(ik.solvers.posterior(kernel, task, ridge=0.05))
     y = np.asarray(task.y)
     A = kernel_matrix(kernel, task.x, task.x) + 0.05 * np.eye(30)
     scale = y @ np.linalg.solve(A, y) / 30
-    assert found.amplitude == pytest.approx(scale, rel=1e-8)
-    assert np.allclose(found.mean, best.mean, atol=1e-8)
-    assert np.allclose(found.std, np.sqrt(scale * (np.asarray(best.variance) + 0.05)), rtol=1e-8)
-    assert np.allclose(found.variance, best.variance, atol=1e-9)
-    assert found.error < 1e-6
-    assert "transformer" in found.source
+    assert result.amplitude == pytest.approx(scale, rel=1e-8)
+    assert np.allclose(result.mean, best.mean, atol=1e-8)
+    assert np.allclose(result.std, np.sqrt(scale * (np.asarray(best.variance) + 0.05)), rtol=1e-8)
+    assert np.allclose(result.variance, best.variance, atol=1e-9)
+    assert result.error < 1e-6
+    assert "transformer" in result.source
 
 
 @pytest.mark.parametrize("rows", [12, 40])
@@ -113,12 +113,12 @@ def test_what_was_centred_tells_nothing_about_the_support_that_is_left_out(x64, 
     x, y = RNG.normal(size=(rows, 20)), RNG.normal(size=rows)
     task = ik.Task(x - x.mean(0), y - y.mean(), x[:1])
     grid = ridge_grid(ik.Linear(), task)
-    wanted = []
+    expected = []
     for ridge in grid:
         left = cross_val_predict(Ridge(float(ridge)), x, y, cv=LeaveOneOut())
-        wanted.append(np.sum((left - y) ** 2))
-    found = left_out_losses(ik.Linear(), task, grid, True)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        expected.append(np.sum((left - y) ** 2))
+    losses = left_out_losses(ik.Linear(), task, grid, True)
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)
     padded = ik.Task(
         np.pad(task.x, ((0, 3), (0, 0)), constant_values=7.0),
         np.pad(task.y, (0, 3), constant_values=9.0),
@@ -126,30 +126,30 @@ def test_what_was_centred_tells_nothing_about_the_support_that_is_left_out(x64, 
         mask=np.arange(rows + 3) < rows,
     )
     masked = left_out_losses(ik.Linear(), padded, grid, True)
-    np.testing.assert_allclose(masked, wanted, rtol=1e-6)
+    np.testing.assert_allclose(masked, expected, rtol=1e-6)
 
 
 def test_known_targets_are_judged(table, capsys):
     out = table.parent / "out"
     options = ["--seed", 4, "--steps", 30, "--kernel", "gaussian", "--ridge", 0.1, "--out", out]
     assert predict(table, "--encode", *options) == 0
-    meta, found = json.loads((out / "meta.json").read_text()), records(out)
-    y, mean, std = (found[name] for name in ("y", "exact", "std"))
-    rows, prices = found["row"].astype(int) - 1, np.array([price for *_, price in ROWS])
+    meta, predictions = json.loads((out / "meta.json").read_text()), records(out)
+    y, mean, std = (predictions[name] for name in ("y", "exact", "std"))
+    rows, prices = predictions["row"].astype(int) - 1, np.array([price for *_, price in ROWS])
     assert len(y) == 10
     assert y == pytest.approx(prices[rows], rel=1e-5)
     supports = np.delete(prices, rows)
     for name, said in (("exact", mean), ("mean", np.mean(supports))):
         assert meta["rmse"][name] == pytest.approx(np.sqrt(np.mean((said - y) ** 2)))
-    inside = np.sum((found["low"] <= y) & (y <= found["high"]))
+    inside = np.sum((predictions["low"] <= y) & (y <= predictions["high"]))
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{inside} of 10 intervals contain y: a coverage of" in printed
     calibration = meta["calibration"]
     covered = calibration["low"] <= 0.95 <= calibration["high"]
     assert ("not distinguishable from 95 %" in printed) == covered
     assert calibration["fraction"] == inside / 10
-    known = norm.logpdf(y, mean, std), norm.logpdf(y, np.mean(supports), np.std(supports))
-    for name, values in zip(("log_likelihood", "constant"), known, strict=True):
+    log_likelihoods = norm.logpdf(y, mean, std), norm.logpdf(y, np.mean(supports), np.std(supports))
+    for name, values in zip(("log_likelihood", "constant"), log_likelihoods, strict=True):
         assert calibration[name] == pytest.approx(values.mean(), rel=1e-4)
 
 
@@ -179,10 +179,10 @@ def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     assert (result.facts["steps_because"], steps) == ("converged", result.rows[-1].step)
     assert 1 < steps < max(_depth.MOST_STEPS["float64"])
     best = result.predictions["exact"]
-    near = 1e-3 * max(np.abs(best).max(), np.abs(task.y).max())
-    assert np.abs(result.predictions["transformer"] - best).max() <= near
+    tolerance = 1e-3 * max(np.abs(best).max(), np.abs(task.y).max())
+    assert np.abs(result.predictions["transformer"] - best).max() <= tolerance
     before = _depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=steps - 1))
-    assert np.abs(before.predictions["transformer"] - best).max() > near
+    assert np.abs(before.predictions["transformer"] - best).max() > tolerance
 
 
 @pytest.mark.slow
@@ -220,28 +220,30 @@ def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
 def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
     rows = [(i % 7, 3, i % 3, i % 2, 5) for i in range(40)]  # the shape of the table above
     table = write(tmp_path / "t.csv", "a,b,c,d,y", rows)
-    asked = [(3, 3, 1, 1), (400, 3, 1, 1), (3, 0, 1, 1)]
-    queries = write(tmp_path / "q.csv", "a,b,c,d", asked)
+    query_rows = [(3, 3, 1, 1), (400, 3, 1, 1), (3, 0, 1, 1)]
+    queries = write(tmp_path / "q.csv", "a,b,c,d", query_rows)
     assert predict(table, "--queries", queries, *LINEAR, target="y") == 0
-    told = capsys.readouterr().err
-    assert "y is constant in the supports, so that every interval is empty" in told
-    assert "constant in the supports: b" in told
-    assert "2 queries are more than twice as far from the mean" in told
-    assert "such as row 2, in a, b; do not trust their predictions" in told
-    write(queries, "a,b,c,d", [*asked[:2], (2, 3, 1, 1)])
+    warnings = capsys.readouterr().err
+    assert "y is constant in the supports, so that every interval is empty" in warnings
+    assert "constant in the supports: b" in warnings
+    assert "2 queries are more than twice as far from the mean" in warnings
+    assert "such as row 2, in a, b; do not trust their predictions" in warnings
+    write(queries, "a,b,c,d", [*query_rows[:2], (2, 3, 1, 1)])
     assert predict(table, "--queries", queries, *LINEAR, target="y") == 0
-    told = capsys.readouterr().err
-    assert "1 query is more than twice as far from the mean as any support, row 2, in a;" in told
+    warnings = capsys.readouterr().err
+    assert (
+        "1 query is more than twice as far from the mean as any support, row 2, in a;" in warnings
+    )
 
 
 def test_queries_and_texts_that_do_not_fit_are_refused(table, tmp_path):
-    known, path = ik.tasks.read_table(table, "price", encode=True), tmp_path / "other.csv"
+    encoded, path = ik.tasks.read_table(table, "price", encode=True), tmp_path / "other.csv"
     for header, rows, message in (
         ("city", ["R"], "must have the column 'size' of the table"),
         ("size,city,floor", [(1, "Rome", 2)], "only columns of the table, got 'floor'; remove"),
     ):
         with pytest.raises(ValueError, match=message):
-            ik.tasks.read_queries(write(path, header, rows), known)
+            ik.tasks.read_queries(write(path, header, rows), encoded)
     for texts, message in (
         ("abcd", "column 'name' must have few different texts to be encoded, got 4"),
         (("a", "", "a", "b"), "line 3, column 'name': expected text, got ''"),

@@ -43,11 +43,13 @@ def test_the_loss_is_the_likelihood_at_the_likeliest_amplitude(x64, kernel, outp
     free = np.append(RNG.normal(size=4), np.log(0.3))
 
     def likelihood(free, scale):
-        own = _relevance.with_factors(kernel, jnp.exp(free[:-1]))
-        unit = jnp.mean(own.diagonal(X))
+        scaled_kernel = _relevance.with_factors(kernel, jnp.exp(free[:-1]))
+        unit = jnp.mean(scaled_kernel.diagonal(X))
         scaled = task.replace(y=task.y / jnp.sqrt(scale)[None])
-        found = ik.solvers.log_marginal_likelihood(own, scaled, ridge=unit * jnp.exp(free[-1]))
-        return -(found - 30 * jnp.sum(jnp.log(scale))) / task.y.size
+        value = ik.solvers.log_marginal_likelihood(
+            scaled_kernel, scaled, ridge=unit * jnp.exp(free[-1])
+        )
+        return -(value - 30 * jnp.sum(jnp.log(scale))) / task.y.size
 
     K = _relevance.with_factors(kernel, np.exp(free[:-1]))(X, X)
     A = K + 0.3 * np.mean(np.diag(K)) * np.eye(60)
@@ -70,7 +72,7 @@ def test_it_finds_what_scikit_learn_finds(fitted):
     np.testing.assert_allclose(fitted.bandwidths_[:2], lengths[:2], rtol=0.05)
     one = ConstantKernel() * RBF(1.0) + WhiteKernel()
     one = GaussianProcessRegressor(one, normalize_y=True).fit(X, Y).predict(ASKED)
-    errors = [np.sqrt(np.mean((found - TRUTH) ** 2)) for found in (ours, one)]
+    errors = [np.sqrt(np.mean((prediction - TRUTH) ** 2)) for prediction in (ours, one)]
     assert errors[0] < 0.5 * errors[1]
 
 
@@ -89,16 +91,16 @@ def test_the_importance_is_the_share_in_the_slopes(fitted):
 
 def test_equal_weights_and_units_of_features_do_not_matter(x64):
     task = ik.Task(X, Y, X)
-    found = _relevance.maximise_marginal_likelihood(ik.Gaussian(0.5), task, 0.01)
+    fit = _relevance.maximise_marginal_likelihood(ik.Gaussian(0.5), task, 0.01)
     heavy = ik.Task(np.pad(X, ((0, 0), (0, 1))), Y, np.pad(X, ((0, 0), (0, 1))))
     same = _relevance.maximise_marginal_likelihood(weighted(ik.Gaussian(0.5), 4), heavy, 0.01)
     units = np.array([1.0, 1e3, 1e-3, 1.0])
     other = _relevance.maximise_marginal_likelihood(
         ik.Gaussian(0.5), task.replace(x=X * units), 0.01
     )
-    widths = _relevance.bandwidths_of(found.kernel, 4)
+    widths = _relevance.bandwidths_of(fit.kernel, 4)
     np.testing.assert_allclose(_relevance.bandwidths_of(same.kernel, 4), widths, rtol=1e-3)
-    assert other.evidence == pytest.approx(found.evidence, abs=1e-3)
+    assert other.evidence == pytest.approx(fit.evidence, abs=1e-3)
     np.testing.assert_allclose(
         _relevance.bandwidths_of(other.kernel, 4)[:2], (widths * units)[:2], rtol=0.05
     )
@@ -111,12 +113,12 @@ def test_an_exponential_kernel_is_never_less_likely_than_its_start(x64, offset, 
     x = np.column_stack([X, RNG.uniform(size=(60, 10))])[:, :count]
     task = ik.Task((x - x.mean(axis=0)) / x.std(axis=0) + offset, Y, x)
     kernel = ik.Exponential(float(count * (1 + offset**2)))
-    found = _relevance.maximise_marginal_likelihood(kernel, task, 0.1)
+    fit = _relevance.maximise_marginal_likelihood(kernel, task, 0.1)
     start = ik.solvers.exact(kernel, task, ridge=0.1)
     before = np.linalg.slogdet(kernel(task.x, task.x) + 0.1 * np.eye(60))[1] / 120
     before += (np.log(2 * np.pi * np.mean(Y * start.alpha)) + 1) / 2
-    assert found.evidence >= -before
-    errors = ik.solvers.leave_one_out(found.kernel, task, ridge=found.ridge)
+    assert fit.evidence >= -before
+    errors = ik.solvers.leave_one_out(fit.kernel, task, ridge=fit.ridge)
     assert np.std(errors) < 0.7 * np.std(Y)
 
 
@@ -154,8 +156,8 @@ def test_the_command_prints_the_bandwidth_and_the_importance_of_each_feature(tmp
     assert cli.main([*argv, "--out", str(out)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "leave-one-out RMSE with one lengthscale: " in printed
-    found = list(csv.DictReader((out / "features.csv").read_text().splitlines()))
-    assert [row["feature"] for row in found][:2] == ["a", "b"]
+    features = list(csv.DictReader((out / "features.csv").read_text().splitlines()))
+    assert [row["feature"] for row in features][:2] == ["a", "b"]
     meta = json.loads((out / "meta.json").read_text())
     assert sum(row["importance"] for row in meta["features"]) == pytest.approx(1)
     each = meta["tasks"]["table.csv"]["each"]["leave_one_out"]

@@ -31,23 +31,23 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def found():
+def explored():
     with jax.enable_x64(True):
         return explore(ExplorerConfig(**SMALL))
 
 
 @pytest.fixture(scope="module")
-def page(found, tmp_path_factory):
+def page(explored, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render("A page", "In words.", [explorer_section(found)]))
+    path.write_bytes(render("A page", "In words.", [explorer_section(explored)]))
     return path
 
 
 @jax.enable_x64(True)
-def independently(found, place):
+def independently(explored, place):
     """The gap and the RMSE of one cell by public names, and NumPy's exact regression."""
     t, r, w, depth = place
-    task, config = found.task, found.config
+    task, config = explored.task, explored.config
     temperature, ridge, width = config.temperatures[t], config.ridges[r], config.widths[w]
     kernel = ik.Exponential(temperature)
     absolute = ridge * np.exp(1 / temperature)
@@ -59,25 +59,25 @@ def independently(found, place):
         phi = ik.sketches.nystrom_features(kernel, task.x, width=width)
         model = ik.constructions.conjugate_gradient(kernel, sketch=phi, **options)
     f = np.asarray(ik.predict(model, task))
-    x, y, asked = (np.asarray(v) for v in (task.x, task.y, task.x_query))
+    x, y, x_query = (np.asarray(v) for v in (task.x, task.y, task.x_query))
     gram = np.exp(x @ x.T / temperature) + absolute * np.eye(len(x))
-    best = np.exp(asked @ x.T / temperature) @ np.linalg.solve(gram, y)
+    best = np.exp(x_query @ x.T / temperature) @ np.linalg.solve(gram, y)
     gap = np.linalg.norm(f - best) / np.linalg.norm(best)
     return gap, np.sqrt(np.mean((f - np.asarray(task.y_query)) ** 2))
 
 
 @pytest.mark.parametrize("cell", [(0, 0, 0, 2), (1, 2, 1, 4), (0, 1, 1, 3)])
-def test_the_grid_is_what_the_library_computes(found, cell):
-    gap, rmse = independently(found, cell)
-    np.testing.assert_allclose(found.arrays["gap"][cell], gap, rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(found.arrays["rmse"][cell], rmse, rtol=1e-6)
+def test_the_grid_is_what_the_library_computes(explored, cell):
+    gap, rmse = independently(explored, cell)
+    np.testing.assert_allclose(explored.arrays["gap"][cell], gap, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(explored.arrays["rmse"][cell], rmse, rtol=1e-6)
 
 
-def test_the_bound_holds_in_every_cell_and_numbers_are_in_words(found):
-    gap, bound = found.arrays["gap"], found.arrays["bound"]
+def test_the_bound_holds_in_every_cell_and_numbers_are_in_words(explored):
+    gap, bound = explored.arrays["gap"], explored.arrays["bound"]
     assert np.all(gap <= bound * (1 + 1e-9) + 1e-12)
     assert np.max(gap / bound) > 0.05  # and is not empty everywhere
-    (board, _) = explorer_section(found).parts
+    (board, _) = explorer_section(explored).parts
     assert three_digits(1234.5) == "1.23e+03"
     assert board.data["gap"][0][1][1][4] == three_digits(gap[0, 1, 1, 4])
 
@@ -94,19 +94,19 @@ def test_patterns_and_streams_are_those_of_the_forward(x64):
     model = ik.constructions.conjugate_gradient(
         kernel, num_features=2, ridge=1.0, steps=2, attention="softmax"
     )
-    seen = take_snapshot(model, task)
-    by_name = {(p.block, p.name): p.weights for p in seen.patterns}
+    snapshot = take_snapshot(model, task)
+    by_name = {(p.block, p.name): p.weights for p in snapshot.patterns}
     x = np.concatenate([np.zeros((1, 2)), task.x, task.x_query])
     logits = np.exp(x @ x[: 1 + 8].T / 0.5)
     expected = logits / logits.sum(axis=1, keepdims=True)
     first = len(model.weights.prologue)
     np.testing.assert_allclose(by_name[first, "mean_p"][:, :9], expected, atol=1e-12)
     assert not by_name[first, "mean_p"][:, 9:].any()
-    assert [size for _, size in seen.roles] == [1, 8, 12]
+    assert [size for _, size in snapshot.roles] == [1, 8, 12]
     _, cache = numpy(ik.run_with_cache(model, task))
     end = np.sqrt(np.sum(np.asarray(cache["alpha"][-1]) ** 2) / (1 + 8 + 12))
-    np.testing.assert_allclose(seen.slots["alpha"][-1], end, rtol=1e-12)
-    assert len(seen.slots["alpha"]) == model.depth + 1
+    np.testing.assert_allclose(snapshot.slots["alpha"][-1], end, rtol=1e-12)
+    assert len(snapshot.slots["alpha"]) == model.depth + 1
 
 
 def test_signed_patterns_have_a_scale_that_holds_them(x64):
@@ -114,13 +114,13 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
     model = ik.constructions.gradient_descent(
         ik.Linear(), num_features=2, ridge=1.0, steps=1, step_size=0.1
     )
-    seen = take_snapshot(model, draw_task(ExplorerConfig(**SMALL)))
-    (board,) = snapshots_section(seen, seen, "a model", "float64", 0).parts
-    pattern = seen.patterns[0].weights
-    kept = np.array(board.data["constructed_weights"][0]) / 1000
+    snapshot = take_snapshot(model, draw_task(ExplorerConfig(**SMALL)))
+    (board,) = snapshots_section(snapshot, snapshot, "a model", "float64", 0).parts
+    pattern = snapshot.patterns[0].weights
+    weights = np.array(board.data["constructed_weights"][0]) / 1000
     most = board.data["constructed_most"]
     assert pattern.min() < 0
-    np.testing.assert_allclose(kept * most, pattern[:, : kept.shape[1]], atol=0.001 * most)
+    np.testing.assert_allclose(weights * most, pattern[:, : weights.shape[1]], atol=0.001 * most)
     cells = board.charts[1].complete()["layer"][0]["encoding"]["fillOpacity"]["scale"]
     assert cells["domain"] == [0, 1]
     assert "type" not in cells  # softmax alone has a square-root scale
@@ -139,11 +139,11 @@ def test_slots_keep_their_digits_at_every_setting():
     values = (
         np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-10, 0, 1])[:, None, None]
     )
-    kept, most = shares(values, (-2, -1))
+    stored, most = shares(values, (-2, -1))
     largest = np.max(np.abs(values), axis=(1, 2))
     np.testing.assert_allclose(np.array(most, float), largest, rtol=5e-3)
-    found = np.array(kept) / 1000 * largest[:, None, None]
-    assert np.all(np.abs(found - values) <= 5.01e-4 * largest[:, None, None])
+    restored = np.array(stored) / 1000 * largest[:, None, None]
+    assert np.all(np.abs(restored - values) <= 5.01e-4 * largest[:, None, None])
 
 
 @pytest.mark.parametrize("values", [[], [0.0, np.nan], [1.0], [3e-9, 20.0], [0.2, 0.7]])
@@ -162,28 +162,28 @@ def test_parts_that_are_not_ready_are_named():
 
 
 def visited(browser, page, **options):
-    shown = browser.new_context(**options).new_page()
-    shown.goto(page.as_uri())
-    return shown
+    tab = browser.new_context(**options).new_page()
+    tab.goto(page.as_uri())
+    return tab
 
 
 @pytest.fixture
 def opened(browser, page):
     """The page at a file's address, and what it said or asked for."""
-    shown = browser.new_page(viewport={"width": 1200, "height": 900})
+    tab = browser.new_page(viewport={"width": 1200, "height": 900})
     heard = []
-    shown.on("console", lambda message: heard.append(message.text))
-    shown.on("pageerror", lambda error: heard.append(str(error)))
-    shown.on("request", lambda request: heard.append(request.url))
-    shown.goto(page.as_uri())
-    yield shown
+    tab.on("console", lambda message: heard.append(message.text))
+    tab.on("pageerror", lambda error: heard.append(str(error)))
+    tab.on("request", lambda request: heard.append(request.url))
+    tab.goto(page.as_uri())
+    yield tab
     assert {word for word in heard if not word.startswith("data:")} == {page.as_uri()}
-    shown.close()
+    tab.close()
 
 
-def move(shown, **places):
+def move(tab, **places):
     for axis, place in places.items():
-        slider = shown.locator(f"input[name={axis}]")
+        slider = tab.locator(f"input[name={axis}]")
         slider.focus()
         slider.press("Home")
         for _ in range(place):
@@ -193,9 +193,9 @@ def move(shown, **places):
 AXES = ("temperature", "ridge", "channels", "depth")
 
 
-def charts_of(shown):
+def charts_of(tab):
     """The first charts of the page, all drawn by the script."""
-    charts = shown.locator(".chart.vega-embed:has(svg.marks)")
+    charts = tab.locator(".chart.vega-embed:has(svg.marks)")
     playwright = pytest.importorskip("playwright.sync_api")
     playwright.expect(charts).to_have_count(6)
     return charts
@@ -207,18 +207,18 @@ def heights(chart, place):
     return np.array(re.findall(r"[ML]-?[\d.]+,(-?[\d.]+)", drawn), float)
 
 
-def expected_heights(found, place):
+def expected_heights(explored, place):
     """Those of the transformer's predictions, on the scale of the specification."""
-    (board, _) = explorer_section(found).parts
+    (board, _) = explorer_section(explored).parts
     spec = board.charts[0].complete()
     low, high = spec["layer"][1]["encoding"]["y"]["scale"]["domain"]
-    f = found.arrays["prediction"][place]
+    f = explored.arrays["prediction"][place]
     return spec["height"] * (high - f) / (high - low)
 
 
-def shares_of_slot(found, slot, place):
+def shares_of_slot(explored, slot, place):
     """The cells of a heatmap in its order, in units of the largest."""
-    values = found.arrays[slot][place[:3]]
+    values = explored.arrays[slot][place[:3]]
     return np.abs(values / np.max(np.abs(values))).ravel()
 
 
@@ -227,12 +227,12 @@ OPACITIES = """(cells) => cells.map((cell) => cell.getAttribute("fill-opacity"))
 
 @pytest.mark.extras
 @pytest.mark.parametrize("place", [(0, 2, 0, 1), (1, 0, 1, 4)])
-def test_sliders_move_numbers_and_charts(opened, found, place):
+def test_sliders_move_numbers_and_charts(opened, explored, place):
     charts = charts_of(opened)
     before = heights(charts.nth(0), 3)
     move(opened, **dict(zip(AXES, place, strict=True)))
-    ridge = str(found.config.ridges[place[1]])
-    gap, rmse = independently(found, place)
+    ridge = str(explored.config.ridges[place[1]])
+    gap, rmse = independently(explored, place)
     control = opened.locator(".control", has=opened.locator("input[name=ridge]"))
     assert control.locator("output").inner_text() == ridge
     assert control.locator("input").get_attribute("aria-valuetext") == ridge
@@ -243,16 +243,16 @@ def test_sliders_move_numbers_and_charts(opened, found, place):
     depths = opened.locator("tr", has=opened.locator("th", has_text=re.compile(f"^{place[3]}$")))
     assert depths.locator("td").all_inner_texts()[place[2]] == f"{gap:.3g}"
     after = heights(charts.nth(0), 3)
-    np.testing.assert_allclose(after, expected_heights(found, place), atol=0.05)
+    np.testing.assert_allclose(after, expected_heights(explored, place), atol=0.05)
     assert np.max(np.abs(after - before)) > 1
     for chart, slot in zip((3, 4, 5), ("alpha", "r", "p"), strict=True):
         cells = charts.nth(chart).locator(".mark-rect").first.locator("path")
         drawn = np.array(cells.evaluate_all(OPACITIES), float)
-        np.testing.assert_allclose(drawn, shares_of_slot(found, slot, place), atol=6e-4)
+        np.testing.assert_allclose(drawn, shares_of_slot(explored, slot, place), atol=6e-4)
 
 
 @pytest.mark.extras
-def test_charts_and_sliders_have_words_and_a_point_says_its_values(opened, found):
+def test_charts_and_sliders_have_words_and_a_point_says_its_values(opened, explored):
     charts = charts_of(opened)
     for chart in charts.all():
         assert len(chart.get_attribute("aria-label")) > 60
@@ -264,7 +264,7 @@ def test_charts_and_sliders_have_words_and_a_point_says_its_values(opened, found
     for name in ("angle", "exact KRR", "transformer"):
         assert name in said
     drawn = [float(word.replace("−", "-")) for word in re.findall(r"[−\d.]+$", said, re.M)]
-    assert any(abs(drawn[-1] - f) < 0.01 for f in found.arrays["prediction"][0, 1, 1, 2])
+    assert any(abs(drawn[-1] - f) < 0.01 for f in explored.arrays["prediction"][0, 1, 1, 2])
 
 
 @pytest.mark.extras
@@ -275,38 +275,38 @@ def test_sliders_and_numbers_agree_when_one_comes_back(opened, page):
     axes = json.loads(opened.locator(".board script").text_content())["axes"]
     for axis in AXES:
         control = opened.locator(".control", has=opened.locator(f"input[name={axis}]"))
-        slider, shown = control.locator("input"), control.locator("output").inner_text()
+        slider, number = control.locator("input"), control.locator("output").inner_text()
         place = int(slider.input_value())
-        assert axes[axis][place] == shown == slider.get_attribute("aria-valuetext")
+        assert axes[axis][place] == number == slider.get_attribute("aria-valuetext")
 
 
 @pytest.mark.extras
 def test_the_page_is_whole_without_a_script_and_the_script_draws_the_same(
-    browser, opened, page, found
+    browser, opened, page, explored
 ):
-    shown = visited(browser, page, java_script_enabled=False)
-    live, still = charts_of(opened), shown.locator(".chart")
+    tab = visited(browser, page, java_script_enabled=False)
+    live, still = charts_of(opened), tab.locator(".chart")
     for line in range(4):
         now = heights(live.nth(0), line)
         assert len(now) > 10
         np.testing.assert_allclose(heights(still.nth(0), line), now, atol=0.05)
-    assert not shown.locator(".controls").is_visible()
-    assert shown.locator(".chart > svg").count() == 6
-    shown.locator("summary", has_text="Numbers at these settings").click()
-    row = shown.locator("tr", has_text="transformer, at this depth and width")
-    gap = found.arrays["gap"][0, 1, 1, 2]
+    assert not tab.locator(".controls").is_visible()
+    assert tab.locator(".chart > svg").count() == 6
+    tab.locator("summary", has_text="Numbers at these settings").click()
+    row = tab.locator("tr", has_text="transformer, at this depth and width")
+    gap = explored.arrays["gap"][0, 1, 1, 2]
     assert row.locator("td").first.inner_text() == three_digits(gap)
-    assert "temperature 0.3" in shown.locator("noscript").inner_text()
+    assert "temperature 0.3" in tab.locator("noscript").inner_text()
 
 
 @pytest.mark.extras
-def test_sliders_predictions_and_slots_are_on_one_screen(browser, found, tmp_path):
+def test_sliders_predictions_and_slots_are_on_one_screen(browser, explored, tmp_path):
     others = [Section(f"other-{i}", "A section with a title", (), ()) for i in range(6)]
     path = tmp_path / "report.html"
-    sections = [explorer_section(found), *others]
+    sections = [explorer_section(explored), *others]
     path.write_bytes(render(TITLE, WORDS, sections))
-    shown = visited(browser, path, viewport={"width": 1280, "height": 800})
-    ends = [chart.bounding_box() for chart in charts_of(shown).all()]
+    tab = visited(browser, path, viewport={"width": 1280, "height": 800})
+    ends = [chart.bounding_box() for chart in charts_of(tab).all()]
     assert max(box["y"] + box["height"] for box in ends) <= 800
     assert max(box["x"] + box["width"] for box in ends) > 1230  # the full width
 
@@ -320,11 +320,11 @@ FARTHEST = """() => [...document.querySelectorAll("figure, .chart > svg, .chart 
 @pytest.mark.parametrize("script", [True, False])
 def test_a_narrow_page_crops_nothing(browser, page, script):
     size = {"width": 400, "height": 5000}
-    shown = visited(browser, page, viewport=size, java_script_enabled=script)
+    tab = visited(browser, page, viewport=size, java_script_enabled=script)
     if script:
-        charts_of(shown)
-    assert shown.evaluate("document.documentElement.scrollWidth") <= 400
-    low, high = shown.evaluate(FARTHEST)
+        charts_of(tab)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 400
+    low, high = tab.evaluate(FARTHEST)
     assert low >= 0
     assert high <= 400
 
@@ -343,18 +343,18 @@ def luminance(color):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_themes_have_contrast(browser, page, scheme):
     """Web Content Accessibility Guidelines 2.2: 4.5 for text and 3 for lines."""
-    shown = visited(browser, page, color_scheme=scheme)
-    charts_of(shown)
-    (paper,) = shown.evaluate(COLORS, ["body", "backgroundColor"])
+    tab = visited(browser, page, color_scheme=scheme)
+    charts_of(tab)
+    (paper,) = tab.evaluate(COLORS, ["body", "backgroundColor"])
     assert (luminance(paper) > 0.5) == (scheme == "light")
     for least, selector, color in (
         (4.5, "h1, h2, p, a, label, output, summary, figcaption, .legend, .caption", "color"),
         (4.5, ".chart text", "fill"),
         (3, ".chart .mark-line path, .legend path", "stroke"),
     ):
-        found = shown.evaluate(COLORS, [selector, color])
-        assert len(found) > 8
-        for one in found:
+        colours = tab.evaluate(COLORS, [selector, color])
+        assert len(colours) > 8
+        for one in colours:
             dark, light = sorted((luminance(one), luminance(paper)))
             assert (light + 0.05) / (dark + 0.05) >= least, (selector, one)
 
@@ -363,16 +363,16 @@ def identification(folder, meta, word, candidates):
     """A folder of `icl-krr identify` with pairs of candidate and kernel, and a word elsewhere."""
     folder.mkdir(exist_ok=True)
     pairs = [dict(zip(("candidate", "kernel"), pair, strict=True)) for pair in candidates]
-    known = {"alignment": [1, 2], "prediction": {"mean": 0.1, "interval": [0.05, 0.2]}}
+    candidate = {"alignment": [1, 2], "prediction": {"mean": 0.1, "interval": [0.05, 0.2]}}
     record = {"meta": meta, "status": word, "remain": [word], "layers": [{} for _ in pairs]}
-    record |= {"baselines": {}, "candidates": [pair | known for pair in pairs]}
+    record |= {"baselines": {}, "candidates": [pair | candidate for pair in pairs]}
     places = [{"layer": layer, "step": step} for layer in (1, 2) for step in range(3)]
-    near = [pair | place | {"prediction": 0.1, "hat": 0.2} for pair in pairs for place in places]
+    rows = [pair | place | {"prediction": 0.1, "hat": 0.2} for pair in pairs for place in places]
     filters = {"layer": 1, "sigma": 2.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.4}
     table = to_markdown(([word, word], [[*pair.values()] for pair in pairs]))
     (folder / "identify.json").write_text(json.dumps(record))
     (folder / "identify.md").write_text("\n".join([table] * 3))
-    (folder / "heatmaps.csv").write_bytes(to_csv(near))
+    (folder / "heatmaps.csv").write_bytes(to_csv(rows))
     (folder / "filter.csv").write_bytes(to_csv([filters]))
     return identification_section(folder)
 
@@ -403,8 +403,8 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     assert len(text) < 5_000_000
     quoted = ("as printed", "Works that the claims quote", "L. Cawley, MetaRepICL")
     sections = ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified")
-    for shown in (*sections, *quoted, "Excess error against effective dimension"):
-        assert shown in text
+    for words in (*sections, *quoted, "Excess error against effective dimension"):
+        assert words in text
     assert "Which solver does linear run?" in text
     assert len((tmp_path / "grid.csv").read_text().splitlines()) == 1 + 2 * 3 * 2 * 5
     assert json.loads((tmp_path / "meta.json").read_text())["seed"] == 0
@@ -426,8 +426,8 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
     text = (tmp_path / "report.html").read_text()
     assert re.search(r"In progress at .*: sliders over constructed transformers; residual", text)
     assert "If icl-krr report does not run any more, run the command again." in text
-    for shown in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
-        assert shown in text
+    for words in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
+        assert words in text
     assert text.endswith("</html>")
     assert str(tmp_path / "report.html") in capsys.readouterr().err
 

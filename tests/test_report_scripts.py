@@ -84,7 +84,7 @@ def numbered(payloads):
     }
     for place, payload in enumerate(payloads):
         words = {"RUN": f"alert({place})", "URL": f"http://evil.example/{place}"} | names
-        yield re.sub("|".join(words), lambda found: words[found[0]], payload)  # noqa: B023
+        yield re.sub("|".join(words), lambda match: words[match[0]], payload)  # noqa: B023
 
 
 def sliders(word):
@@ -138,8 +138,8 @@ def page_of(words, folder):
         )
         for i, word in enumerate(words)
     ]
-    made = [*sections, swept(words), *folders(words, folder)]
-    return render(words[0], words[0], made, words).decode()
+    all_sections = [*sections, swept(words), *folders(words, folder)]
+    return render(words[0], words[0], all_sections, words).decode()
 
 
 WORDS = (*STRINGS, *DRAWINGS, LEAVING)
@@ -157,11 +157,11 @@ def foul_page(payloads, folder):
 
 def elements(page):
     """All elements with their attributes, and the text of all scripts that run."""
-    found = []
+    tags = []
     parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: found.append((tag, [*dict(attributes)]))
+    parser.handle_starttag = lambda tag, attributes: tags.append((tag, [*dict(attributes)]))
     parser.feed(page)
-    return found
+    return tags
 
 
 @often("payloads", ("strings",), PAYLOADS)
@@ -174,12 +174,12 @@ def test_strings_add_no_element_and_no_attribute_to_a_page(payloads, tmp_path):
     assert re.findall("<script>.*?</script>", foul, re.S) == [plain.split("</main>\n")[1][:-16]]
 
 
-def quiet(shown, heard):
+def quiet(tab, heard):
     """Wait until nothing more is heard; a busy machine takes its time."""
     before = -1
     while before < len(heard):
         before = len(heard)
-        shown.wait_for_timeout(1000)
+        tab.wait_for_timeout(1000)
 
 
 def hear(browser, path, words):
@@ -187,7 +187,7 @@ def hear(browser, path, words):
     heard = []
     error = pytest.importorskip("playwright.sync_api").Error
     path.write_text(words)
-    shown = browser.new_page()
+    tab = browser.new_page()
 
     def close(dialog):
         heard.append(dialog.message)
@@ -198,22 +198,22 @@ def hear(browser, path, words):
         heard.append(route.request.url)
         route.abort()
 
-    shown.on("dialog", close)
-    shown.route("http://**", refuse)
-    shown.goto(path.as_uri())
-    quiet(shown, heard)  # a dialog would swallow a click
-    for box in shown.locator("a.foul").all():
+    tab.on("dialog", close)
+    tab.route("http://**", refuse)
+    tab.goto(path.as_uri())
+    quiet(tab, heard)  # a dialog would swallow a click
+    for box in tab.locator("a.foul").all():
         box.click(force=True)
-    for chart in shown.locator("#sweep-1 .chart").all():
+    for chart in tab.locator("#sweep-1 .chart").all():
         chart.scroll_into_view_if_needed()  # which draws it
-        points = shown.locator("#sweep-1 .chart.vega-embed .mark-symbol path")
+        points = tab.locator("#sweep-1 .chart.vega-embed .mark-symbol path")
         points.first.wait_for(state="attached")
         for point in points.all():
             point.dispatch_event("pointermove")  # which shows its words
-            assert shown.locator("#vg-tooltip-element.visible").count() == 1
-    quiet(shown, heard)
-    heard.append(shown.url)
-    shown.close()
+            assert tab.locator("#vg-tooltip-element.visible").count() == 1
+    quiet(tab, heard)
+    heard.append(tab.url)
+    tab.close()
     return {*heard} - {path.as_uri()}
 
 

@@ -23,7 +23,7 @@ def family():
 
 
 @pytest.fixture(scope="module")
-def found(family):
+def solver_curves(family):
     with jax.enable_x64(True):
         return curves(family, names=NAMES, steps=6, tasks=16, points=POINTS)
 
@@ -40,25 +40,31 @@ def models(sizes=STAR):
 def regressed(family, place):
     """Drawn tasks with their kernel matrices, exact regression and its variances, by NumPy."""
     tasks = draw_tasks(jax.random.split(jax.random.key(0))[place], 16, family)
-    for x, y, asked in zip(*map(np.asarray, (tasks.x, tasks.y, tasks.x_query)), strict=True):
+    for x, y, x_query in zip(*map(np.asarray, (tasks.x, tasks.y, tasks.x_query)), strict=True):
         gram, k = (
             np.exp(-((z[:, None] - x[None]) ** 2).sum(axis=-1) / 2 / KEY[0] ** 2)
-            for z in (x, asked)
+            for z in (x, x_query)
         )
         weights = np.linalg.solve(gram + KEY[1] * np.eye(len(x)), k.T).T
         yield gram, k, y, weights @ y, 1 - (weights * k).sum(axis=1)
 
 
-def test_curves_go_from_the_answer_0_to_exact_regression(found, family, x64):
+def test_curves_go_from_the_answer_0_to_exact_regression(solver_curves, family, x64):
     _, _, _, exact, variances = zip(*regressed(family, 1), strict=True)
     for name in NAMES:
-        excess = found.excess(name)
+        excess = solver_curves.excess(name)
         if name != "newton_schulz":  # which starts from one gradient step
             np.testing.assert_allclose(excess[0], np.mean(np.square(exact)) / np.mean(variances))
-        low, high = found.interval(name)
+        low, high = solver_curves.interval(name)
         assert np.all((low <= excess + 1e-9) & (excess <= high + 1e-9))
-    assert found.excess("conjugate_gradient")[6] < 1e-8 < found.excess("conjugate_gradient")[4]
-    assert found.excess("newton_schulz")[6] < found.excess("gradient_descent")[6] / 10
+    assert (
+        solver_curves.excess("conjugate_gradient")[6]
+        < 1e-8
+        < solver_curves.excess("conjugate_gradient")[4]
+    )
+    assert (
+        solver_curves.excess("newton_schulz")[6] < solver_curves.excess("gradient_descent")[6] / 10
+    )
 
 
 def descended(step, gram, k, y, exact, _):
@@ -69,7 +75,7 @@ def descended(step, gram, k, y, exact, _):
         alpha = alpha + step * (y - gram @ alpha - KEY[1] * alpha)
 
 
-def test_a_step_size_has_the_least_error_on_tasks_apart(found, family, x64):
+def test_a_step_size_has_the_least_error_on_tasks_apart(solver_curves, family, x64):
     tuning, scored = (list(regressed(family, place)) for place in (0, 1))
     low, high, _, _ = SOLVERS["gradient_descent"].fitted["step_size"]
     size = np.mean([np.linalg.norm(gram) for gram, *_ in tuning])
@@ -80,21 +86,21 @@ def test_a_step_size_has_the_least_error_on_tasks_apart(found, family, x64):
     )
     best, other = (np.argmin(one.mean(axis=1), axis=0) for one in (apart, here))
     assert np.any(best != other)
-    squares = found.squares["gradient_descent"]
+    squares = solver_curves.squares["gradient_descent"]
     np.testing.assert_allclose(squares, here[best, :, range(7)].T, rtol=1e-6)
 
 
-def test_a_smaller_excess_takes_more_steps(found):
-    curve = found.excess("gradient_descent")
+def test_a_smaller_excess_takes_more_steps(solver_curves):
+    curve = solver_curves.excess("gradient_descent")
     steps = [_scaling.equivalent_steps(curve, excess) for excess in (99, *curve[1:], 0)]
     assert steps[0] == 0
     assert steps[-1] is None
     assert steps[1:-1] == sorted(steps[1:-1])
     row = {"excess": float(curve[3]), "sampling": 0.0}
-    told = _scaling.equivalents(found, row)["gradient_descent"]
-    assert told["from"] <= told["steps"] == 3
-    assert told["to"] is None or told["to"] >= 3
-    assert _scaling.format_steps(told | {"to": None}).endswith("to > 6)")
+    steps_of = _scaling.equivalents(solver_curves, row)["gradient_descent"]
+    assert steps_of["from"] <= steps_of["steps"] == 3
+    assert steps_of["to"] is None or steps_of["to"] >= 3
+    assert _scaling.format_steps(steps_of | {"to": None}).endswith("to > 6)")
 
 
 def test_an_arm_of_the_star_has_one_axis():
@@ -121,18 +127,18 @@ def test_the_dimension_is_that_of_the_kernel_matrix(family):
     assert abs(_scaling.dimension_of(family, jax.random.key(0)) / expected - 1) < 0.02
 
 
-def test_the_page_shows_models_beside_solvers(found):
+def test_the_page_shows_models_beside_solvers(solver_curves):
     """Of these, only those with the same tasks have equivalent steps."""
     rows = models([*STAR, (8, 32, KEY[-1])])
-    section = scaling_section(rows, KEY, found, "seed 0")
+    section = scaling_section(rows, KEY, solver_curves, "seed 0")
     (board,) = section.parts
     assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [
         *_scaling.AXIS_SETTINGS
     ]
     points = board.charts[0].complete()["data"]["values"]
-    shown = {(one["line"], one["x"]): one["value"] for one in points}
-    assert shown["conjugate gradient", 2] == found.excess("conjugate_gradient")[2]
-    np.testing.assert_allclose(shown["trained decoder", 4], 0.5)
+    values = {(one["line"], one["x"]): one["value"] for one in points}
+    assert values["conjugate gradient", 2] == solver_curves.excess("conjugate_gradient")[2]
+    np.testing.assert_allclose(values["trained decoder", 4], 0.5)
     ((_, header, lines),) = board.tables
     assert header[-3:] == [name.replace("_", " ") for name in NAMES]
     assert [line[-1] == "-" for line in lines] == 5 * [True] + [False]

@@ -36,8 +36,8 @@ def total():
 
 
 def test_the_counter_counts_code_alone():
-    told = '    """Say it.\n\n    Twice.\n    """\n\n    # why\n'
-    assert code_lines(f"def f(x):\n{told}    return (\n        x\n    )\n") == 4
+    docstring = '    """Say it.\n\n    Twice.\n    """\n\n    # why\n'
+    assert code_lines(f"def f(x):\n{docstring}    return (\n        x\n    )\n") == 4
 
 
 def test_the_code_has_not_grown():

@@ -50,10 +50,10 @@ def test_cut_lines_and_cells_of_another_source_are_measured_again(tmp_path, squa
         assert squares.pop() == 2
         assert path.read_bytes() == whole
     for source, measured in (("another", [1, 2, 2]), ("", [1, 2, 2])):
-        found = run(squares((2,), source), tmp_path)
+        results = run(squares((2,), source), tmp_path)
         assert squares == measured
-        assert [one["source"] for one in found.records] == ["", source]
-        assert found.cells[0][1][0]["square"] == 4
+        assert [one["source"] for one in results.records] == ["", source]
+        assert results.cells[0][1][0]["square"] == 4
 
 
 @pytest.mark.parametrize("line", ["{}", "[", "1", '{"cell": {"x": 2}, "result": 3}', 9999 * "["])
@@ -75,10 +75,10 @@ def test_axes_may_be_generators_and_numbers_those_of_numpy():
 
 def test_other_settings_and_other_files_are_refused(tmp_path, squares):
     run(squares((1,), width=3), tmp_path)
-    kept = (tmp_path / KEPT).read_bytes()
+    before = (tmp_path / KEPT).read_bytes()
     with pytest.raises(ValueError, match="width: stored 3, given 4; choose another folder"):
         run(squares((1,), width=4), tmp_path)
-    assert (tmp_path / KEPT).read_bytes() == kept
+    assert (tmp_path / KEPT).read_bytes() == before
     for content in (b"", b"a,b\n1,2\n", b"\x00\x01", b"[]"):
         (tmp_path / KEPT).write_bytes(content)
         with pytest.raises(ValueError, match="must hold the study 'squares', got None"):

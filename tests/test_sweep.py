@@ -76,24 +76,24 @@ def test_rows_are_what_the_solver_gives(x64, axis):
     line = {"width": "coordinates", "features": "landmarks"}.get(axis, "conjugate_gradient")
     rows, task = run_cell(config, line, 0), task_of(config)
     for value in GRID[axis]:
-        kernel, ridge, seen = ik.Exponential(config.temperature), config.ridge, task
+        kernel, ridge, prefix = ik.Exponential(config.temperature), config.ridge, task
         if axis == "ridge":
             ridge = value
         elif axis == "temperature":
             kernel = ik.Exponential(value)
         elif axis == "context":
-            seen = ik.Task(x=task.x[:value], y=task.y[:value], x_query=task.x_query)
+            prefix = ik.Task(x=task.x[:value], y=task.y[:value], x_query=task.x_query)
         elif axis == "width":
             kernel = ik.Linear()
-        exact = exact_of(kernel, seen, ridge)
+        exact = exact_of(kernel, prefix, ridge)
         if axis == "width":
             kernel = ik.sketched(kernel, ik.sketches.coordinates(4, value))
         elif axis == "features":
             phi = numpy(ik.sketches.nystrom_features(kernel, task.x[:value]))
             kernel = ik.sketched(kernel, phi)
-        found = [row["gap"] for row in rows if row["value"] == value]
-        gaps = gaps_of(kernel, seen, config, ridge, exact)
-        assert np.allclose(found, gaps, atol=1e-7), (axis, value)
+        measured = [row["gap"] for row in rows if row["value"] == value]
+        gaps = gaps_of(kernel, prefix, config, ridge, exact)
+        assert np.allclose(measured, gaps, atol=1e-7), (axis, value)
 
 
 @often("kernel", ("exponential",), ("linear", "exponential"))
@@ -118,13 +118,13 @@ def test_sketches_keep_so_many_features_of_the_kernel(x64, kernel):
 def test_a_sketch_with_the_best_metric(x64):
     """Queries and keys are the least-squares estimate of x from P^T x."""
     config = small("width", values=(2,), num_features=4)
-    own, _ = jax.random.split(jax.random.key(0))
-    task, P = task_of(config), numpy(ik.sketches.orthonormal(own, 4, 4))[:, :2]
+    key, _ = jax.random.split(jax.random.key(0))
+    task, P = task_of(config), numpy(ik.sketches.orthonormal(key, 4, 4))[:, :2]
     C, kernel = task.x.T @ task.x, ik.Linear()
     sketched = ik.sketched(kernel, P @ np.linalg.solve(P.T @ C @ P, P.T @ C))
     exact = exact_of(kernel, task, config.ridge)
-    found = [row["gap"] for row in run_cell(config, "random, best metric", 0)]
-    assert np.allclose(found, gaps_of(sketched, task, config, config.ridge, exact), atol=1e-9)
+    gaps = [row["gap"] for row in run_cell(config, "random, best metric", 0)]
+    assert np.allclose(gaps, gaps_of(sketched, task, config, config.ridge, exact), atol=1e-9)
 
 
 @pytest.mark.slow
@@ -155,15 +155,15 @@ def no_figure(monkeypatch):
 @pytest.fixture
 def calls(monkeypatch, no_figure):
     """The cells that are run, one after the other."""
-    made = []
+    names = []
     original = module.run_cell
 
     def counted(config, line, seed):
-        made.append((line, seed))
+        names.append((line, seed))
         return original(config, line, seed)
 
     monkeypatch.setattr(module, "run_cell", counted)
-    return made
+    return names
 
 
 def test_a_run_is_taken_up_where_it_was(tmp_path, calls, monkeypatch, capsys):
@@ -216,12 +216,12 @@ def test_the_table_has_the_baselines(x64, no_figure, tmp_path, capsys):
     task = task_of(small("depth"))
     exact = exact_of(ik.Exponential(0.5), task, SweepConfig("depth").ridge)
     smooth = numpy(ik.solvers.nadaraya_watson(ik.Exponential(0.5), task).prediction)
-    known = {"zero": 0.0, "mean": np.mean(task.y), "nadaraya_watson": smooth, "exact": exact}
-    for name, f in known.items():
+    predictions = {"zero": 0.0, "mean": np.mean(task.y), "nadaraya_watson": smooth, "exact": exact}
+    for name, f in predictions.items():
         gap = np.linalg.norm(f - exact) / np.linalg.norm(exact)
         assert table[name] == [f"{gap:.2g}"] * 2
         assert [float(row[f"{name} gap"]) for row in rows_of(tmp_path)] == pytest.approx([gap] * 2)
-    assert list(table) == ["chebyshev", *known]
+    assert list(table) == ["chebyshev", *predictions]
 
 
 @often("axis", ("width", "precision"), ("width", "context", "precision"))
@@ -234,9 +234,9 @@ def test_baselines_see_what_the_model_sees(x64, axis):
     assert np.isnan([row["nadaraya_watson gap"] for row in rows]).all() == (axis == "width")
     if axis == "context":
         task = task_of(config)
-        seen = ik.Task(x=task.x[:3], y=task.y[:3], x_query=task.x_query)
-        exact = exact_of(ik.Exponential(0.5), seen, config.ridge)
-        gap = np.linalg.norm(np.mean(seen.y) - exact) / np.linalg.norm(exact)
+        prefix = ik.Task(x=task.x[:3], y=task.y[:3], x_query=task.x_query)
+        exact = exact_of(ik.Exponential(0.5), prefix, config.ridge)
+        gap = np.linalg.norm(np.mean(prefix.y) - exact) / np.linalg.norm(exact)
         assert rows[0]["mean gap"] == pytest.approx(gap)
 
 
@@ -278,8 +278,8 @@ def test_an_axis_of_ones_own_is_a_function_and_a_row(monkeypatch):
     monkeypatch.setitem(AXES, "another", AxisEntry("another", another))
     config = SweepConfig("another", seeds=1, **SMALL)
     ((_, rows),) = _study.run(module.study(config)).cells
-    known = run_cell(small("ridge"), "chebyshev", 0)
-    assert [row["gap"] for row in rows] == [row["gap"] for row in known]
+    built_in = run_cell(small("ridge"), "chebyshev", 0)
+    assert [row["gap"] for row in rows] == [row["gap"] for row in built_in]
 
 
 def test_defaults_fit_what_was_asked_for():
@@ -292,7 +292,7 @@ def test_defaults_fit_what_was_asked_for():
 
 def test_the_figure_labels_what_was_run(tmp_path):
     config = small("depth", lines=("chebyshev", "richardson"), seeds=2)
-    rows = [row for _, found in _study.run(module.study(config)).cells for row in found]
+    rows = [row for _, cell_rows in _study.run(module.study(config)).cells for row in cell_rows]
     figure = plots.sweep_figure("depth", axis_of("depth").plot, rows, "float32")
     top, bottom = figure.axes
     (legend,) = figure.legends

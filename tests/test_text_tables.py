@@ -24,15 +24,17 @@ CLAIMS, FOUND = read("claims")["claims"], read("identify-gp-encoder")
 
 
 def of_ablation():
-    found = read("ablate-conjugate-gradient")
+    record = read("ablate-conjugate-gradient")
     config = AblateConfig("conjugate-gradient")
-    return ablate.printed(config, Ablation(found["rows"], found["meta"]["losses"]))
+    return ablate.printed(config, Ablation(record["rows"], record["meta"]["losses"]))
 
 
 def of_claims(long):
     place = {"counterexample": {"seed": 3, "draw": 14}}
-    found = [entry | {"tightness": entry["tightness"] or float("inf")} | place for entry in CLAIMS]
-    return verify.summary(found, claims(), long)
+    results = [
+        entry | {"tightness": entry["tightness"] or float("inf")} | place for entry in CLAIMS
+    ]
+    return verify.summary(results, claims(), long)
 
 
 def distances(entries):
@@ -51,14 +53,14 @@ def identification():
         )
         for c in FOUND["candidates"]
     ]
-    known = {name: distances(spaces) for name, spaces in FOUND["baselines"].items()}
+    baselines = {name: distances(spaces) for name, spaces in FOUND["baselines"].items()}
     edges, remain = (tuple(FOUND[name]) for name in ("strata of the condition number", "remain"))
-    return Identification(FOUND["status"], remain, tuple(candidates), known, edges, ())
+    return Identification(FOUND["status"], remain, tuple(candidates), baselines, edges, ())
 
 
 def of_identification():
-    found = Findings(identification(), FOUND["layers"], None, Gaussian(0.4), 0.05)
-    return tables.printed_findings("gp-encoder", found)
+    findings = Findings(identification(), FOUND["layers"], None, Gaussian(0.4), 0.05)
+    return tables.printed_findings("gp-encoder", findings)
 
 
 def of_sweep():
@@ -87,11 +89,11 @@ COMMANDS = {
 @pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, capsys):
-    wanted, console = set(), TextTable.__rich_console__
+    words, console = set(), TextTable.__rich_console__
 
     def remembered(table, *rest):
         for line in (table.header, *(line for group in table.groups for line in group)):
-            wanted.update(
+            words.update(
                 word for cell in line for word in cell.split() if len(word) <= LONGEST_WORD
             )
         return console(table, *rest)
@@ -103,23 +105,23 @@ def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, 
     assert max(map(len, printed.splitlines())) <= width
     lines = [line for line in printed.splitlines() if line[:1] in ("│", "┃")]
     assert len(lines) >= 10
-    assert wanted <= {word for line in lines for word in line.split()}
+    assert words <= {word for line in lines for word in line.split()}
 
 
 def test_claims_are_short_by_default(monkeypatch, capsys):
-    shown = {}
+    texts = {}
     for long, width in ((False, 80), (False, 140), (True, 80)):
         monkeypatch.setenv("COLUMNS", str(width))
         _output.print_parts(of_claims(long))
-        shown[long, width] = capsys.readouterr().out
-    short, wide, whole = shown.values()
+        texts[long, width] = capsys.readouterr().out
+    short, wide, whole = texts.values()
     assert len(short.splitlines()) <= 2.5 * len(CLAIMS)
-    for words, kept, left_out in (
+    for words, columns, left_out in (
         ("tightness", whole, short),
         ("│ this task ", wide, short),
         ("│ Cawley 2025 ", wide, short),
     ):
-        assert words in kept
+        assert words in columns
         assert words not in left_out
     for result in CLAIMS:
         assert f"│ {result['id']}: " in short
@@ -139,9 +141,9 @@ def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     _output.print_parts(of_identification())
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    found = identification()
-    assert " ".join(str(found).split()).endswith(found.verdict)
-    assert set(str(found).splitlines()) <= set(printed)
+    result = identification()
+    assert " ".join(str(result).split()).endswith(result.verdict)
+    assert set(str(result).splitlines()) <= set(printed)
 
 
 def test_without_a_terminal_tables_are_wide_unless_the_user_says_so(monkeypatch):

@@ -117,14 +117,14 @@ def test_seeds_are_put_together():
 @pytest.mark.slow
 def test_the_counterexample_is_that_of_its_seed(x64):
     """The seed and the draw that are printed give the measured violation again."""
-    found = verify.verify_all({"C16": c16.CLAIM}, seeds=range(7, 8), quick=True)
-    result, _ = found["C16"]
+    results = verify.verify_all({"C16": c16.CLAIM}, seeds=range(7, 8), quick=True)
+    result, _ = results["C16"]
     config, place = c16.CLAIM.quick, result["counterexample"]
     keys = jax.random.split(jax.random.key(place["seed"]), config.draws)
-    at, own = jax.random.split(keys[place["draw"]])
+    at, sketch_key = jax.random.split(keys[place["draw"]])
     sizes, m = (config.spectrum, config.num_features, config.num_supports), config.width
     x, h = spectra.spectral_task(at, *sizes).x, config.levels[-1]
-    P = spectra.sketch("orthonormal", own, x, m)
+    P = spectra.sketch("orthonormal", sketch_key, x, m)
     x = spectra.of_rank(m, at, *sizes) + h * x
     K, Q = np.asarray(x @ x.T), np.linalg.qr(x @ spectra.hiding(P, x, h**2))[0]
     sigma, lost = np.linalg.eigvalsh(K)[::-1], np.linalg.norm(K - Q @ Q.T @ K, 2)
@@ -192,11 +192,11 @@ def test_a_claim_runs_with_other_settings(tmp_path, capsys, monkeypatch):
 
 def test_the_caveats_of_a_claim_are_printed():
     claim = verify.claims()["C8"]
-    found = cell(compare("x", 2.0, 1.0, stated=True), compare("y", 0.0, 1.0, reading="more"))
-    result = summarise("C8", claim, claim.quick, {0: found})
-    found = {"as printed": "false", "more": "holds", claim.untested[0]: "not tested"}
-    assert result["readings"] == found
-    first, *others = (f" | {reading} | {verdict} |" for reading, verdict in found.items())
+    readings = cell(compare("x", 2.0, 1.0, stated=True), compare("y", 0.0, 1.0, reading="more"))
+    result = summarise("C8", claim, claim.quick, {0: readings})
+    readings = {"as printed": "false", "more": "holds", claim.untested[0]: "not tested"}
+    assert result["readings"] == readings
+    first, *others = (f" | {reading} | {verdict} |" for reading, verdict in readings.items())
     page = claims_to_markdown([result])
     assert f"| C8: {claim.statement}{first}" in page
     assert all(f"| {line}\n" in page for line in others)
@@ -226,8 +226,8 @@ def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, 
     assert cli.main(["verify", "C16", "C20", "--quick", "--json", "--seeds", "2"]) == 0
     apart = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
     assert list(apart) == ["C16", "C20"]
-    found = verify.verify_all({"C16": c16.CLAIM}, seeds=range(2), quick=True)
-    alone, _ = found["C16"]
+    results = verify.verify_all({"C16": c16.CLAIM}, seeds=range(2), quick=True)
+    alone, _ = results["C16"]
     assert np.isclose(apart["C16"]["measured"], alone["measured"], rtol=1e-6)
     assert apart["C16"]["counterexample"] == alone["counterexample"]
     assert np.allclose(apart["C16"]["interval"], alone["interval"])
