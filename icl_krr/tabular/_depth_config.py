@@ -51,7 +51,7 @@ class DepthConfig:
             self.check_each()
         if self.steps is not None:
             checks.count("steps", self.steps)
-        for name in ("ridge", *self.given):
+        for name in ("ridge", *self.set_bandwidths):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))
         if self.kernel is not None:
@@ -64,7 +64,9 @@ class DepthConfig:
                 )
             takes = (kernel,)
         if not (fits := self.having_bandwidths(takes)):
-            name = next(name for name in self.given if kernel_class(takes[0]).bandwidth != name)
+            name = next(
+                name for name in self.set_bandwidths if kernel_class(takes[0]).bandwidth != name
+            )
             raise ValueError(
                 f"{name} must be None for kernel {takes[0]!r}, which has no {name}, "
                 f"got {getattr(self, name)}"
@@ -73,7 +75,7 @@ class DepthConfig:
 
     def check_each(self) -> None:
         """Raise ValueError unless each feature can have a bandwidth."""
-        for name in self.given:
+        for name in self.set_bandwidths:
             raise ValueError(
                 f"{name} must be None if bandwidths is 'each', which chooses a {name} for each "
                 f"feature, got {getattr(self, name)}"
@@ -87,7 +89,7 @@ class DepthConfig:
         raise ValueError(f"bandwidths must be 'one' for {what}, got 'each'")
 
     @property
-    def given(self) -> list[str]:
+    def set_bandwidths(self) -> list[str]:
         """Names of the bandwidths that are set."""
         return [name for name in BANDWIDTHS if getattr(self, name) is not None]
 
@@ -100,7 +102,11 @@ class DepthConfig:
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
         """The kernels that have every bandwidth that is set, or one if each feature needs one."""
         bandwidth_of = {name: kernel_class(name).bandwidth for name in kernels}
-        fits = {name for name, bandwidth in bandwidth_of.items() if set(self.given) <= {bandwidth}}
+        fits = {
+            name
+            for name, bandwidth in bandwidth_of.items()
+            if set(self.set_bandwidths) <= {bandwidth}
+        }
         return tuple(
             name
             for name in kernels
@@ -178,7 +184,7 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
     if SOLVERS[config.solver].iterates:
         smoother = _model_selection.choose_smoother(smooths, task, progress=progress).kernel
         return Kernels(kernel, smoother, errors)
-    if config.given:
+    if config.set_bandwidths:
         return Kernels(kernel, kernel, errors)
     best = _model_selection.choose_kernel(
         family, task, config.ridge, progress=progress, centred=config.centred
@@ -194,7 +200,9 @@ def choose_kernel(
 ) -> tuple[Kernel, dict[str, float]]:
     """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
     # a float, because JAX compiles another program for an integer
-    bandwidth_value = float(getattr(config, config.given[0])) if config.given else None
+    bandwidth_value = (
+        float(getattr(config, config.set_bandwidths[0])) if config.set_bandwidths else None
+    )
     if bandwidth_value is not None and len(config.kernels) == 1:
         return transform(kernel_class(config.kernels[0])).of_bandwidth(bandwidth_value), {}
     choices = {}

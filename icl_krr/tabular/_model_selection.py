@@ -3,7 +3,7 @@
 Regression and the baselines use the same procedure, in float64. One eigendecomposition of a kernel
 matrix gives the errors at all ridges. Its cost is cubic in the number of supports, so a random
 subsample replaces more supports than `MOST`. A grid grows as long as its best value is at an edge,
-up to the limits of its `Axis`.
+up to the limits of its `LogGrid`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ._held_out import (
 )
 
 
-class Axis(NamedTuple):
+class LogGrid(NamedTuple):
     """A grid of values unit * base^(step / 2) with steps from -reach to reach, which can grow."""
 
     base: float  # factor of two steps
@@ -46,12 +46,12 @@ class Axis(NamedTuple):
         return "smallest" if step == self.low else "largest" if step == self.high else ""
 
 
-GIVEN = Axis(1.0, 0, 0, 0)
-"""The axis of a value that is given."""
+FIXED = LogGrid(1.0, 0, 0, 0)
+"""The grid of a value that the user has set."""
 
-RIDGES = {"float32": Axis(10.0, 6, -6, 12), "float64": Axis(10.0, 6, -12, 12)}
-BANDWIDTHS = {"float32": Axis(2.0, 8, -16, 8), "float64": Axis(2.0, 8, -16, 16)}
-"""Axes by the dtype of the regression, which has too few digits for smaller ridges and for wider
+RIDGES = {"float32": LogGrid(10.0, 6, -6, 12), "float64": LogGrid(10.0, 6, -12, 12)}
+BANDWIDTHS = {"float32": LogGrid(2.0, 8, -16, 8), "float64": LogGrid(2.0, 8, -16, 16)}
+"""Grids by the dtype of the regression, which has too few digits for smaller ridges and for wider
 kernels."""
 
 MOST = {"regression": 1024, "Nadaraya-Watson": 8192}
@@ -107,9 +107,9 @@ def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
 def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = False) -> Regression:
     """Regression with the given ridge, or with the best one."""
     with jax.enable_x64(True):
-        few = subsample(task, "regression", *["ridge"] * (ridge is None))
+        few = subsample(task, "regression", *(["ridge"] if ridge is None else []))
         axis, grid, errors = sweep(kernel, few, task.x.dtype, ridge, centred)
-    _, (_, step) = search(GIVEN, axis, lambda _: squared(errors))
+    _, (_, step) = search(FIXED, axis, lambda _: squared(errors))
     best = step - axis.low
     y = np.asarray(few.y).reshape(few.num_supports, -1)
     regression = Regression(float(grid[best]), errors[best], y)
@@ -120,9 +120,9 @@ def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = Fal
 
 def sweep(
     kernel: Kernel, task: Task, dtype: Any, ridge: float | None, centred: bool
-) -> tuple[Axis, np.ndarray, np.ndarray]:
+) -> tuple[LogGrid, np.ndarray, np.ndarray]:
     """All ridges that can be tried for this dtype, and their leave-one-out errors [g, n, r]."""
-    axis = RIDGES[str(dtype)] if ridge is None else GIVEN
+    axis = RIDGES[str(dtype)] if ridge is None else FIXED
     unit, most = map(float, sizes(kernel, task))
     grid = axis.values(unit if ridge is None else ridge)
     if not most <= LARGEST:
@@ -145,7 +145,7 @@ def choose_smoother(
     def losses(kernel: Kernel, few: Task) -> np.ndarray:
         return np.asarray(smoothing_loss(kernel, few))[None]
 
-    return choose(family, task, bandwidth, GIVEN, losses, "Nadaraya-Watson", progress)
+    return choose(family, task, bandwidth, FIXED, losses, "Nadaraya-Watson", progress)
 
 
 def choose_kernel(
@@ -161,7 +161,7 @@ def choose_kernel(
     def losses(kernel: Kernel, few: Task) -> np.ndarray:
         return squared(sweep(kernel, few, task.x.dtype, ridge, centred)[2])
 
-    inner = RIDGES[str(task.x.dtype)] if ridge is None else GIVEN
+    inner = RIDGES[str(task.x.dtype)] if ridge is None else FIXED
     return choose(family, task, bandwidth, inner, losses, "regression", progress)
 
 
@@ -169,15 +169,16 @@ def choose(
     family: type[Kernel],
     task: Task,
     bandwidth: Any,
-    inner: Axis,
+    inner: LogGrid,
     losses: Callable[[Kernel, Task], np.ndarray],
     method: str,
     progress: Progress,
 ) -> Choice:
     fixed_bandwidth = family.bandwidth is None or bandwidth is not None
-    outer, tried = GIVEN if fixed_bandwidth else BANDWIDTHS[str(task.x.dtype)], []
+    outer, tried = FIXED if fixed_bandwidth else BANDWIDTHS[str(task.x.dtype)], []
     with jax.enable_x64(True):
-        names = [str(family.bandwidth)] * (not fixed_bandwidth) + ["ridge"] * (inner is not GIVEN)
+        free = {str(family.bandwidth): not fixed_bandwidth, "ridge": inner is not FIXED}
+        names = [name for name, is_free in free.items() if is_free]
         few = subsample(task, method, *names)
         grid = (
             [bandwidth]
@@ -213,7 +214,7 @@ def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
 
 
 def search(
-    outer: Axis, inner: Axis, losses: Callable[[int], np.ndarray]
+    outer: LogGrid, inner: LogGrid, losses: Callable[[int], np.ndarray]
 ) -> tuple[float, tuple[int, int]]:
     """The least loss and its steps on two axes, on a grid that grows while they are at an edge."""
     losses_at: dict[int, np.ndarray] = {}

@@ -130,7 +130,7 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
     if amplitude is None:
         amplitude = fit / len(y)
         rounded = np.finfo(float).eps * np.einsum("n...,n->...", alpha**2, on + ridge)
-    exact = made(mean, variance, amplitude, ridge, "exact regression in float64")
+    exact = make_process(mean, variance, amplitude, ridge, "exact regression in float64")
     size = np.maximum(np.max(np.abs(y), axis=0), np.max(np.abs(mean), axis=0))
     error = largest(
         (gaps[0] * size, exact.std),
@@ -175,7 +175,7 @@ def transformed(
         if amplitude is None:
             amplitude = np.mean((y - mean[:n]) ** 2 / total[:n], axis=0)
         variance = total[n:].reshape(task.num_queries, -1)[:, 0] - ridge
-        approximation = made(mean[n:], variance, amplitude, ridge, source)
+        approximation = make_process(mean[n:], variance, amplitude, ridge, source)
         error = largest(
             (approximation.mean - exact.mean, exact.std),
             (approximation.std - exact.std, exact.std),
@@ -184,7 +184,9 @@ def transformed(
     return approximation._replace(error=error)
 
 
-def made(mean: np.ndarray, variance: Any, amplitude: Any, ridge: float, source: str) -> Process:
+def make_process(
+    mean: np.ndarray, variance: Any, amplitude: Any, ridge: float, source: str
+) -> Process:
     variance, amplitude = np.maximum(variance, 0), np.maximum(amplitude, 0)
     std = np.sqrt(np.multiply.outer(variance + ridge, amplitude))
     return Process(mean, std, variance, amplitude, amplitude * ridge, np.inf, source)
