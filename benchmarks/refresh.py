@@ -93,8 +93,7 @@ def room_table() -> Lines:
     purposes = {name: room[3].replace("\n", " ") for name, room in drawings.design_rooms().items()}
     purposes |= {"core": "checks, guarded arithmetic, files, status", "losses": "of delta rules"}
     lines = [
-        [f"`{name}`", purposes[name.removeprefix("_")], rooms]
-        for name, rooms in allowed.items()
+        [f"`{name}`", purposes[name.removeprefix("_")], rooms] for name, rooms in allowed.items()
     ]
     return ["room", "what lives there", "imports, beside what all share"], lines
 

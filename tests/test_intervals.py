@@ -169,13 +169,14 @@ def test_noise_gives_a_prediction_and_says_that_nothing_was_learned(tmp_path, ca
 def test_a_grid_grows_until_its_best_point_is_inside_and_an_edge_is_said():
     axis = LogGrid(10.0, 6, -12, 12)
     steps = np.arange(-12, 13)
+    fixed = _model_selection.FIXED
     for best in (-9, -3, 0, 8):  # one valley
-        loss, (_, step) = search(_model_selection.FIXED, axis, lambda _, best=best: (steps - best) ** 2.0)
+        loss, (_, step) = search(fixed, axis, lambda _, best=best: (steps - best) ** 2.0)
         assert (loss, step) == (0, best)
-    assert search(_model_selection.FIXED, axis, lambda _: 0.0 * steps)[1] == (0, -6)
+    assert search(fixed, axis, lambda _: 0.0 * steps)[1] == (0, -6)
     assert search(axis, axis, lambda i: i + 1.0 * steps)[1] == (-12, -12)
     # what lies behind a hill is not searched: the best point of the grid is inside
-    assert search(_model_selection.FIXED, axis, lambda _: np.where(steps == -12, -1.0, steps**2.0))[1] == (0, 0)
+    assert search(fixed, axis, lambda _: np.where(steps == -12, -1.0, steps**2.0))[1] == (0, 0)
     assert [axis.edge(2.0, 2.0 * 10.0**power) for power in (-6, 0, 6)] == [
         "smallest",
         "",
