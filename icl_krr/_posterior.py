@@ -20,8 +20,8 @@ from .solvers._results import Posterior
 from .tasks import Task, system
 from .tasks._task import check_axes
 from .transformer import Transformer, predict
-from .transformer._degrees import degrees
-from .transformer._tiled_attention import uses_tiles
+from .transformer._blockwise_softmax import uses_blocks
+from .transformer._homogeneity import homogeneity
 from .transformer._weights import check_model
 
 
@@ -76,13 +76,13 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     mean, variance = _mean_and_variance(
         kernel, task, predict(model, _with_kernel_values(kernel, task))
     )
-    tiles = model.spec.attention == "softmax" and uses_tiles(
+    tiles = model.spec.attention == "softmax" and uses_blocks(
         task.num_supports, model.spec.streaming
     )
     if model.problem is None or tiles:
         return Posterior(mean, variance, _unmeasured_status(variance, model.steps))
     options = {"steps": model.steps, "spectrum": model.takes("spectrum")}
-    measure = partial(_measured_status, any_size=degrees(model) is not None, **options)
+    measure = partial(_measured_status, any_size=homogeneity(model) is not None, **options)
     status = in_float64(measure, *model.problem[:2], task, mean, variance)
     return Posterior(mean, variance, status)
 

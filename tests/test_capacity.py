@@ -19,8 +19,8 @@ from icl_krr._core.devices import Placement
 from icl_krr.cli import _program
 from icl_krr.experiments._shared.draws import draw_tasks  # noqa: F401
 from icl_krr.tabular._build import build_model  # noqa: F401
-from icl_krr.transformer._admission import admit
-from icl_krr.transformer._evaluate import Request
+from icl_krr.transformer._request import Request
+from icl_krr.transformer._run_plan import prepare_run
 
 GAUSSIAN, KEY = ik.Gaussian(), jax.random.key(0)
 N = 200_000
@@ -125,7 +125,7 @@ def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little
     place = Placement(AbstractMesh((64,), ("context",)), context=("context",))
 
     def divided(*run):
-        return dataclasses.replace(admit(*run), place=place)
+        return dataclasses.replace(prepare_run(*run, copies=0), place=place)
 
     divided(TRAINED, TASK).check_memory()
     with pytest.raises(MemoryError, match=r"needs 125 GB .* over devices \(mesh=\)"):
@@ -138,7 +138,7 @@ def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little
 def test_the_estimate_of_a_run_is_a_lower_bound_of_its_size(model, everything, monkeypatch):
     task, asked = empty(1200), []
     monkeypatch.setattr(memory_limit, "check", lambda what, numbers, *_: asked.append(4 * numbers))
-    admit(model, task, Request(keep=everything)).check_memory()
+    prepare_run(model, task, Request(keep=everything))
     assert 0.05 < asked[0] / ik.memory(model, task, everything=everything).peak < 1.01
 
 

@@ -9,7 +9,7 @@ from jax.sharding import AbstractMesh
 import icl_krr as ik
 from icl_krr._core.devices import Placement
 from icl_krr.transformer import step_cost, step_sent
-from icl_krr.transformer._evaluate import evaluate
+from icl_krr.transformer._evaluate import evaluate_task
 
 T, K, P = 11, 8, 4  # tokens, tokens before the queries, and features of `draw(0)`
 STEPS = 13  # the length of no other loop
@@ -70,7 +70,7 @@ def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all_and_sends
 
 def compilers_count(model, task):
     """FLOPs and bytes of the body of the loop over the steps."""
-    program = jax.make_jaxpr(lambda model, task: evaluate(model, task)[0])(model, task)
+    program = jax.make_jaxpr(lambda model, task: evaluate_task(model, task)[0])(model, task)
     loops = equations(program.jaxpr, "scan")
     (steps,) = (loop for loop in loops if loop.params["length"] == STEPS)
     body = steps.params["jaxpr"]

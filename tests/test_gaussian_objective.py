@@ -65,7 +65,7 @@ def test_the_loss_is_that_of_scipy():
         losses = []
         for i, length in enumerate(lengths):
             task = one(tasks, i)
-            read = ik.read_outs(model, task, along=where == "every")
+            read = ik.readouts(model, task, along=where == "every")
             y = np.append(task.y, task.y_query) if where == "every" else np.asarray(task.y_query)
             deviation = np.exp(np.asarray(read["log_variance"])[:, 0] / 2)
             assert np.ptp(deviation) > 0.01

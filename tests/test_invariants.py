@@ -12,7 +12,7 @@ from icl_krr.constructions._assembly.packing import expressions
 from icl_krr.residual import ROLES, key_mask
 from icl_krr.residual._tokens import get_slot, role_slice
 from icl_krr.transformer import forward
-from icl_krr.transformer._evaluate import embed_task, evaluate
+from icl_krr.transformer._evaluate import embed_task, evaluate_task
 
 # the others have the same pieces: their slots are compared with the oracles' all the same
 QUICK = ("cg", "cg-exponential", "ric-gaussian", "ns-features", "nw-gaussian")
@@ -53,7 +53,7 @@ def test_not_even_a_nan_leaks_from_a_query(x64, case):
     good = np.asarray(ik.predict(model, task))
     spoilt = jax.tree.map(np.copy, task)
     spoilt.x_query[0] = np.nan
-    bad = np.asarray(evaluate(model, spoilt)[0])  # which does not check the task
+    bad = np.asarray(evaluate_task(model, spoilt)[0])  # which does not check the task
     assert relative(bad[1:], good[1:]) < 1e-2
     assert np.all(np.isnan(bad[0]))
 

@@ -10,7 +10,7 @@ from helpers import cg, dense, draw, numpy, relative
 import icl_krr as ik
 from icl_krr.residual import Fixed, Read
 from icl_krr.transformer._evaluate import embed_task
-from icl_krr.transformer._tying import carried_slots, erases, lasting_slots
+from icl_krr.transformer._tying import erases, live_slots, loop_carried_slots
 from icl_krr.transformer._weights import Block, Norm, Unit
 
 STATES = {"alpha", "r", "p", "prediction", "rr"}
@@ -33,20 +33,20 @@ def test_only_states_are_carried():
     model = cg(task, 0.1, 4)
     steps = model.weights.steps
     scratch = {slot.name for slot in model.layout.slots if slot.kind == "scratch"}
-    assert set(carried_slots(steps, embed_task(model, task))) == STATES == lasting_slots(steps)
+    assert set(loop_carried_slots(steps, embed_task(model, task))) == STATES == live_slots(steps)
     unknown = jax.tree.map(jnp.asarray, embed_task(model, task))
-    assert set(carried_slots(steps, unknown)) == STATES | scratch
-    assert lasting_slots(with_weights(model).weights.steps) == STATES | scratch
+    assert set(loop_carried_slots(steps, unknown)) == STATES | scratch
+    assert live_slots(with_weights(model).weights.steps) == STATES | scratch
 
 
 def test_an_erasure_before_or_beside_a_write_is_no_erasure():
     erase = Unit(Read({"a": Fixed(-1)}, 1), to="a")
     write = Unit(Read({"b": np.ones(())}, 1), to="a")
-    assert lasting_slots([Block(mlp=(erase,)), Block(mlp=(write,))]) == {"a"}
-    assert lasting_slots([Block(mlp=(write, erase))]) == {"a"}
-    assert lasting_slots([Block(mlp=(write,)), Block(mlp=(erase,))]) == set()
+    assert live_slots([Block(mlp=(erase,)), Block(mlp=(write,))]) == {"a"}
+    assert live_slots([Block(mlp=(write, erase))]) == {"a"}
+    assert live_slots([Block(mlp=(write,)), Block(mlp=(erase,))]) == set()
     norm = {"a": Norm(np.ones(1), np.zeros(1))}  # -h of the normalised slot is not -h
-    assert lasting_slots([Block(mlp=(erase,), mlp_norm=norm)]) == {"a"}
+    assert live_slots([Block(mlp=(erase,), mlp_norm=norm)]) == {"a"}
 
 
 def test_weights_that_erase_are_weights(x64):

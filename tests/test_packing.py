@@ -8,7 +8,7 @@ import icl_krr as ik
 from icl_krr.constructions._assembly.choice import machine
 from icl_krr.constructions._assembly.packing import Operation, pack
 from icl_krr.residual import Layout, Read, Slot
-from icl_krr.transformer._forward import run_block
+from icl_krr.transformer._block import run_block
 from icl_krr.transformer._hook_points import HookPoints
 from icl_krr.transformer._weights import Block, Heads, Spec, Unit, Write
 
@@ -84,7 +84,7 @@ def test_a_product_with_k_is_added_to_a_new_slot():
 
 def test_weights_that_do_not_fit_the_stream_are_refused():
     stream = {"a": np.ones((3, 1)), "b": np.ones((3, 2))}
-    visible = np.ones(3, bool)
+    key_mask = np.ones(3, bool)
     for unit, message in (
         (Unit(read("zz"), None, None, "a"), "slot must be one of 'a', 'b', got 'zz'"),
         (Unit(read("a"), None, None, "zz"), "slot to write must be one of 'a', 'b', got 'zz'"),
@@ -92,4 +92,4 @@ def test_weights_that_do_not_fit_the_stream_are_refused():
         (Unit(read("a"), None, None, "b"), r"slot b must have shape \[3, 2\], got \[3, 1\]"),
     ):
         with pytest.raises(ValueError, match=message):
-            run_block(Block(mlp=(unit,)), stream, visible, SPEC, HookPoints(), {})
+            run_block(Block(mlp=(unit,)), stream, key_mask, SPEC, HookPoints(), {})

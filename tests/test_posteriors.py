@@ -224,7 +224,7 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
         kernel, ridges=np.array([1.0, 0.05]), steps=3, **options
     )
     for model in (single, average):
-        readouts = numpy(ik.read_outs(model, task))
+        readouts = numpy(ik.readouts(model, task))
         lack = variances - readouts["variances"][:, -1]
         gaps = readouts["variance_gaps"][:, -1]
         assert (lack > 1e-6).all()
@@ -259,7 +259,7 @@ def test_the_evidence_of_approximating_features_does_not_depend_on_the_order(x64
         approximates=(ik.Gaussian(1.0), ik.Linear(2 * np.eye(P))), edges=EDGES,
     )  # fmt: skip
     back = task.replace(x=task.x[::-1], y=task.y[::-1])
-    readouts = [ik.read_outs(model, t) for t in (task, back)]
+    readouts = [ik.readouts(model, t) for t in (task, back)]
     for name in ("log_evidence", "weights", "variances", "bins", "prediction"):
         assert gap(*(one[name] for one in readouts)) < 1e-11, name
     for g, (one, ridge) in enumerate(((kernel, 0.1), (ik.Linear(), 0.5))):

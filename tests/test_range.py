@@ -8,7 +8,7 @@ from helpers import numpy, sample
 
 import icl_krr as ik
 from icl_krr._core.rescaling import power_of_two_scale, rescaled
-from icl_krr.transformer._degrees import degrees
+from icl_krr.transformer._homogeneity import homogeneity
 
 CONFIG = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
 LINEAR = ik.Linear()
@@ -52,7 +52,7 @@ def test_variances_do_not_depend_on_the_size_of_y(task):
     @jax.vmap
     def run(size):
         def total(x):
-            found = ik.read_outs(model, task.replace(x=x, y=size * task.y), along=True)
+            found = ik.readouts(model, task.replace(x=x, y=size * task.y), along=True)
             return jnp.sum(found["variances"]), found
 
         return jax.grad(total, has_aux=True)(task.x)
@@ -123,7 +123,7 @@ def test_points_too_far_apart_for_their_square_have_derivative_zero():
 
 def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
     def of(build, *given, **options):
-        return degrees(jax.eval_shape(lambda: build(*given, **options)))
+        return homogeneity(jax.eval_shape(lambda: build(*given, **options)))
 
     found = of(built, "conjugate_gradient", LINEAR, **REGRESSION)
     assert [found[name] for name in ("x", "gamma", "alpha", "rr")] == [0, 0, 1, 2]

@@ -1,6 +1,8 @@
 """Layers, masks, trained specs, caches and hooks of the one forward."""
 
+import traceback
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,8 @@ from test_numpy_forward import PATTERNS
 
 import icl_krr as ik
 from icl_krr.residual import Read
-from icl_krr.transformer import Where, _attention
-from icl_krr.transformer._sublayers import ACTIVATIONS
+from icl_krr.transformer import Where, _attention, _block
+from icl_krr.transformer._block import ACTIVATIONS
 
 T = 9
 
@@ -27,14 +29,16 @@ def qkv(seed=0, d_k=3, d_v=2):
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_equals_numpy(x64, kind, causal):
     q, k, v = qkv()
-    visible = np.array([True, True, False, True, True, True, False, True, False])
-    seen = [[visible[j] and (j < i or j == 0 or not causal) for j in range(T)] for i in range(T)]
+    key_mask = np.array([True, True, False, True, True, True, False, True, False])
+    seen = [[key_mask[j] and (j < i or j == 0 or not causal) for j in range(T)] for i in range(T)]
     logits = np.asarray(q) @ np.asarray(k).T
     weights = PATTERNS[kind](logits, np.array(seen))
     spec = ik.Spec(1, attention=kind, causal=causal)
-    ours = jax.jit(partial(_attention.attend, spec=spec))(q, k, v, visible)
+    ours = jax.jit(partial(_attention.attend, spec=spec))(q, k, v, key_mask)
     assert relative(ours, weights @ np.asarray(v)) < 1e-12
-    assert relative(jax.jit(partial(_attention.pattern, spec=spec))(q, k, visible), weights) < 1e-12
+    assert (
+        relative(jax.jit(partial(_attention.pattern, spec=spec))(q, k, key_mask), weights) < 1e-12
+    )
 
 
 def test_the_shapes_that_annotations_state_are_checked():
@@ -52,8 +56,29 @@ def test_linear_attention_never_forms_the_pattern():
         (ik.Spec(1), False),
         (ik.Spec(1, streaming=False), True),
     ):
-        attend = partial(_attention.attend, visible=jnp.ones(big, bool), spec=spec)
+        attend = partial(_attention.attend, key_mask=jnp.ones(big, bool), spec=spec)
         assert (f"{big}x{big}" in jax.jit(attend).lower(*shapes).as_text()) == formed
+
+
+@pytest.mark.parametrize("build", ["richardson", "conjugate_gradient", None])
+def test_a_task_takes_six_frames_from_predict_to_a_head(build, monkeypatch):
+    """Frames of the package on the stack of Python while JAX traces a head of a step."""
+    package, run_heads, ways = Path(ik.__file__).parent, _block.run_heads, []
+
+    def head(*arguments):
+        stack = [f for f in traceback.extract_stack() if package in Path(f.filename).parents]
+        ways.append([frame.name for frame in stack] + ["run_heads"])
+        return run_heads(*arguments)
+
+    monkeypatch.setattr(_block, "run_heads", head)
+    if build is None:
+        model = ik.init(jax.random.key(0), architecture(width=8, depth=2, heads=2))
+    else:
+        construct = getattr(ik.constructions, build)
+        model = construct(ik.Gaussian(1.25), num_features=4, ridge=0.3, steps=2)
+    jax.eval_shape(ik.predict, model, draw(0, n=11))  # that no other test has traced
+    print(longest := max(ways, key=len))
+    assert longest == ["predict", "evaluate", "forward", "step", "run_block", "run_heads"]
 
 
 def test_reciprocal_is_guarded():

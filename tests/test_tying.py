@@ -10,8 +10,9 @@ from helpers import CASES, cg, dense, draw, equations, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, key_mask
-from icl_krr.transformer._evaluate import Request, evaluate
-from icl_krr.transformer._tying import uniform_slots
+from icl_krr.transformer._evaluate import evaluate_task
+from icl_krr.transformer._request import Request
+from icl_krr.transformer._tying import token_invariant_slots
 from icl_krr.transformer._weights import Block, Unit
 
 
@@ -126,8 +127,8 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     """Points that are kept show the whole slot, so a run that keeps some is the reference."""
     task = draw(0)
     model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=2, heads=2))
-    assert uniform_slots(model) == {"one"}
-    loss = lambda model, keep: jnp.sum(evaluate(model, task, Request(keep=keep))[0] ** 2)  # noqa: E731
+    assert token_invariant_slots(model) == {"one"}
+    loss = lambda model, keep: jnp.sum(evaluate_task(model, task, Request(keep=keep))[0] ** 2)  # noqa: E731
     slopes = jax.jit(jax.grad(loss), static_argnums=1)
     rows, whole = (slopes(model, keep) for keep in ((), ("resid_pre",)))
     bias = lambda model: model.weights.steps[0].mlp[0].gate.blocks["one"]  # noqa: E731
@@ -137,12 +138,12 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     for read, same in (("one", True), ("stream", False)):
         unit = Unit(Read({read: np.ones((model.layout[read].width, 1))}, 1), to="one")
         written = model.weights.replace(prologue=(Block(mlp=(unit,)),))
-        assert ("one" in uniform_slots(model.replace(weights=written))) == same
-    assert "one" not in uniform_slots(dense(cg(task, 0.1, 2)))
+        assert ("one" in token_invariant_slots(model.replace(weights=written))) == same
+    assert "one" not in token_invariant_slots(dense(cg(task, 0.1, 2)))
     _, cache = numpy(ik.run_with_cache(model, task, names=("one",)))
     assert cache["one"].shape[:2] == (3, len(key_mask(task)))
     solver = CASES["cg-exponential"].build(task, 0.5, 4)
-    assert uniform_slots(solver) == {"one", "rr", "pAp", "gamma", "rr_next", "beta"}
+    assert token_invariant_slots(solver) == {"one", "rr", "pAp", "gamma", "rr_next", "beta"}
     _, cache = numpy(ik.run_with_cache(solver, task, names=("rr",)))
     _, kept = numpy(ik.run_with_cache(solver, task, everything=True))
     assert relative(cache["rr"], kept["rr"]) < 1e-12

@@ -51,63 +51,62 @@ def rescaled(
 
     @jax.custom_jvp
     def run(scale: jax.Array, y: jax.Array, others: Any) -> Any:
-        return rescaled_without_jvp(scale, function, homogeneity, y, *others)
+        results = function(times_power(y, scale, -1), *others)
+        return rescale_results(scale, homogeneity, results)
 
     @partial(run.defjvp, symbolic_zeros=True)
     def run_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
-        scale, y, others = primals
-        _, dy, d_others = tangents
-        leaves, structure = jax.tree.flatten((times_power(y, scale, -1), others))
-        d_leaves = [dy, *jax.tree.leaves(d_others, is_leaf=_is_zero)]
-        active = [i for i, tangent in enumerate(d_leaves) if not _is_zero(tangent)]
-
-        def select_results(positive: bool, *values: jax.Array) -> Any:
-            """The results of positive degree, or the others, for new values of active leaves."""
-            new_leaves = list(leaves)
-            for i, value in zip(active, values, strict=True):
-                new_leaves[i] = value
-            y, others = structure.unflatten(new_leaves)
-            return jax.tree.map(
-                lambda d, part: part if (d > 0) == positive else None,
-                homogeneity,
-                function(y, *others),
-            )
-
-        pairs = {}
-        for positive in {d > 0 for d in jax.tree.leaves(homogeneity)}:
-            # the results of all outputs depend on the other arguments, so these have one scale
-            shared = jnp.max(scale) if positive else jnp.ones((), scale.dtype)
-            along = [times_power(d_leaves[i], shared / scale if i == 0 else shared) for i in active]
-            at = [leaves[i] for i in active]
-            results, slopes = jax.jvp(partial(select_results, positive), at, along)
-            slopes = _rescale_results(scale, homogeneity, slopes, shared)
-            pairs[positive] = _rescale_results(scale, homogeneity, results), slopes
-        results, slopes = zip(*pairs.values(), strict=True)
-
-        def pick(degree: int, *parts: Any) -> Any:
-            return dict(zip(pairs, parts, strict=True))[degree > 0]
-
-        return jax.tree.map(pick, homogeneity, *results), jax.tree.map(pick, homogeneity, *slopes)
+        (scale, y, others), (_, dy, d_others) = primals, tangents
+        return rescaled_jvp(scale, function, homogeneity, (y, *others), (dy, *d_others))
 
     return run(scale, y, others)
 
 
-def rescaled_without_jvp(
-    scale: jax.Array, function: Callable, homogeneity: Any, y: jax.Array, *others: Any
-) -> Any:
-    """What `rescaled` returns, for a function that may close over anything.
+def rescaled_jvp(
+    scale: jax.Array, function: Callable, homogeneity: Any, primals: tuple, tangents: tuple
+) -> tuple[Any, Any]:
+    """The results of `rescaled`, and their derivatives along tangents that may be symbolic zeros.
 
-    Its derivatives can overflow.
+    The first of the primals is y, whose scale is `scale`.
     """
-    results = function(times_power(y, scale, -1), *others)
-    return _rescale_results(scale, homogeneity, results)
+    y, *others = primals
+    leaves, structure = jax.tree.flatten((times_power(y, scale, -1), *others))
+    d_leaves = jax.tree.leaves(tangents, is_leaf=_is_zero)
+    active = [i for i, tangent in enumerate(d_leaves) if not _is_zero(tangent)]
+
+    def select_results(positive: bool, *values: jax.Array) -> Any:
+        """The results of positive degree, or the others, for new values of active leaves."""
+        new_leaves = list(leaves)
+        for i, value in zip(active, values, strict=True):
+            new_leaves[i] = value
+        return jax.tree.map(
+            lambda d, part: part if (d > 0) == positive else None,
+            homogeneity,
+            function(*structure.unflatten(new_leaves)),
+        )
+
+    pairs = {}
+    for positive in {d > 0 for d in jax.tree.leaves(homogeneity)}:
+        # the results of all outputs depend on the other arguments, so these have one scale
+        shared = jnp.max(scale) if positive else jnp.ones((), scale.dtype)
+        along = [times_power(d_leaves[i], shared / scale if i == 0 else shared) for i in active]
+        at = [leaves[i] for i in active]
+        results, slopes = jax.jvp(partial(select_results, positive), at, along)
+        slopes = rescale_results(scale, homogeneity, slopes, shared)
+        pairs[positive] = rescale_results(scale, homogeneity, results), slopes
+    results, slopes = zip(*pairs.values(), strict=True)
+
+    def pick(degree: int, *parts: Any) -> Any:
+        return dict(zip(pairs, parts, strict=True))[degree > 0]
+
+    return jax.tree.map(pick, homogeneity, *results), jax.tree.map(pick, homogeneity, *slopes)
 
 
 def _is_zero(tangent: Any) -> bool:
     return isinstance(tangent, SymbolicZero)
 
 
-def _rescale_results(scale: jax.Array, homogeneity: Any, results: Any, shared: Any = None) -> Any:
+def rescale_results(scale: jax.Array, homogeneity: Any, results: Any, shared: Any = None) -> Any:
     """The results s^d f, divided by the scale `shared` if it is not None."""
 
     def rescale(degree: int, part: Any) -> Any:

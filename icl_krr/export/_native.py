@@ -29,9 +29,9 @@ from ..transformer import (
     Unit,
     Weights,
     Write,
-    read_outs,
+    readouts,
 )
-from ..transformer._sublayers import ACTIVATIONS
+from ..transformer._block import ACTIVATIONS
 
 FORMAT = 2
 
@@ -158,7 +158,7 @@ def check_runs(model: Transformer) -> None:
     number = partial(jax.ShapeDtypeStruct, dtype=model.dtype)
     p, r = model.spec.num_features, model.spec.num_outputs
     task = Task(x=number((1, p)), y=number((1, r)), x_query=number((1, p)))
-    output = jax.eval_shape(read_outs, model, task)["prediction"]
+    output = jax.eval_shape(readouts, model, task)["prediction"]
     if output.shape != (1, r):
         raise ValueError(f"prediction must have shape [1, {r}], got {list(output.shape)}")
 

@@ -19,7 +19,7 @@ from ..residual import embed, key_mask, num_tokens
 from ..residual._tokens import get_slot, role_slice
 from ..tasks import Task
 from ..transformer import Transformer
-from ..transformer._admission import check_compatible
+from ..transformer._run_plan import check_compatible
 from ._native import load, save, write
 from ._t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
@@ -80,7 +80,7 @@ class T5:
         Args:
             hidden: last hidden state [b, T, d_model] of the T5 encoder.
             task: the task, or the batch of tasks, that was embedded.
-            name: name of the read-out (see `icl_krr.read_outs`).
+            name: name of the read-out (see `icl_krr.readouts`).
 
         Returns:
             The prediction at the queries, [q] or [q, r] for one task, [b, q] or [b, q, r] for a

@@ -18,8 +18,8 @@ from ..solvers._algebra import apply, check_system
 from ..solvers._bayesian_average import average_status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, predict_along, run_with_cache
-from ..transformer._admission import check_compatible
-from ..transformer._degrees import degrees
+from ..transformer._homogeneity import homogeneity
+from ..transformer._run_plan import check_compatible
 
 
 def check(
@@ -76,7 +76,7 @@ def check(
     else:
         check_system(problem.kernel, task, problem.ridge, matrices=DOUBLE)
         _, cache = run_with_cache(model, task, names=slots_read(model, task))
-        measure = partial(compare, any_size=degrees(model) is not None)
+        measure = partial(compare, any_size=homogeneity(model) is not None)
         arguments = problem.kernel, problem.ridge, task, cache.slots
     solves = not {"alpha", "r", "variance", "log_evidence"}.isdisjoint(model.layout.names)
     steps = model.steps if solves else 0

@@ -95,7 +95,7 @@ def bayesian_average(
     The states, all of them read-outs, are means [T, G r], variances (of an output: ridge included),
     variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins
     [T, r (E + 1)]. Before convergence, variances are too small, by at most `variance_gaps` (read
-    them at all supports, `icl_krr.read_outs(model, task, along=True)`, because all count): an error
+    them at all supports, `icl_krr.readouts(model, task, along=True)`, because all count): an error
     that is small beside the ridge can still be large in the evidence, in which negative variances
     count as 0. `icl_krr.check` compares prediction and weights with exact averaging.
 

@@ -15,7 +15,7 @@ from .._core.readable import readable
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks._batches import check_batch, task_shapes
 from ..tasks._samplers import check_sampler
-from ..transformer._read_outs import check_distribution
+from ..transformer._readouts import check_distribution
 from ..transformer._weights import check_model
 from ..uncertainty import log_density
 from ._batches import batch, check_observed

@@ -3,6 +3,31 @@ r"""Transformers: weights as one pytree, the forward pass, caches, hooks and mem
 Axis names: T tokens, H heads, L steps. A task with n supports and q queries has T = 1 + n + q
 tokens, or 1 + 2n + q in the format "interleaved".
 
+**The way of a task.** From `predict` to a head, a task with x [n, p], y [n] and x_query [q, p]
+passes six functions:
+
+1. `predict` (in `_predict.py`) calls `prepare_run`, which checks that the task fits the model and
+   the memory, and returns a `RunPlan`: program, task and options. Then it calls the program.
+2. `evaluate` (`_evaluate.py`) is that program, compiled once for each structure of model and task.
+   It divides y [n] by a power of two, if the size of y is extreme and the model is homogeneous in
+   y, embeds the task as a stream {slot: [T, width]}, calls `forward`, reads the prediction [q] out
+   of the last stream, and multiplies it by the scale. `rescaled` has the derivatives.
+3. `forward` (`_forward.py`) runs the blocks of the prologue once, then all steps as one scan, from
+   a stream {slot: [T, width]} and the key mask [T] to the last stream. Softmax patterns [H, T, K]
+   that no step changes are computed here, by `constant_patterns`, before the scan: such a head has
+   its queries and keys there, and only its values in `run_heads`.
+4. `step` (`_forward.py`) is the body of the scan. It runs the blocks of one step. The slots that
+   pass from step to step go in and come out, and what is stored of each step comes out.
+5. `run_block` (`_block.py`) adds to the stream what its heads write, then what its MLP units write.
+6. `run_heads` (`_heads.py`) computes a group of H heads: from queries and keys [T, H, d_k] and
+   values [T, H, d_v] to mixed values [T, H, d_v], and to what they write, {slot: [T, width]}. The
+   patterns [H, T, T], and their products with values, are those of `attend` (`_attention.py`).
+
+Each of the six calls the next; all else that they call returns before. There are a few more
+functions on the way if a model with one output runs on a task with several (`evaluate_task`, which
+runs `evaluate` on each output), for a batch (`evaluate_batch`, which runs `evaluate_task` on each
+task) and on several devices (`evaluate_sharded`).
+
 **Several devices.** A mesh whose axis is called `tasks` divides a batch of tasks: every device has
 all weights and runs its own tasks. A mesh whose axis is called `context` divides the supports of
 each task, so that the longest context grows with the number of devices. A mesh can have both axes.
@@ -45,9 +70,9 @@ from ._forward import forward
 from ._hook_points import Where
 from ._init import Architecture, init
 from ._memory import Memory, memory
-from ._read_outs import operand_bounds, predictive, read_outs
+from ._predict import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
+from ._readouts import operand_bounds, predictive, readouts
 from ._resume import resume, tail
-from ._run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
 from ._stack import stack
 from ._tying import untie
 from ._weights import Block, Heads, Norm, Problem, Spec, Transformer, Unit, Weights, Write
@@ -78,7 +103,7 @@ __all__ = [
     "predict_along",
     "predict_batch",
     "predictive",
-    "read_outs",
+    "readouts",
     "resume",
     "run_with_cache",
     "run_with_hooks",

@@ -10,10 +10,19 @@ from .._core import devices
 from .._core.numerics import accumulation_dtype, matmul
 from .._core.xla_workarounds import NARROW, matmul_by_columns, unfused, vectorised_sum
 from ..residual._tokens import DividedTokens
+from ._blockwise_softmax import blockwise_softmax, uses_blocks
+from ._full_softmax import full_softmax, own_logits
+from ._masks import (
+    KeyMask,
+    Order,
+    apply_mask,
+    key_positions,
+    local_mask,
+    order_of,
+    partial_mask,
+    zero_masked,
+)
 from ._ring_attention import ring_softmax
-from ._tiled_attention import tiled_softmax, uses_tiles
-from ._undivided_softmax import own_logits, undivided_softmax
-from ._visible import Order, Visible, hide, mask_of, numbered, order_of, shown, zero_hidden
 from ._weights import Spec
 
 LONG = 2048
@@ -26,7 +35,7 @@ def attend(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    visible: Visible,
+    key_mask: KeyMask,
     spec: Spec,
     log_gate: Float[Array, " T"] | None = None,
     window: int | None = None,
@@ -36,53 +45,53 @@ def attend(
     Linear attention and tiled softmax do not form the pattern [T, T].
     """
     if log_gate is not None:
-        check_gate(visible, spec)
+        check_gate(key_mask, spec)
     order = order_of(spec, window)
-    divided = isinstance(visible, DividedTokens)
-    if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
-        return undivided_softmax(q, k, visible, order)(v, visible)
+    divided = isinstance(key_mask, DividedTokens)
+    if spec.attention == "softmax" and not (divided or uses_blocks(len(q), spec.streaming)):
+        return full_softmax(q, k, key_mask, order)(v, key_mask)
     if spec.attention == "linear" and not spec.causal:
-        return linear(q, k, v, visible)
+        return linear(q, k, v, key_mask)
     if spec.attention == "linear":
-        mixed = linear_causal(q, k, v, visible, order, log_gate)
-        return mixed + own_logits(q, k, visible, 0.0) * v if order.mask == "own" else mixed
+        mixed = linear_causal(q, k, v, key_mask, order, log_gate)
+        return mixed + own_logits(q, k, key_mask, 0.0) * v if order.mask == "own" else mixed
     all_k, all_v = k, v
-    k, v = (zero_hidden(part, visible) for part in (k, v))
+    k, v = (zero_masked(part, key_mask) for part in (k, v))
     if divided:
-        mixed, log_total = ring_softmax(q, k, v, visible, order)
+        mixed, log_total = ring_softmax(q, k, v, key_mask, order)
     else:
-        mixed, log_total = tiled_softmax(q, k, v, jnp.asarray(visible), order)
+        mixed, log_total = blockwise_softmax(q, k, v, jnp.asarray(key_mask), order)
     if order.mask == "own":
-        own = jax.nn.sigmoid(own_logits(q, all_k, visible, -jnp.inf) - log_total[:, None])
+        own = jax.nn.sigmoid(own_logits(q, all_k, key_mask, -jnp.inf) - log_total[:, None])
         return mixed + own * (all_v - mixed)
     return mixed
 
 
 def linear(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], visible: Visible
+    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], key_mask: KeyMask
 ) -> Float[Array, "T d"]:
     """Linear attention to all visible tokens, q (k^T v), in the way that XLA computes fastest."""
-    k, all_v = zero_hidden(k, visible), v
-    v = zero_hidden(v, visible)
+    k, all_v = zero_masked(k, key_mask), v
+    v = zero_masked(v, key_mask)
     if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
-        state = unfused(jnp.sum(zero_hidden(k * all_v, visible), axis=0, keepdims=True))
+        state = unfused(jnp.sum(zero_masked(k * all_v, key_mask), axis=0, keepdims=True))
         # the same as the product, also for NaN, but its gradient sums what is selected
-        return jnp.where(q == q, q * total(state, visible), q)
+        return jnp.where(q == q, q * total(state, key_mask), q)
     if v.shape[1] >= NARROW or len(q) > LONG:
         # the narrower factor is the one that is transposed
         state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
-        return matmul(q, total(state, visible))
+        return matmul(q, total(state, key_mask))
     if k.shape[1] == 1:
-        return q * total(jax.vmap(vectorised_sum, 1)(k * v)[None], visible)
+        return q * total(jax.vmap(vectorised_sum, 1)(k * v)[None], key_mask)
     state = jnp.stack([matmul(column, k) for column in v.T], axis=1)
-    return matmul_by_columns(q, total(state, visible))
+    return matmul_by_columns(q, total(state, key_mask))
 
 
 def linear_causal(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    visible: Visible,
+    key_mask: KeyMask,
     order: Order,
     log_gate: Float[Array, " T"] | None,
 ) -> Float[Array, "T d"]:
@@ -91,24 +100,24 @@ def linear_causal(
     The first token attends to itself, if it is visible.
     """
     first = k[:1, :, None] * v[:1, None, :]
-    products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
+    products = zero_masked(k, key_mask)[:, :, None] * zero_masked(v, key_mask)[:, None, :]
     wide, shift = accumulation_dtype(k.dtype), order.mask == "exclusive"
     log_gate = None if log_gate is None else log_gate.astype(wide)
     if order.window is not None:
-        states = windowed_sums(products.astype(wide), log_gate, visible, order).astype(k.dtype)
+        states = windowed_sums(products.astype(wide), log_gate, key_mask, order).astype(k.dtype)
         return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
     fade: jax.Array | None = None
     if log_gate is None:
         sums = jnp.cumsum(products, axis=0, dtype=wide)
     else:  # the gates of hidden tokens are their own: no sum passes through them
-        place = jnp.where(mask_of(visible), jnp.arange(len(q)), 0)
+        place = jnp.where(local_mask(key_mask), jnp.arange(len(q)), 0)
         held = log_gate[jax.lax.cummax(place)]
         sums = decayed_sums(products.astype(wide), jnp.exp(jnp.diff(held, prepend=held[:1])))
         fade = jnp.exp(log_gate[shift:] - held[: len(q) - shift])[:, None, None]
-    if isinstance(visible, DividedTokens):
-        own, asked = sums[-1], len(q) - visible.queries
-        sums += devices.exclusive_cumsum(own, visible.axes)[None]
-        sums = sums.at[asked - shift :].set(devices.psum(own, visible.axes)[None])
+    if isinstance(key_mask, DividedTokens):
+        own, asked = sums[-1], len(q) - key_mask.queries
+        sums += devices.exclusive_cumsum(own, key_mask.axes)[None]
+        sums = sums.at[asked - shift :].set(devices.psum(own, key_mask.axes)[None])
     sums = sums[: len(q) - shift]
     sums = sums if fade is None else sums * fade
     if shift:
@@ -130,7 +139,7 @@ def decayed_sums(terms: Float[Array, "T k d"], gates: Float[Array, " T"]) -> Flo
 def windowed_sums(
     terms: Float[Array, "T k d"],
     log_gate: Float[Array, " T"] | None,
-    visible: Visible,
+    key_mask: KeyMask,
     order: Order,
 ) -> Float[Array, "T k d"]:
     """The sum of the terms of the first token and of the last w visible ones, times their gates.
@@ -140,17 +149,17 @@ def windowed_sums(
 
     Source: van Herk, A fast algorithm for local minimum and maximum filters, 1992.
     """
-    if isinstance(visible, DividedTokens):
+    if isinstance(key_mask, DividedTokens):
         raise ValueError(
             "window needs linear attention to be on one device, got supports that a mesh divides"
         )
     assert order.window is not None
     tokens, w = len(terms), min(order.window, len(terms))
-    _, last = numbered(visible, order)  # 0 for the first token
-    visible = jnp.asarray(visible).at[0].set(False)
+    _, last = key_positions(key_mask, order)  # 0 for the first token
+    key_mask = jnp.asarray(key_mask).at[0].set(False)
     log_gate = jnp.zeros(tokens, terms.dtype) if log_gate is None else log_gate
-    token = jnp.pad(jnp.argsort(~visible, stable=True), (0, -tokens % w))
-    counts = jnp.arange(len(token)) < jnp.sum(visible)
+    token = jnp.pad(jnp.argsort(~key_mask, stable=True), (0, -tokens % w))
+    counts = jnp.arange(len(token)) < jnp.sum(key_mask)
 
     def blocks(values: jax.Array) -> jax.Array:
         return values.reshape(-1, w, *values.shape[1:])
@@ -161,7 +170,7 @@ def windowed_sums(
         return jnp.exp(log)[..., None, None]
 
     # padding has the gates of the last token, so that no factor is above 1
-    gates = blocks(log_gate[jnp.where(counts, token, token[jnp.sum(visible) - 1])])
+    gates = blocks(log_gate[jnp.where(counts, token, token[jnp.sum(key_mask) - 1])])
     starts = jax.vmap(decayed_sums)(terms, jnp.exp(jnp.diff(gates, axis=1, prepend=gates[:, :1])))
     ends = jnp.cumsum((fade(gates[:, -1:] - gates) * terms)[:, ::-1], axis=1)[:, ::-1]
     # at place p of its block, a token reads what is after place p of the block before
@@ -174,23 +183,23 @@ def windowed_sums(
     return fade(log_gate - held) * sums + fade(log_gate - log_gate[0]) * first
 
 
-def check_gate(visible: Visible, spec: Spec) -> None:
-    if spec.attention != "linear" or not spec.causal or isinstance(visible, DividedTokens):
+def check_gate(key_mask: KeyMask, spec: Spec) -> None:
+    if spec.attention != "linear" or not spec.causal or isinstance(key_mask, DividedTokens):
         raise ValueError(
             "log_gate needs causal linear attention on one device, got "
             f"attention={spec.attention!r}, causal={spec.causal}"
         )
 
 
-def total(part: jax.Array, visible: Visible) -> jax.Array:
+def total(part: jax.Array, key_mask: KeyMask) -> jax.Array:
     """The sum over all tokens, of which this device may hold a part."""
-    return devices.psum(part, visible.axes) if isinstance(visible, DividedTokens) else part
+    return devices.psum(part, key_mask.axes) if isinstance(key_mask, DividedTokens) else part
 
 
 def pattern(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
-    visible: Visible,
+    key_mask: KeyMask,
     spec: Spec,
     log_gate: Float[Array, " T"] | None = None,
     window: int | None = None,
@@ -198,15 +207,15 @@ def pattern(
     """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
     order = order_of(spec, window)
     if spec.attention == "linear":
-        weights, seen = matmul(q, k.T), shown(visible, len(k))
+        weights, mask = matmul(q, k.T), partial_mask(key_mask, len(k))
         if log_gate is not None:
-            check_gate(visible, spec)
+            check_gate(key_mask, spec)
             gaps = log_gate[:, None] - log_gate[None, :]
-            weights *= jnp.exp(hide(gaps, seen, order, 0.0))
-        weights = hide(weights, seen, order, 0.0)
-        own = own_logits(q, k, visible, 0.0) if order.mask == "own" else None
+            weights *= jnp.exp(apply_mask(gaps, mask, order, 0.0))
+        weights = apply_mask(weights, mask, order, 0.0)
+        own = own_logits(q, k, key_mask, 0.0) if order.mask == "own" else None
     else:
-        weights, totals, _, own = undivided_softmax(q, k, visible, order)
+        weights, totals, _, own = full_softmax(q, k, key_mask, order)
         weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
         own = None if own is None else own / totals
     return weights if own is None else weights + jnp.diag(own[:, 0])

@@ -13,8 +13,8 @@ from .._core.numerics import accumulation_dtype
 from ..residual import Read, num_tokens
 from ..tasks import Task
 from ..tasks._batches import chunk_size, device_shard
-from ._sublayers import known_heads
-from ._tying import erases, is_mean, uniform_slots
+from ._heads import precomputed_heads
+from ._tying import erases, is_mean, token_invariant_slots
 from ._weights import (
     Block,
     Heads,
@@ -73,8 +73,8 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     copies = task.num_outputs // model.spec.num_outputs
     copies *= len(task.x) if task.x.ndim > 2 else 1
     flops, stream, weights = 0, 0, 0
-    rows = dict.fromkeys(uniform_slots(model), 1)
-    pairs = [] if place and place.context else known_heads(model, tokens)
+    rows = dict.fromkeys(token_invariant_slots(model), 1)
+    pairs = [] if place and place.context else precomputed_heads(model, tokens)
     first = len(model.weights.prologue)
     of_one_step = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)  # noqa: E731
     steps = jax.tree.map(of_one_step, model.weights.steps)

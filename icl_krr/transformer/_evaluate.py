@@ -1,4 +1,4 @@
-"""Evaluate a model on one task or on a batch of tasks: embed, run the blocks, read out."""
+"""Evaluate a model on one task or on a batch of tasks: rescale, embed, run the blocks, read out."""
 
 from __future__ import annotations
 
@@ -8,81 +8,128 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import AxisType
 
 from .._core.devices import Axes, with_automatic_axes
-from .._core.rescaling import rescaled, rescaled_without_jvp
+from .._core.rescaling import rescale_results, rescaled_jvp, times_power
 from ..residual import Stream, embed, num_tokens
 from ..residual._tokens import get_slot, keys_of_shard, positions, role_slice
 from ..tasks import Task, map_tasks
-from ._degrees import degrees_of_results, unit_of_task
 from ._forward import forward
-from ._hook_points import Hook
-from ._sublayers import normalise
-from ._tying import known_zeros, uniform_slots
+from ._homogeneity import homogeneity, result_degrees, task_scale
+from ._request import PREDICTION, Request
+from ._stream import normalise
+from ._tying import known_zeros, token_invariant_slots
 from ._weights import Transformer
 
-Kept = tuple[Any, list[dict[str, Any]]]
+Stored = tuple[Any, list[dict[str, Any]]]
 """Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
-
-Answer = Callable[[dict[str, jax.Array], Transformer, Task], Any]
-"""Function from all read-outs by name, model and task to what a run returns."""
-
-
-class Request(NamedTuple):
-    """What is asked of a run of one task. It is static: every request has its own program.
-
-    Stored are the slots `names` at the start and after every step, and the points `keep` inside of
-    blocks (True: all). With `along`, the predictions at the supports precede those at the queries.
-    The result of `answer` replaces the prediction.
-    """
-
-    names: tuple[str, ...] = ()
-    keep: bool | tuple[str, ...] = ()
-    hooks: tuple[tuple[str, Hook], ...] = ()
-    along: bool = False
-    answer: Answer | None = None
-
-
-PREDICTION = Request()
 
 STORED = 2**27
 """Bytes that the gradient of a batch of tasks may store, instead of computing them again."""
 
 
-@partial(jax.jit, static_argnames=("request", "axes"))
 def evaluate(
+    model: Transformer,
+    task: Task,
+    request: Request = PREDICTION,
+    stream: Stream | None = None,
+    axes: Axes = (),
+    rescale: bool = True,
+) -> tuple[Any, Stored]:
+    """The prediction, or all readouts by name for an answer, and what is stored during the run.
+
+    The run starts from `stream`, by default the embedding of the task. Devices along `axes` have
+    the other supports. A model that is homogeneous in y runs on y of order 1, unless `rescale` is
+    False, and what it returns is scaled back.
+    """
+    model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
+    degrees, scale = result_degrees(model, request) if rescale else None, None
+    if degrees is not None:
+        scale = task_scale(task, axes)
+        task = task.replace(y=times_power(task.y, scale, -1))
+    invariant = frozenset()
+    if not (request.keep or request.hooks or stream is not None):
+        invariant = token_invariant_slots(model)
+    stream = embed_task(model, task, axes) if stream is None else stream
+    readout = Readout(model, task, request, {slot: value.shape for slot, value in stream.items()})
+    passed = forward(
+        model,
+        # blocks have one row of these slots: the gradient of a bias is then one sum over all tokens
+        {**stream, **{slot: stream[slot][:1] for slot in invariant}},
+        keys_of_shard(task, model.spec.tokens, axes),
+        observe=readout.slots,
+        keep=request.keep,
+        hooks=dict(request.hooks),
+    )
+    results = readout.result(passed.stream), (passed.observed, passed.points)
+    return results if scale is None else rescale_results(scale, degrees, results)
+
+
+evaluate_rescaled = jax.custom_jvp(evaluate, nondiff_argnums=(2, 4, 5))
+"""`evaluate` of a model that is homogeneous in y, whose derivatives are those of `rescaled`."""
+
+
+@partial(evaluate_rescaled.defjvp, symbolic_zeros=True)
+def evaluate_rescaled_jvp(
+    request: Request, axes: Axes, rescale: bool, primals: tuple, tangents: tuple
+) -> tuple[Any, Any]:
+    (model, task, stream), (d_model, d_task, d_stream) = primals, tangents
+
+    def run(y: jax.Array, model: Transformer, task: Task, stream: Stream | None) -> Any:
+        return evaluate(model, task.replace(y=y), request, stream, axes, rescale=False)
+
+    scale, degrees = task_scale(task, axes), result_degrees(model, request)
+    primals, tangents = (task.y, model, task, stream), (d_task.y, d_model, d_task, d_stream)
+    return rescaled_jvp(scale, run, degrees, primals, tangents)
+
+
+PROGRAMS = {
+    function: jax.jit(function, static_argnames=("request", "axes"))
+    for function in (evaluate, evaluate_rescaled)
+}
+
+
+def differentiable(model: Transformer, request: Request) -> Callable:
+    """`evaluate_rescaled` where it applies; hooks may close over arrays that are differentiated."""
+    rescales = homogeneity(model) is not None and not request.hooks
+    return evaluate_rescaled if rescales else evaluate
+
+
+def program(model: Transformer, task: Task, request: Request) -> Callable:
+    """The jitted function that evaluates a model on one task."""
+    automatic = AxisType.Explicit not in jax.typeof(task.x).sharding.mesh.axis_types
+    together = task.num_outputs == model.spec.num_outputs
+    if automatic and together and request.answer is None:
+        return PROGRAMS[differentiable(model, request)]
+    return evaluate_task
+
+
+@partial(jax.jit, static_argnames=("request", "axes"))
+def evaluate_task(
     model: Transformer,
     task: Task,
     request: Request = PREDICTION,
     *,
     stream: Stream | None = None,
     axes: Axes = (),
-) -> tuple[Any, Kept]:
-    """The prediction, and the values that were stored during the run.
+) -> tuple[Any, Stored]:
+    """`evaluate` of a task with any number of outputs, on any mesh, with an answer or without.
 
-    The run starts from `stream`, by default the embedding of the task. Devices along `axes` have
-    the other supports.
+    A model with one output runs each output of a task separately.
     """
-    every, answer = request.answer is not None, request.answer
+    one = partial(differentiable(model, request), request=request, axes=axes)
 
-    def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[Any, Kept]:
-        model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
-
-        at = partial(evaluate_once, request, axes)
-        made = degrees_of_results(model, request.names, bool(request.keep), every)
-        # hooks may close over arrays of which a derivative is asked
-        compute = rescaled_without_jvp if request.hooks else rescaled
-
-        def once(task: Task, stream: Stream | None) -> tuple[Any, Kept]:
-            given = task.y, task, model, stream
-            return compute(unit_of_task(task, axes), at, made, *given) if made else at(*given)
-
+    def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[Any, Stored]:
         if task.num_outputs == model.spec.num_outputs:
-            read, kept = once(task, stream)
+            result, stored = one(model, task, stream=stream)
         else:
-            each = lambda y, stream: once(task.replace(y=y, y_query=None), stream)  # noqa: E731
-            read, kept = jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
-        return (read if answer is None else answer(read, model, task)), kept
+            result, stored = jax.vmap(
+                lambda y, stream: one(model, task.replace(y=y, y_query=None), stream=stream),
+                in_axes=-1,
+                out_axes=-1,
+            )(task.y, stream)
+        return result if request.answer is None else request.answer(result, model, task), stored
 
     return with_automatic_axes(run, task.x)(model, task, stream)
 
@@ -99,70 +146,63 @@ def embed_task(model: Transformer, task: Task, axes: Axes = ()) -> Stream:
     return stream
 
 
-def evaluate_once(
-    request: Request,
-    axes: Axes,
-    y: jax.Array,
-    task: Task,
-    model: Transformer,
-    stream: Stream | None,
-) -> tuple[Any, Kept]:
-    """The prediction, or all read-outs by name for an answer, and what is stored, for these y."""
-    layout, tokens, task = model.layout, model.spec.tokens, task.replace(y=y)
-    asked = role_slice(("query",), task, tokens)
-    uniform = uniform_slots(model)
-    if request.keep or request.hooks or stream is not None:
-        uniform = frozenset()
-    stream = embed_task(model, task, axes) if stream is None else stream
+class Readout(NamedTuple):
+    """What a run reads out of the streams of a task, whose slots have these shapes."""
 
-    # blocks have one row of these slots: the gradient of a bias is then one sum over all tokens
-    rows = {slot: stream[slot][:1] for slot in uniform}
-    shapes = {slot: value.shape for slot, value in stream.items()}
+    model: Transformer
+    task: Task
+    request: Request
+    shapes: dict[str, tuple[int, ...]]
 
-    def whole(stream: Stream) -> Stream:
-        return {slot: jnp.broadcast_to(value, shapes[slot]) for slot, value in stream.items()}
+    def result(self, stream: Stream) -> Any:
+        """The prediction, or all readouts by name for an answer, from the last stream."""
+        tokens, every = self.model.spec.tokens, self.request.answer is not None
+        queries = self.at(stream, role_slice(("query",), self.task, tokens), every)
+        if not self.request.along:
+            return queries
+        # with interleaved tokens, those of x, each directly before the token of its y
+        per_support = 2 if tokens == "interleaved" else 1
+        end = num_tokens(self.task, tokens) - self.task.num_queries
+        supports = self.at(stream, slice(1, end, per_support), every)
+        return jax.tree.map(lambda *parts: jnp.concatenate(parts), supports, queries)
 
-    def like_y(values: jax.Array) -> jax.Array:
-        return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
-
-    def readout(stream: Stream, asked: slice = asked, every: bool = False) -> Any:
-        normed = normalise(model.weights.final_norm, whole(stream))
-        queries = {slot: value[asked] for slot, value in normed.items()}
-        prediction = like_y(model.weights.readout(queries))
+    def at(self, stream: Stream, tokens: slice, every: bool) -> Any:
+        weights = self.model.weights
+        normed = normalise(weights.final_norm, self.whole(stream))
+        rows = {slot: value[tokens] for slot, value in normed.items()}
+        prediction = self.like_y(weights.readout(rows))
         if not every:
             return prediction
-        further = {name: read(queries) for name, read in model.weights.readouts.items()}
-        return {"prediction": prediction, **further}
+        return {
+            "prediction": prediction,
+            **{name: read(rows) for name, read in weights.readouts.items()},
+        }
 
-    def look(stream: Stream, name: str) -> jax.Array:
+    def slots(self, stream: Stream) -> dict[str, jax.Array]:
+        """The slots of the request, and the prediction, in one stream."""
+        return {name: self.slot(stream, name) for name in self.request.names}
+
+    def slot(self, stream: Stream, name: str) -> jax.Array:
+        layout, tokens = self.model.layout, self.model.spec.tokens
         if name == "prediction":
-            return readout(stream)
-        value = get_slot(whole(stream), layout, name)
-        value = value[role_slice(layout[name].at, task, tokens)]
-        return like_y(value) if layout[name].kind == "state" else value
+            return self.at(stream, role_slice(("query",), self.task, tokens), every=False)
+        value = get_slot(self.whole(stream), layout, name)
+        value = value[role_slice(layout[name].at, self.task, tokens)]
+        return self.like_y(value) if layout[name].kind == "state" else value
 
-    passed = forward(
-        model,
-        {**stream, **rows},
-        keys_of_shard(task, tokens, axes),
-        observe=lambda stream: {name: look(stream, name) for name in request.names},
-        keep=request.keep,
-        hooks=dict(request.hooks),
-    )
-    every = request.answer is not None
-    read = readout(passed.stream, every=every)
-    if request.along:
-        # with interleaved tokens, those of x, each directly before the token of its y
-        each = 2 if tokens == "interleaved" else 1
-        supports = slice(1, num_tokens(task, tokens) - task.num_queries, each)
-        before = readout(passed.stream, supports, every)
-        read = jax.tree.map(lambda *parts: jnp.concatenate(parts), before, read)
-    return read, (passed.observed, passed.points)
+    def whole(self, stream: Stream) -> Stream:
+        """The stream, in which all slots have a row for each token."""
+        return {slot: jnp.broadcast_to(value, self.shapes[slot]) for slot, value in stream.items()}
+
+    def like_y(self, values: jax.Array) -> jax.Array:
+        return values[..., 0] if self.task.y.ndim == 1 and values.shape[-1] == 1 else values
 
 
 @partial(jax.jit, static_argnames=("chunk", "axes"))
 def evaluate_batch(model: Transformer, tasks: Task, chunk: int, axes: Axes = ()) -> jax.Array:
-    one = lambda task, model: evaluate(model, task, axes=axes)[0]  # noqa: E731
+    def one(task: Task, model: Transformer) -> jax.Array:
+        return evaluate_task(model, task, axes=axes)[0]
+
     if not stores_streams(model, tasks):
         # the gradient also recomputes each chunk, so that its memory does not grow with the batch
         one = jax.checkpoint(one, prevent_cse=False)

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from .._core.messages import suggestion
-from .._core.xla_workarounds import ordered_collectives
 from ..residual import Stream
 from ..residual._tokens import DividedTokens, without_aggregator
-from ._hook_points import Hook, HookPoints, PlacedHook, Where
-from ._sublayers import (
-    activate,
-    add_to_stream,
-    constant_patterns,
-    known_heads,
-    normalise,
-    project,
-    sum_of_slots,
-    written_by_heads,
-)
-from ._tying import carried_slots, erased_slots, erases, known_zeros, split_steps
-from ._undivided_softmax import UndividedSoftmax
-from ._visible import Visible
-from ._weights import Block, Spec, Transformer, with_patterns
+from ._block import run_block
+from ._full_softmax import FullSoftmax
+from ._heads import constant_patterns, precomputed_heads
+from ._hook_points import Hook, Hooks
+from ._masks import KeyMask
+from ._tying import loop_carried_slots, split_steps
+from ._weights import Transformer, with_patterns
 
 
 class Pass(NamedTuple):
@@ -45,7 +34,7 @@ class Pass(NamedTuple):
 def forward(
     model: Transformer,
     stream: Stream,
-    visible: Visible,
+    key_mask: KeyMask,
     *,
     observe: Callable[[Stream], Any] = lambda stream: (),
     keep: bool | Collection[str] = (),
@@ -60,7 +49,7 @@ def forward(
     Args:
         stream: the embedded task, {slot: [T, width]} (see `icl_krr.residual.embed`; pass
             `model.spec.tokens` and `model.spec.centred`).
-        visible: [T] bool, True for the tokens that can be read as keys (see
+        key_mask: [T] bool, True for the tokens that can be read as keys (see
             `icl_krr.residual.key_mask`).
         observe: function of the stream, called after the prologue and after every step, whose
             values are stored.
@@ -75,124 +64,46 @@ def forward(
     >>> forward(model, stream, ik.residual.key_mask(task)).stream["prediction"][-1].tolist()
     [3.0]
     """
-    spec, prologue = model.spec, model.weights.prologue
-    first = len(prologue)
+    spec, weights = model.spec, model.weights
+    first = len(weights.prologue)
     if not spec.aggregator:
-        visible = without_aggregator(visible)
-    if hooks or keep:
+        key_mask = without_aggregator(key_mask)
+    run_hooks = Hooks(model, hooks or {}, keep)
+    if run_hooks.used:
         stream = jax.tree.map(jnp.asarray, stream)
-    placed = [place_hook(name, hook, model) for name, hook in (hooks or {}).items()]
-    seen: set[str] = set()
-
-    def run(block: Block, at: int, step: Any, stream: Stream, known: Any, kept: list) -> Stream:
-        own = [hook for position, hook in placed if position in (at, None)]
-        hook_points = HookPoints(own, Where(at, step, at + step * model.blocks_per_step), keep)
-        stream = run_block(block, stream, visible, spec, hook_points, known)
-        for hook in hook_points.hooks:
-            if hook.step is not None and hook.point not in hook_points.seen:
-                raise ValueError(
-                    f"hook must be at a point of its block, got {hook.name!r}; "
-                    f"{listed(hook.point, hook_points.seen)}"
-                )
-        seen.update(hook_points.seen)
-        kept.append(hook_points.kept)
-        return stream
-
-    in_parts = isinstance(visible, DividedTokens)
-    pairs = [] if placed or keep is True or in_parts else known_heads(model, len(visible))
-    shared: dict[str, UndividedSoftmax] = {}
-
-    def patterns(at: int, block: Block, stream: Stream) -> dict[int, UndividedSoftmax]:
-        groups = [j for position, j in pairs if position == at]
-        return constant_patterns(block, groups, stream, visible, spec, shared)
-
+    # the patterns that no step changes are computed here, before the scan
+    whole = not (run_hooks.hooks or keep is True or isinstance(key_mask, DividedTokens))
+    pairs = precomputed_heads(model, len(key_mask)) if whole else []
+    shared: dict[str, FullSoftmax] = {}
     points: list[dict[str, Any]] = []
-    for i, block in enumerate(with_patterns(prologue, model.weights.patterns)):
-        stream = run(block, i, 0, stream, patterns(i, block, stream), points)
-
+    for i, block in enumerate(with_patterns(weights.prologue, weights.patterns)):
+        patterns = constant_patterns(block, i, pairs, stream, key_mask, spec, shared)
+        hook_points = run_hooks.of_block(i, 0)
+        stream = run_block(block, stream, key_mask, spec, hook_points, patterns)
+        points.append(run_hooks.stored(hook_points))
     scanned, blocks = split_steps(model)
-    any_step = blocks([None if leaf is None else leaf[0] for leaf in scanned])
-    known = [patterns(first + b, block, stream) for b, block in enumerate(any_step)]
+    every_step = [
+        constant_patterns(block, i, pairs, stream, key_mask, spec, shared)
+        for i, block in enumerate(
+            blocks([leaf if leaf is None else leaf[0] for leaf in scanned]), first
+        )
+    ]
+    start, carry = stream, stream
+    if not run_hooks.change_steps(first):  # a hook may change any slot
+        carry = loop_carried_slots(weights.steps, stream)
 
-    hooked = any(at is None or at >= first for at, _ in placed)
-    # a hook may change any slot
-    start, carried = stream, stream if hooked else carried_slots(model.weights.steps, stream)
-
-    def body(carried: Stream, now: Any) -> tuple[Stream, Any]:
-        own, step = now
-        kept: list[dict[str, Any]] = []
-        stream = start | carried
-        for b, block in enumerate(blocks(own)):
-            stream = run(block, first + b, step, stream, known[b], kept)
-        return {slot: stream[slot] for slot in carried}, (observe(stream), kept)
+    def step(carry: Stream, inputs: tuple[list[Any], jax.Array]) -> tuple[Stream, Any]:
+        leaves, index = inputs
+        stream, points = start | carry, []
+        for i, (block, patterns) in enumerate(zip(blocks(leaves), every_step, strict=True), first):
+            hook_points = run_hooks.of_block(i, index)
+            stream = run_block(block, stream, key_mask, spec, hook_points, patterns)
+            points.append(run_hooks.stored(hook_points))
+        return {slot: stream[slot] for slot in carry}, (observe(stream), points)
 
     # recomputing a step for the gradient is faster than storing its values
-    body = jax.checkpoint(body, prevent_cse=False)
-    carried, (path, kept) = jax.lax.scan(body, carried, (scanned, jnp.arange(model.steps)))
-    asked = [hook.point for at, hook in placed if at is None]
-    for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
-        if point not in seen:
-            raise ValueError(
-                f"point must exist in some block, got {point!r}; {listed(point, seen)}"
-            )
+    step = jax.checkpoint(step, prevent_cse=False)
+    carry, (path, step_points) = jax.lax.scan(step, carry, (scanned, jnp.arange(model.steps)))
+    run_hooks.check_points()
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), observe(start), path)
-    return Pass(jax.tree.map(jnp.asarray, start | carried), observed, points + kept)
-
-
-def run_block(
-    block: Block,
-    stream: Stream,
-    visible: Visible,
-    spec: Spec,
-    hook_points: HookPoints,
-    known: Mapping[int, UndividedSoftmax],
-) -> Stream:
-    """h += attention(h); h += mlp(h). The writes of a sublayer are summed before they are added."""
-    in_rings = isinstance(visible, DividedTokens) and spec.attention == "softmax"
-    stream = hook_points("resid_pre", ordered_collectives(stream) if in_rings else stream)
-    inputs = normalise(block.attention_norm, stream)
-    written: Stream = {}
-    for j, heads in enumerate(block.attention):
-        if in_rings:
-            inputs, written = ordered_collectives((inputs, written))
-        mixed = written_by_heads(heads, inputs, visible, spec, hook_points, j, known.get(j))
-        written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
-    stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
-    inputs = normalise(block.mlp_norm, stream)
-    written, rows = {}, {slot: value for slot, value in inputs.items() if len(value) == 1}
-    # h - h is zero: a constant, which costs nothing. Points that somebody looks at show the -h
-    erased = set() if hook_points.used else erased_slots(block)
-    stream = stream | {slot: known_zeros(stream[slot]) for slot in erased}
-    for j, unit in enumerate(block.mlp):
-        if unit.to in erased and erases(unit):
-            continue
-        hidden = activate(unit, rows if unit.to in rows else inputs)
-        hidden = hook_points(f"units.{j}.hidden", hidden)
-        made = hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
-        written = sum_of_slots(written, made)
-    stream = add_to_stream(stream, hook_points("mlp", written))
-    return hook_points("resid_post", stream)
-
-
-def place_hook(name: str, hook: Hook, model: Transformer) -> tuple[int | None, PlacedHook]:
-    """The index of the block of a hook (None: all blocks), and the hook with its point and step."""
-    if name.startswith("blocks.*."):
-        return None, PlacedHook(name.removeprefix("blocks.*."), None, name, hook)
-    match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
-    if not match or int(match[1]) >= model.depth:
-        raise ValueError(
-            f"hook must be at blocks.I.POINT with I < depth = {model.depth} or at blocks.*.POINT, "
-            f"got {name!r}"
-        )
-    at, first = int(match[1]), len(model.weights.prologue)
-    if at < first:
-        return at, PlacedHook(match[2], 0, name, hook)
-    step, block = divmod(at - first, model.blocks_per_step)
-    return first + block, PlacedHook(match[2], step, name, hook)
-
-
-def listed(asked: str, seen: Collection[str]) -> str:
-    """The end of a sentence about a point that does not exist: the points without their parts."""
-    parts = {point for point in seen if any(point.startswith(f"{whole}.") for whole in seen)}
-    example = f", and their parts, such as {min(parts)}" if parts else ""
-    return f"the points are {', '.join(sorted({*seen} - parts))}{example}{suggestion(asked, seen)}"
+    return Pass(jax.tree.map(jnp.asarray, start | carry), observed, points + step_points)

@@ -11,8 +11,8 @@ from jax.sharding import Mesh
 from .._core import checks, memory_limit
 from .._core.readable import readable
 from ..tasks import Task
-from ._admission import admit
-from ._evaluate import Request
+from ._request import Request
+from ._run_plan import prepare_run
 from ._weights import Transformer
 
 
@@ -75,16 +75,15 @@ def memory(
     checks.flag("gradient", gradient)
     checks.instance("task", task, Task, "an icl_krr.Task")
     request = Request(names=tuple(names), keep=everything)
-    admitted = admit(model, task, request, batch=task.x.ndim - 2, mesh=mesh)
-    run, settings = admitted.program, admitted.settings
+    plan = prepare_run(model, task, request, batch=task.x.ndim - 2, mesh=mesh, copies=0)
     if gradient:
 
         def loss(model: Transformer, task: Task) -> jax.Array:
-            return jnp.sum(jax.tree.leaves(run(model, task, **settings))[0])
+            return jnp.sum(jax.tree.leaves(plan.program(model, task, **plan.options))[0])
 
-        lowered = jax.jit(jax.grad(loss)).lower(model, admitted.task)
+        lowered = jax.jit(jax.grad(loss)).lower(model, plan.task)
     else:
-        lowered = run.lower(model, admitted.task, **settings)
+        lowered = plan.program.lower(model, plan.task, **plan.options)
     compiled = lowered.compile()
     sizes: Any = compiled.memory_analysis()
     work: Any = compiled.cost_analysis()

@@ -7,8 +7,8 @@ import jax
 from .._core import checks
 from ..residual import Stream
 from ..tasks import Task
-from ._admission import admit
 from ._evaluate import embed_task
+from ._run_plan import prepare_run
 from ._tying import split_steps
 from ._weights import Block, Transformer, check_model
 
@@ -84,7 +84,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     checks.instance("stream", stream, dict, "a dict {slot: [T, width]}")
     for slot, value in stream.items():
         checks.floating(f"slot {slot}", value)
-    admitted = admit(rest, task, stream=stream)
+    plan = prepare_run(rest, task, stream=stream)
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
     own = jax.eval_shape(lambda: embed_task(model, one))
@@ -92,4 +92,4 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:
         raise ValueError(f"stream must have the slots and shapes {needed}, got {got}")
-    return admitted.run()[0]
+    return plan.program(rest, plan.task, **plan.options)[0]

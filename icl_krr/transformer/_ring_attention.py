@@ -12,7 +12,7 @@ from .._core import devices
 from .._core.numerics import accumulation_dtype, power_of_two_below
 from .._core.xla_workarounds import joint_barrier
 from ..residual._tokens import DividedTokens
-from ._tiled_attention import (
+from ._blockwise_softmax import (
     Tiles,
     all_into_tiles,
     from_tiles,
@@ -22,7 +22,7 @@ from ._tiled_attention import (
     slopes_of_tiles,
     sums_of_tiles,
 )
-from ._visible import Order, numbered
+from ._masks import Order, key_positions
 
 
 def ring_softmax(
@@ -40,26 +40,26 @@ def ring_softmax(
     """
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulation_dtype(q.dtype)) for part in (q, k[keys], v[keys])]
-    number, last = numbered(tokens, order)
+    number, last = key_positions(tokens, order)
     shown = tokens.key_mask[keys], number[keys], last
     out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(6, 7))
-def wide_ring(q, k, v, visible, number, last, order, axes):
-    return forward_ring(q, k, v, visible, number, last, order, axes)[:2]
+def wide_ring(q, k, v, key_mask, number, last, order, axes):
+    return forward_ring(q, k, v, key_mask, number, last, order, axes)[:2]
 
 
-def forward_ring(q, k, v, visible, number, last, order, axes):
+def forward_ring(q, k, v, key_mask, number, last, order, axes):
     """The output, log total, and the total over exp(log total), as `forward_tiles`."""
-    q, k, v, visible = joint_barrier(q, k, v, visible)
+    q, k, v, key_mask = joint_barrier(q, k, v, key_mask)
     if order.mask:
         v, number, last = joint_barrier(v, number, last)
     size = power_of_two_below(
         devices.pmax(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes)
     )
-    held = k, scaled(v, size), visible, number
+    held = k, scaled(v, size), key_mask, number
 
     def round(state, _):
         sums, shift, held = state
@@ -75,13 +75,13 @@ def forward_ring(q, k, v, visible, number, last, order, axes):
     return quotients(sums, shift, size)
 
 
-def forward_and_keep(q, k, v, visible, number, last, order, axes):
-    out, log_total, rounding = forward_ring(q, k, v, visible, number, last, order, axes)
-    return (out, log_total), (q, k, v, visible, number, last, out, log_total, rounding)
+def forward_and_keep(q, k, v, key_mask, number, last, order, axes):
+    out, log_total, rounding = forward_ring(q, k, v, key_mask, number, last, order, axes)
+    return (out, log_total), (q, k, v, key_mask, number, last, out, log_total, rounding)
 
 
 def backward_ring(order, axes, kept, cotangents):
-    q, k, v, visible, number, last, out, log_total, rounding = kept
+    q, k, v, key_mask, number, last, out, log_total, rounding = kept
     own = slopes(q, last, out, log_total, rounding, *cotangents)
 
     def round(state, _):
@@ -90,7 +90,7 @@ def backward_ring(order, axes, kept, cotangents):
         sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
         return (d_q + found, *devices.ppermute((held, sums), axes, ring=True)), None
 
-    start = (jnp.zeros_like(q), (k, v, visible, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
+    start = (jnp.zeros_like(q), (k, v, key_mask, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
     rounds = jax.lax.axis_size(axes)
     (d_q, _, (d_k, d_v)), _ = jax.lax.scan(round, start, length=rounds)
     return d_q, d_k, d_v, None, None, None

@@ -28,7 +28,7 @@ def written_slots(blocks: Iterable[Block]) -> set[str]:
     return {slot for block in blocks for layer in block.layers for slot in widths(layer)}
 
 
-def lasting_slots(blocks: Iterable[Block]) -> set[str]:
+def live_slots(blocks: Iterable[Block]) -> set[str]:
     """The slots that the blocks write and may leave at values other than zero."""
     lasting: set[str] = set()
     for block in blocks:
@@ -53,10 +53,10 @@ def erases(unit: Unit) -> bool:
     return len(coefficients) == 1 and isinstance(block, Fixed) and block == -1
 
 
-def carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:
+def loop_carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:
     """The slots whose values one step passes to the next; `stream` is the one before the first."""
     blocks = tuple(blocks)
-    written, lasting = written_slots(blocks), lasting_slots(blocks)
+    written, lasting = written_slots(blocks), live_slots(blocks)
     known = {s for s, value in stream.items() if isinstance(value, np.ndarray) and not value.any()}
     return {s: value for s, value in stream.items() if s in lasting | (written - known)}
 
@@ -112,7 +112,7 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
     return scanned, blocks
 
 
-def uniform_slots(model: Transformer) -> frozenset[str]:
+def token_invariant_slots(model: Transformer) -> frozenset[str]:
     """The slots that are the same at all tokens: those of means and of units of such slots."""
     embedding = model.weights.embedding
     found = {s for s in embedding if embedding[s].slots <= {"one"}} - set(model.weights.positions)

@@ -42,7 +42,7 @@ class Weights:
         positions: {slot: [max_tokens, width]}, added to the embedding.
         final_norm: {slot: `Norm`} applied to the stream before the read-out.
         readouts: {name: `Read`} of further numbers that the final stream holds at the same tokens,
-            such as the variance of the prediction (see `icl_krr.read_outs`).
+            such as the variance of the prediction (see `icl_krr.readouts`).
         patterns: {name: `Heads` without writes}, whose queries and keys are those of all heads with
             this `pattern`, in the prologue and in all steps.
 

@@ -9,7 +9,7 @@ import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
 from icl_krr.tasks._batches import placement
 from icl_krr.transformer import Sent, step_sent
-from icl_krr.transformer._divided import evaluate_batch_divided, evaluate_divided
+from icl_krr.transformer._sharded import evaluate_batch_sharded, evaluate_sharded
 
 P, STEPS = 3, 13  # the length of no other loop
 CONFIG = ik.tasks.LinearRegression(num_features=P, num_supports=83, num_queries=5)
@@ -55,9 +55,9 @@ def mesh_of(count):
 )
 def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient, count):
     model, place = MODELS[name](), placement(TASK, mesh_of(count))
-    run = evaluate_divided
+    run = evaluate_sharded
     if gradient:
-        loss = lambda model, task, place: jnp.sum(evaluate_divided(model, task, place=place)[0])  # noqa: E731
+        loss = lambda model, task, place: jnp.sum(evaluate_sharded(model, task, place=place)[0])  # noqa: E731
         run = jax.jit(jax.grad(loss), static_argnames="place")
     program = parse(run.lower(model, TASK, place=place).compile().as_text())
     assert collectives(program) <= {"all-reduce", "collective-permute"}
@@ -81,7 +81,7 @@ def test_a_batch_sends_for_each_task_of_a_device():
     tasks = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((6, *leaf.shape), leaf.dtype), TASK)
     mesh, model = jax.make_mesh((2, 4), ("tasks", "context")), cg(ik.Linear())
     place = placement(tasks, mesh)
-    program = parse(evaluate_batch_divided.lower(model, tasks, 3, place=place).compile().as_text())
+    program = parse(evaluate_batch_sharded.lower(model, tasks, 3, place=place).compile().as_text())
     found = work_of_steps(program, STEPS)
     assert found["all-reduce"] == step_sent(model, tasks, place).bytes == 3 * 4 * (P + 5)
     assert found["all-reduce arrays"] == step_sent(model, tasks, place).arrays

@@ -269,7 +269,7 @@ class Machine(Recorder, ABC):
         Args:
             step: function that records the operations of a step.
             prologue: function that records what runs once before the first step.
-            readouts: further reads by name, for `icl_krr.read_outs`.
+            readouts: further reads by name, for `icl_krr.readouts`.
         """
         checks.count("steps", steps)
         checks.instance("readout", readout, Read, "a read")

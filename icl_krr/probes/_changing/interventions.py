@@ -16,8 +16,9 @@ from ..._core import checks
 from ...residual import ROLES, fields
 from ...tasks._task import check_axes
 from ...transformer import Transformer, Where
-from ...transformer._admission import admit, check_compatible
-from ...transformer._evaluate import Request, evaluate
+from ...transformer._evaluate import evaluate_task
+from ...transformer._request import Request
+from ...transformer._run_plan import check_compatible, prepare_run
 from .sites import Site, check_sites
 
 CHUNK = 16
@@ -104,10 +105,10 @@ def patch(
 
 
 def check_run_of(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
-    admitted = admit(model, tasks, batch=1, chunk=1)
+    plan = prepare_run(model, tasks, batch=1, chunk=1, copies=0)
     checks.count("chunk", chunk)
     check_sites(model, sites)
-    admitted.check_memory(copies=min(chunk, len(sites)))
+    plan.check_memory(copies=min(chunk, len(sites)))
 
 
 def same_outputs(model: Transformer, tasks: Task) -> None:
@@ -154,7 +155,7 @@ def run_interventions(
             task, other = both
             points = captured_points(model, other, point_names(ids)) if other else source
             hooks = intervention_hooks(model, task, code, points, ids)
-            return evaluate(model, task, Request(hooks=hooks))[0]
+            return evaluate_task(model, task, Request(hooks=hooks))[0]
 
         return jax.lax.map(of_task, (tasks, source if paired else None))
 
@@ -162,7 +163,7 @@ def run_interventions(
 
 
 def captured_points(model: Transformer, task: Task, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    _, (_, points) = evaluate(model, task, Request(keep=names))
+    _, (_, points) = evaluate_task(model, task, Request(keep=names))
     return points
 
 

@@ -15,9 +15,9 @@ from ..._core import checks
 from ...residual import ROLES
 from ...residual._tokens import get_slot, role_slice
 from ...transformer import Cache, Transformer, resume, run_with_cache
-from ...transformer._admission import check_compatible
 from ...transformer._hook_points import Hook
 from ...transformer._resume import check_block
+from ...transformer._run_plan import check_compatible
 from ...transformer._weights import check_model
 from .sites import STREAM_POINTS
 

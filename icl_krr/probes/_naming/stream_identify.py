@@ -15,7 +15,8 @@ from ..._core import checks
 from ...catalogue import candidate
 from ...residual._tokens import role_slice
 from ...tasks._task import check_plain
-from ...transformer._evaluate import Request, embed_task, evaluate
+from ...transformer._evaluate import embed_task, evaluate_task
+from ...transformer._request import Request
 from .._reading.readouts import StreamReader, streams_at
 from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit
@@ -190,9 +191,9 @@ def moved_predictions(model: Transformer, tasks: Task, moved: Any, places: Any) 
                 parts = jnp.split(active, edges, axis=-1)
                 return {slot: stream[slot] + part for slot, part in zip(stream, parts, strict=True)}
 
-            return evaluate(model, task, Request(hooks=(("blocks.*.resid_post", act),)))[0]
+            return evaluate_task(model, task, Request(hooks=(("blocks.*.resid_post", act),)))[0]
 
-        return jax.vmap(predict)(places, moves) - evaluate(model, task)[0][None]
+        return jax.vmap(predict)(places, moves) - evaluate_task(model, task)[0][None]
 
     return jax.lax.map(of_task, (tasks, moved))
 

@@ -14,9 +14,9 @@ from ..._core import checks
 from ..._core.readable import readable
 from ...tasks._task import check_one_output, support_mask
 from ...transformer import Transformer, Where, predict, run_with_hooks
-from ...transformer._admission import admit, check_compatible
-from ...transformer._evaluate import Request
 from ...transformer._hook_points import Hook
+from ...transformer._request import Request
+from ...transformer._run_plan import check_compatible, prepare_run
 from .derivatives import jacobian
 
 
@@ -57,7 +57,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     check_one_output(task)
     hooks = pattern_hooks(model, lambda pattern, where: pattern)
     copies = min(task.num_supports, task.num_queries)
-    admit(model, task, Request(hooks=hooks)).check_memory(copies)
+    prepare_run(model, task, Request(hooks=hooks), copies=copies)
     ones = jnp.ones(task.num_supports, task.x.dtype)
     mask = jnp.asarray(support_mask(task))
     without = lambda j: predict(model, task.replace(mask=mask.at[j].set(False)))  # noqa: E731

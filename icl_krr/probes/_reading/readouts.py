@@ -20,9 +20,9 @@ from ...residual import key_mask
 from ...residual._tokens import role_slice
 from ...tasks._batches import unstack
 from ...tasks._task import check_axes
-from ...transformer._admission import admit, check_compatible
 from ...transformer._evaluate import embed_task
 from ...transformer._forward import forward
+from ...transformer._run_plan import check_compatible, prepare_run
 from ...transformer._weights import check_model
 
 RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a JAX trace
@@ -90,7 +90,7 @@ def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array,
     (4, 2, 9)
     """
     checks.choice("role", role, ("query", "support"))
-    admit(model, task).check_memory()
+    prepare_run(model, task)
     return streams_at(model, task, (role,))[0]
 
 

@@ -9,10 +9,10 @@ from jax.sharding import Mesh
 
 from .._core import checks
 from ..tasks import Task
-from ._admission import admit
 from ._cache import Cache
-from ._evaluate import Request
 from ._hook_points import Hook, check_arguments
+from ._request import Request
+from ._run_plan import prepare_run
 from ._weights import Transformer, check_model
 
 
@@ -36,7 +36,8 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
     >>> ik.predict(model, task).tolist()
     [1.0]
     """
-    return admit(model, task, mesh=mesh).run()[0]
+    plan = prepare_run(model, task, mesh=mesh)
+    return plan.program(model, plan.task, **plan.options)[0]
 
 
 def predict_batch(
@@ -62,7 +63,8 @@ def predict_batch(
     >>> ik.predict_batch(model, tasks).shape
     (5, 1)
     """
-    return admit(model, tasks, batch=1, chunk=chunk, mesh=mesh).run()
+    plan = prepare_run(model, tasks, batch=1, chunk=chunk, mesh=mesh)
+    return plan.program(model, plan.task, **plan.options)
 
 
 def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
@@ -81,7 +83,8 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     >>> predict_along(model, task).shape
     (5,)
     """
-    return admit(model, task, Request(along=True), mesh=mesh).run()[0]
+    plan = prepare_run(model, task, Request(along=True), mesh=mesh)
+    return plan.program(model, plan.task, **plan.options)[0]
 
 
 def run_with_cache(
@@ -133,8 +136,9 @@ def run_with_cache(
         raise ValueError(f"points must not be given with everything=True, got {points}")
     keep = True if everything else tuple(points)
     request = Request(tuple(dict.fromkeys(names)), keep, placed_hooks(hooks or {}))
-    prediction, (slots, kept) = admit(model, task, request, mesh=mesh).run()
-    return prediction, Cache(slots, kept, len(model.weights.prologue), model.steps)
+    plan = prepare_run(model, task, request, mesh=mesh)
+    prediction, (slots, stored) = plan.program(model, plan.task, **plan.options)
+    return prediction, Cache(slots, stored, len(model.weights.prologue), model.steps)
 
 
 def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) -> jax.Array:
@@ -169,7 +173,8 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
     [2.0]
     """
-    return admit(model, task, Request(hooks=placed_hooks(hooks))).run()[0]
+    plan = prepare_run(model, task, Request(hooks=placed_hooks(hooks)))
+    return plan.program(model, plan.task, **plan.options)[0]
 
 
 def placed_hooks(hooks: Mapping[str, Hook]) -> tuple[tuple[str, Hook], ...]:

@@ -12,11 +12,11 @@ from jaxtyping import Array, Bool, Float
 
 from .._core.numerics import matmul
 from .._core.xla_workarounds import NARROW, matmul_by_columns
-from ._tiled_attention import everywhere
-from ._visible import Order, Visible, hide, mask_of, of_keys, shown
+from ._blockwise_softmax import everywhere
+from ._masks import KeyMask, Order, apply_mask, key_rows, local_mask, partial_mask
 
 
-class UndividedSoftmax(NamedTuple):
+class FullSoftmax(NamedTuple):
     """Numerator exp(logits - shift) and denominator of a softmax: row sums, and one over these.
 
     With `own`, the weights of hidden tokens for themselves, the sums include these.
@@ -27,28 +27,28 @@ class UndividedSoftmax(NamedTuple):
     inverse: Float[Array, "T 1"]
     own: Float[Array, "T 1"] | None = None
 
-    def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
+    def __call__(self, v: Float[Array, "T d"], key_mask: KeyMask) -> Float[Array, "T d"]:
         """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
-        sums = matmul_by_columns(self.weights, of_keys(v, visible))
+        sums = matmul_by_columns(self.weights, key_rows(v, key_mask))
         sums = sums if self.own is None else sums + self.own * v
         return quotient(sums, self.totals, self.inverse)
 
 
-def undivided_softmax(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, order: Order
-) -> UndividedSoftmax:
+def full_softmax(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], key_mask: KeyMask, order: Order
+) -> FullSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
     Every token must have at least one key: the first must be visible, or the mask be "own".
     """
-    own = own_logits(q, k, visible, -jnp.inf) if order.mask == "own" else None
-    k = of_keys(k, visible)
-    weights, shift = exponentials(q, k, own, shown(visible, len(k)), order)
+    own = own_logits(q, k, key_mask, -jnp.inf) if order.mask == "own" else None
+    k = key_rows(k, key_mask)
+    weights, shift = exponentials(q, k, own, partial_mask(key_mask, len(k)), order)
     totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
     if own is not None:
         own = jnp.exp(own - shift)
         totals += own
-    return UndividedSoftmax(weights, totals, 1 / totals, own)
+    return FullSoftmax(weights, totals, 1 / totals, own)
 
 
 @jax.custom_jvp
@@ -73,7 +73,7 @@ def exponentials(
     q: Float[Array, "T k"],
     k: Float[Array, "K k"],
     own: Float[Array, "T 1"] | None,
-    seen: Bool[Array, " K"] | None,
+    key_mask: Bool[Array, " K"] | None,
     order: Order,
 ) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
     """exp(logits - shift) [T, K] and the shift of each query, whose derivative is 0.
@@ -86,7 +86,7 @@ def exponentials(
     products = channel_by_channel if few else inner_products
 
     def logits(q: jax.Array, k: jax.Array) -> jax.Array:
-        return hide(products(q, k), seen, order, -jnp.inf)
+        return apply_mask(products(q, k), key_mask, order, -jnp.inf)
 
     def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
         made = logits(q, k)
@@ -146,8 +146,8 @@ def largest_square(rows: Float[Array, "T k"]) -> Float[Array, ""]:
 
 
 def own_logits(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, fill: float
+    q: Float[Array, "T k"], k: Float[Array, "T k"], key_mask: KeyMask, fill: float
 ) -> Float[Array, "T 1"]:
     """The logits <q_i, k_i> of hidden tokens, which read themselves; `fill` at visible tokens."""
     own = jnp.sum(q * k, axis=-1, keepdims=True)
-    return jnp.where(mask_of(visible)[:, None], fill, own)
+    return jnp.where(local_mask(key_mask)[:, None], fill, own)

@@ -11,14 +11,14 @@ from .._core import checks
 from ..tasks import Task
 from ..tasks._task import check_axes
 from ..uncertainty import Predictive
-from ._admission import admit
-from ._evaluate import Request
-from ._run import run_with_cache
+from ._predict import run_with_cache
+from ._request import Request
+from ._run_plan import prepare_run
 from ._tying import untie
 from ._weights import Transformer, Unit, check_model
 
 
-def read_outs(
+def readouts(
     model: Transformer, task: Task, *, along: bool = False, mesh: Mesh | None = None
 ) -> dict[str, Array]:
     """Compute the prediction and all further read-outs of a model.
@@ -37,12 +37,13 @@ def read_outs(
     >>> state = ik.Read({"prediction": np.full((), 2.0)}, 1)
     >>> model = model.replace(weights=model.weights.replace(readouts={"twice": state}))
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
-    >>> found = read_outs(model, task)
+    >>> found = readouts(model, task)
     >>> found["prediction"].tolist(), found["twice"].tolist()
     ([1.5], [[3.0]])
     """
     checks.flag("along", along)
-    return admit(model, task, Request(along=along, answer=as_they_are), mesh=mesh).run()[0]
+    plan = prepare_run(model, task, Request(along=along, answer=as_they_are), mesh=mesh)
+    return plan.program(model, plan.task, **plan.options)[0]
 
 
 def predictive(
@@ -51,7 +52,7 @@ def predictive(
     r"""Compute the predictive distribution of a model at the queries of a task.
 
     The distribution is that of an observed output, with its noise. Its parts are read-outs of the
-    model (see `read_outs`), by these names:
+    model (see `readouts`), by these names:
 
     - `variances` [G]: variances of G Gaussians. `means` [G r] are their means, all outputs of the
       first Gaussian first, and `weights` [G] are their probabilities. Constructions have them. With
@@ -63,7 +64,7 @@ def predictive(
     or is not right. The arrays are [q, G] for y [n] or [q, r, G] for y [n, r].
 
     Args:
-        along: as in `read_outs`.
+        along: as in `readouts`.
 
     >>> import jax
     >>> import numpy as np
@@ -75,9 +76,9 @@ def predictive(
     [1.0]
     """
     checks.flag("along", along)
-    admitted = admit(model, task, Request(along=along, answer=as_distribution), mesh=mesh)
+    plan = prepare_run(model, task, Request(along=along, answer=as_distribution), mesh=mesh)
     check_distribution(model)
-    return admitted.run()[0]
+    return plan.program(model, plan.task, **plan.options)[0]
 
 
 def check_distribution(model: Transformer) -> None:

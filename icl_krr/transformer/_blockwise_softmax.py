@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._core.numerics import accumulation_dtype, matmul, power_of_two_below
 from .._core.xla_workarounds import joint_barrier
-from ._visible import Order, numbered, reads
+from ._masks import Order, attends_to, key_positions
 
 LARGEST_PATTERN = 2**22
 """Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
@@ -21,16 +21,16 @@ TILE_SIDES = {"cpu": 1024}
 """Tokens on a side of a tile, by platform; otherwise 4096. CPU tiles should fit the caches."""
 
 
-def uses_tiles(tokens: int, wanted: bool | None) -> bool:
+def uses_blocks(tokens: int, wanted: bool | None) -> bool:
     """Whether to compute patterns in tiles; if `wanted` is None, this depends on their size."""
     return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
 
 
-def tiled_softmax(
+def blockwise_softmax(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    visible: Bool[Array, " T"],
+    key_mask: Bool[Array, " T"],
     order: Order,
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
@@ -45,13 +45,13 @@ def tiled_softmax(
     FlashAttention, 2022.
     """
     wide = (part.astype(accumulation_dtype(q.dtype)) for part in (q, k, v))
-    out, log_total = wide_softmax(*wide, visible, order)  # pyright: ignore[reportGeneralTypeIssues]
+    out, log_total = wide_softmax(*wide, key_mask, order)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
-def wide_softmax(q, k, v, visible, order):
-    return forward_tiles(q, k, v, visible, order)[:2]
+def wide_softmax(q, k, v, key_mask, order):
+    return forward_tiles(q, k, v, key_mask, order)[:2]
 
 
 class Tiles(NamedTuple):
@@ -59,7 +59,7 @@ class Tiles(NamedTuple):
 
     k: jax.Array
     v: jax.Array
-    visible: jax.Array
+    key_mask: jax.Array
     number: jax.Array
 
 
@@ -92,15 +92,19 @@ def weights_of(
 ) -> Float[Array, "keys queries"]:
     """exp(logits - shift), or 0 where the query does not see the key."""
     return jnp.where(
-        reads(keys.visible, keys.number, last, order), jnp.exp(logits(q, keys) - shift[None]), 0
+        attends_to(keys.key_mask, keys.number, last, order),
+        jnp.exp(logits(q, keys) - shift[None]),
+        0,
     )
 
 
-def forward_tiles(q, k, v, visible, order):
+def forward_tiles(q, k, v, key_mask, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    q, k, v, visible, number, last = joint_barrier(q, k, v, visible, *numbered(visible, order))
+    q, k, v, key_mask, number, last = joint_barrier(
+        q, k, v, key_mask, *key_positions(key_mask, order)
+    )
     size = power_of_two_below(jnp.max(jnp.abs(v), axis=0))
-    keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, number))
+    keys = Tiles(*all_into_tiles(k, scaled(v, size), key_mask, number))
     return quotients(*sums_of_tiles(q, last, keys, order), size)
 
 
@@ -152,7 +156,7 @@ def shifts(q: jax.Array, last: jax.Array, keys: Tiles, order: Order) -> Float[Ar
 
             def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
                 made = jnp.where(
-                    reads(keys.visible, keys.number, last, order), logits(q, keys), -jnp.inf
+                    attends_to(keys.key_mask, keys.number, last, order), logits(q, keys), -jnp.inf
                 )
                 return jnp.maximum(most, jnp.max(made, axis=0)), None
 
@@ -178,16 +182,16 @@ def _everywhere(size, batched, holds):
     return everywhere(jnp.all(holds)), False
 
 
-def forward_and_keep(q, k, v, visible, order):
-    out, log_total, rounding = forward_tiles(q, k, v, visible, order)
-    return (out, log_total), (q, k, v, visible, out, log_total, rounding)
+def forward_and_keep(q, k, v, key_mask, order):
+    out, log_total, rounding = forward_tiles(q, k, v, key_mask, order)
+    return (out, log_total), (q, k, v, key_mask, out, log_total, rounding)
 
 
 def backward_tiles(order, kept, cotangents):
-    q, k, v, visible, out, log_total, rounding = kept
-    number, last = numbered(visible, order)
+    q, k, v, key_mask, out, log_total, rounding = kept
+    number, last = key_positions(key_mask, order)
     own = slopes(q, last, out, log_total, rounding, *cotangents)
-    keys = Tiles(*all_into_tiles(k, v, visible, number))
+    keys = Tiles(*all_into_tiles(k, v, key_mask, number))
     d_q, *sums = slopes_of_tiles(own, keys, order)
     return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None
 

@@ -10,22 +10,22 @@ import pytest
 from helpers import CASES, draw, equations, in_tiles, numpy, often, relative
 
 import icl_krr as ik
-from icl_krr.transformer import _attention, _tiled_attention
-from icl_krr.transformer._undivided_softmax import in_range, undivided_softmax
-from icl_krr.transformer._visible import Order
+from icl_krr.transformer import _attention, _blockwise_softmax
+from icl_krr.transformer._full_softmax import full_softmax, in_range
+from icl_krr.transformer._masks import Order
 
 SIZES = (1e-3, 1.0, 1e3)
 """Of logits: those of the last need a shift in float32 and in float64."""
 
 
 @partial(jax.jit, static_argnums=4)
-def reference(q, k, v, visible, order):
+def reference(q, k, v, key_mask, order):
     """Softmax over the whole pattern, and the logarithm of its denominators.
 
     With the order "own", hidden tokens read themselves too.
     """
     earlier = jnp.tri(len(q), k=-1 if order == "exclusive" else 0, dtype=bool).at[0, 0].set(True)
-    seen = visible[None, :] & (earlier if order else True)
+    seen = key_mask[None, :] & (earlier if order else True)
     seen |= jnp.eye(len(q), dtype=bool) & (order == "own")
     logits = jnp.where(seen, q @ k.T, -jnp.inf)
     return jax.nn.softmax(logits, axis=-1) @ v, jax.nn.logsumexp(logits, axis=-1)
@@ -33,23 +33,23 @@ def reference(q, k, v, visible, order):
 
 def parts(tokens=23, size=5.0, channels=3):
     random, dtype = np.random.default_rng(tokens), jnp.result_type(float)
-    visible = (random.random(tokens) < 0.7) | (np.arange(tokens) == 0)
+    key_mask = (random.random(tokens) < 0.7) | (np.arange(tokens) == 0)
     widths = (channels, channels, 2)
     q, k, v = (random.normal(size=(tokens, width)).astype(dtype) for width in widths)
-    return size * q, k, v, visible
+    return size * q, k, v, key_mask
 
 
 def heads(tokens, size=5.0):
-    q, k, v, visible = parts(tokens, size)
-    return q, np.where(visible[:, None], k, 0), np.where(visible[:, None], v, 0), visible
+    q, k, v, key_mask = parts(tokens, size)
+    return q, np.where(key_mask[:, None], k, 0), np.where(key_mask[:, None], v, 0), key_mask
 
 
-def whole(q, k, v, visible, order=""):
-    return undivided_softmax(q, k, visible, Order(order))(v, visible)
+def whole(q, k, v, key_mask, order=""):
+    return full_softmax(q, k, key_mask, Order(order))(v, key_mask)
 
 
-def as_tiles(q, k, v, visible, order=""):
-    return _tiled_attention.tiled_softmax(q, k, v, visible, Order(order))
+def as_tiles(q, k, v, key_mask, order=""):
+    return _blockwise_softmax.blockwise_softmax(q, k, v, key_mask, Order(order))
 
 
 def tiled(*at):
@@ -59,7 +59,7 @@ def tiled(*at):
 
 @pytest.fixture
 def tile(monkeypatch):
-    monkeypatch.setitem(_tiled_attention.TILE_SIDES, "cpu", 16)
+    monkeypatch.setitem(_blockwise_softmax.TILE_SIDES, "cpu", 16)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -75,10 +75,10 @@ def test_whole_patterns_equal_the_plain_formula(x64, size, order, channels):
 def test_derivatives_are_those_of_the_plain_formula(x64, size):
     """Forwards, backwards, and of derivatives."""
     q, k, v, _ = parts(size=size)
-    visible = np.ones(len(q), bool)
+    key_mask = np.ones(len(q), bool)
 
     def derivatives(attend):
-        of = lambda q, k: jnp.sum(jnp.sin(attend(q, k, v, visible)))  # noqa: E731
+        of = lambda q, k: jnp.sum(jnp.sin(attend(q, k, v, key_mask)))  # noqa: E731
         slopes = jax.grad(of, argnums=(0, 1))
         along = (q / size, k)
         return jax.jvp(of, (q, k), along)[1], slopes(q, k), jax.jvp(slopes, (q, k), along)[1]
@@ -124,27 +124,27 @@ def test_a_kernel_in_range_is_not_shifted():
     [*product((1, 37), ("", "exclusive", "inclusive"))],
 )
 def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, order):
-    q, k, v, visible = heads(tokens)
+    q, k, v, key_mask = heads(tokens)
 
     def loss(attend):
         def of(q, k, v):
-            out, log_total = attend(q, k, v, visible, order)
+            out, log_total = attend(q, k, v, key_mask, order)
             return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(log_total))
 
         return numpy(jax.jit(jax.value_and_grad(of, argnums=(0, 1, 2)))(q, k, v))
 
     attend = jax.jit(lambda *at: as_tiles(*at, order))
     ours, theirs = (
-        numpy(run(q, k, v, visible)) for run in (attend, partial(reference, order=order))
+        numpy(run(q, k, v, key_mask)) for run in (attend, partial(reference, order=order))
     )
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
     (a, slopes), (b, expected) = loss(as_tiles), loss(reference)
     assert abs(a - b) < 1e-12
-    hidden = ~visible
+    hidden = ~key_mask
     for ours, theirs in zip(slopes[1:], expected[1:], strict=True):
         # keys and values that nobody sees have no gradient but their own, which `hide` drops
-        assert relative(ours[visible], theirs[visible]) < 1e-11
+        assert relative(ours[key_mask], theirs[key_mask]) < 1e-11
         assert not np.any(np.isnan(ours[hidden]))
     assert relative(slopes[0], expected[0]) < 1e-11
 
@@ -152,13 +152,13 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, o
 @pytest.mark.parametrize("size", [1e-3, 1e3])
 def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
     """Logits beyond the range of exp are shifted by the largest of each query."""
-    q, k, v, visible = heads(50, size)
+    q, k, v, key_mask = heads(50, size)
     results = []
     for side in (8, 16, 64):
-        monkeypatch.setitem(_tiled_attention.TILE_SIDES, "cpu", side)
-        results.append(tiled(q, k, v, visible)[0])
-    expected = reference(q, k, v, visible, "")[0]
-    given = map(jnp.asarray, (q, k, v, visible))
+        monkeypatch.setitem(_blockwise_softmax.TILE_SIDES, "cpu", side)
+        results.append(tiled(q, k, v, key_mask)[0])
+    expected = reference(q, k, v, key_mask, "")[0]
+    given = map(jnp.asarray, (q, k, v, key_mask))
     results.append(_attention.attend(*given, ik.Spec(1, streaming=False)))
     for result in results:
         assert relative(result, results[0]) < 1e-6 * max(1, size)
@@ -166,9 +166,9 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
 
 
 @jax.jit
-def slopes_of_tiles(q, k, v, visible, value):
+def slopes_of_tiles(q, k, v, key_mask, value):
     def loss(q, k, v):
-        found = as_tiles(q, k, v, visible)
+        found = as_tiles(q, k, v, key_mask)
         return jnp.sum(found[0]) / value, found
 
     return jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(q, k, v)
@@ -181,9 +181,9 @@ def test_logits_that_are_not_shifted_lose_nothing(tile, bound, value):
     k = (np.arange(40.0)[:, None] < 20).astype(float)
     q = np.linspace(-bound, bound, 40)[:, None]
     v = np.where(k > 0, value * np.arange(40.0)[:, None], 0)
-    visible = k[:, 0] > 0
+    key_mask = k[:, 0] > 0
 
-    slopes, (out, log_total) = slopes_of_tiles(q, k, v, visible, value)
+    slopes, (out, log_total) = slopes_of_tiles(q, k, v, key_mask, value)
     assert relative(out, np.full((40, 1), 9.5 * value)) < 1e-6
     assert relative(log_total, q[:, 0] + np.log(20.0)) < 1e-6
     assert relative(slopes[2] * value, np.where(k > 0, 2.0, 0)) < 1e-5
@@ -193,9 +193,9 @@ def test_logits_that_are_not_shifted_lose_nothing(tile, bound, value):
 @pytest.mark.parametrize("attend", [whole, lambda *at: as_tiles(*at)[0]], ids=["whole", "tiles"])
 def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, tile, attend):
     """One branch is run for a whole batch."""
-    q, k, v, visible = heads(37)
+    q, k, v, key_mask = heads(37)
     sizes = np.array([[1e-2], [1.0], [1e3]])
-    of = lambda size: attend(size * q, k, v, visible)  # noqa: E731
+    of = lambda size: attend(size * q, k, v, key_mask)  # noqa: E731
 
     def slopes(size):
         return jax.grad(lambda size: jnp.sum(of(size) ** 2))(size)
@@ -206,10 +206,10 @@ def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, t
 
 
 def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
-    q, k, v, visible = heads(18, size=1.0)
+    q, k, v, key_mask = heads(18, size=1.0)
 
     def loss(q, attend):
-        out, log_total = attend(q, k, v, visible, "")
+        out, log_total = attend(q, k, v, key_mask, "")
         return jnp.sum(out**2) + jnp.sum(log_total)
 
     ours, theirs = (
@@ -230,12 +230,12 @@ def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
 )
 def test_weights_of_the_values_sum_to_one_in_the_gradient_too(tile, dtype, error, streaming):
     """The backward pass computes the patterns again, and must round them as the forward did."""
-    q, k, v, visible = heads(60)
+    q, k, v, key_mask = heads(60)
     spec, largest = ik.Spec(1, streaming=streaming), np.max(q @ k.T)
 
     def row_sums(size):
         at = [jnp.asarray(part).astype(dtype) for part in (q * size / largest, k, v)]
-        row = lambda i, v: _attention.attend(*at[:2], v, jnp.asarray(visible), spec)[i, 0]  # noqa: E731
+        row = lambda i, v: _attention.attend(*at[:2], v, jnp.asarray(key_mask), spec)[i, 0]  # noqa: E731
         slopes = jax.vmap(jax.grad(row, argnums=1), in_axes=(0, None))(jnp.arange(20), at[2])
         return jnp.sum(slopes.astype(jnp.float32), axis=(1, 2))
 
@@ -257,9 +257,9 @@ def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
     """Neither the values nor the gradients are touched by NaN at a token that nobody reads."""
     random = np.random.default_rng(1)
     q, k, v = (random.normal(size=(9, width)) for width in (widths[0], *widths))
-    visible, spec = np.arange(9) < 6, ik.Spec(1, attention="linear")
-    k, v = (np.where(visible[:, None], part, np.nan) for part in (k, v))
-    attend = jax.jit(lambda *parts: _attention.attend(*parts, visible, spec))
+    key_mask, spec = np.arange(9) < 6, ik.Spec(1, attention="linear")
+    k, v = (np.where(key_mask[:, None], part, np.nan) for part in (k, v))
+    attend = jax.jit(lambda *parts: _attention.attend(*parts, key_mask, spec))
     assert relative(attend(q, k, v), q @ (k[:6].T @ v[:6])) < 1e-13
     slopes = jax.jit(jax.grad(lambda *at: jnp.sum(attend(*at)), argnums=(0, 1, 2)))(q, k, v)
     assert not any(np.any(np.isnan(slope)) for slope in slopes)
@@ -289,10 +289,10 @@ def test_a_model_in_tiles_has_the_same_gradient(x64, tile, own):
 
 
 def test_long_contexts_are_cut_into_tiles_and_short_ones_are_not():
-    assert not _tiled_attention.uses_tiles(2048, None)
-    assert _tiled_attention.uses_tiles(2049, None)
-    assert _tiled_attention.uses_tiles(2, True)
-    assert not _tiled_attention.uses_tiles(10**6, False)
+    assert not _blockwise_softmax.uses_blocks(2048, None)
+    assert _blockwise_softmax.uses_blocks(2049, None)
+    assert _blockwise_softmax.uses_blocks(2, True)
+    assert not _blockwise_softmax.uses_blocks(10**6, False)
 
 
 def test_memory_is_linear_in_context(compiled_as_users_do):
@@ -301,7 +301,7 @@ def test_memory_is_linear_in_context(compiled_as_users_do):
     shapes = [jax.ShapeDtypeStruct((big, width), np.float32) for width in (4, 4, 1)]
 
     def attend(q, k, v):
-        return _tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), Order())[0]
+        return _blockwise_softmax.blockwise_softmax(q, k, v, jnp.ones(big, bool), Order())[0]
 
     slope = jax.grad(lambda q, k, v: jnp.sum(attend(q, k, v)), argnums=(0, 1, 2))
     for run in (attend, slope):

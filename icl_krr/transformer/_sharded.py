@@ -13,7 +13,8 @@ from .._core import devices
 from .._core.devices import Placement
 from ..tasks import Task
 from ..tasks._batches import shard_map_tasks
-from ._evaluate import PREDICTION, Kept, Request, evaluate, evaluate_batch
+from ._evaluate import Stored, evaluate_batch, evaluate_task
+from ._request import PREDICTION, Request
 from ._weights import Transformer
 
 Parts = tuple[Any, Any, Any]
@@ -21,9 +22,9 @@ Parts = tuple[Any, Any, Any]
 
 
 @partial(jax.jit, static_argnames=("request", "place"))
-def evaluate_divided(
+def evaluate_sharded(
     model: Transformer, task: Task, request: Request = PREDICTION, *, place: Placement
-) -> tuple[Any, Kept]:
+) -> tuple[Any, Stored]:
     """`evaluate` of one task whose supports are divided; every device has all queries."""
     per_support = 2 if model.spec.tokens == "interleaved" else 1
 
@@ -35,25 +36,25 @@ def evaluate_divided(
     sizes = {name: tokens_stored(name) for name in request.names}
 
     def run(task: Task, model: Transformer) -> tuple[Parts, dict[str, Parts]]:
-        read, (slots, _) = evaluate(model, task, request, axes=place.context)
+        result, (slots, _) = evaluate_task(model, task, request, axes=place.context)
         n = task.num_supports
-        cut = {name: split(slots[name], first, each * n) for name, (first, each) in sizes.items()}
-        return split(jax.tree.map(lambda value: value[None], read), 0, n * request.along), cut
+        parts = {name: split(slots[name], first, each * n) for name, (first, each) in sizes.items()}
+        return split(jax.tree.map(lambda value: value[None], result), 0, n * request.along), parts
 
-    made = (PartitionSpec(), PartitionSpec(None, place.context), PartitionSpec())
-    read, slots = shard_map_tasks(
-        run, task, place, (made, dict.fromkeys(request.names, made)), model
-    )
+    specs = (PartitionSpec(), PartitionSpec(None, place.context), PartitionSpec())
+    out_specs = specs, dict.fromkeys(request.names, specs)
+    result, slots = shard_map_tasks(run, task, place, out_specs, model)
     n = task.num_supports
     stored = {name: join(slots[name], each * n, place) for name, (_, each) in sizes.items()}
-    whole = join(read, n * request.along, place)
+    whole = join(result, n * request.along, place)
     return jax.tree.map(lambda value: value[0], whole), (stored, [])
 
 
 def split(values: Any, first: int, supports: int) -> Parts:
     end = first + supports
-    take = lambda *part: jax.tree.map(lambda value: value[:, slice(*part)], values)  # noqa: E731
-    return take(first), take(first, end), take(end, None)
+    places = slice(first), slice(first, end), slice(end, None)
+    before, middle, after = (jax.tree.map(lambda v, at=at: v[:, at], values) for at in places)
+    return before, middle, after
 
 
 def join(parts: Parts, supports: int, place: Placement) -> Any:
@@ -71,10 +72,13 @@ def join(parts: Parts, supports: int, place: Placement) -> Any:
 
 
 @partial(jax.jit, static_argnames=("chunk", "place"))
-def evaluate_batch_divided(
+def evaluate_batch_sharded(
     model: Transformer, tasks: Task, chunk: int, *, place: Placement
 ) -> jax.Array:
     """`evaluate_batch` of tasks that are divided over devices, or whose supports are, or both."""
-    run = lambda tasks, model: evaluate_batch(model, tasks, chunk, place.context)  # noqa: E731
-    made = shard_map_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
-    return devices.unpad(made, len(tasks.x), place.mesh)
+
+    def run(tasks: Task, model: Transformer) -> jax.Array:
+        return evaluate_batch(model, tasks, chunk, place.context)
+
+    predictions = shard_map_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
+    return devices.unpad(predictions, len(tasks.x), place.mesh)

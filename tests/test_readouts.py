@@ -49,7 +49,7 @@ def model(x64):
 
 def test_read_outs_are_of_the_final_stream_at_the_tokens_of_the_prediction(model, task):
     n = task.num_supports
-    at, along = ik.read_outs(model, task), ik.read_outs(model, task, along=True)
+    at, along = ik.readouts(model, task), ik.readouts(model, task, along=True)
     assert set(at) == set(along) == {"prediction", "stream", "twice"}
     assert np.array_equal(at["prediction"], ik.predict(model, task))
     assert np.array_equal(along["prediction"], ik.predict_along(model, task))
@@ -73,7 +73,7 @@ def test_a_prediction_costs_nothing_more(model, task):
 
 
 def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
-    expected = numpy(ik.read_outs(model, task, along=True))
+    expected = numpy(ik.readouts(model, task, along=True))
     _native.save(tmp_path / "model.safetensors", model)
     changed = {
         "dense": dense(model),
@@ -82,7 +82,7 @@ def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
         "file": _native.load(tmp_path / "model.safetensors"),
     }
     for name, other in changed.items():
-        got = numpy(ik.read_outs(other, task, along=True))
+        got = numpy(ik.readouts(other, task, along=True))
         assert {*got} == {*expected}, name
         for key, value in got.items():
             assert relative(value, expected[key]) < 1e-12, (name, key)
@@ -178,7 +178,7 @@ def test_a_head_for_the_variance_changes_no_other_weight():
 
 def test_a_run_over_devices_has_all_read_outs(model, task):
     mesh = jax.make_mesh((1,), ("context",), (jax.sharding.AxisType.Auto,))
-    for function, use in ((ik.read_outs, model), (ik.predictive, mixture())):
+    for function, use in ((ik.readouts, model), (ik.predictive, mixture())):
         for along in (False, True):
             got, expected = (function(use, task, along=along, mesh=m) for m in (mesh, None))
             gaps = jax.tree.map(relative, got, expected)
@@ -194,7 +194,7 @@ def test_a_t5_encoder_holds_all_read_outs(x64, task):
     hidden = np.array(t5.embed(task))
     _, slots = numpy(ik.run_with_cache(model, task, names=("stream",)))
     hidden[0, :, model.layout.channels("stream")] = slots["stream"][-1]
-    for name, expected in ik.read_outs(model, task).items():
+    for name, expected in ik.readouts(model, task).items():
         got = t5.read_out(hidden, task, name)
         assert relative(got, expected) < 1e-13
     with pytest.raises(ValueError, match="name must be one of"):

@@ -1,4 +1,4 @@
-"""The door: whether a task fits a model, where the two run, and whether that fits into memory."""
+"""Before a run: whether a task fits a model, where the two run, and whether that fits in memory."""
 
 from __future__ import annotations
 
@@ -16,68 +16,54 @@ from ..residual._tokens import role_slice
 from ..tasks import Task
 from ..tasks._batches import chunk_size, device_shard, placement
 from ..tasks._task import check_axes
-from ._divided import evaluate_batch_divided, evaluate_divided
-from ._evaluate import PREDICTION, Request, evaluate, evaluate_batch
-from ._tiled_attention import uses_tiles
+from ._blockwise_softmax import uses_blocks
+from ._evaluate import evaluate_batch, program
+from ._request import PREDICTION, Request
+from ._sharded import evaluate_batch_sharded, evaluate_sharded
 from ._weights import Transformer, check_model
 
 
 @dataclass(frozen=True, eq=False)
-class Admission:
-    """A model, a task that fits it, and how they run; `admit` makes it, `run` starts the forward.
+class RunPlan:
+    """How a model runs on a task that fits it: `program(model, task, **options)`.
 
-    `place` is None for one device, `chunk` for one task, and `stream` where a run starts from the
-    embedding of its task.
+    `place` is None for one device, and `chunk` for one task. `prepare_run` makes it.
     """
 
+    program: Any
     model: Transformer
     task: Task
-    request: Request
-    place: Placement | None
-    chunk: int | None
-    stream: Stream | None
-
-    def run(self) -> Any:
-        self.check_memory()
-        return self.program(self.model, self.task, **self.settings)
-
-    @property
-    def program(self) -> Any:
-        if self.place is None:
-            return evaluate if self.chunk is None else evaluate_batch
-        return evaluate_divided if self.chunk is None else evaluate_batch_divided
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the program takes beside the model and the task."""
-        single = {"request": self.request, "stream": self.stream}
-        given = {"place": self.place, **(single if self.chunk is None else {"chunk": self.chunk})}
-        return {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any]
+    request: Request = PREDICTION
+    place: Placement | None = None
+    chunk: int | None = None
 
     def check_memory(self, copies: int = 1) -> None:
         """Raise MemoryError if so many runs at once cannot fit: what each device holds at least.
 
         That is the stream, one pattern [T, T] if any is formed, and what is stored of every step.
         """
-        model, own = self.model, device_shard(self.task, self.place)
+        model, task = self.model, device_shard(self.task, self.place)
         spec, layout = model.spec, model.layout
-        tokens = num_tokens(own, spec.tokens)
+        tokens = num_tokens(task, spec.tokens)
         slots = [layout[name] for name in self.request.names if name != "prediction"]
         stored = sum(
-            slot.width * len(range(tokens)[role_slice(slot.at, own, spec.tokens)]) for slot in slots
+            slot.width * len(range(tokens)[role_slice(slot.at, task, spec.tokens)])
+            for slot in slots
         )
         points = ALL_POINTS if self.request.keep is True else self.request.keep or ()
         streams = model.blocks_per_step * sum(point.startswith("resid") for point in points)
-        kept = streams * tokens * layout.width
-        kept += tokens**2 * sum(point.endswith("pattern") for point in points)
-        whole = spec.attention == "softmax" and not uses_tiles(tokens, spec.streaming)
+        in_blocks = streams * tokens * layout.width
+        in_blocks += tokens**2 * sum(point.endswith("pattern") for point in points)
+        whole = spec.attention == "softmax" and not uses_blocks(tokens, spec.streaming)
         hooked = any(name.endswith("pattern") for name, _ in self.request.hooks)
-        divided = self.place is not None and self.place.context
-        formed = tokens**2 if (whole or hooked) and not divided else 0
-        together = 1 if self.chunk is None else min(self.chunk, len(own.x))
-        together *= copies * (own.num_outputs // spec.num_outputs)
-        each = tokens * layout.width + formed + (model.steps + 1) * stored + model.steps * kept
-        memory_limit.check("run", together * each, self.task.x, HELP)
+        sharded = self.place is not None and self.place.context
+        formed = tokens**2 if (whole or hooked) and not sharded else 0
+        runs = 1 if self.chunk is None else min(self.chunk, len(task.x))
+        runs *= copies * (task.num_outputs // spec.num_outputs)
+        each = tokens * layout.width + formed
+        each += (model.steps + 1) * stored + model.steps * in_blocks
+        memory_limit.check("run", runs * each, self.task.x, HELP)
 
 
 ALL_POINTS = ("resid_pre", "resid_mid", "resid_post", "heads.0.pattern")
@@ -89,7 +75,7 @@ HELP = (
 )
 
 
-def admit(
+def prepare_run(
     model: Transformer,
     task: Task,
     request: Request = PREDICTION,
@@ -98,11 +84,14 @@ def admit(
     mesh: Mesh | None = None,
     chunk: int | None = None,
     stream: Stream | None = None,
-) -> Admission:
-    """Check that a task fits a model, and find where and how they run (see `Admission`).
+    copies: int = 1,
+) -> RunPlan:
+    """Check that a task fits a model and the memory, and choose the program and the devices.
 
     The task has `batch` leading axes. `mesh` divides it; without, arrays that are divided stay as
-    they are. `chunk` tasks of a batch run at a time; by default as many as suit the device.
+    they are. `chunk` tasks of a batch run at a time; by default as many as suit the device. The
+    run starts from `stream`, by default from the embedding of its task. The memory is checked for
+    so many `copies` of the run at once, with 0 not at all.
     """
     check_compatible(model, task, batch)
     for name in request.names:
@@ -113,7 +102,7 @@ def admit(
             "model must be causal to predict along the supports, got causal=False; use a causal "
             "construction, such as delta_rule, or build the model with causal=True"
         )
-    task = copy(task)  # `replace` would check it again, and take longer than the door
+    task = copy(task)  # `replace` would check it again, and take longer than the other checks
     object.__setattr__(task, "y_query", None)  # one program for tasks with and without it
     place = placement(task, mesh) if stream is None else None
     if place is not None and not batch and (request.keep or request.hooks):
@@ -122,8 +111,19 @@ def admit(
             f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
             "jax.devices()[0]), or names= without points"
         )
-    together = chunk_size(task, chunk) if batch else None
-    return Admission(model, task, request, place, together, stream)
+    options: dict[str, Any] = {} if place is None else {"place": place}
+    if batch:
+        run = evaluate_batch if place is None else evaluate_batch_sharded
+        options["chunk"] = chunk = chunk_size(task, chunk)
+    else:
+        run = program(model, task, request) if place is None else evaluate_sharded
+        options["request"] = request
+        if stream is not None:
+            options["stream"] = stream
+    plan = RunPlan(run, model, task, options, request, place, chunk if batch else None)
+    if copies:
+        plan.check_memory(copies)
+    return plan
 
 
 def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
