@@ -47,7 +47,7 @@ def model(x64):
     return with_readouts(own, stream=stream, twice=2 * own.weights.readout)
 
 
-def test_read_outs_are_of_the_final_stream_at_the_tokens_of_the_prediction(model, task):
+def test_readouts_are_of_the_final_stream_at_the_tokens_of_the_prediction(model, task):
     n = task.num_supports
     at, along = ik.readouts(model, task), ik.readouts(model, task, along=True)
     assert set(at) == set(along) == {"prediction", "stream", "twice"}
@@ -72,7 +72,7 @@ def test_a_prediction_costs_nothing_more(model, task):
     assert instructions(model) == instructions(plain)
 
 
-def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
+def test_every_change_of_the_weights_keeps_the_readouts(model, task, tmp_path):
     expected = numpy(ik.readouts(model, task, along=True))
     _native.save(tmp_path / "model.safetensors", model)
     changed = {
@@ -88,7 +88,7 @@ def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
             assert relative(value, expected[key]) < 1e-12, (name, key)
 
 
-def test_a_file_from_before_the_read_outs_loads(task, tmp_path):
+def test_a_file_from_before_the_readouts_loads(task, tmp_path):
     """Such a file has no field `readouts`."""
     path = tmp_path / "model.safetensors"
     _native.save(path, drawn())
@@ -176,7 +176,7 @@ def test_a_head_for_the_variance_changes_no_other_weight():
     assert np.array_equal(got.variance, np.ones_like(got.mean))
 
 
-def test_a_run_over_devices_has_all_read_outs(model, task):
+def test_a_run_over_devices_has_all_readouts(model, task):
     mesh = jax.make_mesh((1,), ("context",), (jax.sharding.AxisType.Auto,))
     for function, use in ((ik.readouts, model), (ik.predictive, mixture())):
         for along in (False, True):
@@ -185,7 +185,7 @@ def test_a_run_over_devices_has_all_read_outs(model, task):
             assert max(jax.tree.leaves(gaps)) < 1e-12
 
 
-def test_a_t5_encoder_holds_all_read_outs(x64, task):
+def test_a_t5_encoder_holds_all_readouts(x64, task):
     """They are read from its last hidden state, as the prediction is."""
     plain = {"activation": "relu", "layer_norm": False}
     model = ik.init(jax.random.key(0), ik.Architecture(**SIZES, **plain))
