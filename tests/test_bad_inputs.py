@@ -145,7 +145,7 @@ KINDS = {
         "inputs must be one of": lambda: ik.tasks.GaussianProcess(GAUSSIAN, inputs="cube"),
         "slot must be one of": lambda: ik.run_with_cache(model(), TASK, names=("delta",)),
         "kind must be one of": lambda: probes.sites(model(), ("neuron",)),
-        "kernel must be Exponential.* or a Matern kernel": lambda: build.nadaraya_watson(
+        "kernel must be positive for nadaraya_watson": lambda: build.nadaraya_watson(
             LINEAR, num_features=2
         ),
         "kernel must be .*Features.* to be applied by linear": lambda: build.conjugate_gradient(

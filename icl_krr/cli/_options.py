@@ -156,7 +156,7 @@ class Construction(Command):
     If None, the temperature with the least leave-one-out error on the supports, or on 1024 random
     supports if there are more."""
     lengthscale: float | None = None
-    """Lengthscale > 0 of the Gaussian or a Matern kernel.
+    """Lengthscale > 0 of a kernel that has one.
     If None, the lengthscale with the least leave-one-out error on the supports, or on 1024 random
     supports if there are more."""
     steps: int | None = 16

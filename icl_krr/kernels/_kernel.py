@@ -124,8 +124,7 @@ class Kernel(ABC):
     def sketched(self, sketch: Float[Array, "p m"]) -> Kernel:
         r"""The kernel $(x, z) \mapsto k(P^T x, P^T z)$; a projection applies to $P^T x$."""
         raise ValueError(
-            "kernel must be Linear, Polynomial, Exponential, Gaussian, Matern, a Mixture or a "
-            f"LogBilinear to be sketched by a matrix, got {self!r}"
+            f"kernel must be {_kernels_with('sketched')} to be sketched by a matrix, got {self!r}"
         )
 
     @property
@@ -145,8 +144,8 @@ class Kernel(ABC):
                 $s = \langle Ux, Uz \rangle$.
         """
         raise ValueError(
-            "kernel must be Exponential, Gaussian, Matern, Linear, a Mixture or a LogBilinear to "
-            f"be applied by softmax attention, got {self!r}"
+            f"kernel must be {_kernels_with('patterns')} to be applied by softmax attention, "
+            f"got {self!r}"
         )
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
@@ -205,6 +204,13 @@ def not_positive(kernel: Kernel, purpose: str) -> TypeError:
         f"kernel must be positive {purpose}, got {kernel!r}; "
         "use icl_krr.Exponential or icl_krr.Gaussian"
     )
+
+
+def _kernels_with(method: str) -> str:
+    """The kernels of the catalogue that implement a method, and those that always do, in words."""
+    classes = [kernel_class(name) for name in KERNELS]
+    names = [cls.__name__ for cls in classes if getattr(cls, method) is not getattr(Kernel, method)]
+    return f"{', '.join(names)}, a Mixture or a LogBilinear"
 
 
 def check_kernel(kernel: Kernel) -> None:

@@ -10,7 +10,7 @@ $A = K + \lambda I$, $\alpha = A^{-1} y$, and $(a, b)$ is `spectrum`. Arguments 
 Args:
     kernel: kernel $k$ of the regression, or covariance function of a Gaussian process. Solvers of
         features need one with a feature map (`Linear`, `Polynomial`, `Features`); smoothers and the
-        normaliser need a positive one (`Exponential`, `Gaussian`, Matern).
+        normaliser need a positive one (such as `Exponential` or `Gaussian`).
     ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; the variance of the noise of a Gaussian
         process.
     steps: number of steps, >= 1. A delta rule learns one support a step; its default None is all n,

@@ -32,7 +32,7 @@ class DepthConfig:
     kernel: str | None = None
     ridge: float | None = None  # > 0
     temperature: float | None = None  # > 0, of the exponential kernel
-    lengthscale: float | None = None  # > 0, of the Gaussian and the Matern kernels
+    lengthscale: float | None = None  # > 0, of a kernel that has one
     # "one" for all features, or "each" for one per feature, of the greatest marginal likelihood
     bandwidths: str = "one"
     # >= 1, or None for as many as the predictions need to converge, at most `MOST_STEPS`

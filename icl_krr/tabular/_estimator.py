@@ -78,7 +78,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             leave-one-out on the supports chooses it. Not used by `nadaraya_watson`.
         temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
             supports chooses it. None for other kernels and for a `Kernel`, which has its own.
-        lengthscale: lengthscale > 0 of the Gaussian or a Matern kernel, with the same default.
+        lengthscale: lengthscale > 0 of a kernel that has one, with the same default.
         steps: number of solver steps, >= 1. By default 64, or 256 in float64 if these are not
             enough at the supports. Not used by `nadaraya_watson`.
         bandwidths: "one" for the same bandwidth for all features, or "each" for one per feature;

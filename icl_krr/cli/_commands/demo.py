@@ -32,7 +32,7 @@ class Demo(Construction):
     """Temperature > 0 of the exponential kernel. If None, the temperature with the least
     leave-one-out error for the table, and 1 for the Gaussian process."""
     lengthscale: float | None = None
-    """Lengthscale > 0 of the Gaussian or a Matern kernel. If None, the lengthscale with the least
+    """Lengthscale > 0 of a kernel that has one. If None, the lengthscale with the least
     leave-one-out error for the table, and 1 for the Gaussian process."""
     steps: int | None = 24
     """Number of solver steps that the transformer runs, >= 1.

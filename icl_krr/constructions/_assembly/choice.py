@@ -119,10 +119,7 @@ def average_machine(
 ) -> SoftmaxAttention:
     """Make the machine of a smoother: its sink has no weight, unless means are divided."""
     if kernel.featured:
-        raise ValueError(
-            "kernel must be Exponential(), Gaussian(), a Mixture of them or a Matern kernel for "
-            f"nadaraya_watson, got {kernel!r}"
-        )
+        raise ValueError(f"kernel must be positive for nadaraya_watson, got {kernel!r}")
     attention = options.get("attention")
     if isinstance(attention, Softmax):
         raise ValueError(

@@ -46,7 +46,7 @@ class TaskRecipe:
     kernel: KernelName = "gaussian"
     """Kernel of the Gaussian process."""
     lengthscale: float = 1.0
-    """Lengthscale of the Gaussian or a Matern kernel, in units of x."""
+    """Lengthscale of a kernel that has one, in units of x."""
     temperature: float = 1.0
     """Temperature of the exponential kernel."""
     spread: float = 1.0
