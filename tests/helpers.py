@@ -66,18 +66,20 @@ class Case(NamedTuple):
         return options
 
     def build(self, task, ridge, steps, **options):
-        told = self.options(task, ridge, steps) | options
-        return ik.constructions.lookup(self.row)(self.kernel(task), **told)
+        kwargs = self.options(task, ridge, steps) | options
+        return ik.constructions.lookup(self.row)(self.kernel(task), **kwargs)
 
     def seen(self, task):
         kernel = self.kernel(task)
         return kernel if self.sketch is None else ik.sketched(kernel, self.sketch(kernel, task))
 
     def oracle(self, task, ridge, steps):
-        found = numpy(self.oracle_of(task, ridge, steps))
+        trajectory = numpy(self.oracle_of(task, ridge, steps))
         if self.row.iterates:
-            return found
-        return SimpleNamespace(prediction=np.stack([0 * found.prediction, found.prediction]))
+            return trajectory
+        return SimpleNamespace(
+            prediction=np.stack([0 * trajectory.prediction, trajectory.prediction])
+        )
 
     def oracle_of(self, task, ridge, steps):
         """Its result, also inside of a transformation."""
@@ -192,10 +194,10 @@ def from_row(solver, kernel, attention, name="", **changes):
 
 
 def needs_of(row, kernel, task, ridge):
-    found = solver_keywords(row, kernel, task, ridge)
-    if "curvature" in found:  # half a step, so that more than one is seen before it is done
-        found["step_size"] = found["step_size"] / 2
-    return {name: value for name, value in found.items() if name != "ridge"}
+    keywords = solver_keywords(row, kernel, task, ridge)
+    if "curvature" in keywords:  # half a step, so that more than one is seen before it is done
+        keywords["step_size"] = keywords["step_size"] / 2
+    return {name: value for name, value in keywords.items() if name != "ridge"}
 
 
 ON_GAUSSIAN = ("gradient_descent_in_alpha", "heavy_ball", "fused_conjugate_gradient",

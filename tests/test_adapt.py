@@ -26,27 +26,27 @@ def tasks(x64):
     return numpy(draw(jax.random.key(0), family, 4))
 
 
-def softmax(told):
+def softmax(parameters):
     """Conjugate gradient on the exponential kernel, converged."""
-    kernel = ik.Exponential(told["temperature"], projection=told.get("projection"))
+    kernel = ik.Exponential(parameters["temperature"], projection=parameters.get("projection"))
     return ik.constructions.conjugate_gradient(
-        kernel, num_features=4, ridge=told["ridge"], steps=8, form="pipelined"
+        kernel, num_features=4, ridge=parameters["ridge"], steps=8, form="pipelined"
     )
 
 
-def chebyshev(told):
+def chebyshev(parameters):
     """The same kernel, a block a step."""
     return ik.constructions.chebyshev(
-        ik.Exponential(told["temperature"]),
+        ik.Exponential(parameters["temperature"]),
         num_features=4,
-        ridge=told["ridge"],
+        ridge=parameters["ridge"],
         steps=8,
         spectrum=(0.3, 60.0),
     )
 
 
-def predictions(build, tasks, told):
-    return jax.jit(lambda told: ik.predict_batch(build(told), tasks))(told)
+def predictions(build, tasks, parameters):
+    return jax.jit(lambda parameters: ik.predict_batch(build(parameters), tasks))(parameters)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def predictions(build, tasks, told):
 def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
     planted = {"temperature": 3.0, "ridge": 0.4}
     error = held_out(chebyshev, tasks, predictions(chebyshev, tasks, planted))
-    found = adapt(
+    fit = adapt(
         error,
         {"temperature": 6.0, "ridge": 1.0},
         positive=("temperature", "ridge"),
@@ -62,39 +62,39 @@ def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
         iterations=300 if method == "adam" else 40,
     )
     for name, value in planted.items():
-        assert abs(found.parameters[name] / value - 1) < (1e-3 if method == "adam" else 1e-6)
-    assert [row.name for row in found.moved] == ["ridge", "temperature"]
-    assert ("the line search finds no lower loss" in found.stopped) == (method == "lbfgs")
+        assert abs(fit.parameters[name] / value - 1) < (1e-3 if method == "adam" else 1e-6)
+    assert [row.name for row in fit.moved] == ["ridge", "temperature"]
+    assert ("the line search finds no lower loss" in fit.stopped) == (method == "lbfgs")
 
 
 @pytest.mark.slow
 def test_a_projection_is_found_up_to_rotations(tasks):
     """U^T U / temperature is all that the kernel shows: so the temperature is fixed."""
     U = np.array([[1.0, 0.3, -0.4, 0.0], [-0.2, 0.8, 0.5, 0.6]])
-    build = lambda told: softmax(told | {"temperature": 2.0})  # noqa: E731
+    build = lambda parameters: softmax(parameters | {"temperature": 2.0})  # noqa: E731
     planted = {"projection": jnp.asarray(U), "ridge": 0.4}
     start = {"projection": jnp.asarray(np.random.default_rng(1).normal(size=U.shape)), "ridge": 1.0}
     error = held_out(build, tasks, predictions(build, tasks, planted))
-    found = adapt(error, start, positive=("ridge",), iterations=400).parameters
-    V = np.asarray(found["projection"])
+    fit = adapt(error, start, positive=("ridge",), iterations=400).parameters
+    V = np.asarray(fit["projection"])
     angles = lambda a: np.degrees(np.max(scipy.linalg.subspace_angles(U.T, np.asarray(a).T)))  # noqa: E731
     assert angles(start["projection"]) > 30
     assert angles(V) < 1
     assert relative(V.T @ V, U.T @ U) < 1e-2
     assert relative(V, U) > 0.1
-    assert abs(found["ridge"] / 0.4 - 1) < 1e-2
+    assert abs(fit["ridge"] / 0.4 - 1) < 1e-2
 
 
-def descend(told):
+def descend(parameters):
     return ik.constructions.gradient_descent(
-        ik.Linear(), num_features=4, ridge=0.5, steps=3, step_size=told["step_size"]
+        ik.Linear(), num_features=4, ridge=0.5, steps=3, step_size=parameters["step_size"]
     )
 
 
 def test_a_step_size_is_found(tasks):
     error = held_out(descend, tasks, predictions(descend, tasks, {"step_size": 0.02}))
-    found = adapt(error, {"step_size": 0.005}, positive=("step_size",), iterations=300)
-    assert abs(found.parameters["step_size"] / 0.02 - 1) < 1e-4
+    fit = adapt(error, {"step_size": 0.005}, positive=("step_size",), iterations=300)
+    assert abs(fit.parameters["step_size"] / 0.02 - 1) < 1e-4
 
 
 def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
@@ -103,27 +103,29 @@ def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
         ik.Linear(), num_features=4, ridge=0.5, steps=3, spectrum=(0.5, 60.0)
     )
     leaves, structure = jax.tree.flatten(model.weights.steps)
-    own = {str(i): leaf for i, leaf in enumerate(leaves) if len(leaf) == model.steps}
-    assert {leaf.size for leaf in own.values()} == {3}
+    step_leaves = {str(i): leaf for i, leaf in enumerate(leaves) if len(leaf) == model.steps}
+    assert {leaf.size for leaf in step_leaves.values()} == {3}
 
-    def build(own):
-        steps = [own.get(str(i), leaf) for i, leaf in enumerate(leaves)]
+    def build(step_leaves):
+        steps = [step_leaves.get(str(i), leaf) for i, leaf in enumerate(leaves)]
         weights = dataclasses.replace(model.weights, steps=structure.unflatten(steps))
         return dataclasses.replace(model, weights=weights)
 
-    scalars = adapt(held_out(build, tasks), own, iterations=20)
+    scalars = adapt(held_out(build, tasks), step_leaves, iterations=20)
     assert scalars.losses[-1] < 0.9 * scalars.losses[0]
     whole = adapt(held_out(lambda m: m, tasks), model, iterations=20, learning_rate=1e-3)
     assert min(whole.losses) < whole.losses[0]
     assert jax.tree.structure(whole.parameters) == jax.tree.structure(model)
-    assert sum(row.change > 0 for row in whole.moved) > len(own)
+    assert sum(row.change > 0 for row in whole.moved) > len(step_leaves)
 
 
 def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
     """Through the converged forward, and the oracle's: eq. 5.9 of Rasmussen and Williams."""
-    told = {"temperature": jnp.asarray(5.0), "ridge": jnp.asarray(0.4)}
-    system = lambda told: (ik.Exponential(told["temperature"]), told["ridge"])  # noqa: E731
-    value, slope = jax.jit(jax.value_and_grad(marginal_likelihood(softmax, system, tasks)))(told)
+    parameters = {"temperature": jnp.asarray(5.0), "ridge": jnp.asarray(0.4)}
+    system = lambda parameters: (ik.Exponential(parameters["temperature"]), parameters["ridge"])  # noqa: E731
+    value, slope = jax.jit(jax.value_and_grad(marginal_likelihood(softmax, system, tasks)))(
+        parameters
+    )
     values, slopes = [], {"temperature": [], "ridge": []}
     for x, y in zip(tasks.x, tasks.y, strict=True):
         A = np.asarray(ik.Exponential(5.0)(x, x)) + 0.4 * np.eye(8)
@@ -136,7 +138,7 @@ def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
         for name, dA in moves.items():
             slopes[name].append(np.trace((np.outer(alpha, alpha) - inverse) @ dA) / 2)
     assert np.isclose(value, -np.mean(values) / 8, rtol=1e-9)
-    for name in told:
+    for name in parameters:
         assert np.isclose(slope[name], -np.mean(slopes[name]) / 8, rtol=1e-6), name
 
 
@@ -151,42 +153,42 @@ def test_the_likelihood_of_the_oracle_is_that_of_scipy(x64):
         return ik.solvers.log_marginal_likelihood(ik.Linear(), task, ridge=ridge)
 
     x, y = whole.x[mask], whole.y[mask]
-    wanted = NORMAL.logpdf(y.T, cov=x @ x.T + 0.5 * np.eye(len(x))).sum()
+    expected = NORMAL.logpdf(y.T, cov=x @ x.T + 0.5 * np.eye(len(x))).sum()
     (low, _), (value, slope), (high, _) = (likelihood(0.5 + e) for e in (-1e-5, 0, 1e-5))
-    assert np.isclose(value, wanted, rtol=1e-9)
+    assert np.isclose(value, expected, rtol=1e-9)
     assert np.isclose(slope, (float(high) - float(low)) / 2e-5, rtol=1e-6)
 
 
 def test_one_trace_serves_all_iterations_and_progress_is_told(x64):
-    traces, seen = [], []
+    traces, reports = [], []
 
     def loss(at):
         traces.append(at)
         return jnp.sum((at["w"] - 1.0) ** 2) + (jnp.log(at["c"]) - 1) ** 2
 
     start = {"w": jnp.zeros((2, 3)), "c": 1.0}
-    found = adapt(
-        loss, start, positive=("c",), iterations=7, progress=lambda i, value: seen.append(i)
+    fit = adapt(
+        loss, start, positive=("c",), iterations=7, progress=lambda i, value: reports.append(i)
     )
     first = len(traces)
     assert first <= 3
-    assert seen == list(range(8))
-    assert len(found.losses) == 8
-    assert found.stopped == ""
-    assert found.losses[0] == 7
-    rows = list(csv.DictReader(io.StringIO(to_csv([m._asdict() for m in found.moved]).decode())))
+    assert reports == list(range(8))
+    assert len(fit.losses) == 8
+    assert fit.stopped == ""
+    assert fit.losses[0] == 7
+    rows = list(csv.DictReader(io.StringIO(to_csv([m._asdict() for m in fit.moved]).decode())))
     assert [row["name"] for row in rows] == ["c", "w"]
     assert float(rows[1]["fitted"]) > 0
-    assert str(found).splitlines()[1].split()[0] == "c"
+    assert str(fit).splitlines()[1].split()[0] == "c"
 
 
 def test_a_loss_that_is_no_number_keeps_the_best_before(x64):
     """Adam runs off the edge of the logarithm's domain."""
     loss = lambda x: jnp.where(x > 0.3, x, jnp.nan)  # noqa: E731
-    found = adapt(loss, 1.0, learning_rate=0.5)
-    assert 0.3 < float(found.parameters) < 1
-    assert float(found.parameters) == found.losses[-1]
-    assert "loss is nan at iteration 2; the best earlier parameters are kept" in found.stopped
+    fit = adapt(loss, 1.0, learning_rate=0.5)
+    assert 0.3 < float(fit.parameters) < 1
+    assert float(fit.parameters) == fit.losses[-1]
+    assert "loss is nan at iteration 2; the best earlier parameters are kept" in fit.stopped
     with pytest.raises(Diverged, match="loss must be finite at the start, got nan"):
         adapt(loss, 0.1)
 

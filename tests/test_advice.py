@@ -21,12 +21,12 @@ def task():
 def test_a_trained_model_is_told_to_train_or_to_ask(task):
     """It was told to use a larger ridge, which is the noise of its task."""
     model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=1))
-    given = {"kernel": ik.Linear(), "ridge": 0.1}
-    said = ik.check(model, task, **given).advice()
+    problem = {"kernel": ik.Linear(), "ridge": 0.1}
+    said = ik.check(model, task, **problem).advice()
     assert said.startswith("not accurate: gap 0.")
     assert "train it longer, or ask icl_krr.probes.identify" in said
     assert not any(word in said for word in ("ridge", "steps (", "float64"))
-    right = ik.check(model, task, **given)._replace(ok=np.asarray(True))
+    right = ik.check(model, task, **problem)._replace(ok=np.asarray(True))
     assert right.advice().startswith("accurate: gap")
 
 
@@ -38,9 +38,9 @@ def test_a_solver_without_alpha_has_steps_too(task):
 
 
 def test_a_spectrum_is_advised_only_to_solvers_that_take_one(task):
-    far, words = {"steps": 4, "falling": False}, "a spectrum with all eigenvalues"
+    diverged, words = {"steps": 4, "falling": False}, "a spectrum with all eigenvalues"
     for takes in (False, True):
-        status = assess(1.0, 2.0, 1e-9, jnp.float32, spectrum=takes, **far)
+        status = assess(1.0, 2.0, 1e-9, jnp.float32, spectrum=takes, **diverged)
         assert (words in status.advice()) == takes
     bounds = {"spectrum": (0.5, 200.0)}
     assert not ik.check(built(ik.Linear(), 8), task).spectrum
@@ -57,8 +57,10 @@ def test_the_exponential_kernel_is_told_what_helps_first(task):
     """Neither float64 alone nor more steps alone are enough."""
     model = built(ik.Exponential(), 8)
     status = ik.check(model, task)
-    told = "; use float64 with more steps, points on a sphere or a larger temperature if the kernel"
-    assert told in status.advice()
+    advice = (
+        "; use float64 with more steps, points on a sphere or a larger temperature if the kernel"
+    )
+    assert advice in status.advice()
     with jax.enable_x64(True):
         few, many = (
             numpy(ik.check(model.rebuild(steps=n, dtype="float64"), task.astype("float64")))
@@ -101,7 +103,7 @@ def test_a_mask_is_no_number(task):
 def test_commands_name_their_options(takes):
     status = assess(1.0, 2.0, 1.0, jnp.float32, steps=4, spectrum=takes, model=True)
     said = status._replace(spectrum=False, model=False).advice()
-    told = of_command({"advice": said, "steps_because": "given", "steps": 4})
-    start, use = told.strip().split("; ")
+    advice = of_command({"advice": said, "steps_because": "given", "steps": 4})
+    start, use = advice.strip().split("; ")
     assert start == "not converged: gap 2 after 4 steps"
     assert use == "use --steps 16, JAX_ENABLE_X64=1 or a larger --ridge"

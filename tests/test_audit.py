@@ -78,13 +78,13 @@ def test_gradients_predictions_and_results_can_be_audited(task):
     assert status.ok
     assert np.isclose(value[1], slope(task, jnp.float32(0.5))[1])
     model = ik.constructions.conjugate_gradient(LINEAR, num_features=P, ridge=0.5, steps=3)
-    for function, *given in (
+    for function, *args in (
         (ik.predict, model, task),
         (ik.solvers.nadaraya_watson, ik.Gaussian(), task),
         (partial(ik.spectral_bounds, ridge=0.5), LINEAR, task),
         (partial(ik.solvers.exact, ridge=0.5), LINEAR, task),  # its status is no number
     ):
-        assert ik.audit(function, *given).status.advice().startswith("solved: gap")
+        assert ik.audit(function, *args).status.advice().startswith("solved: gap")
 
 
 def test_bad_input_of_an_audit_is_one_sentence(task):
@@ -109,21 +109,21 @@ def test_the_spread_is_that_of_rounding(x64):
 
 @pytest.mark.parametrize("size", [1e-35, 1e36])
 def test_leave_one_out_and_evidence_take_y_of_any_size(task, size):
-    errors, far = (
+    errors, outlier = (
         ik.solvers.leave_one_out(LINEAR, task.replace(y=c * task.y), ridge=1e-4)
         for c in (1.0, size)
     )
-    assert np.allclose(far / np.float32(size), errors, rtol=1e-3)
+    assert np.allclose(outlier / np.float32(size), errors, rtol=1e-3)
     value = evidence(task.replace(y=size * task.y), 0.1)
     assert value == -np.inf if size > 1 else np.isfinite(value)
 
 
 def test_an_infinite_matrix_has_no_factor(task):
     """Its inverse was 0, and a gradient of 0 agreed in both precisions."""
-    far = task.replace(x=1e3 * task.x)
+    distant = task.replace(x=1e3 * task.x)
     slope = jax.jit(jax.grad(lambda ridge, task: ik.solvers.log_marginal_likelihood(
         ik.Exponential(), task, ridge=ridge)))  # fmt: skip
-    assert not ik.audit(slope, jnp.float32(0.1), far).status.ok
+    assert not ik.audit(slope, jnp.float32(0.1), distant).status.ok
 
 
 RIDGES = ((1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0)))
@@ -138,13 +138,13 @@ def test_a_candidate_without_evidence_loses_its_weight(scale, ridges):
         task = drawn(seed, scale)
         w = np.float64(task.x).T @ np.float64(task.x) + ridges[1] * np.eye(P)
         mean = task.x_query @ np.linalg.solve(w, np.float64(task.x).T @ task.y)
-        found = numpy(ik.solvers.bayesian_average(LINEAR, task, **options))
+        result = numpy(ik.solvers.bayesian_average(LINEAR, task, **options))
         prediction, cache = ik.run_with_cache(model, task, names=("weights",))
         of_model = prediction, np.asarray(cache["weights"])
-        for f, weights in ((found.prediction[-1], found.weights), of_model):
+        for f, weights in ((result.prediction[-1], result.weights), of_model):
             assert np.allclose(f, mean, atol=1e-4)
             assert np.allclose(weights[-1, -1][:2], (0, 1), atol=1e-3)
-        assert found.status.ok
+        assert result.status.ok
         assert ik.check(model, task).ok
 
 
@@ -178,13 +178,13 @@ def test_newton_schulz_knows_its_error_where_the_residual_lies():
         x, y, at = (rng.normal(size=size) for size in ((8, P), 8, (Q, P)))
         mask = np.arange(8) != number % 8
         task = ik.Task(*(np.float32(part) for part in (x * sizes, y, at * sizes)), mask)
-        found = solve(task)
-        seen, at = np.float64(task.x)[mask], np.float64(task.x_query)
-        scaled = (seen / sizes).T @ (seen / sizes) + 2e-9 * np.diag(sizes**-2)
-        best = at / sizes @ np.linalg.solve(scaled, (seen / sizes).T @ np.float64(task.y)[mask])
+        result = solve(task)
+        supports, at = np.float64(task.x)[mask], np.float64(task.x_query)
+        scaled = (supports / sizes).T @ (supports / sizes) + 2e-9 * np.diag(sizes**-2)
+        best = at / sizes @ np.linalg.solve(scaled, (supports / sizes).T @ np.float64(task.y)[mask])
         scale = max(np.abs(best).max(), np.abs(task.y)[mask].max())
-        error = np.abs(found.prediction[-1] - best).max() / scale
-        wrong += bool(found.status.ok) and not error < 0.01
-        right += bool(found.status.ok)
+        error = np.abs(result.prediction[-1] - best).max() / scale
+        wrong += bool(result.status.ok) and not error < 0.01
+        right += bool(result.status.ok)
     assert wrong == 0
     assert right > 3

@@ -103,12 +103,12 @@ def little(monkeypatch):
 @pytest.mark.parametrize("call", CALLS)
 def test_what_does_not_fit_is_refused_before_it_is_compiled(call, little, caplog):
     what, size = CALLS[call].rsplit(" ", 1)
-    told = f"{what} must fit into memory, but needs {size} GB and only 1 GB are free; use "
-    told += "fewer tokens, tasks or outputs at once" if what == "run" else ""
+    message = f"{what} must fit into memory, but needs {size} GB and only 1 GB are free; use "
+    message += "fewer tokens, tasks or outputs at once" if what == "run" else ""
     with (
         caplog.at_level(logging.WARNING),
         jax.log_compiles(),
-        pytest.raises(MemoryError, match=f"(?m)^{re.escape(told)}"),
+        pytest.raises(MemoryError, match=f"(?m)^{re.escape(message)}"),
     ):
         eval(call, globals())
     messages = [record.getMessage().replace("jit(_", "jit(") for record in caplog.records]
@@ -136,10 +136,12 @@ def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little
 @pytest.mark.parametrize("model", [TRAINED, RICHARDSON, CG], ids=["trained", "richardson", "cg"])
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_estimate_of_a_run_is_a_lower_bound_of_its_size(model, everything, monkeypatch):
-    task, asked = empty(1200), []
-    monkeypatch.setattr(memory_limit, "check", lambda what, numbers, *_: asked.append(4 * numbers))
+    task, estimates = empty(1200), []
+    monkeypatch.setattr(
+        memory_limit, "check", lambda what, numbers, *_: estimates.append(4 * numbers)
+    )
     prepare_run(model, task, Request(keep=everything))
-    assert 0.05 < asked[0] / ik.memory(model, task, everything=everything).peak < 1.01
+    assert 0.05 < estimates[0] / ik.memory(model, task, everything=everything).peak < 1.01
 
 
 SOLVED = {
@@ -151,13 +153,17 @@ SOLVED = {
 
 @often("name", {*SOLVED} - {"leave_one_out"}, SOLVED)
 def test_an_estimate_is_of_the_size_of_what_is_allocated(name, monkeypatch):
-    seen, task = [], jax.tree.map(jnp.asarray, empty(256))
-    monkeypatch.setattr(memory_limit, "check", lambda what, numbers, *_: seen.append(4 * numbers))
+    estimates, task = [], jax.tree.map(jnp.asarray, empty(256))
+    monkeypatch.setattr(
+        memory_limit, "check", lambda what, numbers, *_: estimates.append(4 * numbers)
+    )
     solve = partial(getattr(solvers, name), GAUSSIAN, ridge=0.1, **SOLVED[name])
     solve(task)
-    found = jax.jit(solve).lower(task).compile().memory_analysis()
-    allocated = found.temp_size_in_bytes + found.output_size_in_bytes + found.argument_size_in_bytes
-    assert 0.6 < max(seen) / allocated < 2.1
+    memory = jax.jit(solve).lower(task).compile().memory_analysis()
+    allocated = (
+        memory.temp_size_in_bytes + memory.output_size_in_bytes + memory.argument_size_in_bytes
+    )
+    assert 0.6 < max(estimates) / allocated < 2.1
 
 
 def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, capsys):

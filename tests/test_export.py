@@ -243,11 +243,11 @@ def rms_norm(h, weight):
 def run_numpy(folder, embeds):
     """A T5 encoder written once more: hidden states [layers + 1, b, T, d_model]."""
     config = json.loads((folder / "config.json").read_text())
-    own = load_file(folder / "model.safetensors")
+    tensors = load_file(folder / "model.safetensors")
     h, path = embeds, [embeds]
     split = lambda a: a.reshape(*a.shape[:2], config["num_heads"], config["d_kv"]).swapaxes(1, 2)  # noqa: E731
     for i in range(config["num_layers"]):
-        layer = lambda name, i=i: own[f"encoder.block.{i}.layer.{name}.weight"]  # noqa: E731
+        layer = lambda name, i=i: tensors[f"encoder.block.{i}.layer.{name}.weight"]  # noqa: E731
         normed = rms_norm(h, layer("0.layer_norm"))
         q, k, v = (split(normed @ layer(f"0.SelfAttention.{name}").T) for name in "qkv")
         logits = q @ k.swapaxes(-1, -2)
@@ -259,7 +259,7 @@ def run_numpy(folder, embeds):
         units = np.maximum(normed @ layer("1.DenseReluDense.wi").T, 0)
         h = h + units @ layer("1.DenseReluDense.wo").T
         path.append(h)
-    return np.stack([*path[:-1], rms_norm(h, own["encoder.final_layer_norm.weight"])])
+    return np.stack([*path[:-1], rms_norm(h, tensors["encoder.final_layer_norm.weight"])])
 
 
 def run_transformers(folder, embeds):
@@ -384,13 +384,13 @@ def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
     x_query = np.array(task.x_query)
     x_query[1] *= -1
     other = t5.embed(task.replace(x_query=x_query))
-    asked = 1 + 64 + 1
+    query = 1 + 64 + 1
     moved = np.flatnonzero(np.any(embeds != other, axis=-1)[0])
-    assert moved.tolist() == [asked]
+    assert moved.tolist() == [query]
     # one after the other: torch rounds the members of a batch in different ways
     hidden, changed = run(tmp_path, embeds), run(tmp_path, other)
-    np.testing.assert_array_equal(*(np.delete(h, asked, axis=2) for h in (hidden, changed)))
-    assert not np.array_equal(hidden[-1, 0, asked], changed[-1, 0, asked])
+    np.testing.assert_array_equal(*(np.delete(h, query, axis=2) for h in (hidden, changed)))
+    assert not np.array_equal(hidden[-1, 0, query], changed[-1, 0, query])
     assert relative(t5.read_out(hidden[-1], task), ik.predict(model, task)) < 1e-9
 
 
@@ -492,12 +492,12 @@ def test_nnsight_recovers_alpha_from_the_t5(tmp_path, monkeypatch):
     code = re.search(r"every layer:\n\n((    .*\n|\n)+)", inspect.getdoc(to_t5))[1]
     (tmp_path / "example.py").write_text(textwrap.dedent(code))
     monkeypatch.chdir(tmp_path)
-    found = runpy.run_path("example.py")
-    model, task = found["model"], found["task"]
+    namespace = runpy.run_path("example.py")
+    model, task = namespace["model"], namespace["task"]
     prediction, cache = ik.run_with_cache(model, task)
-    assert relative(found["prediction"], prediction) < 1e-3
+    assert relative(namespace["prediction"], prediction) < 1e-3
     prologue = len(model.weights.prologue)
-    supports = [alpha[0, 1:65, 0] for alpha in found["alphas"][prologue - 1 :]]
+    supports = [alpha[0, 1:65, 0] for alpha in namespace["alphas"][prologue - 1 :]]
     assert len(supports) == len(cache["alpha"])
     for alpha, ours in zip(supports, cache["alpha"], strict=True):
         assert relative(alpha, ours) < 1e-4

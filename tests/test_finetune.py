@@ -102,8 +102,8 @@ def test_a_rate_at_which_training_diverges_gives_way_to_the_next_lower(x64):
 def test_the_experiment_says_what_it_measured(monkeypatch):
     """Untuned here: that takes longer than all the rest."""
     monkeypatch.setattr(finetune.Problem, "tune_scalars", lambda p, build, first: first)
-    found = finetune.compare(replace(SMALL, seeds=1))
-    methods = {row["method"] for row in found.losses}
+    result = finetune.compare(replace(SMALL, seeds=1))
+    methods = {row["method"] for row in result.losses}
     assert methods >= {
         "textbook step",
         "GD++, tuned",
@@ -111,16 +111,16 @@ def test_the_experiment_says_what_it_measured(monkeypatch):
         finetune.ALL_WEIGHTS,
         finetune.ALL_WEIGHTS_FROM_GD_PLUS_PLUS,
     }
-    assert len(found.losses) == 2 * len(methods)
-    for row in found.losses:
+    assert len(result.losses) == 2 * len(methods)
+    for row in result.losses:
         assert row["loss"] > row["exact"]
         assert (row["gain"] == 1) == (row["method"] == "textbook step") or row["gain"] > 0
-    assert [row["update"] for row in found.path[:6:2]] == [0, 2, 4]
-    assert all(row["change"] == 0 for row in found.path if row["update"] == 0)
-    assert found.path[0]["loss"] != found.path[-1]["loss"]
+    assert [row["update"] for row in result.path[:6:2]] == [0, 2, 4]
+    assert all(row["change"] == 0 for row in result.path if row["update"] == 0)
+    assert result.path[0]["loss"] != result.path[-1]["loss"]
     high = finetune.draw_problem(SMALL, 0).spectrum[1]
-    assert np.isclose(found.path[0]["step x high"], 2 / (1 + 0.06 / high), atol=1e-3)
-    for header, lines in (finetune.loss_table(found), finetune.most_moved_table(found)):
+    assert np.isclose(result.path[0]["step x high"], 2 / (1 + 0.06 / high), atol=1e-3)
+    for header, lines in (finetune.loss_table(result), finetune.most_moved_table(result)):
         assert all(len(line) == len(header) for line in lines)
     for figure in (finetune.depth_figure, finetune.path_figure):
-        assert not cut_off(figure(found))
+        assert not cut_off(figure(result))

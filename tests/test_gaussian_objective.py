@@ -70,8 +70,8 @@ def test_the_loss_is_that_of_scipy():
             deviation = np.exp(np.asarray(read["log_variance"])[:, 0] / 2)
             assert np.ptp(deviation) > 0.01
             each = -norm.logpdf(y, np.asarray(read["prediction"]), deviation)
-            asked = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
-            losses += [*each[asked]]
+            tokens = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
+            losses += [*each[tokens]]
         assert relative(mean_loss(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
 
 
@@ -84,8 +84,8 @@ def test_outputs_at_queries_have_the_noise_of_the_supports(sampler):
     assert [leaf.shape for leaf in jax.tree.leaves(tasks)] == shapes
     kernel, ridge = sampler.optimal()
     solve = lambda task: ik.solvers.posterior(kernel, task, ridge=ridge)  # noqa: E731
-    found = numpy(ik.map_tasks(solve, tasks))
-    scores = (tasks.y_query - found.mean) ** 2 / (found.variance + np.float32(ridge))
+    result = numpy(ik.map_tasks(solve, tasks))
+    scores = (tasks.y_query - result.mean) ** 2 / (result.variance + np.float32(ridge))
     assert relative(scores.mean(), float(sampler.noise / ridge)) < 0.06
 
 
@@ -109,7 +109,7 @@ def test_a_batch_of_the_objective_has_mixed_lengths_too():
 def test_reference_likelihoods_are_those_of_scipy(sampler):
     tasks = observed_tasks(16, sampler)
     best = reference(sampler, jax.random.key(1), 4)
-    found = likelihoods(best, scale_of(best, sampler, tasks), tasks)
+    result = likelihoods(best, scale_of(best, sampler, tasks), tasks)
     scale = float(sampler.noise / best.ridge)
     each = []
     for i in range(16):
@@ -121,9 +121,9 @@ def test_reference_likelihoods_are_those_of_scipy(sampler):
         variance = scale * (prior - np.sum(cross @ inverse * cross, axis=1) + best.ridge)
         mean = cross @ inverse @ np.asarray(task.y, float)
         each.append(-norm.logpdf(np.asarray(task.y_query), mean, np.sqrt(variance)))
-    assert relative(found["exact_nll"], np.mean(each)) < 1e-4
+    assert relative(result["exact_nll"], np.mean(each)) < 1e-4
     y = np.asarray(tasks.y_query)
-    assert relative(found["constant_nll"], -norm.logpdf(y, y.mean(), y.std()).mean()) < 1e-5
+    assert relative(result["constant_nll"], -norm.logpdf(y, y.mean(), y.std()).mean()) < 1e-5
 
 
 @pytest.mark.slow
@@ -194,9 +194,9 @@ def test_parameters_of_a_construction_fit_the_likelihood():
 
         def exact(ridge):
             def of_task(task):
-                found = ik.solvers.posterior(ik.Linear(), task, ridge=ridge)
-                variance = found.variance + ridge
-                squares = (task.y_query - found.mean) ** 2 / variance
+                result = ik.solvers.posterior(ik.Linear(), task, ridge=ridge)
+                variance = result.variance + ridge
+                squares = (task.y_query - result.mean) ** 2 / variance
                 return jnp.mean(squares + jnp.log(2 * jnp.pi * variance)) / 2
 
             return jnp.mean(ik.map_tasks(of_task, tasks))

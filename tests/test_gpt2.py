@@ -38,7 +38,7 @@ OWN = {"causal": True, "inclusive": True, "aggregator": False}
 def tensors(seed=0):
     rng = np.random.default_rng(seed)
     normal = lambda *shape: 0.5 * rng.normal(size=shape)  # noqa: E731
-    found = {"wte.weight": normal(1, D), "wpe.weight": normal(2 * N + 3, D)}
+    result = {"wte.weight": normal(1, D), "wpe.weight": normal(2 * N + 3, D)}
     sizes = {
         "attn.c_attn": (D, 3 * D),
         "attn.c_proj": (D, D),
@@ -47,11 +47,11 @@ def tensors(seed=0):
     }
     for i in range(LAYERS):
         for name, (rows, columns) in sizes.items():
-            found[f"h.{i}.{name}.weight"] = normal(rows, columns)
-            found[f"h.{i}.{name}.bias"] = normal(columns)
+            result[f"h.{i}.{name}.weight"] = normal(rows, columns)
+            result[f"h.{i}.{name}.bias"] = normal(columns)
     for name in ("ln_f", *(f"h.{i}.ln_{k}" for i in range(LAYERS) for k in (1, 2))):
-        found[f"{name}.weight"], found[f"{name}.bias"] = 1 + normal(D), normal(D)
-    return found
+        result[f"{name}.weight"], result[f"{name}.bias"] = 1 + normal(D), normal(D)
+    return result
 
 
 def standing_in(**config):
@@ -81,14 +81,14 @@ def gelu(x):
 
 def reference(network, read_in, read_out, tokens):
     """The hidden states [L + 1, T, d], the last before the final norm, and read-outs [L + 1, T]."""
-    own = network.state_dict()
-    of = lambda name: (own[f"{name}.weight"], own[f"{name}.bias"])  # noqa: E731
+    state = network.state_dict()
+    of = lambda name: (state[f"{name}.weight"], state[f"{name}.bias"])  # noqa: E731
 
     def linear(h, name):
         weight, bias = of(name)
         return h @ weight + bias
 
-    h = tokens @ read_in.weight.T + read_in.bias + own["wpe.weight"][: len(tokens)]
+    h = tokens @ read_in.weight.T + read_in.bias + state["wpe.weight"][: len(tokens)]
     path = [h]
     for i in range(LAYERS):
         q, k, v = np.split(linear(norm(h, *of(f"h.{i}.ln_1")), f"h.{i}.attn.c_attn"), 3, axis=1)
@@ -124,14 +124,14 @@ def expected():
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "tiles"])
 def test_every_layer_is_that_of_a_gpt2_at_every_token(streaming, x64):
-    task, own = draw(), in_tiles(model(), streaming)
+    task, ours = draw(), in_tiles(model(), streaming)
     names, points = ("stream", "prediction"), ("resid_mid",)
-    prediction, cache = ik.run_with_cache(own, task, names=names, points=points)
+    prediction, cache = ik.run_with_cache(ours, task, names=names, points=points)
     (path, answers), (_, others) = expected()
     assert relative(cache["stream"][:, 1 : 2 * N + 2], path) < 1e-12
     assert relative(cache["prediction"], np.stack([answers[:, -1], others[:, -1]], 1)) < 1e-12
     assert relative(prediction, cache["prediction"][-1]) < 1e-12
-    along = ik.predict_along(own, task)
+    along = ik.predict_along(ours, task)
     assert relative(along[:N], answers[-1, : 2 * N : 2]) < 1e-12
     assert relative(along[N:], prediction) < 1e-12
     assert len(cache["blocks.2.resid_mid"]) == 2
@@ -154,9 +154,9 @@ def test_patterns_that_are_looked_at_are_those_that_are_used(x64):
 def test_a_mask_is_a_shorter_context(x64):
     task, keep = draw(), np.arange(N) != 2
     short = task.replace(x=task.x[keep], y=task.y[keep])
-    for own in (model(), in_tiles(model())):
-        masked = ik.predict(own, task.replace(mask=keep))
-        assert relative(masked, ik.predict(own, short)) < 1e-13
+    for decoder in (model(), in_tiles(model())):
+        masked = ik.predict(decoder, task.replace(mask=keep))
+        assert relative(masked, ik.predict(decoder, short)) < 1e-13
 
 
 @often("attention", ["linear"], ["softmax", "tiles", "linear"])
@@ -165,19 +165,19 @@ def test_a_query_knows_itself_and_no_other_query(attention, x64):
     spec = ik.Architecture(P, width=4, depth=1, heads=2, hidden=0, **OWN)
     kind = attention.replace("tiles", "softmax")
     spec = dataclasses.replace(spec, attention=kind, streaming=attention == "tiles")
-    own, task = ik.init(jax.random.key(0), spec), draw()
-    answer = jax.jit(lambda x_query: ik.predict(own, task.replace(x_query=x_query)))
+    decoder, task = ik.init(jax.random.key(0), spec), draw()
+    answer = jax.jit(lambda x_query: ik.predict(decoder, task.replace(x_query=x_query)))
     spoilt = np.where(np.arange(Q)[:, None] == 0, np.nan, task.x_query)
     good, bad = answer(task.x_query), answer(spoilt)
     assert np.all(np.isnan(bad[0]))
     assert relative(bad[1:], good[1:]) < 1e-13
     same = {"blocks.*.heads.0.pattern": lambda pattern, where: pattern}
-    assert relative(ik.run_with_hooks(own, task, same), good) < 1e-12
+    assert relative(ik.run_with_hooks(decoder, task, same), good) < 1e-12
     # all supports masked: a query has no key but itself
     alone = task.replace(mask=np.zeros(N, bool))
-    slopes = jax.grad(lambda own: jnp.sum(ik.predict(own, alone)))(own)
+    slopes = jax.grad(lambda decoder: jnp.sum(ik.predict(decoder, alone)))(decoder)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))
-    assert not jnp.array_equal(ik.predict(own, alone)[0], ik.predict(own, alone)[1])
+    assert not jnp.array_equal(ik.predict(decoder, alone)[0], ik.predict(decoder, alone)[1])
 
 
 def test_it_can_be_saved_and_older_files_can_be_loaded(tmp_path, x64):
@@ -260,9 +260,9 @@ def hidden_states(parts, task, query=0):
     network = getattr(network, "transformer", network)
     embeds = read_in(torch.tensor(sequence(task, query))[None])
     with torch.no_grad():
-        made = network(inputs_embeds=embeds, output_hidden_states=True)
-        answers = read_out(made.last_hidden_state)[0, :, 0].numpy()
-    return torch.stack(made.hidden_states)[:, 0].numpy(), answers
+        output = network(inputs_embeds=embeds, output_hidden_states=True)
+        answers = read_out(output.last_hidden_state)[0, :, 0].numpy()
+    return torch.stack(output.hidden_states)[:, 0].numpy(), answers
 
 
 OPTIONS = {
@@ -278,9 +278,9 @@ OPTIONS = {
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
 def test_every_layer_is_that_of_hugging_face(options, dtype, tolerance, x64):
     parts, task = hugging_face(dtype, **options), draw(dtype=dtype)
-    own = from_gpt2(*parts)
-    cache = ik.run_with_cache(own, task, names=("stream",))[1]
-    along = ik.predict_along(own, task)
+    ours = from_gpt2(*parts)
+    cache = ik.run_with_cache(ours, task, names=("stream",))[1]
+    along = ik.predict_along(ours, task)
     for query in range(Q):
         states, answers = hidden_states(parts, task, query)
         tokens = [*range(1, 2 * N + 1), 1 + 2 * N + query]
@@ -294,9 +294,9 @@ def test_every_layer_is_that_of_hugging_face(options, dtype, tolerance, x64):
 def test_hat_matrices_by_torch_are_those_of_the_forward(x64):
     """Of every layer, through the final norm; with masks, which torch never sees."""
     parts = hugging_face()
-    own, tasks = from_gpt2(*parts), draw(1, batch=(3,))
+    ours, tasks = from_gpt2(*parts), draw(1, batch=(3,))
     tasks = tasks.replace(mask=np.arange(N)[None] < np.array([[N], [3], [N]]))
-    read = partial(ik.probes.layerwise, own)
+    read = partial(ik.probes.layerwise, ours)
     answers, hats = ik.probes.torch_arrays(ik.probes.decoder_layer_predictions(*parts), tasks)
     assert answers.dtype == hats.dtype == np.float64
     assert relative(answers, jax.lax.map(read, tasks)) < 1e-12
@@ -336,8 +336,8 @@ def test_streams_have_derivatives_forward_and_backward(x64):
             wide = torch.nn.functional.pad(y[:, None], (0, P - 1))
             supports = torch.stack([x, wide], dim=1).reshape(-1, P)
             tokens = torch.cat([supports.expand(Q, -1, -1), x_query[:, None]], dim=1)
-            made = network(inputs_embeds=read_in(tokens), output_hidden_states=True)
-            return torch.stack([hidden[:, -1] for hidden in made.hidden_states])
+            output = network(inputs_embeds=read_in(tokens), output_hidden_states=True)
+            return torch.stack([hidden[:, -1] for hidden in output.hidden_states])
 
         return ik.probes.torch_arrays(streams, tasks)
 
@@ -365,15 +365,15 @@ def test_other_decoders_have_layers_too():
     assert hats.shape == (2, LAYERS + 1, Q, N)
     assert not np.any(hats[:, 0])
     assert np.any(hats[:, 1])
-    made = network(inputs_embeds=maps[0](torch.tensor(sequence(one(tasks, 0), 1))[None]))
-    assert relative(answers[0, -1, 1], maps[1](made.last_hidden_state)[0, -1].item()) < 1e-5
+    output = network(inputs_embeds=maps[0](torch.tensor(sequence(one(tasks, 0), 1))[None]))
+    assert relative(answers[0, -1, 1], maps[1](output.last_hidden_state)[0, -1].item()) < 1e-5
 
 
 @foreign
 def test_hooks_and_interventions_are_those_of_torch(x64):
     """A head of the second layer without its values, as a hook of torch removes it."""
     parts, task = hugging_face(), draw()
-    own = from_gpt2(*parts)
+    ours = from_gpt2(*parts)
     cut = slice(0, D // HEADS)
 
     def without(module, inputs):
@@ -386,14 +386,14 @@ def test_hooks_and_interventions_are_those_of_torch(x64):
     expected = [hidden_states(parts, task, query)[1][-1] for query in range(Q)]
     handle.remove()
     hook = {"blocks.2.heads.0.mixed": lambda mixed, where: mixed.at[:, 0].set(0)}
-    assert relative(ik.run_with_hooks(own, task, hook), expected) < 1e-12
+    assert relative(ik.run_with_hooks(ours, task, hook), expected) < 1e-12
     tasks, others = draw(batch=(1,)), draw(1, batch=(1,))
-    found = [s for s in ik.probes.sites(own, ("head",), each_step=True) if s.step == 1]
-    assert [site.name for site in found] == ["blocks.2.heads.0[0]", "blocks.2.heads.0[1]"]
-    assert relative(ik.probes.ablate(own, tasks, found)[0, 0], expected) < 1e-12
-    whole = ik.probes.sites(own, ("role",), each_step=True)[-3:]
-    patched = ik.probes.patch(own, tasks, whole, others)
-    assert relative(patched[-1, 0], ik.predict(own, draw(1))) < 1e-12
+    sites = [s for s in ik.probes.sites(ours, ("head",), each_step=True) if s.step == 1]
+    assert [site.name for site in sites] == ["blocks.2.heads.0[0]", "blocks.2.heads.0[1]"]
+    assert relative(ik.probes.ablate(ours, tasks, sites)[0, 0], expected) < 1e-12
+    whole = ik.probes.sites(ours, ("role",), each_step=True)[-3:]
+    patched = ik.probes.patch(ours, tasks, whole, others)
+    assert relative(patched[-1, 0], ik.predict(ours, draw(1))) < 1e-12
 
 
 @foreign

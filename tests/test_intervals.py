@@ -32,56 +32,56 @@ def exactly(y, kernel, ridge, x=X, new=NEW):
     return mean, np.sqrt(amplitude * (variance + ridge)), variance, amplitude
 
 
-def check(found, y, kernel, ridge, rtol=0.01):
+def check(posterior, y, kernel, ridge, rtol=0.01):
     mean, std, variance, amplitude = exactly(y, kernel, ridge)
-    assert found.ok
-    np.testing.assert_allclose(found.amplitude, amplitude, rtol=2 * rtol)
-    np.testing.assert_allclose(found.noise, amplitude * ridge, rtol=2 * rtol)
-    np.testing.assert_allclose(found.std, std, rtol=rtol)
-    np.testing.assert_allclose(found.variance, variance, rtol=2 * rtol)
-    assert np.all(np.abs(found.mean - mean) <= rtol * std)
+    assert posterior.ok
+    np.testing.assert_allclose(posterior.amplitude, amplitude, rtol=2 * rtol)
+    np.testing.assert_allclose(posterior.noise, amplitude * ridge, rtol=2 * rtol)
+    np.testing.assert_allclose(posterior.std, std, rtol=rtol)
+    np.testing.assert_allclose(posterior.variance, variance, rtol=2 * rtol)
+    assert np.all(np.abs(posterior.mean - mean) <= rtol * std)
 
 
 @often("size", SIZES[:1], SIZES)
 def test_a_process_has_the_size_of_y_for_each_output(size):
     kernel, y = ik.Gaussian(2.0), size * np.stack([Y, 100 * Y[::-1], 0 * Y], axis=1)
-    found = process(kernel, ik.Task(X, y, NEW), 0.05)
-    assert "float32" in found.source
+    posterior = process(kernel, ik.Task(X, y, NEW), 0.05)
+    assert "float32" in posterior.source
     for i in (0, 1):
-        part = found._replace(
-            mean=found.mean[:, i],
-            std=found.std[:, i],
-            amplitude=found.amplitude[i],
-            noise=found.noise[i],
+        part = posterior._replace(
+            mean=posterior.mean[:, i],
+            std=posterior.std[:, i],
+            amplitude=posterior.amplitude[i],
+            noise=posterior.noise[i],
         )
         check(part, y[:, i], kernel, 0.05)
-    assert not np.any(found.mean[:, 2])
-    assert not np.any(found.std[:, 2])
+    assert not np.any(posterior.mean[:, 2])
+    assert not np.any(posterior.std[:, 2])
 
 
 def test_a_given_amplitude_and_a_mask():
     pad = lambda values: np.pad(values, [(0, 3)] + [(0, 0)] * (values.ndim - 1), constant_values=9)  # noqa: E731
     task = ik.Task(pad(X), pad(Y), NEW, mask=np.arange(43) < 40)
     check(process(ik.Gaussian(2.0), task, 0.05), Y, ik.Gaussian(2.0), 0.05)
-    found = process(ik.Gaussian(2.0), task, 0.05, amplitude=3.0)
+    posterior = process(ik.Gaussian(2.0), task, 0.05, amplitude=3.0)
     variance = exactly(Y, ik.Gaussian(2.0), 0.05)[2]
-    assert found.amplitude == pytest.approx(3)
-    np.testing.assert_allclose(found.std, np.sqrt(3 * (variance + 0.05)), rtol=0.01)
+    assert posterior.amplitude == pytest.approx(3)
+    np.testing.assert_allclose(posterior.std, np.sqrt(3 * (variance + 0.05)), rtol=0.01)
 
 
 def test_what_computed_a_process_is_said_and_nothing_is_better_than_wrong_numbers():
     """A wide kernel and a small ridge need float64, then exact regression, then more digits."""
     task, kernel = ik.Task(X, Y, NEW), ik.Gaussian(20.0)
-    found = {ridge: process(kernel, task, ridge) for ridge in (1e-1, 1e-7, 1e-18)}
+    posteriors = {ridge: process(kernel, task, ridge) for ridge in (1e-1, 1e-7, 1e-18)}
     for ridge in (1e-1, 1e-7):
-        check(found[ridge], Y, kernel, ridge)
-    sources = [each.source for each in found.values()]
+        check(posteriors[ridge], Y, kernel, ridge)
+    sources = [each.source for each in posteriors.values()]
     assert "transformer" in sources[0]
     assert "float32" in sources[0]
     assert "float64" in sources[1]
     assert sources[2].startswith("nothing")
-    assert found[1e-18].error == np.inf
-    assert all(np.all(np.isnan(part)) for part in found[1e-18][:5])
+    assert posteriors[1e-18].error == np.inf
+    assert all(np.all(np.isnan(part)) for part in posteriors[1e-18][:5])
 
 
 def table(path, y, x=X):
@@ -109,27 +109,27 @@ FIXED = ("--kernel", "gaussian", "--lengthscale", "10", "--steps", "30")
 
 @pytest.mark.slow
 def test_too_few_digits_in_float32_are_replaced_by_float64(tmp_path, capsys):
-    found, meta = written(tmp_path, command(tmp_path, Y, *FIXED, "--ridge", "1e-5"))
-    told = capsys.readouterr()
-    assert "float64 was used, because" in told.err
-    assert "differ from the exact" not in told.err
+    rows, meta = written(tmp_path, command(tmp_path, Y, *FIXED, "--ridge", "1e-5"))
+    output = capsys.readouterr()
+    assert "float64 was used, because" in output.err
+    assert "differ from the exact" not in output.err
     assert meta["dtype"] == ["float64"]
-    assert meta["float64_because"] in told.err
-    assert "dtype = float64" in told.out
+    assert meta["float64_because"] in output.err
+    assert "dtype = float64" in output.out
     x, new = ((part - X.mean(0)) / X.std(0) for part in (X, NEW))
     mean, std, *_ = exactly((Y - Y.mean()) / Y.std(), ik.Gaussian(10.0), 1e-5, x, new)
-    np.testing.assert_allclose(found["exact"], Y.mean() + Y.std() * mean, rtol=1e-6)
-    np.testing.assert_allclose(found["std"], Y.std() * std, rtol=0.01)
-    middle, width = (found["low"] + found["high"]) / 2, found["high"] - found["low"]
-    np.testing.assert_allclose(middle, found["exact"], rtol=1e-9)
-    np.testing.assert_allclose(width, 2 * 1.959964 * found["std"], rtol=1e-9)
+    np.testing.assert_allclose(rows["exact"], Y.mean() + Y.std() * mean, rtol=1e-6)
+    np.testing.assert_allclose(rows["std"], Y.std() * std, rtol=0.01)
+    middle, width = (rows["low"] + rows["high"]) / 2, rows["high"] - rows["low"]
+    np.testing.assert_allclose(middle, rows["exact"], rtol=1e-9)
+    np.testing.assert_allclose(width, 2 * 1.959964 * rows["std"], rtol=1e-9)
 
 
 def test_what_float64_cannot_compute_is_not_written(tmp_path, capsys):
-    found, meta = written(tmp_path, command(tmp_path, Y, *FIXED, "--ridge", "1e-17"))
-    told = capsys.readouterr().err
-    assert "the intervals are not written, because float64, too, has too few digits" in told
-    assert all(np.all(np.isnan(found[name])) for name in ("std", "low", "high"))
+    rows, meta = written(tmp_path, command(tmp_path, Y, *FIXED, "--ridge", "1e-17"))
+    message = capsys.readouterr().err
+    assert "the intervals are not written, because float64, too, has too few digits" in message
+    assert all(np.all(np.isnan(rows[name])) for name in ("std", "low", "high"))
     assert meta["calibration"] == {}
 
 
@@ -137,16 +137,16 @@ def test_what_float64_cannot_compute_is_not_written(tmp_path, capsys):
 def test_a_given_amplitude_is_told_and_units_of_y_are_followed(tmp_path, capsys):
     argv = command(tmp_path, Y, "--kernel", "gaussian", "--ridge", "0.1")
     base, meta = written(tmp_path, argv)
-    found, other = written(tmp_path, [*argv, "--amplitude", "2"])
+    rows, other = written(tmp_path, [*argv, "--amplitude", "2"])
     assert "amplitude of the prior: 2, given" in capsys.readouterr().out
     ratio = np.sqrt(2 / meta["process"]["amplitude"])
-    np.testing.assert_allclose(found["std"], ratio * base["std"], rtol=0.01)
+    np.testing.assert_allclose(rows["std"], ratio * base["std"], rtol=0.01)
     assert other["process"]["amplitude"] == pytest.approx(2)
     for size, shift in ((1e-30, 0.0), (-3.0, 1000.0)):
         table(tmp_path / "t.csv", size * Y + shift)
-        found, other = written(tmp_path, argv)
+        rows, other = written(tmp_path, argv)
         for name in ("exact", "transformer", "std"):
-            values = found[name] / abs(size) if name == "std" else (found[name] - shift) / size
+            values = rows[name] / abs(size) if name == "std" else (rows[name] - shift) / size
             np.testing.assert_allclose(values, base[name], rtol=1e-3)
         for group, name, unit in (("tasks", "lengthscale", 1), ("process", "amplitude", size**2)):
             numbers = [one[group].get("t.csv", one[group])[name] for one in (other, meta)]
@@ -154,12 +154,12 @@ def test_a_given_amplitude_is_told_and_units_of_y_are_followed(tmp_path, capsys)
 
 
 def test_noise_gives_a_prediction_and_says_that_nothing_was_learned(tmp_path, capsys):
-    found, meta = written(tmp_path, command(tmp_path, NOISE[:, 2], x=NOISE[:, :2]))
+    rows, meta = written(tmp_path, command(tmp_path, NOISE[:, 2], x=NOISE[:, :2]))
     out = " ".join(capsys.readouterr().out.split())
     assert "nothing was learned: the mean is as good (leave-one-out RMSE" in out
     assert "estimated from the supports by maximum likelihood" in out
-    assert np.all(np.isfinite(found["exact"]))
-    assert np.all(found["std"] > 0)
+    assert np.all(np.isfinite(rows["exact"]))
+    assert np.all(rows["std"] > 0)
     learned = meta["tasks"]["t.csv"]["loo_result"]
     others = (NOISE[:, 2] - NOISE[:, 2].mean()) / NOISE[:, 2].std() * 40 / 39
     assert not learned["ok"]

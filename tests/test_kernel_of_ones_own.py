@@ -76,23 +76,30 @@ def test_derivatives_by_hand_are_those_of_the_program(x64, kernel):
     """Also at 0, and where points coincide."""
     x, z = np.random.default_rng(0).normal(size=(2, 6, 3))
     x[0], z[2] = 0, x[4]
-    told = {"projection": np.random.default_rng(2).normal(size=(2, 3))}
-    told |= {"bandwidth": 0.7} if kernel.bandwidth else {}
+    parameters = {"projection": np.random.default_rng(2).normal(size=(2, 3))}
+    parameters |= {"bandwidth": 0.7} if kernel.bandwidth else {}
 
-    def of(told):
-        fields = {kernel.bandwidth if name == "bandwidth" else name: told[name] for name in told}
+    def of(parameters):
+        fields = {
+            kernel.bandwidth if name == "bandwidth" else name: parameters[name]
+            for name in parameters
+        }
         return dataclasses.replace(kernel, **fields)
 
     @jax.jit
-    def both(x, told):
-        by_hand = [getattr(of(told), f"derivative_in_{name}")(x, z) for name in ("x", *told)]
-        in_x, in_told = jax.jacobian(lambda x, told: of(told)(x, z), argnums=(0, 1))(x, told)
-        return by_hand, [jnp.einsum("nmnp->nmp", in_x), *(in_told[name] for name in told)]
+    def both(x, parameters):
+        by_hand = [
+            getattr(of(parameters), f"derivative_in_{name}")(x, z) for name in ("x", *parameters)
+        ]
+        in_x, in_told = jax.jacobian(lambda x, parameters: of(parameters)(x, z), argnums=(0, 1))(
+            x, parameters
+        )
+        return by_hand, [jnp.einsum("nmnp->nmp", in_x), *(in_told[name] for name in parameters)]
 
-    for own, automatic in zip(*numpy(both(x, told)), strict=True):
-        assert relative(own, automatic) < 1e-12
+    for derivative, automatic in zip(*numpy(both(x, parameters)), strict=True):
+        assert relative(derivative, automatic) < 1e-12
         if isinstance(kernel, Matern):
-            assert np.all(own[4, 2] == 0)
+            assert np.all(derivative[4, 2] == 0)
 
 
 @pytest.mark.parametrize(("symmetric", "error"), [(True, 1e-7), (False, 1e-3)])
@@ -148,7 +155,7 @@ def test_every_construction_runs_on_it(x64, like, solver):
         assert relative(ik.predict(dense(model), task), oracle[-1]) < 1e-9
 
 
-def test_it_is_sketched_and_nystrom_features_landmarks(x64):
+def test_it_is_sketched_and_has_nystrom_features(x64):
     task, kernel = draw(0, p=3, n=9, q=4), Tilted(0.2, 0.1)
     sketches = (
         np.random.default_rng(1).normal(size=(3, 2)),
@@ -159,8 +166,10 @@ def test_it_is_sketched_and_nystrom_features_landmarks(x64):
         model = ik.constructions.conjugate_gradient(
             kernel, sketch=sketch, num_features=3, ridge=0.3, steps=5
         )
-        seen = ik.sketched(kernel, sketch)
-        oracle = numpy(ik.solvers.conjugate_gradient(seen, task, ridge=0.3, steps=5).prediction)[-1]
+        features = ik.sketched(kernel, sketch)
+        oracle = numpy(
+            ik.solvers.conjugate_gradient(features, task, ridge=0.3, steps=5).prediction
+        )[-1]
         assert relative(ik.predict(model, task), oracle) < 1e-9
 
 
@@ -179,11 +188,11 @@ def test_identify_has_it_as_a_candidate(x64, registered):
     sampler = ik.tasks.GaussianProcess(Tilted(), num_supports=10, num_queries=4)
     batches = [jax.vmap(sample, in_axes=(0, None))(key, sampler) for key in keys]
     model = ik.constructions.nadaraya_watson(Tilted(), num_features=2)
-    found = ik.probes.identify(
+    result = ik.probes.identify(
         partial(ik.probes.layerwise, model), *batches, candidates=("nadaraya_watson",), steps=1
     )
-    assert (found.status, found.best.fit.kernel) == ("identified", "tilted")
-    assert found.best.distances["prediction"].mean < 1e-9
+    assert (result.status, result.best.fit.kernel) == ("identified", "tilted")
+    assert result.best.distances["prediction"].mean < 1e-9
     candidates = ("newton_schulz", "nadaraya_watson")  # the first takes no such kernel
     again = ik.probes.identify(
         partial(ik.probes.layerwise, model), *batches, candidates=candidates, kernels=("tilted",)
@@ -256,8 +265,8 @@ def test_a_row_that_cannot_be_is_refused(make, sentence):
 def test_it_is_run_by_name_with_its_own_hyperparameters(x64, registered):
     assert all(("tilted" in taken(name)) == ("exponential" in taken(name)) for name in SOLVERS)
     task = draw(0, p=3, n=9, q=4)
-    found = run(task, DepthConfig("nadaraya_watson", "tilted", ridge=0.5, steps=3))
-    assert max(row.oracle_gap for row in found.rows) < 1e-9
+    result = run(task, DepthConfig("nadaraya_watson", "tilted", ridge=0.5, steps=3))
+    assert max(row.oracle_gap for row in result.rows) < 1e-9
     with pytest.raises(ValueError, match="temperature must be None for kernel"):
         run(task, DepthConfig("chebyshev", "tilted", temperature=2.0, steps=2))
     config = SweepConfig("temperature", (0.5,), kernel="tilted", seeds=1, num_supports=8, steps=2)

@@ -46,8 +46,8 @@ def test_extreme_lengthscales_stay_finite(kind):
     value = lambda x, lengthscale: jnp.sum(kind(lengthscale)(x, x[:2]))  # noqa: E731
     both = jax.jit(jax.value_and_grad(value, argnums=(0, 1)))
     for lengthscale, total in ((1e-37, 2), (2.0**-63, 2), (1e20, 6), (1e37, 6)):
-        found, (of_x, of_lengthscale) = both(x, np.float32(lengthscale))
-        assert (found, abs(of_lengthscale) < 1e-19) == (total, True)
+        values, (of_x, of_lengthscale) = both(x, np.float32(lengthscale))
+        assert (values, abs(of_lengthscale) < 1e-19) == (total, True)
         assert np.all(np.abs(of_x) <= 4 / lengthscale)
 
 
@@ -98,9 +98,11 @@ def test_weights_and_mixtures_and_gradients(kind, x64):
     mean, std = theirs.fit(task.x, task.y).predict(task.x_query, return_std=True)
     for solver in ("conjugate_gradient", "richardson"):
         ours = ik.InContextRegressor(kernel=kind.__name__, solver=solver, steps=99, **options)
-        found = ours.fit(task.x, task.y, weight).predict(task.x_query, return_std=True, noise=False)
-        assert relative(found[0], mean) < 1e-3
-        assert relative(found[1], std) < 1e-6
+        result = ours.fit(task.x, task.y, weight).predict(
+            task.x_query, return_std=True, noise=False
+        )
+        assert relative(result[0], mean) < 1e-3
+        assert relative(result[1], std) < 1e-6
 
 
 def test_it_is_refused_where_it_cannot_be():

@@ -24,24 +24,24 @@ def built(name, kernel, **options):
     return getattr(ik.constructions, name)(kernel, num_features=2, **options)
 
 
-def close(found, known, rtol=1e-3):
+def close(result, expected, rtol=1e-3):
     """Whether the largest error is small beside the largest number."""
-    return np.max(np.abs(found - known)) <= rtol * np.max(np.abs(known))
+    return np.max(np.abs(result - expected)) <= rtol * np.max(np.abs(expected))
 
 
 def test_slots_are_told_in_the_units_of_y(task):
     model, size = built("conjugate_gradient", LINEAR, **REGRESSION), 2.0**-70
-    _, known = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
+    _, expected = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
     small = task.replace(y=size * task.y)
-    prediction, found = numpy(ik.run_with_cache(model, small, points=("resid_pre",)))
+    prediction, cache = numpy(ik.run_with_cache(model, small, points=("resid_pre",)))
     path = numpy(ik.solvers.conjugate_gradient(LINEAR, small, **REGRESSION))
     for name in ("alpha", "r", "p", "prediction"):
-        assert close(found[name] / size, known[name]), name
-        assert close(found[name] / size, getattr(path, name) / size), name
-    assert not np.any(found["rr"])  # 2^-140 is no float32
+        assert close(cache[name] / size, expected[name]), name
+        assert close(cache[name] / size, getattr(path, name) / size), name
+    assert not np.any(cache["rr"])  # 2^-140 is no float32
     # points belong to the run on y in other units, and resume continues that run
-    assert np.max(found["blocks.1.resid_pre.y"]) > 0.1
-    assert np.array_equal(ik.resume(model, small, found["blocks.3.resid_pre"], 3), prediction)
+    assert np.max(cache["blocks.1.resid_pre.y"]) > 0.1
+    assert np.array_equal(ik.resume(model, small, cache["blocks.3.resid_pre"], 3), prediction)
     assert ik.check(model, small).ok
 
 
@@ -52,23 +52,23 @@ def test_variances_do_not_depend_on_the_size_of_y(task):
     @jax.vmap
     def run(size):
         def total(x):
-            found = ik.readouts(model, task.replace(x=x, y=size * task.y), along=True)
-            return jnp.sum(found["variances"]), found
+            readouts = ik.readouts(model, task.replace(x=x, y=size * task.y), along=True)
+            return jnp.sum(readouts["variances"]), readouts
 
         return jax.grad(total, has_aux=True)(task.x)
 
-    slopes, found = run(np.array([2.0**-100, 1.0, 2.0**100]))
-    assert close(found["prediction"][0] * 2.0**100, found["prediction"][1])
-    for values in (slopes, found["variances"]):
+    slopes, readouts = run(np.array([2.0**-100, 1.0, 2.0**100]))
+    assert close(readouts["prediction"][0] * 2.0**100, readouts["prediction"][1])
+    for values in (slopes, readouts["variances"]):
         assert np.array_equal(values[0], values[1])
         assert np.array_equal(values[2], values[1])
 
 
 def test_a_masked_support_does_not_choose_the_unit(task):
     model, mask = built("conjugate_gradient", LINEAR, **REGRESSION), np.arange(6) < 5
-    seen = task.replace(y=np.where(mask, 2.0**-60 * task.y, 2.0**100), mask=mask)
-    known = numpy(ik.predict(model, seen.replace(y=np.where(mask, task.y, 0))))
-    assert close(numpy(ik.predict(model, seen)) * 2.0**60, known)
+    masked = task.replace(y=np.where(mask, 2.0**-60 * task.y, 2.0**100), mask=mask)
+    expected = numpy(ik.predict(model, masked.replace(y=np.where(mask, task.y, 0))))
+    assert close(numpy(ik.predict(model, masked)) * 2.0**60, expected)
 
 
 def test_a_hook_that_closes_over_a_traced_array_is_differentiated(task):
@@ -122,8 +122,8 @@ def test_points_too_far_apart_for_their_square_have_derivative_zero():
 
 
 def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
-    def of(build, *given, **options):
-        return homogeneity(jax.eval_shape(lambda: build(*given, **options)))
+    def of(build, *args, **options):
+        return homogeneity(jax.eval_shape(lambda: build(*args, **options)))
 
     found = of(built, "conjugate_gradient", LINEAR, **REGRESSION)
     assert [found[name] for name in ("x", "gamma", "alpha", "rr")] == [0, 0, 1, 2]

@@ -38,8 +38,8 @@ def run():
 
 
 def test_every_public_class_with_arrays_is_readable():
-    found = [getattr(room, name) for room in ROOMS for name in room.__all__]
-    classes = {cls for cls in found if inspect.isclass(cls)}
+    objects = [getattr(room, name) for room in ROOMS for name in room.__all__]
+    classes = {cls for cls in objects if inspect.isclass(cls)}
     records = [cls for cls in classes if dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")]
     records = [cls for cls in records if "catalogue" not in cls.__module__]
     others = {cls.__name__ for cls in records if cls.__repr__ is not screen_repr}
@@ -58,10 +58,10 @@ def test_arrays_show_their_shape_and_scalars_their_value():
         repr(ik.Gaussian(0.1, jnp.ones((2, 3)))) == "Gaussian(lengthscale=0.1, projection=f32[2,3])"
     )
     assert repr(jax.eval_shape(lambda: task)) == repr(task)
-    seen = []
-    jax.jit(jax.vmap(lambda kernel: seen.append(repr(kernel))))(ik.Gaussian(jnp.ones(2)))
-    jax.grad(lambda kernel: seen.append(repr(kernel)) or kernel.lengthscale)(ik.Gaussian(1.0))
-    assert seen == ["Gaussian(lengthscale=f32[])"] * 2
+    texts = []
+    jax.jit(jax.vmap(lambda kernel: texts.append(repr(kernel))))(ik.Gaussian(jnp.ones(2)))
+    jax.grad(lambda kernel: texts.append(repr(kernel)) or kernel.lengthscale)(ik.Gaussian(1.0))
+    assert texts == ["Gaussian(lengthscale=f32[])"] * 2
     assert repr(jax.tree.map(lambda _: None, task)) == "Task(x=None, y=None, x_query=None)"
 
 
@@ -98,9 +98,9 @@ def test_a_cache_is_a_tree(run):
     assert lines[at + 1 : at + 3] == ["│   ├── attn", f"│   │   ├── alpha: f32[{tokens},1]"]
     assert cache["blocks.8.attn.alpha"].shape == (tokens, 1)
     assert "├── blocks.0: attn, heads.0, heads.0.mixed, heads.0.pattern," in repr(everything)
-    seen = []
-    jax.jit(lambda cache: seen.append(repr(cache)))(cache)
-    assert seen == [repr(cache)]
+    leaves = []
+    jax.jit(lambda cache: leaves.append(repr(cache)))(cache)
+    assert leaves == [repr(cache)]
     assert "alpha: 0" in repr(jax.tree.map(lambda _: 0, cache))
 
 

@@ -18,9 +18,9 @@ LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("f
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_channels_follow_the_declared_order(widths):
     layout = Layout(tuple(Slot(f"s{i}", width) for i, width in enumerate(widths)))
-    found = [layout.channels(name) for name in layout.names]
-    assert [channels.stop for channels in found] == list(np.cumsum(widths))
-    taken = [i for channels in found for i in range(layout.width)[channels]]
+    slices = [layout.channels(name) for name in layout.names]
+    assert [channels.stop for channels in slices] == list(np.cumsum(widths))
+    taken = [i for channels in slices for i in range(layout.width)[channels]]
     assert taken == list(range(layout.width))
 
 
@@ -67,8 +67,10 @@ def test_reads_add_scale_and_compose():
         (Read({}, 2), np.zeros((3, 2))),
     )
     reads, values = zip(*cases, strict=True)
-    for found, value in zip(jax.jit(lambda h: [read(h) for read in reads])(h), values, strict=True):
-        np.testing.assert_allclose(found, value, rtol=1e-6)
+    for result, value in zip(
+        jax.jit(lambda h: [read(h) for read in reads])(h), values, strict=True
+    ):
+        np.testing.assert_allclose(result, value, rtol=1e-6)
 
 
 def test_reads_refuse_widths_that_do_not_match():
@@ -110,8 +112,8 @@ def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin(known):
     task = draw(0, n=7)
     task = task.replace(mask=np.arange(7) >= 7 - known)
     x = {"x": Read({"x": np.ones(())}, task.num_features)}
-    found = numpy(jax.jit(partial(embed, x, centred=True))(task))["x"]
+    x_tokens = numpy(jax.jit(partial(embed, x, centred=True))(task))["x"]
     mean = task.x[7 - known :].mean(0)[None]
     expected = numpy(jax.jit(fields)(task.replace(x=task.x - mean)))["x"]
-    assert np.allclose(found[1:-3], expected[1:-3], atol=1e-6)
-    assert np.allclose(found[-3:], task.x_query - mean, atol=1e-6)
+    assert np.allclose(x_tokens[1:-3], expected[1:-3], atol=1e-6)
+    assert np.allclose(x_tokens[-3:], task.x_query - mean, atol=1e-6)

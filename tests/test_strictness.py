@@ -37,9 +37,9 @@ def test_hyperparameters_take_the_dtype_of_the_task(x64, kernel):
         path = getattr(ik.solvers, name)(kernel, task, ridge=ridge, steps=3, **more).prediction
         build = getattr(ik.constructions, name)
         model = build(kernel, num_features=4, ridge=ridge, steps=3, dtype="float32", **more)
-        found = numpy(ik.predict(model, task))
-        assert found.dtype == path.dtype == "f4"
-        assert np.allclose(found, path[-1], rtol=1e-4, atol=1e-4)
+        prediction = numpy(ik.predict(model, task))
+        assert prediction.dtype == path.dtype == "f4"
+        assert np.allclose(prediction, path[-1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -201,14 +201,14 @@ class Foreign:
 
 def test_a_task_takes_lists_and_what_numpy_reads():
     x, y, x_query, mask = [[0, 1], [1, 2], [2, 4]], [1, 2, 3], [[0.5, 1]], [True, False, True]
-    wanted = ik.Task(*(np.asarray(part, float) for part in (x, y, x_query)), np.asarray(mask))
+    expected = ik.Task(*(np.asarray(part, float) for part in (x, y, x_query)), np.asarray(mask))
     for convert in (lambda part: part, np.asarray, Foreign, tuple):
         task = ik.Task(*map(convert, (x, y, x_query, mask)))
         assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task))
         assert [a.dtype for a in jax.tree.leaves(task)] == [
-            a.dtype for a in jax.tree.leaves(wanted)
+            a.dtype for a in jax.tree.leaves(expected)
         ]
-        assert jax.tree.all(jax.tree.map(np.array_equal, task, wanted))
+        assert jax.tree.all(jax.tree.map(np.array_equal, task, expected))
         assert np.array_equal(task.replace(y=convert([3, 4, 5])).y, np.array([3.0, 4, 5]))
 
 
@@ -250,8 +250,8 @@ def test_a_task_is_checked_once_and_any_other_one_again(monkeypatch):
         with pytest.raises(ValueError, match="must be finite"):
             ik.predict(model, worse)
     assert not hasattr(worse, "valid")
-    own = jax.tree.map(np.array, task)  # which its owner can change
-    ik.predict(model, own)
-    own.y[0] = np.nan
+    numpy_task = jax.tree.map(np.array, task)  # which its owner can change
+    ik.predict(model, numpy_task)
+    numpy_task.y[0] = np.nan
     with pytest.raises(ValueError, match="y must be finite"):
-        ik.predict(model, own)
+        ik.predict(model, numpy_task)

@@ -71,8 +71,8 @@ def test_c3_recovery_error(log_sink):
         logits = np.asarray(x / t, "f4") @ np.asarray(x, "f4").T
         logits = np.concatenate([np.full((40, 1), log_sink, "f4"), logits], 1)
         weights = softmax(logits, axis=1)
-        found = (weights[:, 1:] @ np.asarray(v, "f4")) / weights[:, 0]
-        error = np.abs(np.exp(log_sink) * np.asarray(found, float) - true) / size
+        recovered = (weights[:, 1:] @ np.asarray(v, "f4")) / weights[:, 0]
+        error = np.abs(np.exp(log_sink) * np.asarray(recovered, float) - true) / size
         bound = numpy(theory.recovery_error(np.max(np.abs(x @ x.T / t)), log_sink, 4, np.float32))
         ratios.append(error.max() / float(bound))
     assert max(ratios) <= 1
@@ -265,14 +265,16 @@ def test_c35_relative_error_of_a_sketch_at_an_angle(x64, levels):
             theory.relative_inverse_error_angle(np.asarray(sigma), m, ridge, min(sine, 1))
         )
         cosine = 1 - sine**2
-        kept, lost = sigma[-1] / ridge, sigma[-m - 1] / ridge
+        largest, lost = sigma[-1] / ridge, sigma[-m - 1] / ridge
         assert error <= bound * (1 + 1e-9)
-        assert bound <= min(lost / cosine + sine**2 / cosine, sine**2 * kept + cosine * lost) + 1e-9
+        assert (
+            bound <= min(lost / cosine + sine**2 / cosine, sine**2 * largest + cosine * lost) + 1e-9
+        )
         assert np.linalg.norm(change, 2) * ridge <= bound / (1 + bound) + 1e-9
         if levels:
             assert np.isclose(error, bound)
     assert np.isclose(theory.relative_inverse_error_angle(np.asarray(sigma), m, ridge, 0), lost)
-    assert np.isclose(theory.relative_inverse_error_angle(np.asarray(sigma), m, ridge, 5), kept)
+    assert np.isclose(theory.relative_inverse_error_angle(np.asarray(sigma), m, ridge, 5), largest)
 
 
 def test_c35_the_angle_that_an_eigengap_guarantees(x64):
@@ -319,10 +321,10 @@ def test_every_function_of_a_task_ignores_masked_supports(x64):
     hidden = np.where(KEEP, task.y, np.nan), np.where(KEEP[:, None], task.x, np.nan)
     masked = task.replace(y=hidden[0], x=hidden[1], mask=np.asarray(KEEP))
     rest = task.replace(x=task.x[KEEP], y=task.y[KEEP])
-    found = jax.jit(lambda t: {name: f(t, KEEP) for name, f in WITH_TASKS.items()})(masked)
-    wanted = jax.jit(lambda t: {name: f(t, KEEP[KEEP]) for name, f in WITH_TASKS.items()})(rest)
+    results = jax.jit(lambda t: {name: f(t, KEEP) for name, f in WITH_TASKS.items()})(masked)
+    expected = jax.jit(lambda t: {name: f(t, KEEP[KEEP]) for name, f in WITH_TASKS.items()})(rest)
     for name in WITH_TASKS:
-        assert relative(found[name], wanted[name]) < 1e-9, name
+        assert relative(results[name], expected[name]) < 1e-9, name
     functions = {n: getattr(theory, n) for n in theory.__all__ if n != "RATES"}
     takes = {n for n, f in functions.items() if "task" in inspect.signature(f).parameters}
     assert takes <= set(WITH_TASKS)
@@ -340,8 +342,8 @@ def test_c23_the_chebyshev_filter_is_that_of_the_solver(x64, spectrum):
     x = np.diag(np.sqrt(sigma))
     task = ik.Task(x=x, y=np.ones(7), x_query=x)
     path = numpy(ik.solvers.chebyshev(ik.Linear(), task, ridge=1.0, steps=6, spectrum=spectrum))
-    found = [theory.chebyshev_filter(sigma, 1.0, spectrum, t) for t in range(7)]
-    assert relative(np.stack(found), path.alpha) < 1e-11
+    filters = [theory.chebyshev_filter(sigma, 1.0, spectrum, t) for t in range(7)]
+    assert relative(np.stack(filters), path.alpha) < 1e-11
 
 
 @pytest.mark.parametrize("dimension", [1, 3])

@@ -273,16 +273,16 @@ def test_the_exact_predictor_is_known_or_fitted():
     process = ik.tasks.GaussianProcess(
         ik.Gaussian(0.5), noise=0.1, num_features=1, num_supports=12, inputs="uniform"
     )
-    known = reference(process, jax.random.key(0))
+    exact = reference(process, jax.random.key(0))
     hidden = reference(dataclasses.replace(process, noise_spread=1.0001), jax.random.key(0))
-    assert (known.known, known.ridge, hidden.known) == (True, 0.1, False)
+    assert (exact.known, exact.ridge, hidden.known) == (True, 0.1, False)
     tasks = numpy(draw(jax.random.key(5), process, 512))
-    losses = known.losses(tasks)
+    losses = exact.losses(tasks)
     assert losses["exact"] < losses["nadaraya_watson"] < losses["mean"]
     assert 0.97 < hidden.losses(tasks)["exact"] / losses["exact"] < 1.1
     short = tasks.replace(x=tasks.x[:, :6], y=tasks.y[:, :6])
     masked = tasks.replace(mask=np.broadcast_to(np.arange(12) < 6, (512, 12)))
-    chex.assert_trees_all_close(known.losses(short), known.losses(masked), rtol=1e-4)
+    chex.assert_trees_all_close(exact.losses(short), exact.losses(masked), rtol=1e-4)
 
 
 @pytest.mark.parametrize("start", ["conjugate_gradient", "chebyshev"])
@@ -402,14 +402,14 @@ def test_a_recipe_beside_weights_is_sealed_as_they_are(run):
 def test_a_start_that_was_typed_is_recorded_by_its_checksum(run):
     """So that no file names what is read; the same command finds the same weights."""
     recipe = Recipe(model=ModelRecipe(start=str(run)))
-    known = recorded(recipe)
-    assert known.model.start.startswith("sha256:")
-    assert recorded(known) == known
+    record = recorded(recipe)
+    assert record.model.start.startswith("sha256:")
+    assert recorded(record) == record
     path = run.with_name("recipe.json")
-    path.write_text(known.to_json())
-    assert Recipe.read(path) == known
+    path.write_text(record.to_json())
+    assert Recipe.read(path) == record
     with pytest.raises(ValueError, match="start must be given again, as"):
-        first_model(known, family(known.task))
+        first_model(record, family(record.task))
     for name in (None, "conjugate_gradient", "gp-encoder"):
         named = Recipe(model=ModelRecipe(start=name))
         assert recorded(named) == named

@@ -20,9 +20,9 @@ def test_a_sum_over_a_large_product_is_right(double, supports):
     x, z = np.random.default_rng(0).uniform(size=(2, supports, 10))
     widths = np.linspace(1, 100, 10)
     with jax.enable_x64(double):
-        found = ik.Gaussian(1.0, np.diag(1 / widths))(x[:500], z)
+        values = ik.Gaussian(1.0, np.diag(1 / widths))(x[:500], z)
     right = np.exp(-cdist(x[:500] / widths, z / widths, "sqeuclidean") / 2)
-    np.testing.assert_allclose(found, right, rtol=1e-5)
+    np.testing.assert_allclose(values, right, rtol=1e-5)
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ print(os.environ['XLA_FLAGS'])
 
 def test_flags_that_a_user_sets_after_the_import_stay():
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    told = [sys.executable, "-W", "error", "-c", AFTER_THE_IMPORT]
-    done = subprocess.run(told, env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-W", "error", "-c", AFTER_THE_IMPORT]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     flags = f"--xla_force_host_platform_device_count=2 {xla_flags.FLAG}=-reduce"
     assert done.stdout.strip() == flags
 

@@ -132,8 +132,11 @@ def load_weights(path: str | Path, like: Any) -> Any:
     True
     """
     path = checks.path("path", path)
-    widened = lambda leaf: leaf.astype("f4") if getattr(leaf, "dtype", None) == "f2" else leaf  # noqa: E731
-    weights = jax.tree.map(widened, read(path, "model")["model"])
+
+    def widen(leaf: Any) -> Any:
+        return leaf.astype("f4") if getattr(leaf, "dtype", None) == "f2" else leaf
+
+    weights = jax.tree.map(widen, read(path, "model")["model"])
     return jax.device_put(fill(path, like, weights, dtypes=False))
 
 
@@ -161,15 +164,17 @@ def save_half_precision(source: Path, target: Path) -> None:
     write(target, {"model": half})
 
 
+def _is_float(part: Any) -> bool:
+    return isinstance(part, float)
+
+
 def write(path: Path, record: dict[str, Any]) -> None:
     plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, str) else np.asarray(leaf), record)
     # numbers are arrays by now; a float is fixed in the structure of the model, and stays there
-    fixed = lambda part: isinstance(part, float)  # noqa: E731
     tree = serialization.to_state_dict(plain)
-    content = jax.tree.map(lambda part: None if fixed(part) else part, tree, is_leaf=fixed)
-    replace(
-        path, with_checksum(serialization.msgpack_serialize({"checksum": NO_CHECKSUM, **content}))
-    )
+    content = jax.tree.map(lambda part: None if _is_float(part) else part, tree, is_leaf=_is_float)
+    content = {"checksum": NO_CHECKSUM, **content}
+    replace(path, with_checksum(serialization.msgpack_serialize(content)))
 
 
 def read(path: Path, *names: str) -> dict[str, Any]:

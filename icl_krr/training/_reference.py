@@ -158,8 +158,10 @@ def errors_on(
     predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: jax.Array, tasks: Task
 ) -> jax.Array:
     def error(at: jax.Array) -> jax.Array:
-        f = lambda t: predict(make(at[0]), t, *at[1:])  # noqa: E731
-        return jnp.mean(map_tasks(lambda t: jnp.mean((f(t) - t.y_query) ** 2), tasks))
+        def task_error(task: Task) -> jax.Array:
+            return jnp.mean((predict(make(at[0]), task, *at[1:]) - task.y_query) ** 2)
+
+        return jnp.mean(map_tasks(task_error, tasks))
 
     return jax.lax.map(error, grid)
 

@@ -100,8 +100,8 @@ def advance(
     tasks = batch(jax.random.fold_in(key, step), family, settings, step)
     if best is not None:
         # an output is the posterior mean plus noise, which only adds variance to the gradient
-        mean = lambda task: regression(best[0], task, best[1])  # noqa: E731
-        tasks = tasks.replace(y_query=map_tasks(mean, tasks))
+        means = map_tasks(lambda task: regression(best[0], task, best[1]), tasks)
+        tasks = tasks.replace(y_query=means)
     loss, slope = jax.value_and_grad(mean_loss)(model, tasks, settings.loss, settings.objective)
     weights: Any = model
     updates, moments = optimiser(settings).update(slope, moments, weights)

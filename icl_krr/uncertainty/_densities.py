@@ -173,13 +173,12 @@ def bins(predictive: Predictive, edges: Float[Array, " E"]) -> Float[Array, "...
 
 def between(low: jax.Array, high: jax.Array) -> jax.Array:
     """The probability of a standard normal variable between two numbers, low < high."""
-    in_upper_tail = low > 0
-    difference = ndtr(jnp.where(in_upper_tail, -low, high)) - ndtr(
-        jnp.where(in_upper_tail, -high, low)
-    )
+    upper = low > 0
+    difference = ndtr(jnp.where(upper, -low, high)) - ndtr(jnp.where(upper, -high, low))
     middle, half = (low + high) / 2, (high - low) / 2
-    density = lambda z: jnp.exp(-(z**2) / 2) / np.sqrt(2 * np.pi).item()  # noqa: E731
-    close = sum(w * density(middle + t * half) for t, w in zip(NODES, WEIGHTS, strict=True)) * half
+    root = np.sqrt(2 * np.pi).item()
+    points = ((middle + t * half, w) for t, w in zip(NODES, WEIGHTS, strict=True))
+    close = sum(w * (jnp.exp(-(z**2) / 2) / root) for z, w in points) * half
     narrow = 2 * half * jnp.maximum(1, jnp.abs(middle)) < 1
     return jnp.where(narrow, close, difference)
 

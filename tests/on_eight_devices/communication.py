@@ -61,8 +61,8 @@ def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient
         run = jax.jit(jax.grad(loss), static_argnames="place")
     program = parse(run.lower(model, TASK, place=place).compile().as_text())
     assert collectives(program) <= {"all-reduce", "collective-permute"}
-    found, kinds = work_of_steps(program, STEPS), ("all-reduce", "collective-permute")
-    sent = Sent(sum(found[kind] for kind in kinds), sum(found[f"{kind} arrays"] for kind in kinds))
+    work, kinds = work_of_steps(program, STEPS), ("all-reduce", "collective-permute")
+    sent = Sent(sum(work[kind] for kind in kinds), sum(work[f"{kind} arrays"] for kind in kinds))
     assert sent == step_sent(model, TASK, place, gradient)
 
 
@@ -82,6 +82,6 @@ def test_a_batch_sends_for_each_task_of_a_device():
     mesh, model = jax.make_mesh((2, 4), ("tasks", "context")), cg(ik.Linear())
     place = placement(tasks, mesh)
     program = parse(evaluate_batch_sharded.lower(model, tasks, 3, place=place).compile().as_text())
-    found = work_of_steps(program, STEPS)
-    assert found["all-reduce"] == step_sent(model, tasks, place).bytes == 3 * 4 * (P + 5)
-    assert found["all-reduce arrays"] == step_sent(model, tasks, place).arrays
+    work = work_of_steps(program, STEPS)
+    assert work["all-reduce"] == step_sent(model, tasks, place).bytes == 3 * 4 * (P + 5)
+    assert work["all-reduce arrays"] == step_sent(model, tasks, place).arrays

@@ -159,8 +159,8 @@ def test_a_fit_over_tasks_and_contexts(x64):
 
     def fitted(mesh):
         loss = ik.training.held_out(build, tasks, mesh=mesh)
-        found = ik.training.adapt(loss, jnp.ones(()), iterations=4)
-        return jnp.array([found.parameters, found.losses[-1]])
+        fit = ik.training.adapt(loss, jnp.ones(()), iterations=4)
+        return jnp.array([fit.parameters, fit.losses[-1]])
 
     expected = fitted(None)
     assert abs(expected[0] - 1) > 0.1
