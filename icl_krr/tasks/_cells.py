@@ -134,5 +134,5 @@ def separator(header: Collection[str]) -> str:
     """The end of an error about a file that may have another separator."""
     if len(header) > 1:
         return ""
-    found = next((mark for mark in ";\t|" if mark in next(iter(header))), None)
-    return f"; separate the cells with commas instead of {found!r}" if found else ""
+    other = next((mark for mark in ";\t|" if mark in next(iter(header))), None)
+    return f"; separate the cells with commas instead of {other!r}" if other else ""
