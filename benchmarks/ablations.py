@@ -226,13 +226,13 @@ def confusion(
     by_variant: dict[str, list[int]] = {}
     tied_counts, within, between = [], [], []
     for i, row in enumerate(rows):
-        kernels_by_candidate = offers(rows, patterns, i, other_family)
-        for name, others in kernels_by_candidate.items():
+        by_name = offers(rows, patterns, i, other_family)
+        for name, others in by_name.items():
             gaps = [np.sqrt(np.mean((patterns[i][0] - one[0]) ** 2)) for one in others]
             (within if name == row["solver"] else between).extend(gaps)
-        if row["solver"] not in names or row["solver"] not in kernels_by_candidate:
+        if row["solver"] not in names or row["solver"] not in by_name:
             continue
-        one = nearest(patterns[i], kernels_by_candidate)
+        one = nearest(patterns[i], by_name)
         is_right = one.name == row["solver"]
         tied_counts.append(len(one.tied))
         add_case(right, is_right)
@@ -258,11 +258,9 @@ def distractors(rows: list[Record], patterns: Patterns, limit: float) -> dict[st
     """
     counts: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        kernels_by_candidate = offers(rows, patterns, i)
-        kernels_by_candidate = {
-            n: o for n, o in kernels_by_candidate.items() if n in CANDIDATES and n != row["solver"]
-        }
-        one = nearest(patterns[i], kernels_by_candidate)
+        by_name = offers(rows, patterns, i)
+        by_name = {n: o for n, o in by_name.items() if n in CANDIDATES and n != row["solver"]}
+        one = nearest(patterns[i], by_name)
         named = len(one.tied) == 1 and one.distance <= limit
         add_case(counts.setdefault(KIND[row["solver"]], [0, 0]), named)
     return counts
@@ -347,10 +345,8 @@ def compared(row: Record, limits: dict[str, float]) -> Record:
     effects = effects_of(row)
     others, verdicts = [(other["solver"], effects_of(other)) for other in row["beside"]], []
     for name, parts in reversed(SETS.items()):
-        kernels_by_candidate = by_solver(
-            (other, pattern(one, MAIN, parts)) for other, one in others
-        )
-        one = nearest(pattern(effects, MAIN, parts), kernels_by_candidate)
+        patterns = by_solver((other, pattern(one, MAIN, parts)) for other, one in others)
+        one = nearest(pattern(effects, MAIN, parts), patterns)
         alone, close = len(one.tied) == 1, one.distance <= limits[name]
         reading = KIND[one.name] if alone else "not distinguishable"
         verdicts.append({
@@ -413,9 +409,9 @@ def deeper_is_better(constructed_rows: list[Record]) -> dict[str, list[int]]:
 
 def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     """Everything that the tables and the figure show."""
-    score_rows = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
+    scored = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
     limits = {
-        one["set"]: one["within"] for one in score_rows if (one["replaced"], one["effect"]) == MAIN
+        one["set"]: one["within"] for one in scored if (one["replaced"], one["effect"]) == MAIN
     }
     patterns = [
         pattern_row(row["solver"], row["family"], row)
@@ -424,7 +420,7 @@ def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     ]
     patterns += [pattern_row(row["model"], "own", row) for row in trained]
     return {
-        "confusion": score_rows,
+        "confusion": scored,
         "trained": [compared(row, limits) for row in trained],
         "statements": stated(constructed_rows, trained),
         "patterns": patterns,

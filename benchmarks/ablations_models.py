@@ -126,8 +126,8 @@ def build(name: str, one: BenchFamily, slower: float = 1.0, form: str = "") -> T
     kernel = kernel_of(name, one)
     if form == "kernel":
         some = taken(name) if name in CANDIDATES else ()
-        kernels_by_candidate = hasattr(one.sampler, "kernel") or "exponential" not in some
-        kernel = None if kernels_by_candidate else one.kernel("exponential")
+        has_kernel = hasattr(one.sampler, "kernel") or "exponential" not in some
+        kernel = None if has_kernel else one.kernel("exponential")
     if kernel is None or (form == "form" and name not in FORMS):
         return None
     steps = one.config.steps

@@ -20,18 +20,9 @@ from benchmarks import records
 from benchmarks.records import Row as Record, grouped
 from benchmarks.streams import SLOW, changed
 from benchmarks.subjects import QUICK, place_of, recipes, trained
-from icl_krr import constructions
+from icl_krr import constructions, experiments
 from icl_krr.catalogue import SOLVERS, Box, candidate, register
-from icl_krr.experiments import (
-    Cell,
-    Lines,
-    Recipe,
-    Study,
-    draw_tasks,
-    load as load_run,
-    project,
-    to_markdown,
-)
+from icl_krr.experiments import Cell, Lines, Recipe, Study, draw_tasks, project, to_markdown
 from icl_krr.experiments.identify import run_oracle
 from icl_krr.kernels import Linear
 from icl_krr.probes import CandidateFit, Identification, identify, identify_streams, layerwise
@@ -221,7 +212,7 @@ def answered(folder: Path, seed: int, count: int) -> Record:
 
     Rules with a gate are not asked of streams, where a fit of what is far takes minutes.
     """
-    trained_run, progress = load_run(folder), partial(print, "   ", flush=True)
+    trained_run, progress = experiments.load(folder), partial(print, "   ", flush=True)
     with jax.enable_x64(True):
         family: Any = dataclasses.replace(trained_run.family, num_queries=QUERIES)  # pyright: ignore
         drawn = draw_tasks(jax.random.key(seed), count, family).replace(y_query=None)
@@ -237,12 +228,10 @@ def answered(folder: Path, seed: int, count: int) -> Record:
         result = identify(answers, fitted, scored, candidates=names, steps=2 * LAYERS, **kwargs)
         row = row_of(result)
         row["baselines"] = {name: means(spaces) for name, spaces in result.baselines.items()}
-        predictions = map_tasks(partial(predict_along, model), scored)
+        ours = map_tasks(partial(predict_along, model), scored)
         for one, candidate_result in zip(row["candidates"], result.candidates, strict=True):
-            one["along"] = along_distance(candidate_result.fit, scored, predictions)
-        row["exact along"] = away(
-            predictions, map_tasks(partial(exact_along, family), scored), family
-        )
+            one["along"] = along_distance(candidate_result.fit, scored, ours)
+        row["exact along"] = away(ours, map_tasks(partial(exact_along, family), scored), family)
         kwargs |= {"candidates": (*RULES,), "steps": 2 * model.depth}
         by_stream = identify_streams(model, fitted, scored, **kwargs)
     return {**row, "by stream": row_of(by_stream)}
@@ -268,12 +257,10 @@ def exact_along(family: Any, task: Task) -> jax.Array:
     return prefix_conjugate_gradient(kernel, task, ridge=ridge, steps=steps).along[-1]
 
 
-def away(predictions: jax.Array, other: jax.Array, sizes: Any) -> float:
+def away(ours: jax.Array, other: jax.Array, sizes: Any) -> float:
     """The relative distance at the supports after the first, over all tasks."""
     at = slice(1, sizes.num_supports)
-    return float(
-        jnp.linalg.norm(predictions[:, at] - other[:, at]) / jnp.linalg.norm(predictions[:, at])
-    )
+    return float(jnp.linalg.norm(ours[:, at] - other[:, at]) / jnp.linalg.norm(ours[:, at]))
 
 
 def markdown(record: Record) -> str:

@@ -79,10 +79,8 @@ def protocol_of(family: str, kernel: str, config: bench.BenchConfig) -> identifi
         for tasks in split_halves(one.tasks)
     ]
     kernels = dict.fromkeys((kernel, *bench.FAMILY_KERNELS[family]))
-    exact_values = identification.exact_hyperparameters(kernel_object, one.ridge(kernel_object))
-    return identification.Protocol(
-        both, tuple(kernels), 2 * config.steps, exact_values, config.seed
-    )
+    values = identification.exact_hyperparameters(kernel_object, one.ridge(kernel_object))
+    return identification.Protocol(both, tuple(kernels), 2 * config.steps, values, config.seed)
 
 
 def readers(
@@ -216,9 +214,7 @@ def summary(rows: list[Row]) -> Lines:
 
 def right_from(rows: list[Row], reader: str) -> str:
     """The share of models whose nearest candidate is right, by the error, 1:1."""
-    return share(
-        reading["nearest"] in row["right"] for row, reading in read_by(listed(rows), reader)
-    )
+    return share(said["nearest"] in row["right"] for row, said in read_by(listed(rows), reader))
 
 
 def candidates_of(rows: list[Row]) -> list[str]:
@@ -262,17 +258,15 @@ def beside(rows: list[Row]) -> Lines:
     """The readings through the stream, on the same models."""
     header = ["reading", "models", "right", "wrong", "no name", "distractors", "named", "close to"]
     pairs = [(row, other) for row in rows if (other := through_streams().get(name_of(row)))]
-    known_pairs = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
+    known = [(r, s) for r, s in pairs if r["kind"] in KNOWN and r["right"]]
     strange, lines = [s for r, s in pairs if r["kind"] in (DISTRACTOR, RANDOM)], []
     for name in ("state", "innovation", "streams", "use"):
-        outcomes = [
-            bench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known_pairs
-        ]
+        outcomes = [bench.outcome({"names": row["runs"]}, said_of(s, name)) for row, s in known]
         statuses = [said_of(s, name).status for s in strange]
         wrong = ("wrong", "close to another")
         lines.append([
             f"{name}: {streams.READINGS[name]}",
-            str(len(known_pairs)),
+            str(len(known)),
             share(one == "right" for one in outcomes),
             share(one in wrong for one in outcomes),
             share(one not in ("right", *wrong) for one in outcomes),

@@ -15,19 +15,7 @@ from benchmarks import records
 from benchmarks.records import Row as Record
 from benchmarks.subjects import ERRORS, QUICK, fitted, mean_ratio
 from icl_krr import experiments
-from icl_krr.experiments import (
-    LEARNING_RATES,
-    RETRAINING_STUDIES,
-    Cell,
-    Recipe,
-    RetrainingStudy,
-    blank,
-    family,
-    random_models,
-    stack_models,
-    to_markdown,
-    weights_file,
-)
+from icl_krr.experiments import Cell, Recipe, RetrainingStudy, blank, family, to_markdown
 from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_half_precision, save_weights
 from icl_krr.transformer import step_cost
@@ -64,7 +52,9 @@ def all_seeds(
     `rates` holds the chosen learning rates of the studies so far.
     """
     seeds = study.seeds(variant)
-    tried = LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
+    tried = (
+        experiments.LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
+    )
 
     top = folder / name / variant.replace(" ", "-")
 
@@ -88,9 +78,11 @@ def all_seeds(
     best = min(converged, key=lambda record: record["validation"])["learning_rate"]
     rates[name, variant] = best
     runs = tuning + run((best,), seeds[1:])
-    like = jax.tree.map(lambda leaf: leaf[0], random_models(name, variant))
+    like = jax.tree.map(lambda leaf: leaf[0], experiments.random_models(name, variant))
     models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
-    save_weights(folder / weights_file(name, variant).name, stack_models(models))
+    save_weights(
+        folder / experiments.weights_file(name, variant).name, experiments.stack_models(models)
+    )
     return [
         {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
         for record in runs
@@ -130,24 +122,24 @@ def quick() -> dict[str, RetrainingStudy]:
             training=dataclasses.replace(study.training, **QUICK),
             variants=dict(list(study.variants.items())[:1]),
         )
-        for name, study in RETRAINING_STUDIES.items()
+        for name, study in experiments.RETRAINING_STUDIES.items()
     }
 
 
 def main() -> None:
     args = records.options(__doc__, folder=True)
     runs, rates = [], {}
-    for name, study in (quick() if args.quick else RETRAINING_STUDIES).items():
+    for name, study in (quick() if args.quick else experiments.RETRAINING_STUDIES).items():
         for variant in study.variants:
             runs += all_seeds(name, variant, study, args.folder, rates)
-    facts = {"learning_rates": LEARNING_RATES, "dtype": "float32"}
+    facts = {"learning_rates": experiments.LEARNING_RATES, "dtype": "float32"}
     record = {"meta": records.meta("retraining", "optax", **facts), "runs": runs}
     records.finish("retraining", record, markdown, args.quick)
     if args.quick:
         return
-    for name, study in RETRAINING_STUDIES.items():
+    for name, study in experiments.RETRAINING_STUDIES.items():
         for variant in study.variants if study.shipped else ():
-            file = weights_file(name, variant)
+            file = experiments.weights_file(name, variant)
             save_half_precision(args.folder / file.name, file)
 
 

@@ -23,17 +23,8 @@ from benchmarks import records
 from icl_krr import experiments
 from icl_krr.catalogue import candidate, candidates
 from icl_krr.experiments import Lines, identify as identification, solverbench as bench, to_markdown
-from icl_krr.experiments.identify import (
-    EXACT,
-    IDENTIFIED,
-    NEAR,
-    RESOLUTION,
-    TIED,
-    CandidateResult,
-    split_halves,
-    status_of,
-    streams_at,
-)
+from icl_krr.experiments.identify import EXACT, RESOLUTION, CandidateResult, split_halves, status_of
+from icl_krr.experiments.solverbench import IDENTIFIED, NEAR, TIED
 from icl_krr.probes import Identification, fit_probe, identify_streams, layerwise
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.transformer import Architecture, Transformer, init
@@ -157,9 +148,7 @@ def cases() -> Iterator[Case]:
         yield from solvers(PLAIN, seed=seed, one=True)
         for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
             yield from few(kind, level, seed)
-    yield from (
-        Case(POWERS, family, POWERS, bench.FAMILY_KERNELS[family][0]) for family in FAMILIES
-    )
+    yield from (Case(POWERS, name, POWERS, bench.FAMILY_KERNELS[name][0]) for name in FAMILIES)
     yield from (
         Case(SUPERPOSED, bench.LINEAR, name, "linear", fewer)
         for name, fewer in bench.SUPERPOSED_CASES
@@ -236,7 +225,7 @@ def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: bench.BenchF
 
 
 def changed(weights: Transformer, at: jax.Array, change: Callable, task: Task) -> jax.Array:
-    return change(task, streams_at(weights, task, ("query",))[0][at])
+    return change(task, identification.streams_at(weights, task, ("query",))[0][at])
 
 
 def normed(task: Task, streams: jax.Array) -> jax.Array:
@@ -309,10 +298,8 @@ def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
 
 def powers(one: bench.BenchFamily) -> Subject:
     """A stream whose layer l holds k(x)^T K^j y for all j < l: the span of many solvers' steps."""
-    kernel, depth = (
-        one.kernel("linear" if one.name == bench.LINEAR else "gaussian"),
-        one.config.steps,
-    )
+    kernel = one.kernel("linear" if one.name == bench.LINEAR else "gaussian")
+    depth = one.config.steps
     high, key = one.largest_eigenvalue(kernel), key_of(POWERS, one.name)
 
     def answers(task: Task) -> jax.Array:
@@ -391,13 +378,11 @@ def nearest(distances: dict[str, float]) -> bench.Verdict:
     if not distances:
         return bench.Verdict("none")
     leader = min(distances, key=lambda name: distances[name])
-    leader_distances = distances[leader]
+    least = distances[leader]
     for name in candidate(leader).contains:
-        if distances.get(name, np.inf) <= leader_distances + RESOLUTION:
+        if distances.get(name, np.inf) <= least + RESOLUTION:
             leader = name
-    return (
-        bench.Verdict(IDENTIFIED, (leader,)) if leader_distances <= EXACT else bench.Verdict("none")
-    )
+    return bench.Verdict(IDENTIFIED, (leader,)) if least <= EXACT else bench.Verdict("none")
 
 
 def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
@@ -650,12 +635,12 @@ def noise(rows: list[Row]) -> Lines:
     ).items():
         outcomes = [outcome_of(row) for row in cell_rows]
         gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in cell_rows)
-        distance_cell = ", ".join(
+        near_cell = ", ".join(
             f"{largest_distance(one):.2g}" for row in cell_rows if (one := right_one(row))
         )
         counts = [str(outcomes.count(name)) for name in bench.OUTCOMES]
         lines.append(
-            [cell[0], cell[1], f"{cell[2]:g}", str(len(cell_rows)), *counts, gaps, distance_cell]
+            [cell[0], cell[1], f"{cell[2]:g}", str(len(cell_rows)), *counts, gaps, near_cell]
         )
     return header, lines
 
@@ -727,11 +712,8 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     config, names, every = bench.BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
     if args.quick:
-        config, names, every = (
-            bench.BenchConfig(**bench.QUICK, quick=True),
-            QUICK_NAMES,
-            QUICK_CASES,
-        )
+        config = bench.BenchConfig(**bench.QUICK, quick=True)
+        names, every = QUICK_NAMES, QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
     study = experiments.Study(
         "streams", settings, axes, lambda cell: examine(cell["case"], config, names)

@@ -14,17 +14,8 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.records import Row as Record, folder_of, meta
-from icl_krr.experiments import (
-    Cell,
-    ModelRecipe,
-    Recipe,
-    Study,
-    TaskRecipe,
-    blank,
-    family,
-    replace,
-    to_markdown,
-)
+from icl_krr import experiments
+from icl_krr.experiments import Cell, ModelRecipe, Recipe, Study, TaskRecipe, blank, family
 from icl_krr.training import Training, save_half_precision, save_weights, train
 from icl_krr.transformer import Transformer
 
@@ -85,7 +76,7 @@ def fitted(
 ) -> tuple[Transformer, Record]:
     """Train a model, which is kept in a folder with its recipe and metrics: it and its errors."""
     folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / "recipe.json", recipe.to_json().encode())
+    experiments.replace(folder / "recipe.json", recipe.to_json().encode())
     drawn = family(recipe.task)
     model, rows = train(start or blank(recipe, drawn), drawn, recipe.training, folder=folder)
     save_weights(folder / "model.msgpack", model)
@@ -109,9 +100,9 @@ def ship(top: Path) -> None:
         source, recipe = place_of(top, configuration, SEEDS[0]), recipes()[configuration]
         facts = {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
         target = folder_of(name)
-        replace(target / "recipe.json", recipe.to_json().encode())
+        experiments.replace(target / "recipe.json", recipe.to_json().encode())
         records.write(target / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
-        replace(target / "metrics.csv", (source / "metrics.csv").read_bytes())
+        experiments.replace(target / "metrics.csv", (source / "metrics.csv").read_bytes())
         save_half_precision(source / "model.msgpack", target / "model.msgpack")
 
 
@@ -125,7 +116,7 @@ def markdown(record: Record) -> str:
         "error / exact error": lambda group: ", ".join(f"{row['ratio']:.3g}" for row in group),
     }
     columns |= {name: partial(mean_ratio, name) for name in ERRORS[3:]}
-    return to_markdown(records.table(groups, columns))
+    return experiments.to_markdown(records.table(groups, columns))
 
 
 def mean_ratio(name: str, rows: list[Record]) -> str:

@@ -22,23 +22,8 @@ from benchmarks import records
 from benchmarks.profiles import HOWS, least, share, short, with_null
 from icl_krr import probes
 from icl_krr.catalogue import SOLVERS, compared
-from icl_krr.experiments import Cell, Lines, Study, load, to_markdown
-from icl_krr.experiments.identify import (
-    IDENTIFIED,
-    NEAR,
-    NULLS,
-    TIED,
-    IdentifyConfig,
-    Protocol,
-    exact_hyperparameters,
-    family_of,
-    in_dtype_of_tasks,
-    profile_targets,
-    read_by_probe,
-    run_model,
-    tasks_of,
-    untrained,
-)
+from icl_krr.experiments import Cell, Lines, Study, identify, load, to_markdown
+from icl_krr.experiments.identify import IDENTIFIED, NEAR, NULLS, TIED
 from icl_krr.kernels import name_of
 from icl_krr.plots import COLORS, legend
 from icl_krr.probes import Identification, fit_probe, layerwise
@@ -102,22 +87,27 @@ def names_and_distances(result: Identification) -> Row:
 
 def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     """Read one model in all ways."""
-    began, run, config = time.perf_counter(), load(where), IdentifyConfig(**sizes)
-    family, key = family_of(run, config), jax.random.key(config.seed)
-    probing, scored, fitted = tasks_of(run, config)
+    began, run, config = time.perf_counter(), load(where), identify.IdentifyConfig(**sizes)
+    family, key = identify.family_of(run, config), jax.random.key(config.seed)
+    probing, scored, fitted = identify.tasks_of(run, config)
     best = reference(family, jax.random.fold_in(key, 4))
     name, system = name_of(best.kernel), (best.kernel, float(best.ridge))
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
-    both = [profile_targets(tasks, *system) for tasks in (fitted, scored)]
-    protocol = Protocol(both, kernels, steps, exact_hyperparameters(*system), config.seed, names)
-    model = in_dtype_of_tasks(run.model, fitted)
-    other = untrained(model, fitted, jax.random.fold_in(key, 3))
+    both = [identify.profile_targets(tasks, *system) for tasks in (fitted, scored)]
+    protocol = identify.Protocol(
+        both, kernels, steps, identify.exact_hyperparameters(*system), config.seed, names
+    )
+    model = identify.in_dtype_of_tasks(run.model, fitted)
+    other = identify.untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
     record: Row = {"exact": best.losses(scored)["exact"]}
-    for words, answers in (("model", layers), ("untrained", read_by_probe(other, probing))):
+    for words, answers in (
+        ("model", layers),
+        ("untrained", identify.read_by_probe(other, probing)),
+    ):
         run_on = jax.jit(partial(map_tasks, answers))
-        last = run_model(answers, fitted, scored).hats[:, -1]
+        last = identify.run_model(answers, fitted, scored).hats[:, -1]
         nearest_filter = (
             probes.effective("regression", name, scored, last)["distance"] if np.any(last) else None
         )
@@ -172,9 +162,7 @@ def agree(row: Row) -> bool:
     for how in HOWS:
         names.add(min(common, key=lambda name: row["model"][how]["distances"][name]))
     for part, *spaces in (("probe", "prediction", "hat"), SPACES["state"], SPACES["innovation"]):
-        here = {
-            name: distances for name, distances in row[part]["candidates"].items() if name in common
-        }
+        here = {name: gap for name, gap in row[part]["candidates"].items() if name in common}
         names.add(nearest({"candidates": here}, *spaces)[0])
     return len(names) == 1
 
@@ -374,10 +362,8 @@ def markdown(record: Row) -> str:
         "Median distances: the nearest solver; its control": distances_table,
         "Models, one by one": models_table,
     }
-    kernels_by_candidate = {
-        of: {n for row in rows.values() for n in row[of]["candidates"]} for of in PARTS
-    }
-    names = {of: ", ".join(n for n in compared() if n in kernels_by_candidate[of]) for of in PARTS}
+    by_part = {of: {n for row in rows.values() for n in row[of]["candidates"]} for of in PARTS}
+    names = {of: ", ".join(n for n in compared() if n in by_part[of]) for of in PARTS}
     parts = [ABOUT.format(**names), f"{len(rows)} models.\n"]
     parts += [f"{title}:\n\n{to_markdown(make(rows))}\n" for title, make in tables.items()]
     return "\n".join(parts)

@@ -73,9 +73,9 @@ def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
     assert all(distance.mean < 1e-3 for distance in result.best.distances.values())
     ridge = made_of(solver, "linear").truth["ridge"]
     assert abs(result.best.fit.values["ridge"] / ridge - 1) < 0.02
-    for candidate_result in result.candidates[1:]:
-        special = "special case" in candidate_result.reason
-        assert special or candidate_result.distances["prediction"].interval[0] > 1e-3
+    for other in result.candidates[1:]:
+        special = "special case" in other.reason
+        assert special or other.distances["prediction"].interval[0] > 1e-3
     assert all(spaces["prediction"].mean > 0.05 for spaces in result.baselines.values())
 
 
@@ -99,12 +99,7 @@ def test_other_solvers_are_identified(x64, solver, kernel, candidates, alignment
     if alignment:
         assert result.best.fit.alignment == alignment
         assert all(distance.mean < 1e-6 for distance in result.best.distances.values())
-        assert (
-            min(
-                candidate_result.distances["hat"].mean for candidate_result in result.candidates[1:]
-            )
-            > 0.1
-        )
+        assert min(one.distances["hat"].mean for one in result.candidates[1:]) > 0.1
 
 
 def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
@@ -135,20 +130,20 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     """Gradient descent's distances when only smoothing is offered; strata and layers add up."""
     result = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert result.status == "none is close"
-    distance, hat = (result.best.distances[space] for space in ("prediction", "hat"))
-    away = f"{distance.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
+    gap, hat = (result.best.distances[space] for space in ("prediction", "hat"))
+    away = f"{gap.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
     assert result.verdict.startswith(
         f"none is close (nearest: nadaraya_watson, {away}); close is at"
     )
     assert agreement([result, result]).verdict.startswith("none is close; nearest with each seed")
     assert "cond: condition number of K + ridge I" in " ".join(str(result).split())
-    assert distance.interval[0] <= distance.mean <= distance.interval[1]
-    assert np.isclose(distance.mean, np.mean(distance.by_layer))
-    for (low, high), value in zip(distance.layer_intervals, distance.by_layer, strict=True):
+    assert gap.interval[0] <= gap.mean <= gap.interval[1]
+    assert np.isclose(gap.mean, np.mean(gap.by_layer))
+    for (low, high), value in zip(gap.layer_intervals, gap.by_layer, strict=True):
         assert low < value < high
-    assert (len(distance.by_stratum), len(result.strata), distance.matrix.shape) == (3, 4, (4, 17))
-    chosen = np.asarray(distance.matrix)[range(4), list(result.best.fit.alignment)]
-    assert np.allclose(chosen, distance.by_layer)
+    assert (len(gap.by_stratum), len(result.strata), gap.matrix.shape) == (3, 4, (4, 17))
+    chosen = np.asarray(gap.matrix)[range(4), list(result.best.fit.alignment)]
+    assert np.allclose(chosen, gap.by_layer)
 
 
 def zero(task):
@@ -182,11 +177,8 @@ def test_no_solver_is_named_for_a_model_that_runs_none(
     assert all(distance.mean < 1e-12 for distance in result.baselines[baseline].values())
     assert f"no candidate is nearer than {words}" in result.verdict
     assert not any(name in result.verdict for name in candidates())
-    assert all(candidate_result.reason for candidate_result in result.candidates)
-    assert any(
-        candidate_result.reason == f"no nearer than {words}"
-        for candidate_result in result.candidates
-    )
+    assert all(one.reason for one in result.candidates)
+    assert any(one.reason == f"no nearer than {words}" for one in result.candidates)
     assert f"not identified: no candidate is nearer than {words}" in " ".join(str(result).split())
 
 
@@ -280,10 +272,7 @@ def test_a_run_is_examined_layer_by_layer(x64):
     findings = examine(load("linear"), config)
     assert findings.identification.status == "close to"  # trained weights are not exact
     assert findings.identification.remain == ("gradient_descent",)
-    reasons = {
-        candidate_result.fit.candidate: candidate_result.reason
-        for candidate_result in findings.identification.candidates
-    }
+    reasons = {one.fit.candidate: one.reason for one in findings.identification.candidates}
     assert reasons["newton_schulz"] == "takes no step"
     assert all(distance.mean < 0.03 for distance in findings.identification.best.distances.values())
     first, last = findings.layers
@@ -315,10 +304,10 @@ def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch)
         return run.family.num_supports, run.family.num_features
 
     monkeypatch.setattr(trained_model, "examine", lengths)
-    run, messages = load(RUNS / "linear-decoder"), []
-    result = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), messages.append)
+    run, words = load(RUNS / "linear-decoder"), []
+    result = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), words.append)
     assert result == {2: (2, 3), 8: (8, 3), 12: (12, 3)}
-    assert messages == [f"{count} of 12 supports: fitting" for count in (2, 8, 12)]
+    assert words == [f"{count} of 12 supports: fitting" for count in (2, 8, 12)]
     assert [*examine_positions(run, IdentifyConfig())] == [12]
     with pytest.raises(ValueError, match=r"positions must be <= 12, .*, got 13"):
         examine_positions(run, IdentifyConfig(), (13,))

@@ -14,16 +14,19 @@ from benchmarks import fast_weights_naming, streams, trained, what_networks_run
 from benchmarks.power import AXES, CANDIDATES, KINDS, QUICK_SIZES, curves, measure, power_figure
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
+from icl_krr.experiments import solverbench
 from icl_krr.experiments.solverbench import (
-    _candidate_models as candidate_models,
-    _distractor_functions as distractor_functions,
-    _distractor_solvers,
-    _distractor_solvers as distractor_solvers,
-    _folder as folder,
-    _reparametrisation as reparametrisation,
+    _distractor_functions as functions,
     _verdicts as verdicts,
 )
-from icl_krr.experiments.solverbench._folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
+from icl_krr.experiments.solverbench._folder import (
+    LABELS,
+    MANIFEST,
+    MODELS,
+    TRUTHS,
+    all_models,
+    write_bench,
+)
 from icl_krr.experiments.solverbench._load import read_labels, read_models
 from icl_krr.experiments.solverbench._models import OPEN, Model, Truth, run_on_tasks
 from icl_krr.experiments.solverbench._score import OUTCOMES, Share, outcome, score
@@ -49,8 +52,8 @@ def labels_of(bench):
 def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
     """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
     of_weights = (
-        *candidate_models.VARIED_SOLVERS,
-        *(name for name, _ in candidate_models.SUPERPOSED_CASES),
+        *solverbench.VARIED_SOLVERS,
+        *(name for name, _ in solverbench.SUPERPOSED_CASES),
         *AXES["solver"],
     )
     named = (*CANDIDATES, *streams.FIRST, *what_networks_run.SOLVERS)
@@ -185,9 +188,9 @@ def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
 
 
 def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
-    models = folder.all_models(CONFIG)
-    monkeypatch.setattr(folder, "all_models", lambda config: models)
-    monkeypatch.setattr(folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    models = all_models(CONFIG)
+    monkeypatch.setattr(_folder, "all_models", lambda config: models)
+    monkeypatch.setattr(_folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_bench(tmp_path, CONFIG)
     for read, where in ((read_models, MODELS), (lambda path: read_labels(path / TRUTHS), LABELS)):
@@ -240,18 +243,18 @@ SIZES = np.array([0.01, 0.03, 0.02, 0.005])
 )
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
     varying = ik.compile(
-        distractor_solvers.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED
+        solverbench.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED
     )
     predictions = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
     assert np.allclose(layerwise(varying, task), predictions, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
-    fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=0.02, **rest)
+    fast = ik.compile(solverbench.nesterov, kernel, step_size=0.02, **rest)
     assert np.allclose(layerwise(fast, task), iterate(task, kernel, accelerated), atol=1e-10)
-    searched = ik.compile(distractor_solvers.steepest_descent, kernel, **rest)
+    searched = ik.compile(solverbench.steepest_descent, kernel, **rest)
     assert np.allclose(layerwise(searched, task), iterate(task, kernel, steepest), atol=1e-10)
     plain = iterate(task, kernel, lambda A, y, a, t: 0.02 * (y - A @ a[-1]))
     means = np.cumsum(plain[1:], 0) / np.arange(1, STEPS + 1)[:, None]
-    averaged = ik.compile(distractor_solvers.averaged_descent, kernel, step_size=0.02, **rest)
+    averaged = ik.compile(solverbench.averaged_descent, kernel, step_size=0.02, **rest)
     assert np.allclose(numpy(layerwise(averaged, task))[1:], means, atol=1e-10)
 
 
@@ -262,16 +265,14 @@ def test_the_functions_of_the_open_set(task, x64):
     def run(task):
         arguments = kernel, task, RIDGE
         return (
-            distractor_functions.over_relaxation(*arguments, STEPS),
+            functions.over_relaxation(*arguments, STEPS),
             ik.solvers.exact(kernel, task, ridge=RIDGE).prediction,
-            distractor_functions.anderson(*arguments, 60, 0.02),
-            distractor_functions.descent(*arguments, 60, 0.02),
-            distractor_functions.exact(kernel, task, np.full(3, RIDGE), shares),
-            distractor_functions.exact(
-                kernel, task, np.array([1.0, 3.0, RIDGE]), np.array([0.0, 1.0, 1.0])
-            ),
-            distractor_functions.gradient_flow(*arguments, np.array([0.0, 0.001, 1e4])),
-            distractor_functions.descent(*arguments, 100, 1e-5),
+            functions.anderson(*arguments, 60, 0.02),
+            functions.descent(*arguments, 60, 0.02),
+            functions.exact(kernel, task, np.full(3, RIDGE), shares),
+            functions.exact(kernel, task, np.array([1.0, 3.0, RIDGE]), np.array([0.0, 1.0, 1.0])),
+            functions.gradient_flow(*arguments, np.array([0.0, 0.001, 1e4])),
+            functions.descent(*arguments, 100, 1e-5),
         )
 
     overrelaxed, exact, mixed, plain, towards, everywhere, flow, slow = numpy(run(task))
@@ -287,7 +288,7 @@ def test_the_functions_of_the_open_set(task, x64):
 
 def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
     model = ik.constructions.conjugate_gradient(ik.Linear(), steps=STEPS, **SHARED)
-    turned = reparametrisation.rotated(model, jax.random.key(0))
+    turned = solverbench.rotated(model, jax.random.key(0))
     assert turned.layout.names == ("stream",)
     assert np.allclose(layerwise(turned, task), layerwise(model, task), atol=1e-8)
     few, many = (
@@ -299,10 +300,10 @@ def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
 
 def test_noise_has_its_level(x64):
     model = ik.constructions.gradient_descent(ik.Linear(), steps=STEPS, step_size=0.01, **SHARED)
-    moved = reparametrisation.perturbed(dense(model), jax.random.key(0), 0.05)
+    moved = solverbench.perturbed(dense(model), jax.random.key(0), 0.05)
     moved, original = (np.asarray(ravel_pytree(one)[0]) for one in (moved, dense(model)))
     assert abs(np.std(moved[original != 0] / original[original != 0]) / 0.05 - 1) < 0.25
-    same = reparametrisation.perturbed(model, jax.random.key(0), 0.0)
+    same = solverbench.perturbed(model, jax.random.key(0), 0.0)
     assert all(map(np.array_equal, *map(jax.tree.leaves, (same, ik.untie(model)))))
 
 
@@ -383,24 +384,15 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     rest = one.compile_keywords(kernel) | {"steps": 6}
     eta = 1 / one.largest_eigenvalue(kernel)
     rising = ik.compile(
-        distractor_solvers.descent,
-        kernel,
-        step_size=ik.per_step(eta * np.linspace(0.2, 1.8, 6)),
-        **rest,
+        solverbench.descent, kernel, step_size=ik.per_step(eta * np.linspace(0.2, 1.8, 6)), **rest
     )
-    fast = ik.compile(distractor_solvers.nesterov, kernel, step_size=eta, **rest)
+    fast = ik.compile(solverbench.nesterov, kernel, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = run_on_tasks(Model(Truth(OPEN, ""), one, weights))
         result = verdicts.identify_answers(
             one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
         )
-        assert (
-            min(
-                candidate_result.distances["prediction"].mean
-                for candidate_result in result.candidates
-            )
-            > 0.01
-        )
+        assert min(one.distances["prediction"].mean for one in result.candidates) > 0.01
 
 
 def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():

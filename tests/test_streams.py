@@ -70,20 +70,15 @@ def means(*spaces):
 def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x64):
     result = of_descent()
     assert (result.status, result.remain) == ("identified", ("gradient_descent",))
-    best, stream_result = result.best, result.best.stream_result
+    best, stream = result.best, result.best.stream_result
     assert max(means(best.distances)) < 1e-6
     assert best.fit.alignment == (1, 2, 3)
     assert best.fit.values["step_size"] == pytest.approx(0.05, rel=1e-4)
-    assert stream_result.controls.keys() == {
-        *NULLS,
-        "mixed steps",
-        "one layer earlier",
-        "untrained model",
-    }
-    assert all(max(means(spaces)) > 0.05 for spaces in stream_result.controls.values())
-    assert stream_result.ranks == (1, 1, 1)
-    assert max(stream_result.effects.values()) < 1e-6
-    assert max(means(stream_result.supports["r"])) < 1e-6
+    assert stream.controls.keys() == {*NULLS, "mixed steps", "one layer earlier", "untrained model"}
+    assert all(max(means(spaces)) > 0.05 for spaces in stream.controls.values())
+    assert stream.ranks == (1, 1, 1)
+    assert max(stream.effects.values()) < 1e-6
+    assert max(means(stream.supports["r"])) < 1e-6
     assert "decodable, arrives in order, used" in result.verdict
     assert "untrained model" in str(result)
     states = best.distances["state"].matrix  # of layers 0 to 3 and steps 1 to 3
@@ -261,15 +256,12 @@ def test_intervals_of_distances_cover_the_truth_on_tasks_drawn_again():
     truth = np.sqrt(squares.sum(axis=0) / sizes.sum(axis=0))
     inside = []
     for seed in range(300):
-        distances = distance(
+        result = distance(
             AlignedDistances(*tasks(48), np.zeros((3, 0))),
             np.zeros(48, int),
             resamples(48, RESAMPLES // 4, seed),
         )
-        every = [
-            (distances.interval, truth.mean()),
-            *zip(distances.layer_intervals, truth, strict=True),
-        ]
+        every = [(result.interval, truth.mean()), *zip(result.layer_intervals, truth, strict=True)]
         inside.append([low <= value <= high for (low, high), value in every])
     shares = np.mean(inside, axis=0)
     assert np.all((shares > 0.89) & (shares < 0.985)), shares
@@ -368,17 +360,13 @@ def written(path, **arrays):
 def test_a_file_may_hold_predictions_and_streams(tmp_path, x64):
     streams = arrays_of(two_steps)
     control = arrays_of(still, ("control_streams", "control_jacobians"))
-    predictions = {
+    values = {
         "layer_predictions": streams["streams"][..., 0],
         "hats": streams["stream_jacobians"][..., 0, :],
     }
-    _, kinds = read_file(written(tmp_path / "both.npz", **control, **streams, **predictions))
+    _, kinds = read_file(written(tmp_path / "both.npz", **control, **streams, **values))
     assert [*kinds] == ["layer_predictions", "streams"]
-    assert {name for arrays in kinds.values() for name in arrays} == {
-        *streams,
-        *control,
-        *predictions,
-    }
+    assert {name for arrays in kinds.values() for name in arrays} == {*streams, *control, *values}
 
 
 @pytest.mark.slow

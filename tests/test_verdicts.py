@@ -153,8 +153,8 @@ def test_arrays_say_what_the_function_says(x64):
     result = identify_arrays(both, predictions, hats, other_hats=other, **OPTIONS)
     reference = of_descent()
     assert (result.verdict, result.remain) == (reference.verdict, reference.remain)
-    assert [rung.name for rung in result.nested_models] == [
-        rung.name for rung in reference.nested_models
+    assert [one.name for one in result.nested_models] == [
+        one.name for one in reference.nested_models
     ]
     ours, theirs = (
         [[s.distances[space].interval for space in ("prediction", "hat")] for s in both.candidates]
@@ -309,13 +309,11 @@ def test_a_distance_that_one_task_dominates_is_still_farther():
     squares = np.full(16, 0.01)
     squares[3] = 10.0
     draws = np.random.default_rng(0).multinomial(16, np.full(16, 1 / 16), size=1000) / 16
-    dominated, exact = np.sqrt(draws @ squares), np.full(1000, 1e-15)
+    heavy, exact = np.sqrt(draws @ squares), np.full(1000, 1e-15)
     means = np.array([[1e-15], [np.sqrt(squares.mean())]])
-    differences = paired_differences(
-        means, np.stack([exact, dominated])[:, None], np.array([True, True])
-    )
-    assert differences.mean[1, 0] - 1.96 * dominated.std() < 0
-    assert differences.low[1, 0] > 0.05
+    result = paired_differences(means, np.stack([exact, heavy])[:, None], np.array([True, True]))
+    assert result.mean[1, 0] - 1.96 * heavy.std() < 0
+    assert result.low[1, 0] > 0.05
 
 
 def test_regular_steps_are_those_at_equal_intervals():

@@ -148,9 +148,7 @@ def read_file(path: Path) -> tuple[Task, dict[str, dict[str, Any]]]:
     )
     kinds = {names: (*names, *more) for names, more in KINDS.items()}
     arrays = read_arrays(path, (), (*TASK_FIELDS, *itertools.chain(*kinds.values())))
-    present = [
-        names for names, kind_names in kinds.items() if not arrays.keys().isdisjoint(kind_names)
-    ]
+    present = [names for names, every in kinds.items() if not arrays.keys().isdisjoint(every)]
     for names in present or [*KINDS][:1]:
         more = () if arrays.keys().isdisjoint(KINDS[names]) else KINDS[names]
         require(path, arrays, (*TASK_FIELDS[:3], *names, *more), hint)

@@ -257,10 +257,8 @@ def identify_file(settings: Identify) -> Outcome:
                 **options,
                 progress=lambda words, kind=kind: show(f"{settings.model}, {kind}: {words}"),
             )
-            kind_record = tables.identification_record(result)
-            record |= (
-                {kind: kind_record} if pages else kind_record
-            )  # the first result stands at the top
+            part = tables.identification_record(result)
+            record |= {kind: part} if pages else part  # the first result stands at the top
             files |= tables.distance_files(result, title, f"{kind}-" if pages else "")
             pages.append(tables.distance_pages(result))
             verdict = f"{kind}: {result.verdict}" if len(kinds) > 1 else result.verdict

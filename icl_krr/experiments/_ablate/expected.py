@@ -130,8 +130,9 @@ class Expectation(NamedTuple):
             def of_task(index: jax.Array, task: Task) -> jax.Array:
                 return self.compute(kernel, task, Without(names, index), **needs)[:, 0]
 
-            each = lambda index: map_tasks(partial(of_task, index), tasks)  # noqa: E731
-            return jax.lax.map(each, jnp.arange(len(names)))
+            return jax.lax.map(
+                lambda index: map_tasks(partial(of_task, index), tasks), jnp.arange(len(names))
+            )
 
         return dict(zip(names, every(tasks), strict=True))
 

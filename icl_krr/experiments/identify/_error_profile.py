@@ -230,12 +230,12 @@ class Protocol:
         half = self.search.points // 8 if problem.name in NULLS else self.search.points
         if key not in self.searches:
             cube = np.tile(problem.halton(half), (2, 1))
-            fixed_logs = np.full(cube.shape, np.nan)
-            fixed_logs[half:] = np.log(
+            fixed = np.full(cube.shape, np.nan)
+            fixed[half:] = np.log(
                 [self.exact_values.get(one, np.nan) for one in problem.parameters]
             )
-            places = np.where(np.isfinite(fixed_logs), 2.0, cube)  # far from all others
-            self.searches[key] = places, *problem.search(cube, fixed_logs)
+            places = np.where(np.isfinite(fixed), 2.0, cube)  # far from all others
+            self.searches[key] = places, *problem.search(cube, fixed)
         cube, logs, curves = self.searches[key]
         at = [problem.align(one) for one in curves]
         model_curve, measure = problem.data.curve, problem.data.measure

@@ -16,7 +16,7 @@ from ...kernels import name_of
 from ...probes import Filter, Identification, effective, spectral_filter
 from ...probes._naming.comparison import Options, compare
 from ...probes._naming.identification import distance_cell
-from ...probes._naming.layer_predictions import flatten_predictions, run_model
+from ...probes._naming.layer_predictions import flatten, run_model
 from .._shared.rows import Rows
 from .._shared.runs import Run
 from ._probe_controls import controls, family_of, subject_of
@@ -65,7 +65,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         seed=config.seed,
         progress=progress,
     )
-    result = compare(flatten_predictions(of.fitted, of.scored, arrays), options)
+    result = compare(flatten(of.fitted, of.scored, arrays), options)
     filtered = spectral_filter(of.best.kernel, of.scored, hats, seed=config.seed)
     return Findings(result, rows, filtered, of.best.kernel, ridge)
 

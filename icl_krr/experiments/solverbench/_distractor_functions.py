@@ -66,7 +66,9 @@ def anderson(
 ) -> Float[Array, "steps q"]:
     """Anderson acceleration with memory 1 of gradient descent."""
     A, at = regularised_system(kernel, task, ridge)
-    residual = lambda alpha: step_size * (task.y - matmul(A, alpha[:, None])[:, 0])  # noqa: E731
+
+    def residual(alpha: jax.Array) -> jax.Array:
+        return step_size * (task.y - matmul(A, alpha[:, None])[:, 0])
 
     def step(state: tuple, _: None) -> tuple[tuple, jax.Array]:
         previous, current = state

@@ -24,15 +24,7 @@ from .distances import (
     distance,
     stratify,
 )
-from .elimination import (
-    CLOSE,
-    RESOLUTION,
-    diverges,
-    eliminate,
-    is_regular,
-    measure_distances,
-    total_distance,
-)
+from .elimination import CLOSE, RESOLUTION, diverges, eliminate, is_regular, measure, total_distance
 from .identification import EXACT, Identification, identification
 from .layer_predictions import ModelPredictions
 from .nested_models import NULLS, fit_nested_models
@@ -125,9 +117,7 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
         ]
         return min(each, key=lambda fit: fit.error)
 
-    fitted = refit_with_more_steps(
-        [BoundedFit(one, steps) for one in options.fits(fit)], model, options
-    )
+    fitted = refit([BoundedFit(one, steps) for one in options.fits(fit)], model, options)
     fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
     options.progress("nested models")
     nested = fit_nested_models(model, options.kernel_names)
@@ -146,17 +136,13 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
 
     candidates = [
         CandidateResult(
-            one.fit,
-            distances(candidate_gap),
-            reason,
-            is_regular(one.fit.alignment, candidate_gap),
-            one.limit,
+            one.fit, distances(gap), reason, is_regular(one.fit.alignment, gap), one.limit
         )
-        for one, candidate_gap, reason in zip(fitted, gaps, reasons, strict=True)
+        for one, gap, reason in zip(fitted, gaps, reasons, strict=True)
     ]
     return identification(
         candidates,
-        {name: distances(candidate_gap) for name, candidate_gap in baselines.items()},
+        {name: distances(gap) for name, gap in baselines.items()},
         tied,
         edges,
         tuple(NestedModelResult(*rung[:3], distances(rung.gaps)) for rung in nested),
@@ -164,9 +150,7 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
     )
 
 
-def refit_with_more_steps(
-    fitted: list[BoundedFit], model: ModelPredictions, options: Options
-) -> list[BoundedFit]:
+def refit(fitted: list[BoundedFit], model: ModelPredictions, options: Options) -> list[BoundedFit]:
     """The candidates, fitted again with more steps if a layer is aligned with the last step."""
     none_fits = min(one.fit.error for one in fitted) > EXACT
     refitted = []
@@ -193,9 +177,7 @@ def eliminate_candidates(
     if all(diverged):  # then the nearest of them is told
         diverged = [False] * len(diverged)
     divergence = ["diverges on a scored task" if one else "" for one in diverged]
-    reasons, is_tied = eliminate(
-        fits, measure_distances([*gaps, *baselines.values()], resample), divergence
-    )
+    reasons, is_tied = eliminate(fits, measure([*gaps, *baselines.values()], resample), divergence)
     close = any(
         not reason and all(part.mean <= CLOSE for part in candidate_gaps.values())
         for candidate_gaps, reason in zip(gaps, reasons, strict=True)

@@ -127,7 +127,10 @@ def squared_distances(candidate, kernel, logs, model, steps):
     def of_task(part):
         task, predictions, hats = part
         row = find_candidate(candidate)
-        path = lambda y: solve(row, kernel, logs, task.replace(y=y), steps)  # noqa: E731
+
+        def path(y: jax.Array) -> jax.Array:
+            return solve(row, kernel, logs, task.replace(y=y), steps)
+
         slopes = jacobian(path, task.y).reshape(steps + 1, *hats.shape[1:])
         return (
             jnp.sum((path(task.y)[None] - predictions[:, None]) ** 2, axis=-1),

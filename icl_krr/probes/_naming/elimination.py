@@ -32,7 +32,7 @@ class MeasuredDistances(NamedTuple):
     drawn: np.ndarray
 
 
-def measure_distances(gaps_of_each: Sequence[Gaps], resample: np.ndarray) -> MeasuredDistances:
+def measure(gaps_of_each: Sequence[Gaps], resample: np.ndarray) -> MeasuredDistances:
     parts = [[*gaps.values()] for gaps in gaps_of_each]
     drawn = [[part.by_layer(resample).mean(axis=-1) for part in row] for row in parts]
     means = [[part.mean for part in row] for row in parts]

@@ -247,10 +247,10 @@ class Identification(NamedTuple):
         """The tables of the candidates and of the nested models, each with what its names mean."""
         first = candidate_table(self.candidates, self.baselines, self.strata)
         if stream := self.best.stream_result:
-            state_cells = [
+            cells = [
                 f"{name}: {distance_cell(of['state'])}" for name, of in stream.supports.items()
             ]
-            support_line = f"States at the supports: {'; '.join(state_cells) or 'not read'}"
+            support_line = f"States at the supports: {'; '.join(cells) or 'not read'}"
             return [first, STREAM_NOTE, support_line]
         return [
             first,

@@ -14,20 +14,8 @@ from ...tasks._task import check_axes
 from .._reading.derivatives import LayerPredictions
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Identification
-from .layer_predictions import (
-    flatten_predictions,
-    predictions_from_arrays,
-    run_model,
-    split_halves,
-    streams_from_arrays,
-)
-from .stream_identify import (
-    check_steps,
-    compare_streams,
-    read_roles,
-    role_streams,
-    untrained_models,
-)
+from .layer_predictions import flatten, from_arrays, run_model, split_halves, streams_from_arrays
+from .stream_identify import check_steps, compare_streams, init_models, read_roles, role_streams
 
 
 def identify(
@@ -96,7 +84,7 @@ def identify(
         check_axes(tasks, 1, name)
     options = Options(candidates, kernels, steps, strata, system, seed, progress)
     arrays = run_model(layer_predictions, fitted, scored)
-    return compare(flatten_predictions(fitted, scored, arrays), options)
+    return compare(flatten(fitted, scored, arrays), options)
 
 
 def identify_arrays(
@@ -154,17 +142,15 @@ def identify_arrays(
     of_streams |= {"control_jacobians": control_jacobians}
     if streams is None:
         check_absent("without streams", of_streams)
-        return compare(predictions_from_arrays(tasks, layer_predictions, hats, other_hats), chosen)
+        return compare(from_arrays(tasks, layer_predictions, hats, other_hats), chosen)
     unused = {name: options.get(name) or None for name in ("strata", "system")}
-    check_absent(
-        "with streams",
-        {"layer_predictions": layer_predictions, "hats": hats, "other_hats": other_hats} | unused,
-    )
+    unused |= {"layer_predictions": layer_predictions, "hats": hats, "other_hats": other_hats}
+    check_absent("with streams", unused)
     layers, *controls = streams_from_arrays(tasks, {"streams": streams} | of_streams)
     check_steps(chosen.steps, layers.streams.shape[1] - 1)
     halves = split_halves(tasks)
     if not controls:
-        drawn = untrained_models(None, layers, tasks, chosen.seed)
+        drawn = init_models(None, layers, tasks, chosen.seed)
         controls = [read_roles(one, tasks)[0] for one in drawn]
     return compare_streams([role_streams(layers, controls, *halves)], chosen)
 

@@ -76,24 +76,22 @@ def roll_outputs(tasks: Task) -> Task:
     return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 
-def predictions_from_arrays(
+def from_arrays(
     tasks: Task, layer_predictions: Any, hats: Any, other_hats: Any
 ) -> ModelPredictions:
     """The predictions in arrays: the first half of the tasks to fit, the second half to score."""
     check_axes(tasks, 1, "tasks")
     axes = ("b", "layers + 1", "q", *["r"] * (tasks.y.ndim - 2))
-    arrays = {
-        "layer_predictions": (layer_predictions, axes),
-        "hats": (hats, (*axes, "n", *axes[3:])),
-    }
+    hat_axes = (*axes, "n", *axes[3:])
+    arrays = {"layer_predictions": (layer_predictions, axes), "hats": (hats, hat_axes)}
     if other_hats is not None:
-        arrays["other_hats"] = (other_hats, arrays["hats"][1])
+        arrays["other_hats"] = (other_hats, hat_axes)
     check_arrays(tasks, arrays)
     fitted, scored = split_halves(tasks)
     dtype, cut = tasks.x.dtype, len(fitted.x)
     predictions, hats = (np.asarray(array).astype(dtype) for array in (layer_predictions, hats))
     other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
-    return flatten_predictions(
+    return flatten(
         fitted, scored, LayerArrays(predictions[:cut], predictions[cut:], hats[cut:], other)
     )
 
@@ -105,11 +103,11 @@ def streams_from_arrays(tasks: Task, arrays: dict[str, Any]) -> list[StreamArray
     if all(arrays[name] is None for name in pairs[1]):
         pairs = pairs[:1]
     axes = ("b", "layers + 1", "q", "d")
-    named_arrays = {}
+    named = {}
     for values, slopes in pairs:
-        named_arrays |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
-    check_arrays(tasks, named_arrays)
-    for name, (array, axes) in named_arrays.items():
+        named |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
+    check_arrays(tasks, named)
+    for name, (array, axes) in named.items():
         checks.factorable(name, array)
         if axes[-1] == "n" and not np.any(array):
             raise ValueError(f"{name} must differ from 0; were they computed without gradients?")
@@ -121,22 +119,20 @@ def check_arrays(tasks: Task, arrays: dict[str, tuple[Any, tuple[str, ...]]]):
     sizes = {"b": len(tasks.x), "q": tasks.num_queries, "n": tasks.num_supports}
     if sizes["b"] < 4:
         raise ValueError(f"tasks must be a batch of at least 4 tasks, got {sizes['b']}")
-    first, first_sizes = next(iter(arrays)), {}
+    first, shared = next(iter(arrays)), {}
     least = 1 if first == "layer_predictions" else 2  # steps that arrive in order need two layers
     for name, (array, axes) in arrays.items():
         checks.floating(name, array)
         shape = np.shape(array)
         if name == first:
-            first_sizes = dict(zip(axes, shape, strict=False))
-        all_sizes = first_sizes | sizes | {"r": tasks.num_outputs}
+            shared = dict(zip(axes, shape, strict=False))
+        all_sizes = shared | sizes | {"r": tasks.num_outputs}
         fits = shape == tuple(map(all_sizes.get, axes))
         if not fits or all_sizes["layers + 1"] <= least or all_sizes.get("d") == 0:
-            conditions = [f"layers >= {least}", *["d >= 1"] * ("d" in axes)]
+            conditions = [f"layers >= {least}", "d >= 1"][: 2 if "d" in axes else 1]
             if name != first:
                 conditions = [
-                    f"{axis} = {first_sizes[axis]}"
-                    for axis in ("layers + 1", "d")
-                    if axis in first_sizes
+                    f"{axis} = {shared[axis]}" for axis in ("layers + 1", "d") if axis in shared
                 ]
                 conditions[-1] += f" like {first}"
             tasks_have = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
@@ -158,7 +154,7 @@ def split_halves(tasks: Task) -> tuple[Task, Task]:
     return fitted, scored
 
 
-def flatten_predictions(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelPredictions:
+def flatten(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelPredictions:
     """The arrays of L + 1 layers, flat, without tasks that exploded and without masked supports."""
     fitted_predictions, predictions = (part.reshape(*part.shape[:2], -1) for part in arrays[:2])
 

@@ -23,7 +23,7 @@ from .distances import (
     clip_finite,
     distance,
 )
-from .elimination import CLOSE, DIVERGED, eliminate, measure_distances, total_distance
+from .elimination import CLOSE, DIVERGED, eliminate, measure, total_distance
 from .nested_models import Spectrum, exact_regression, gradient_flow, ridge_path
 from .stream_fit import MIN_INNOVATION, step_rows, targets
 
@@ -85,7 +85,7 @@ def null_targets(
     }
     at = np.array(fit.alignment)
     layers = [one for one, step in zip(model.states[1:], at, strict=True) if step]
-    rows_by_name = {}
+    named = {}
     for name, (filters, grid) in grids.items():
         weights = [filters(part.sigma / scale, ridge, grid[:, None, None]) for part in both]
         rows = Halves(*(filter_rows(*pair, size) for pair in zip(both, weights, strict=True)))
@@ -96,10 +96,8 @@ def null_targets(
         before = [np.concatenate([0 * part[:1], part[:-1]]) for part in states]
         if name == "interpolation":  # shares of one function: so are their differences
             before = [0 * part for part in before]
-        rows_by_name[name] = Halves(
-            *(np.stack([s, s - b]) for s, b in zip(states, before, strict=True))
-        )
-    return rows_by_name
+        named[name] = Halves(*(np.stack([s, s - b]) for s, b in zip(states, before, strict=True)))
+    return named
 
 
 def filter_rows(spectra, q: np.ndarray, size: float) -> np.ndarray:
@@ -234,7 +232,7 @@ def eliminate_candidates(
     if all(uninformative):
         return reasons, (), uninformative
     gaps = [one.gaps for one in read]
-    reasons, _ = eliminate([one.fit for one in read], measure_distances(gaps, resample), reasons)
+    reasons, _ = eliminate([one.fit for one in read], measure(gaps, resample), reasons)
     ties = [tied_controls(one, resample) for one in read]
     leader = min(np.flatnonzero(~np.array(uninformative)), key=lambda i: total_distance(gaps[i]))
     for i, reason in enumerate(reasons):
@@ -259,7 +257,7 @@ def uninformative_reason(one: StreamComparison, of: RoleStreams) -> str:
 
 def tied_controls(one: StreamComparison, resample: np.ndarray) -> tuple[str, ...]:
     """The controls at a candidate's parameters that are tied with the candidate in a space."""
-    distances = measure_distances([one.gaps, *one.controls.values()], resample)
+    distances = measure([one.gaps, *one.controls.values()], resample)
     _, is_tied = eliminate([one.fit], distances, [""], farther_if=np.all)
     names = [name for name, is_near in zip(one.controls, is_tied[1:], strict=True) if is_near]
     return tuple(sorted(names, key=lambda name: total_distance(one.controls[name])))

@@ -57,7 +57,9 @@ MIN_EFFECT = 0.1
 
 def values_and_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
     def of_task(task: Task) -> Any:
-        read = lambda y: reader(task.replace(y=y))  # noqa: E731
+        def read(y: jax.Array) -> jax.Array:
+            return reader(task.replace(y=y))
+
         return read(task.y), jax.jacfwd(read)(task.y)
 
     return map_tasks(of_task, tasks)
@@ -154,10 +156,8 @@ def changes(
             of.size * np.moveaxis(np.stack(part).reshape(shape)[..., 0, :], -1, 2)[:, :, at[at > 0]]
             for part in zip(*rows, strict=True)
         )
-        state_changes["removed"][role], state_changes["swapped"][role] = (
-            -states_of_task,
-            other - states_of_task,
-        )
+        state_changes["removed"][role] = -states_of_task
+        state_changes["swapped"][role] = other - states_of_task
     return state_changes
 
 
@@ -282,7 +282,7 @@ def identify_streams(
     both = concatenate_tasks(fitted, scored)
     read = read_roles(reader, both)
     if control is None:
-        others = untrained_models(reader, read[0], fitted, seed)
+        others = init_models(reader, read[0], fitted, seed)
     else:
         check_reader("control", control, fitted, layers)
         others = [control]
@@ -314,6 +314,10 @@ def check_stream_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
     return fitted, scored
 
 
+def _query_streams(model: Transformer, task: Task) -> jax.Array:
+    return streams_at(model, task, roles=ROLES[:1])[0]
+
+
 def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> int:
     """The number of layers, without running the reader."""
     read = reader
@@ -321,7 +325,7 @@ def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None)
         size = np.abs(np.asarray(tasks.y)).max()
         if not 2.0**-20 < size < 2.0**20:  # a model would run in another unit of y
             raise ValueError(f"y must be between 1e-6 and 1e6 in size, got {size:.3g}; rescale y")
-        read = lambda task: streams_at(reader, task, roles=ROLES[:1])[0]  # noqa: E731
+        read = partial(_query_streams, reader)
     else:
         checks.function(name, reader)
     axes = f"[layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} and d >= 1"
@@ -341,9 +345,7 @@ def check_steps(steps: int | None, layers: int) -> None:
         raise ValueError(f"steps must be >= the number of layers, {layers}, got {steps}")
 
 
-def untrained_models(
-    reader: Any, layers: StreamArrays, tasks: Task, seed: int
-) -> list[Transformer]:
+def init_models(reader: Any, layers: StreamArrays, tasks: Task, seed: int) -> list[Transformer]:
     """Untrained models of the same shape, or encoders with as many channels and layers."""
     spec = reader.spec if isinstance(reader, Transformer) else None
     if not isinstance(spec, Architecture):

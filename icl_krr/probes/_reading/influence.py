@@ -60,7 +60,10 @@ def influence(model: Transformer, task: Task) -> Influence:
     prepare_run(model, task, Request(hooks=hooks), copies=copies)
     ones = jnp.ones(task.num_supports, task.x.dtype)
     mask = jnp.asarray(support_mask(task))
-    without = lambda j: predict(model, task.replace(mask=mask.at[j].set(False)))  # noqa: E731
+
+    def without(j: jax.Array) -> jax.Array:
+        return predict(model, task.replace(mask=mask.at[j].set(False)))
+
     left = jax.lax.map(without, jnp.arange(task.num_supports)).T
     slope = jacobian(partial(weighted, model, task), ones)
     return Influence(-slope, left - predict(model, task)[:, None])
