@@ -17,16 +17,10 @@ from icl_krr.catalogue import SOLVERS, candidates, compared
 from icl_krr.experiments import solverbench
 from icl_krr.experiments.solverbench import (
     _distractor_functions as functions,
+    _folder as files,
     _verdicts as verdicts,
 )
-from icl_krr.experiments.solverbench._folder import (
-    LABELS,
-    MANIFEST,
-    MODELS,
-    TRUTHS,
-    all_models,
-    write_bench,
-)
+from icl_krr.experiments.solverbench._folder import LABELS, MANIFEST, MODELS, TRUTHS
 from icl_krr.experiments.solverbench._load import read_labels, read_models
 from icl_krr.experiments.solverbench._models import OPEN, Model, Truth, run_on_tasks
 from icl_krr.experiments.solverbench._score import OUTCOMES, Share, outcome, score
@@ -41,7 +35,7 @@ CONFIG = BenchConfig(quick=True, **QUICK)
 def bench(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     with jax.enable_x64(True):
-        write_bench(folder, CONFIG)
+        files.write_bench(folder, CONFIG)
     return folder
 
 
@@ -188,11 +182,11 @@ def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
 
 
 def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
-    models = all_models(CONFIG)
-    monkeypatch.setattr(_folder, "all_models", lambda config: models)
-    monkeypatch.setattr(_folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    models = files.all_models(CONFIG)
+    monkeypatch.setattr(files, "all_models", lambda config: models)
+    monkeypatch.setattr(files, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        write_bench(tmp_path, CONFIG)
+        files.write_bench(tmp_path, CONFIG)
     for read, where in ((read_models, MODELS), (lambda path: read_labels(path / TRUTHS), LABELS)):
         with pytest.raises(ValueError, match=r"must exist, because .* writes it last"):
             read(tmp_path / where)
