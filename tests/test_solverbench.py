@@ -17,6 +17,7 @@ from icl_krr.catalogue import SOLVERS, candidates, compared
 from icl_krr.experiments import solverbench
 from icl_krr.experiments.solverbench import (
     _distractor_functions as functions,
+    _distractor_solvers as solvers,
     _folder as files,
     _verdicts as verdicts,
 )
@@ -391,10 +392,7 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
 
 def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
     """If one is added, records that count it as "runs no candidate" must be measured again."""
-    solvers = {
-        name
-        for name, thing in vars(_distractor_solvers).items()
-        if isinstance(thing, ik.solvers.Solver)
-    }
-    assert {"nesterov", "averaged_descent"} <= solvers
-    assert not solvers & {*SOLVERS}, "run python -m benchmarks.solverbench and .streams again"
+    things = vars(solvers).items()
+    names = {name for name, thing in things if isinstance(thing, ik.solvers.Solver)}
+    assert {"nesterov", "averaged_descent"} <= names
+    assert not names & {*SOLVERS}, "run python -m benchmarks.solverbench and .streams again"
