@@ -15,7 +15,6 @@ from benchmarks import drawings, records
 from icl_krr.catalogue import KERNELS, SOLVERS, SolverEntry, taken
 from icl_krr.experiments import (
     Lines,
-    build_model,
     choose_claims,
     claims,
     claims_to_markdown,
@@ -24,6 +23,7 @@ from icl_krr.experiments import (
     verify_all,
 )
 from icl_krr.kernels import make_kernel
+from icl_krr.tabular import build_model
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer
 

@@ -15,9 +15,9 @@ from helpers import often
 import icl_krr as ik
 from icl_krr import plots
 from icl_krr.constructions import SUPPORTS_AND_QUERIES
+from icl_krr.experiments import random_models
 from icl_krr.experiments._claims import verify
 from icl_krr.experiments._claims.claim import NONE, OURS, REFERENCES, TASK_FAMILY, THIS_TASK
-from icl_krr.experiments._shared.retrained import random_models
 
 CLAIMS = verify.claims()
 ROOM = verify.__name__.rpartition(".")[0]

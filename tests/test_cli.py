@@ -25,8 +25,7 @@ from icl_krr.cli._commands.train import Train
 from icl_krr.cli._depth_tables import depth_config
 from icl_krr.cli._options import Construction
 from icl_krr.cli._program import parse
-from icl_krr.experiments._ablate.config import AblateConfig
-from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, names as recipe_names
+from icl_krr.experiments import AblateConfig, ModelRecipe, Recipe, run_names
 
 TABLE = "a,b,y\n" + "".join(
     f"{i % 5},{(i * 7) % 11},{(i % 5) - 0.3 * ((i * 7) % 11) + 0.1 * (i % 3)}\n" for i in range(40)
@@ -364,7 +363,7 @@ def test_words_are_read_only_where_a_name_is_asked_for():
 
 
 def test_every_recipe_that_ships_has_only_settings_with_an_effect():
-    for name in recipe_names():
+    for name in run_names():
         Train(name, **vars(Recipe.read(name))).refuse_options_without_effect()
 
 

@@ -38,16 +38,22 @@ from icl_krr._core.text_tables import format_number
 from icl_krr.catalogue import SOLVERS, spelled, taken
 from icl_krr.cli import _commands
 from icl_krr.cli._program import parse
-from icl_krr.experiments import solverbench
+from icl_krr.experiments import (
+    RETRAINING_STUDIES,
+    Recipe,
+    claims,
+    claims_to_markdown as table_of_claims,
+    holds_run,
+    run_names,
+    solverbench,
+    weights_file,
+)
 from icl_krr.experiments._ablate import ablation
 from icl_krr.experiments._ablate.expected import EXPECTED
-from icl_krr.experiments._claims.tables import claims_to_markdown as table_of_claims
-from icl_krr.experiments._claims.verify import claims
 from icl_krr.experiments._scaling import FILE as SCALING_ROWS
-from icl_krr.experiments._shared.recipe import Recipe, holds_run, names as recipe_names
-from icl_krr.experiments._shared.retrained import FOLDER, RETRAINING_STUDIES, weights_file
+from icl_krr.experiments._shared.retrained import FOLDER
 from icl_krr.kernels import make_kernel
-from icl_krr.tabular._build import construct, solver_keywords
+from icl_krr.tabular import construct, solver_keywords
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -136,7 +142,7 @@ def test_a_command_that_is_shown_is_understood(command):
         return
     assert type(parse(argv)).__name__.lower() == argv[0]
     if argv[0] in ("fit", "identify", "ablate") and argv[1] != "MODEL":
-        words = {*recipe_names(), "constructions", "TABLE.csv", "my.py:nesterov"}
+        words = {*run_names(), "constructions", "TABLE.csv", "my.py:nesterov"}
         assert argv[1] in words or spelled(argv[1]) in SOLVERS or holds_run(Path(argv[1]))
 
 

@@ -26,8 +26,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import icl_krr as ik
 from icl_krr import InContextRegressor
 from icl_krr.kernels import weighted
-from icl_krr.tabular import _model_selection
-from icl_krr.tabular._depth_config import DepthConfig, choose_kernels
+from icl_krr.tabular import DepthConfig, _model_selection, choose_kernels
 
 DRAWN = np.random.default_rng(0)
 X, NEW = DRAWN.normal(size=(24, 3)), DRAWN.normal(size=(9, 3))

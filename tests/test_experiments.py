@@ -14,10 +14,10 @@ import icl_krr as ik
 from icl_krr import catalogue
 from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.cli._depth_tables import describe
-from icl_krr.experiments._hyperparameters import FitConfig, builder
+from icl_krr.experiments import FitConfig
+from icl_krr.experiments._hyperparameters import builder
 from icl_krr.kernels import make_kernel
-from icl_krr.tabular import _build, _depth, _depth_config, _model_selection
-from icl_krr.tabular._build import solver_keywords
+from icl_krr.tabular import _build, _depth, _depth_config, _model_selection, solver_keywords
 from icl_krr.tasks import _batches
 from icl_krr.tasks._batches import chunk_size
 from icl_krr.training import held_out

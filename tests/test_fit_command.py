@@ -11,16 +11,15 @@ from test_cli import FIT, table
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS
+from icl_krr.experiments import FitConfig, load
 from icl_krr.experiments._hyperparameters import (
     Data,
-    FitConfig,
     bounds,
     builder,
     fit_hyperparameters,
     of_run,
     of_table,
 )
-from icl_krr.experiments._shared.runs import load
 
 __all__ = ["table"]
 

@@ -12,14 +12,13 @@ from scipy.stats import norm
 
 import icl_krr as ik
 from icl_krr.cli import main
-from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, TaskRecipe
-from icl_krr.experiments._shared.runs import family, first_model, load
+from icl_krr.experiments import ModelRecipe, Recipe, TaskRecipe, family, load
+from icl_krr.experiments._shared.runs import first_model
 from icl_krr.plots import training_figure
-from icl_krr.report._sweep import training_section
-from icl_krr.training import Training, train
+from icl_krr.report import training_section
+from icl_krr.training import Training, check, mean_loss, reference, train
 from icl_krr.training._batches import batch, draw, draw_observed
-from icl_krr.training._reference import likelihoods, reference, scale_of
-from icl_krr.training._step import check, mean_loss
+from icl_krr.training._reference import likelihoods, scale_of
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 PROCESS = ik.tasks.GaussianProcess(

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import LogNorm
 
-from icl_krr.plots import curves_figure, heatmaps_figure
-from icl_krr.plots._style import GREEN
+from icl_krr.plots import GREEN, curves_figure, heatmaps_figure
 
 
 def drawn(axis):

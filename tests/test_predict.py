@@ -14,9 +14,7 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.tabular import _depth
-from icl_krr.tabular._depth_config import DepthConfig
-from icl_krr.tabular._process import process
+from icl_krr.tabular import DepthConfig, _depth, process
 from icl_krr.tasks._division import divide
 
 RNG = np.random.default_rng(0)

@@ -14,8 +14,7 @@ import icl_krr as ik
 from icl_krr._core.files import from_csv, to_csv, to_markdown
 from icl_krr.cli import _page_parts, main
 from icl_krr.cli._page_parts import TITLE, WORDS, identification_section, sweep_section
-from icl_krr.experiments._explorer import ExplorerConfig, draw_task, explore
-from icl_krr.experiments._snapshot import take_snapshot
+from icl_krr.experiments import ExplorerConfig, draw_task, explore, take_snapshot
 from icl_krr.report import Section, explorer_section, render, snapshots_section
 from icl_krr.report._chart import shares, three_digits
 from icl_krr.report._marks import log_axis

@@ -11,7 +11,7 @@ from test_report import identification
 
 from icl_krr._core.files import to_markdown
 from icl_krr.cli._page_parts import claims_section
-from icl_krr.experiments._shared.rows import Plot
+from icl_krr.experiments import Plot
 from icl_krr.report import Facts, Section, render, sweep_section
 from icl_krr.report._chart import Axis, Board, BoardTable, Cell
 from icl_krr.report._page import Fold

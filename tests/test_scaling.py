@@ -6,9 +6,7 @@ import pytest
 from scipy.stats import qmc
 
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments import _scaling
-from icl_krr.experiments._curves import curves
-from icl_krr.experiments._shared.draws import draw_tasks
+from icl_krr.experiments import _scaling, curves, draw_tasks
 from icl_krr.report import scaling_section
 
 KEY = (0.8, 0.05, 2, 6)

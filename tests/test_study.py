@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import records
-from icl_krr.experiments._study import KEPT, Study, run
+from icl_krr.experiments import Study, run
+from icl_krr.experiments._study import KEPT
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from helpers import numpy, often
 import icl_krr as ik
 from icl_krr import cli, plots, theory
 from icl_krr.catalogue import AXES, AxisEntry, compared
-from icl_krr.experiments import _study
+from icl_krr.experiments import SweepConfig, _study
 from icl_krr.experiments._sweep import grid as module
 from icl_krr.experiments._sweep.axis import along, positive
-from icl_krr.experiments._sweep.config import SweepConfig, axis_of
+from icl_krr.experiments._sweep.config import axis_of
 from icl_krr.experiments._sweep.grid import last, run_cell
 from icl_krr.experiments._sweep.trial import against_exact, draw, kernel_of
 

@@ -9,11 +9,8 @@ from icl_krr._core.files import from_csv
 from icl_krr._core.text_tables import LONGEST_WORD, TextTable, as_text
 from icl_krr.cli import _identification as tables, _output
 from icl_krr.cli._commands import ablate, sweep, train, verify
+from icl_krr.experiments import RUNS, AblateConfig, SweepConfig, claims
 from icl_krr.experiments._ablate.ablation import Ablation
-from icl_krr.experiments._ablate.config import AblateConfig
-from icl_krr.experiments._claims.verify import claims
-from icl_krr.experiments._shared.recipe import RUNS
-from icl_krr.experiments._sweep.config import SweepConfig
 from icl_krr.experiments._sweep.grid import BASELINES
 from icl_krr.experiments.identify._trained_model import Findings
 from icl_krr.kernels import Gaussian

@@ -26,14 +26,18 @@ from icl_krr._core.files import NO_CHECKSUM, with_checksum
 from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.cli import main
 from icl_krr.cli._program import subcommands
-from icl_krr.experiments._shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
-from icl_krr.experiments._shared.runs import family, first_model, load, recorded
+from icl_krr.experiments import ModelRecipe, Recipe, TaskRecipe, family, load, run_names
+from icl_krr.experiments._shared.recipe import folder_of
+from icl_krr.experiments._shared.runs import first_model, recorded
 from icl_krr.training import (
     Diverged,
     Mismatch,
     Training,
     advance,
+    check,
     load_weights,
+    mean_loss,
+    reference,
     save_half_precision,
     save_weights,
     start,
@@ -41,8 +45,7 @@ from icl_krr.training import (
 )
 from icl_krr.training._batches import batch, draw
 from icl_krr.training._checkpoint import read
-from icl_krr.training._reference import optimal, reference
-from icl_krr.training._step import check, mean_loss
+from icl_krr.training._reference import optimal
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
@@ -520,8 +523,8 @@ def test_reference_runs_reach_what_is_said_of_them(name):
 
 def test_every_recipe_that_ships_can_be_run():
     """Those for a GPU too: nothing but compilation and time stands before them."""
-    assert {"gp-decoder-gpu", "linear-decoder-gpu"} < set(names())
-    for name in names():
+    assert {"gp-decoder-gpu", "linear-decoder-gpu"} < set(run_names())
+    for name in run_names():
         recipe = Recipe.read(name)
         drawn = family(recipe.task)
         check(jax.eval_shape(partial(first_model, recipe, drawn)), drawn, recipe.training)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from icl_krr import cli, plots
+from icl_krr.experiments import claims_to_markdown
 from icl_krr.experiments._claims import (
     c01_softmax_head_is_nadaraya_watson as c01,
     c16_sketch_error as c16,
@@ -31,7 +32,7 @@ from icl_krr.experiments._claims.claim import (
     within,
 )
 from icl_krr.experiments._claims.result import bootstrap, summarise
-from icl_krr.experiments._claims.tables import claims_to_markdown, table_of_sentences
+from icl_krr.experiments._claims.tables import table_of_sentences
 from icl_krr.experiments._shared import spectra
 from icl_krr.experiments._shared.rows import tidy
 

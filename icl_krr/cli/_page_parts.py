@@ -32,7 +32,7 @@ from ..experiments._explorer import (
     sorted_task,
 )
 from ..experiments._scaling import family_of, most_common, read_models
-from ..experiments._shared.recipe import folder_of, holds_run, names
+from ..experiments._shared.recipe import folder_of, holds_run, run_names
 from ..experiments._shared.rows import Rows, tidy
 from ..experiments._shared.runs import Run, load
 from ..experiments._snapshot import take_snapshot
@@ -230,7 +230,7 @@ def kind_of(run: str) -> str:
         return SWEEP
     raise ValueError(
         "runs must be folders written by verify, identify, sweep or train, or one of "
-        f"{', '.join(names())}; got {run!r}"
+        f"{', '.join(run_names())}; got {run!r}"
     )
 
 

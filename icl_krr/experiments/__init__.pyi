@@ -1,7 +1,9 @@
+from ._ablate.config import AblateConfig
 from ._claims.tables import claims_to_markdown
 from ._claims.verify import choose_claims, claims, verify_all
 from ._curves import curves
-from ._explorer import ExplorerConfig, explore
+from ._explorer import ExplorerConfig, draw_task, explore
+from ._hyperparameters import FitConfig
 from ._scaling import (
     AXIS_SETTINGS,
     FEWEST_VALUES,
@@ -17,7 +19,7 @@ from ._scaling import (
     task_settings,
 )
 from ._shared.draws import draw_tasks, project
-from ._shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
+from ._shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, holds_run, run_names
 from ._shared.retrained import (
     LEARNING_RATES,
     RETRAINING_STUDIES,
@@ -26,8 +28,8 @@ from ._shared.retrained import (
     stack_models,
     weights_file,
 )
-from ._shared.rows import Rows
-from ._shared.runs import Run, blank, build_model, family, load
+from ._shared.rows import Plot, Rows
+from ._shared.runs import Run, blank, family, load
 from ._shared.writing import (
     Lines,
     format_number,
@@ -39,7 +41,9 @@ from ._shared.writing import (
     to_json,
     to_markdown,
 )
+from ._snapshot import take_snapshot
 from ._study import Cell, Study, environment, run
+from ._sweep.config import SweepConfig
 
 __all__ = [
     "AXIS_SETTINGS",
@@ -48,25 +52,29 @@ __all__ = [
     "RETRAINING_STUDIES",
     "RUNS",
     "TASK_SETTINGS",
+    "AblateConfig",
     "Cell",
     "ExplorerConfig",
+    "FitConfig",
     "Lines",
     "ModelRecipe",
+    "Plot",
     "Recipe",
     "RetrainingStudy",
     "Rows",
     "Run",
     "Study",
+    "SweepConfig",
     "TaskRecipe",
     "along_axis",
     "axis_value",
     "blank",
-    "build_model",
     "by_architecture",
     "choose_claims",
     "claims",
     "claims_to_markdown",
     "curves",
+    "draw_task",
     "draw_tasks",
     "environment",
     "equivalents",
@@ -77,6 +85,7 @@ __all__ = [
     "format_number",
     "format_steps",
     "from_csv",
+    "holds_run",
     "load",
     "parse_json",
     "plain",
@@ -85,7 +94,9 @@ __all__ = [
     "read_models",
     "replace",
     "run",
+    "run_names",
     "stack_models",
+    "take_snapshot",
     "task_settings",
     "to_csv",
     "to_json",

@@ -18,7 +18,7 @@ from ...experiments._shared.recipe import (
     Recipe,
     TaskRecipe,
     beside_weights,
-    names,
+    run_names,
 )
 from ...training._settings import Training
 from .. import _output
@@ -60,7 +60,7 @@ class Train(Command):
     def folder(self) -> Path:
         """The folder of the run: RECIPE itself if RECIPE is a folder, else icl-krr-train-RECIPE."""
         recipe = Path(self.recipe or "run")
-        if self.out is None and self.recipe not in (None, *names()) and recipe.is_dir():
+        if self.out is None and self.recipe not in (None, *run_names()) and recipe.is_dir():
             return recipe
         return self.out or Path(f"icl-krr-train-{recipe.stem}")
 

@@ -68,7 +68,7 @@ def checks(rows: Rows, config: Config) -> dict[str, Any]:
         "own predictions: share of readings in which a predictor without a solver is as near "
         "<= 0": check(np.mean(of(OWN, "null is as near")), reading=reading),
         "models that run no solver: this share >= 1": check(
-            np.mean(of(OWN, "null is as near", known=False)), reading=reading
+            np.mean(of(OWN, "null is as near", in_config=False)), reading=reading
         ),
         "a linear probe of every layer: this share >= 0.5": np.mean(of(PROBE, "null is as near")),
     }

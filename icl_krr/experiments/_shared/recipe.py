@@ -136,8 +136,8 @@ class Recipe:
             content = path.read_bytes()
         except FileNotFoundError:
             raise ValueError(
-                f"recipe must be a JSON file, a run's folder or one of {', '.join(names())}; "
-                f"got {str(where)!r}{suggestion(str(where), names())}"
+                f"recipe must be a JSON file, a run's folder or one of {', '.join(run_names())}; "
+                f"got {str(where)!r}{suggestion(str(where), run_names())}"
             ) from None
         entries = parse_json(path, content)
         sealed = isinstance(entries, dict) and CHECKSUM in entries
@@ -159,7 +159,9 @@ class Recipe:
                     rule = f"{part}.{name} must be >= 0 and < {most}"
                     raise ValueError(f"{path}: {rule}, got {messages.short_repr(value)}")
         start = recipe.model.start
-        if not (start is None or start in SOLVERS or start in names() or start.startswith(DIGEST)):
+        if not (
+            start is None or start in SOLVERS or start in run_names() or start.startswith(DIGEST)
+        ):
             raise ValueError(
                 f"{path}: model.start must be the name of a solver or a run of the package, got "
                 f"{messages.short_repr(start)}; give the folder of another run as --model.start "
@@ -181,7 +183,7 @@ def folder_of(where: str | Path) -> Path:
     """The path, or the folder of a reference run if it is its name and neither file nor run."""
     path = Path(where)
     there = path.is_file() or holds_run(path)
-    return RUNS / str(where) if str(where) in names() and not there else path
+    return RUNS / str(where) if str(where) in run_names() and not there else path
 
 
 def solver_of(name: str | None) -> str | None:
@@ -196,5 +198,5 @@ def holds_run(folder: Path) -> bool:
     return (folder / FILE).exists()
 
 
-def names() -> list[str]:
+def run_names() -> list[str]:
     return sorted(path.parent.name for path in RUNS.glob("*/recipe.json"))

@@ -38,7 +38,7 @@ from .recipe import (
     TaskRecipe,
     folder_of,
     holds_run,
-    names,
+    run_names,
 )
 
 
@@ -78,7 +78,7 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
     """The folder of a run; the error for an unknown run lists `others` as valid values, too."""
     folder = folder_of(where)
     if not holds_run(folder):
-        runs = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
+        runs = [run for run in run_names() if (RUNS / run / WEIGHTS[0]).exists()]
         empty = ", which holds no recipe.json" if folder.is_dir() else ""
         raise ValueError(
             f"{name} must be a run's folder or one of {', '.join([*runs, *others])}; "
@@ -108,7 +108,7 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
 def recorded(recipe: Recipe) -> Recipe:
     """The recipe as its file has it: weights to start from by their checksum, not by their path."""
     start = recipe.model.start
-    if start is None or start.startswith(DIGEST) or start in (*SOLVERS, *names()):
+    if start is None or start.startswith(DIGEST) or start in (*SOLVERS, *run_names()):
         return recipe
     content = weights_of(find(start, *SOLVERS, name="start"), start).read_bytes()
     named = DIGEST + sha256(content).hexdigest()
