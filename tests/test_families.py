@@ -21,8 +21,8 @@ def draw(config, count=400, seed=0):
 def test_hyperparameters_are_drawn_for_each_task():
     config = GaussianProcess(ik.Gaussian(0.5), noise=0.1, spread=4.0, noise_spread=2.0)
     hyperparameters = jax.jit(jax.vmap(config.hyperparameters))
-    own = numpy(hyperparameters(jax.random.split(jax.random.key(0), 2000)))
-    for values, centre, spread in ((own.kernel.lengthscale, 0.5, 4.0), (own.noise, 0.1, 2.0)):
+    draws = numpy(hyperparameters(jax.random.split(jax.random.key(0), 2000)))
+    for values, centre, spread in ((draws.kernel.lengthscale, 0.5, 4.0), (draws.noise, 0.1, 2.0)):
         logs = np.log(values / centre) / np.log(spread)
         assert np.all(np.abs(logs) <= 1 + 1e-5)
         assert abs(np.mean(logs)) < 0.05
@@ -68,11 +68,11 @@ def test_trees_ask_for_the_signs_of_coordinates():
     assert len(set(leaves.tolist())) <= 4
     assert np.array_equal(leaves, f(np.sign(x) * np.float32(0.3)))
     nodes, drawn = jax.random.split(jax.random.key(7))
-    asked = np.asarray(jax.random.randint(nodes, (4,), 0, 3))
+    coordinates = np.asarray(jax.random.randint(nodes, (4,), 0, 3))
     values = np.asarray(jax.random.normal(drawn, (4, 1)))
     for row, leaf in zip(x, leaves, strict=True):
-        right = row[asked[1]] > 0
-        below = row[asked[3 if right else 2]] > 0
+        right = row[coordinates[1]] > 0
+        below = row[coordinates[3 if right else 2]] > 0
         assert leaf == values[2 * right + below, 0]
 
 
