@@ -41,7 +41,7 @@ DISTRACTORS = tuple(
 SMOOTHERS = ("smoother_equal", "smoother_falling", "smoother_sharper")
 RANDOM = "random_encoder"
 NONE = (*SMOOTHERS, RANDOM)
-"""Models that run no solver: kernel smoothers, and random weights with a fitted read-out."""
+"""Models that run no solver: kernel smoothers, and random weights with a fitted readout."""
 NAMES = (*CANDIDATES, *DISTRACTORS, *NONE)
 KIND: dict[str, str] = {
     name: kind
@@ -183,7 +183,7 @@ def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
 
 
 def random_encoder(one: BenchFamily) -> Transformer:
-    """An untrained encoder whose read-out is fitted to the outputs: it has learnt no steps."""
+    """An untrained encoder whose readout is fitted to the outputs: it has learnt no steps."""
     spec = Architecture(
         num_features=one.tasks.num_features, width=WIDTH, depth=one.config.steps, heads=4
     )

@@ -41,7 +41,7 @@ RULES: dict[str, dict[str, float]] = {
 }
 """The rules, with the parameters of the models that run them."""
 BATCH = ("gradient_descent", "conjugate_gradient")
-OWN, PLAIN, ROTATED = "own read-out", "stream", "rotated stream"
+OWN, PLAIN, ROTATED = "own readout", "stream", "rotated stream"
 READINGS = (OWN, PLAIN, ROTATED)
 FEATURES, SUPPORTS, QUERIES, LAYERS, TASKS = 5, 14, 4, 4, 24
 EDGES: dict[str, tuple[str, dict[str, float]]] = {

@@ -14,8 +14,8 @@ from icl_krr import experiments
 from icl_krr.experiments import solverbench as bench, to_markdown
 from icl_krr.plots import BLUE, RED
 
-SLOT, PROBE = "own read-out", "linear probe"
-"""How the layers are read: with the model's own read-out, or with a probe of a rotated stream."""
+SLOT, PROBE = "own readout", "linear probe"
+"""How the layers are read: with the model's own readout, or with a probe of a rotated stream."""
 KINDS = {
     "right": ("right",),
     "close to the right name": ("close", "among"),

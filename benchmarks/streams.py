@@ -49,7 +49,7 @@ HOLDS = {
     "a random transformer": "random functions; uses them",
 }
 """What the stream of a distractor holds and what its answer uses, by the start of its name. A
-distractor without weights holds its own answers and x of the query, and has no read-out."""
+distractor without weights holds its own answers and x of the query, and has no readout."""
 
 Row = dict[str, Any]
 KNOWN = (PLAIN, JUNK, SUPERPOSED, TRAINED, NORMED, NOISE, SINGLE)
@@ -175,7 +175,7 @@ class Subject(NamedTuple):
     reader: Reader
     names: tuple[str, ...] = ()
     label: str = ""
-    gap: float | None = None  # of a model with noise, to the oracle, in its own read-out
+    gap: float | None = None  # of a model with noise, to the oracle, in its own readout
 
 
 def key_of(*parts: Any) -> jax.Array:

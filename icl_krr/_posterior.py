@@ -20,7 +20,7 @@ from .solvers._results import Posterior
 from .tasks import Task, system
 from .tasks._task import check_axes
 from .transformer import Transformer, predict
-from .transformer._blockwise_softmax import uses_blocks
+from .transformer._blockwise_softmax import is_blockwise
 from .transformer._homogeneity import homogeneity
 from .transformer._weights import check_model
 
@@ -76,7 +76,7 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     mean, variance = _mean_and_variance(
         kernel, task, predict(model, _with_kernel_values(kernel, task))
     )
-    tiles = model.spec.attention == "softmax" and uses_blocks(
+    tiles = model.spec.attention == "softmax" and is_blockwise(
         task.num_supports, model.spec.streaming
     )
     if model.problem is None or tiles:

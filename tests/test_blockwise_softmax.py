@@ -25,9 +25,9 @@ def reference(q, k, v, key_mask, order):
     With the order "own", hidden tokens read themselves too.
     """
     earlier = jnp.tri(len(q), k=-1 if order == "exclusive" else 0, dtype=bool).at[0, 0].set(True)
-    seen = key_mask[None, :] & (earlier if order else True)
-    seen |= jnp.eye(len(q), dtype=bool) & (order == "own")
-    logits = jnp.where(seen, q @ k.T, -jnp.inf)
+    mask = key_mask[None, :] & (earlier if order else True)
+    mask |= jnp.eye(len(q), dtype=bool) & (order == "own")
+    logits = jnp.where(mask, q @ k.T, -jnp.inf)
     return jax.nn.softmax(logits, axis=-1) @ v, jax.nn.logsumexp(logits, axis=-1)
 
 
@@ -67,8 +67,8 @@ def tile(monkeypatch):
 @pytest.mark.parametrize("channels", [3, 9])
 def test_whole_patterns_equal_the_plain_formula(x64, size, order, channels):
     at = parts(size=size, channels=channels)
-    found = jax.jit(partial(whole, order=order))(*at)
-    assert relative(found, reference(*at, order)[0]) < 1e-11
+    mixed = jax.jit(partial(whole, order=order))(*at)
+    assert relative(mixed, reference(*at, order)[0]) < 1e-11
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -97,8 +97,8 @@ def test_without_a_shift_large_values_have_finite_sums(own, logit, small):
     own = None if own is None else np.full((40, 1), own, np.float32)
     assert bool(in_range(q, k, own)) == (small and own is None)
     v = np.full((40, 1), 1e25, np.float32)
-    seen = np.ones(40, bool)
-    mean = whole(jnp.asarray(q), jnp.asarray(k), v, seen)
+    mask = np.ones(40, bool)
+    mean = whole(jnp.asarray(q), jnp.asarray(k), v, mask)
     np.testing.assert_allclose(mean, v, rtol=1e-5)
 
 
@@ -158,8 +158,8 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
         monkeypatch.setitem(_blockwise_softmax.TILE_SIDES, "cpu", side)
         results.append(tiled(q, k, v, key_mask)[0])
     expected = reference(q, k, v, key_mask, "")[0]
-    given = map(jnp.asarray, (q, k, v, key_mask))
-    results.append(_attention.attend(*given, ik.Spec(1, streaming=False)))
+    arrays = map(jnp.asarray, (q, k, v, key_mask))
+    results.append(_attention.attend(*arrays, ik.Spec(1, streaming=False)))
     for result in results:
         assert relative(result, results[0]) < 1e-6 * max(1, size)
         assert relative(result, expected) < 1e-6 * max(1, size)
@@ -168,8 +168,8 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
 @jax.jit
 def slopes_of_tiles(q, k, v, key_mask, value):
     def loss(q, k, v):
-        found = as_tiles(q, k, v, key_mask)
-        return jnp.sum(found[0]) / value, found
+        results = as_tiles(q, k, v, key_mask)
+        return jnp.sum(results[0]) / value, results
 
     return jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(q, k, v)
 
@@ -248,8 +248,8 @@ def test_causal_sums_of_bfloat16_are_accumulated_in_float32():
     v = np.random.default_rng(0).random((8192, 1)).astype(jnp.bfloat16)
     spec = ik.Spec(1, attention="linear", causal=True)
     attend = jax.jit(partial(_attention.attend, spec=spec))
-    found = attend(ones, ones, v, np.ones(8192, bool))[1:]
-    assert np.allclose(found, np.cumsum(v[:-1], axis=0, dtype=float), rtol=2**-8)
+    sums = attend(ones, ones, v, np.ones(8192, bool))[1:]
+    assert np.allclose(sums, np.cumsum(v[:-1], axis=0, dtype=float), rtol=2**-8)
 
 
 @pytest.mark.parametrize("widths", [(1, 1), (1, 3), (3, 1)])
@@ -289,10 +289,10 @@ def test_a_model_in_tiles_has_the_same_gradient(x64, tile, own):
 
 
 def test_long_contexts_are_cut_into_tiles_and_short_ones_are_not():
-    assert not _blockwise_softmax.uses_blocks(2048, None)
-    assert _blockwise_softmax.uses_blocks(2049, None)
-    assert _blockwise_softmax.uses_blocks(2, True)
-    assert not _blockwise_softmax.uses_blocks(10**6, False)
+    assert not _blockwise_softmax.is_blockwise(2048, None)
+    assert _blockwise_softmax.is_blockwise(2049, None)
+    assert _blockwise_softmax.is_blockwise(2, True)
+    assert not _blockwise_softmax.is_blockwise(10**6, False)
 
 
 def test_memory_is_linear_in_context(compiled_as_users_do):

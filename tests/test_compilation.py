@@ -36,9 +36,9 @@ def test_known_numbers_become_weights_without_compiling(case, programs):
     """Also arrays of JAX; nothing before has compiled operations on float16."""
     task, ridge = draw(0), jax.device_put(np.float32(0.1))
     kernel = jax.tree.map(jnp.asarray, case.kernel(task))
-    told = case.options(task, ridge, 8)
+    options = case.options(task, ridge, 8)
     programs.clear()
-    model = ik.constructions.lookup(case.row)(kernel, **told, dtype="float16")
+    model = ik.constructions.lookup(case.row)(kernel, **options, dtype="float16")
     assert programs == []
     assert {type(leaf) for leaf in jax.tree.leaves(model)} == {type(ridge)}
 
@@ -52,9 +52,9 @@ def test_one_trace_for_a_sweep_over_ridge_temperature_and_data():
         return ik.predict(cg(task, ridge, 4), task), ik.predict(model, task), exact
 
     settings = zip((0.1, 1.0, 5.0), map(ik.Exponential, (0.5, 1.0, 2.0)), strict=True)
-    found = [predict(*own, draw(seed)) for seed in range(3) for own in settings]
-    for values in zip(*found, strict=True):
-        assert len({float(np.asarray(value)[0]) for value in values}) == len(found)
+    predictions = [predict(*setting, draw(seed)) for seed in range(3) for setting in settings]
+    for values in zip(*predictions, strict=True):
+        assert len({float(np.asarray(value)[0]) for value in values}) == len(predictions)
 
 
 def test_models_built_anew_reuse_the_compiled_forward():

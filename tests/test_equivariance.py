@@ -46,10 +46,10 @@ def same(values, tolerance=0.0):
 def holds(function, task):
     """For answers, and derivatives in y, of a y of every size; and both for y = 0."""
     both = jax.jit(jax.vmap(lambda y: (function(y), jax.jacobian(function)(y))))
-    found, slopes = numpy(both(np.concatenate([of_every_size(task), 0 * task.y[None]])))
-    assert same(scaled_back(found[:-1]))
+    results, slopes = numpy(both(np.concatenate([of_every_size(task), 0 * task.y[None]])))
+    assert same(scaled_back(results[:-1]))
     assert same(slopes[:-1])
-    assert not np.any(found[-1])
+    assert not np.any(results[-1])
     assert np.all(np.isfinite(slopes[-1]))
 
 
@@ -71,8 +71,8 @@ def test_a_solver_answers_in_the_units_of_y_and_so_does_its_derivative(case):
     task = single(draw(1))
 
     def last(y):
-        found = case.oracle_of(task.replace(y=y, y_query=None), 0.1, 4)
-        return found.prediction[-1] if case.row.iterates else found.prediction
+        path = case.oracle_of(task.replace(y=y, y_query=None), 0.1, 4)
+        return path.prediction[-1] if case.row.iterates else path.prediction
 
     holds(last, task)
 
@@ -116,8 +116,8 @@ def test_gradients_in_all_else_are_in_the_units_of_y(name):
     @jax.vmap
     def gradients(y):
         def total(ridge, lengthscale, x, x_query):
-            given = task.replace(x=x, y=y, x_query=x_query, y_query=None)
-            return jnp.sum(REGRESSIONS[name](ik.Gaussian(lengthscale), ridge, given))
+            moved = task.replace(x=x, y=y, x_query=x_query, y_query=None)
+            return jnp.sum(REGRESSIONS[name](ik.Gaussian(lengthscale), ridge, moved))
 
         numbers = jnp.float32(0.1), jnp.float32(2.0)
         return jax.grad(total, (0, 1, 2, 3))(*numbers, task.x, task.x_query)
@@ -134,11 +134,11 @@ def test_a_status_does_not_depend_on_the_size_of_y():
     @jax.jit
     @jax.vmap
     def statuses(y):
-        given = task.replace(y=y, y_query=None)
+        scaled = task.replace(y=y, y_query=None)
         return (
-            ik.check(model, given),
-            ik.solvers.exact(kernel, given, ridge=0.1).status,
-            ik.solvers.conjugate_gradient(kernel, given, ridge=0.1, steps=4).status,
+            ik.check(model, scaled),
+            ik.solvers.exact(kernel, scaled, ridge=0.1).status,
+            ik.solvers.conjugate_gradient(kernel, scaled, ridge=0.1, steps=4).status,
         )
 
     for status in numpy(statuses(of_every_size(task))):
@@ -152,9 +152,9 @@ def test_hyperparameters_do_not_depend_on_the_units_of_y(name):
     chosen = [
         (kernel.bandwidth and getattr(kernel, kernel.bandwidth), ridge)
         for y in of_every_size(task)[:: len(POWERS) // 2]
-        for given in [task.replace(y=y, y_query=None)]
-        for kernel in [choose_kernel(given, DepthConfig(kernel=name))[0]]
-        for ridge in [_model_selection.choose_ridge(kernel, given)]
+        for scaled in [task.replace(y=y, y_query=None)]
+        for kernel in [choose_kernel(scaled, DepthConfig(kernel=name))[0]]
+        for ridge in [_model_selection.choose_ridge(kernel, scaled)]
     ]
     assert len(chosen) == 3
     assert len(set(chosen)) == 1
@@ -166,11 +166,11 @@ def test_neither_the_origin_of_differences_nor_any_order_matters(name):
     x, x_query = (np.round(part * 64) / 64 for part in (task.x, task.x_query))
     run = jax.jit(lambda task: REGRESSIONS[name](ik.Gaussian(2.0), jnp.float32(0.1), task))
     rng = np.random.default_rng(0)
-    rows, columns, asked = (rng.permutation(n) for n in (7, 4, 3))
-    y, mixed = task.y[rows], {"x": x[rows][:, columns], "x_query": x_query[asked][:, columns]}
+    rows, columns, queries = (rng.permutation(n) for n in (7, 4, 3))
+    y, mixed = task.y[rows], {"x": x[rows][:, columns], "x_query": x_query[queries][:, columns]}
     for mask, of_rows in ((None, None), (np.arange(7) != 1, rows != 1)):
-        near = task.replace(x=x, x_query=x_query, y_query=None, mask=mask)
-        far = near.replace(x=x + 2**13, x_query=x_query + 2**13)  # exact
-        assert relative(run(far), run(near)) < 1e-5
-        other = run(near.replace(y=y, mask=of_rows, **mixed))
-        assert relative(other, np.asarray(run(near))[asked]) < 1e-5
+        centred = task.replace(x=x, x_query=x_query, y_query=None, mask=mask)
+        shifted = centred.replace(x=x + 2**13, x_query=x_query + 2**13)  # exact
+        assert relative(run(shifted), run(centred)) < 1e-5
+        other = run(centred.replace(y=y, mask=of_rows, **mixed))
+        assert relative(other, np.asarray(run(centred))[queries]) < 1e-5

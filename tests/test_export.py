@@ -336,7 +336,7 @@ def cast(tree, dtype):
     (("richardson", 8), ("chebyshev", 40), ("conjugate_gradient", 1)),
 )
 def test_every_layer_of_the_t5_is_the_forward(run, solver, steps, dtype, tolerance, tmp_path, x64):
-    """Slot by slot, and the read-out; in float32 beside the forward in float64."""
+    """Slot by slot, and the readout; in float32 beside the forward in float64."""
     model, task, prediction, path = solved(solver, steps)
     t5 = to_t5(tmp_path, cast(model, dtype))
     hidden = run(tmp_path, t5.embed(cast(task, dtype)))

@@ -175,7 +175,7 @@ def test_settings_that_do_not_fit_are_refused():
     fine = small()
     for model, sampler, changes, words in (
         (fine, LINEAR, {"target": "exact"}, "target must be 'outputs' if objective is 'gaussian'"),
-        (small(variance=False), LINEAR, {}, "model must have read-outs that give a distribution"),
+        (small(variance=False), LINEAR, {}, "model must have readouts that give a distribution"),
     ):
         with pytest.raises(ValueError, match=words):
             check(model, sampler, dataclasses.replace(SMALL, **changes))

@@ -1,4 +1,4 @@
-"""GPT-2 models of Hugging Face, with the read-in and read-out of Garg et al., in the one forward.
+"""GPT-2 models of Hugging Face, with the read-in and readout of Garg et al., in the one forward.
 
 `reference` is a GPT-2 of this file's own in NumPy, which reads the same tensors.
 """
@@ -80,7 +80,7 @@ def gelu(x):
 
 
 def reference(network, read_in, read_out, tokens):
-    """The hidden states [L + 1, T, d], the last before the final norm, and read-outs [L + 1, T]."""
+    """The hidden states [L + 1, T, d], the last before the final norm, and readouts [L + 1, T]."""
     state = network.state_dict()
     of = lambda name: (state[f"{name}.weight"], state[f"{name}.bias"])  # noqa: E731
 
@@ -240,7 +240,7 @@ def test_a_pytorch_model_without_torch_is_refused_in_a_sentence(monkeypatch):
 
 
 def hugging_face(dtype="float64", kind="GPT2Model", **options):
-    """A network, its read-in and its read-out, with every weight at random."""
+    """A network, its read-in and its readout, with every weight at random."""
     torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))
     dtype = getattr(torch, dtype)
     sizes = {"n_embd": D, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 2 * N + 3}

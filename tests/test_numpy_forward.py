@@ -56,15 +56,15 @@ def normalised(norms, stream):
     return stream
 
 
-def softmax(logits, seen):
-    logits = np.where(seen, logits, -np.inf)
+def softmax(logits, mask):
+    logits = np.where(mask, logits, -np.inf)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def pair_of_relu(logits, seen):
+def pair_of_relu(logits, mask):
     """Two heads of ReLU attention with opposite queries and values, relu(s) - relu(-s) = s."""
-    return np.maximum(logits, 0) * seen - np.maximum(-logits, 0) * seen
+    return np.maximum(logits, 0) * mask - np.maximum(-logits, 0) * mask
 
 
 PATTERNS = {"softmax": softmax, "linear": lambda logits, seen: logits * seen, "relu": pair_of_relu}
@@ -76,9 +76,9 @@ def add(stream, written):
     return stream
 
 
-def run(arrays, structure, stream, seen, kind, prologue, steps):
+def run(arrays, structure, stream, mask, kind, prologue, steps):
     """The residual stream after every block."""
-    tokens, path = len(seen), []
+    tokens, path = len(mask), []
     order = [*range(prologue)]
     order += [prologue + b for _ in range(steps) for b in range(len(structure) - prologue)]
     for i, b in enumerate(order):
@@ -95,7 +95,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
                 write = group["writes"][str(t)]
                 v = apply(write["value"], read, tokens)
                 each = zip(*(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True)
-                parts = [PATTERNS[kind](qh @ kh.T, seen) @ vh for qh, kh, vh in each]
+                parts = [PATTERNS[kind](qh @ kh.T, mask) @ vh for qh, kh, vh in each]
                 mixed = np.concatenate(parts, axis=1)
                 written.append((slot, mixed if write["out"] is None else mixed @ write["out"]))
         stream, written = add(stream, written), []
@@ -129,15 +129,15 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge, ki
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start = numpy(jax.jit(embed_task)(model, task))
     prologue = len(model.weights.prologue)
-    kind, seen = kind or model.spec.attention, np.asarray(key_mask(task))
-    path = run(exported, describe(model), start, seen, kind, prologue, model.steps)
+    kind, mask = kind or model.spec.attention, np.asarray(key_mask(task))
+    path = run(exported, describe(model), start, mask, kind, prologue, model.steps)
     _, cache = numpy(ik.run_with_cache(model, task, everything=True))
     assert len(path) == model.depth
-    own = [
+    slots = [
         {slot: cache[f"blocks.{i}.resid_post.{slot}"] for slot in start} for i in range(len(path))
     ]
     final = jax.jit(forward)(model, start, key_mask(task)).stream  # it keeps no point
-    for i, (ours, theirs) in enumerate(zip([*own, final], [*path, path[-1]], strict=True)):
+    for i, (ours, theirs) in enumerate(zip([*slots, final], [*path, path[-1]], strict=True)):
         for slot, value in theirs.items():
             gap = np.max(np.abs(np.asarray(ours[slot]) - value))
             assert gap < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
@@ -163,14 +163,17 @@ def embedded(arrays, task, interleaved):
 
 @often("name", ("encoder", "gpt2", "causal", "linear", "bilinear"), SPECS)
 def test_numpy_runs_a_model_of_random_weights(x64, name):
-    given = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **SPECS[name]}
-    model = moved(ik.init(jax.random.key(1), ik.Architecture(**given)))
-    task, spec = draw(1, r=given.get("num_outputs")), model.spec
+    options = {"num_features": 4, "width": 16, "depth": 3, "heads": 4, **SPECS[name]}
+    model = moved(ik.init(jax.random.key(1), ik.Architecture(**options)))
+    task, spec = draw(1, r=options.get("num_outputs")), model.spec
     arrays = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start, keys = embedded(arrays, task, spec.tokens == "interleaved")
-    seen = np.tile(np.arange(len(start["one"])) < keys, (len(start["one"]), 1))
+    mask = np.tile(np.arange(len(start["one"])) < keys, (len(start["one"]), 1))
     if spec.causal:
-        seen &= np.tri(len(seen), k=-1, dtype=bool) | (np.arange(len(seen)) == 0)
-    end = run(arrays, describe(model), start, seen, spec.attention, 0, model.steps)[-1]
-    found = apply(arrays["readout"], normalised(arrays["final_norm"], end), len(seen))[keys:]
-    assert relative(ik.predict(model, task), found if task.y.ndim == 2 else found[:, 0]) < 1e-10
+        mask &= np.tri(len(mask), k=-1, dtype=bool) | (np.arange(len(mask)) == 0)
+    end = run(arrays, describe(model), start, mask, spec.attention, 0, model.steps)[-1]
+    prediction = apply(arrays["readout"], normalised(arrays["final_norm"], end), len(mask))[keys:]
+    assert (
+        relative(ik.predict(model, task), prediction if task.y.ndim == 2 else prediction[:, 0])
+        < 1e-10
+    )

@@ -1,4 +1,4 @@
-"""Probes: alignment, hat matrices, filters and linear read-outs, against known answers."""
+"""Probes: alignment, hat matrices, filters and linear readouts, against known answers."""
 
 from functools import partial
 from itertools import product

@@ -1,4 +1,4 @@
-"""Further read-outs of a model, and the predictive distribution that they give."""
+"""Further readouts of a model, and the predictive distribution that they give."""
 
 from functools import cache
 
@@ -60,7 +60,7 @@ def test_readouts_are_of_the_final_stream_at_the_tokens_of_the_prediction(model,
 
 
 def test_a_prediction_costs_nothing_more(model, task):
-    """XLA gets the same program with and without further read-outs."""
+    """XLA gets the same program with and without further readouts."""
     plain, arguments = drawn(), jax.tree.leaves(drawn())
 
     def instructions(model):
@@ -146,7 +146,7 @@ def test_a_distribution_that_lacks_a_part_is_refused(task):
     two = constant(1.0, 2.0)
     parts = ({}, {"variances": two}, {"variances": two, "means": two}, {"means": two})
     for readouts in parts:
-        with pytest.raises(ValueError, match="got read-outs"):
+        with pytest.raises(ValueError, match="got readouts"):
             ik.predictive(with_readouts(drawn(), **readouts), task)
 
 

@@ -114,7 +114,7 @@ def test_the_truth_is_apart_and_is_that_of_the_oracle(bench, x64):
             with np.load(truth) as states:
                 assert np.allclose(states["prediction"], answers, atol=1e-10)
                 assert states["alpha"].shape[1] == CONFIG.steps + 1
-        if "its own read-out" in label["about"]:
+        if "its own readout" in label["about"]:
             assert label["distance to truth"] < 1e-10
 
 
@@ -342,7 +342,7 @@ def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     submitted = read_verdicts(out / "verdicts.csv", labels)
     verdict_of_truth = {label["about"]: submitted[name] for name, label in labels.items()}
     truth = "gradient_descent, linear kernel"
-    for about in (truth, f"{truth}, read by its own read-out"):
+    for about in (truth, f"{truth}, read by its own readout"):
         assert verdict_of_truth[about] == ("identified", ("gradient_descent",))
     assert (
         verdict_of_truth["steepest descent"].status
@@ -363,7 +363,7 @@ def test_answers_that_are_not_finite_have_no_name(bench, x64):
 def test_the_power_of_identify_falls_with_noise(x64):
     cell = {"seed": 0, "tasks": "linear", "solver": "gradient_descent"}
     rows = [row for at in (0.0, 1e-2) for row in measure({**cell, "level": at}, QUICK_SIZES)]
-    by_level = {row["level"]: row for row in rows if row["reading"] == "own read-out"}
+    by_level = {row["level"]: row for row in rows if row["reading"] == "own readout"}
     assert by_level[0.0]["outcome"] == "right"
     assert by_level[0.0]["prediction"] < 1e-10 < 1e-3 < by_level[0.01]["prediction"]
     shares = curves(rows)

@@ -30,9 +30,9 @@ def qkv(seed=0, d_k=3, d_v=2):
 def test_attention_equals_numpy(x64, kind, causal):
     q, k, v = qkv()
     key_mask = np.array([True, True, False, True, True, True, False, True, False])
-    seen = [[key_mask[j] and (j < i or j == 0 or not causal) for j in range(T)] for i in range(T)]
+    mask = [[key_mask[j] and (j < i or j == 0 or not causal) for j in range(T)] for i in range(T)]
     logits = np.asarray(q) @ np.asarray(k).T
-    weights = PATTERNS[kind](logits, np.array(seen))
+    weights = PATTERNS[kind](logits, np.array(mask))
     spec = ik.Spec(1, attention=kind, causal=causal)
     ours = jax.jit(partial(_attention.attend, spec=spec))(q, k, v, key_mask)
     assert relative(ours, weights @ np.asarray(v)) < 1e-12
@@ -121,14 +121,16 @@ def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     along = numpy(ik.predict_along(model, task))
     assert relative(along[7:], ik.predict(model, task)) < 1e-12
     for k in range(1, 7):
-        asked = task.x[k : k + 1]
-        masked = task.replace(x_query=asked, y_query=None, mask=np.arange(7) < k)
+        x_query = task.x[k : k + 1]
+        masked = task.replace(x_query=x_query, y_query=None, mask=np.arange(7) < k)
         assert relative(ik.predict(model, masked), along[k : k + 1]) < 1e-12
-    before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=asked)
+    before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=x_query)
     assert relative(ik.predict(model, before), along[k : k + 1]) < 1e-12
     spread = task.replace(mask=np.array([True, False, True, True, False, False, True]))
-    kept = ik.Task(x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query, y_query=None)
-    assert relative(ik.predict(model, spread), ik.predict(model, kept)) < 1e-12
+    unmasked = ik.Task(
+        x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query, y_query=None
+    )
+    assert relative(ik.predict(model, spread), ik.predict(model, unmasked)) < 1e-12
 
 
 def test_a_looped_model_runs_at_any_depth(x64):
@@ -270,10 +272,10 @@ def test_hooks_see_and_replace(task, model):
 def test_a_hook_acts_in_its_own_block_only(task, model):
     """Halving gamma p in block 3 (step 0) halves the first step's share of alpha, no other."""
     _, cache = numpy(ik.run_with_cache(model, task))
-    seen = []
+    calls = []
 
     def halve(value, where):
-        seen.append(where)
+        calls.append(where)
         return value / 2
 
     ours = numpy(ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": halve}))
@@ -281,7 +283,7 @@ def test_a_hook_acts_in_its_own_block_only(task, model):
     assert relative(ours, np.sum(steps, 0) - steps[0] / 2) < 1e-6
     ours = numpy(ik.run_with_hooks(model, task, {"blocks.8.attn.prediction": halve}))
     assert relative(ours, np.sum(steps, 0) - steps[1] / 2) < 1e-6
-    assert set(seen) == {
+    assert set(calls) == {
         Where(3, 0, 3, "attn.prediction", "blocks.3.attn.prediction"),
         Where(3, 1, 8, "attn.prediction", "blocks.8.attn.prediction"),
     }
@@ -290,17 +292,17 @@ def test_a_hook_acts_in_its_own_block_only(task, model):
 def test_a_hook_is_told_where_it_is(x64, task, model):
     """At every block and at one block alike: the hook finds the value of the run in the cache."""
     _, cache = numpy(ik.run_with_cache(model, task, points=("resid_post.r", "attn.rr")))
-    stored, seen = cache.stack("resid_post.r"), []
+    stored, places = cache.stack("resid_post.r"), []
 
     def check(value, where):
-        seen.append((where.name, where.point, where.position))
+        places.append((where.name, where.point, where.position))
         return value + jnp.where(jnp.allclose(value, stored[where.block], 1e-9), 0.0, jnp.nan)
 
     hooks = {f"blocks.{block}.resid_post.r": check for block in ("*", 0, 9)}
     assert relative(ik.run_with_hooks(model, task, hooks), ik.predict(model, task)) < 1e-12
-    assert {position for name, _, position in seen if "*" in name} == {*range(6)}
-    assert ("blocks.9.resid_post.r", "resid_post.r", 4) in seen
-    assert {point for _, point, _ in seen} == {"resid_post.r"}
+    assert {position for name, _, position in places if "*" in name} == {*range(6)}
+    assert ("blocks.9.resid_post.r", "resid_post.r", 4) in places
+    assert {point for _, point, _ in places} == {"resid_post.r"}
 
 
 def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64, task, model):
@@ -321,8 +323,8 @@ def test_hooks_refuse(task, model):
         with pytest.raises(ValueError, match=r"blocks\.I\.POINT with I < depth = 16"):
             ik.run_with_hooks(model, task, {name: same})
     for name in ("blocks.3.atn", "blocks.0.atn"):
-        wanted = r"at a point of its block.*the points are attn.*did you mean 'attn'\?"
-        with pytest.raises(ValueError, match=wanted):
+        message = r"at a point of its block.*the points are attn.*did you mean 'attn'\?"
+        with pytest.raises(ValueError, match=message):
             ik.run_with_hooks(model, task, {name: same})
     with pytest.raises(ValueError, match=r"must return float32\[11, 1\], got float32\[11\]"):
         ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": lambda value, name: value[:, 0]})

@@ -45,9 +45,9 @@ def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
     deeper = cg(task, 0.1, 2).replace(steps=6)
     assert deeper.depth == cg(task, 0.1, 6).depth
     assert relative(ik.predict(deeper, task), ik.predict(cg(task, 0.1, 6), task)) < 1e-12
-    own = CASES["che"].build(task, 0.1, 5).replace(steps=6)
+    model = CASES["che"].build(task, 0.1, 5).replace(steps=6)
     with pytest.raises(ValueError, match="must be 5, the number of steps in the weights, got 6"):
-        ik.predict(own, task)
+        ik.predict(model, task)
 
 
 scans = partial(equations, name="scan")
@@ -62,8 +62,10 @@ def exponentials_in_a_step(model, task):
 def test_before_the_first_step_a_shared_pattern_is_made_once():
     """The head that asks for the weight of the sink has the queries and keys of the steps."""
     task, steps = draw(0), CASES["cg-exponential"].build(draw(0), 0.5, 4)
-    own = jax.make_jaxpr(lambda model: ik.predict(model, task))
-    counts = [len(list(equations(own(model).jaxpr, "exp"))) for model in (steps, ik.untie(steps))]
+    separate = jax.make_jaxpr(lambda model: ik.predict(model, task))
+    counts = [
+        len(list(equations(separate(model).jaxpr, "exp"))) for model in (steps, ik.untie(steps))
+    ]
     assert counts == [3, 6]  # of a pattern: for a CPU with and without a shift, and for others
 
 
@@ -87,12 +89,12 @@ def test_heads_of_one_pattern_are_one_head():
 def test_a_gradient_keeps_one_stream_a_step():
     """What happens inside of a step is made again, not kept: here that is 40 times as much."""
     task, width = draw(0, n=64), 16
-    held = []
+    sizes = []
     for depth in (2, 6):
         spec = ik.Architecture(num_features=4, width=width, depth=depth, heads=2)
-        held.append(ik.memory(ik.init(jax.random.key(0), spec), task, gradient=True).scratch)
+        sizes.append(ik.memory(ik.init(jax.random.key(0), spec), task, gradient=True).scratch)
     stream = 4 * (1 + 64 + 3) * width
-    assert (held[1] - held[0]) / 4 < 3 * stream
+    assert (sizes[1] - sizes[0]) / 4 < 3 * stream
 
 
 @pytest.mark.slow
@@ -133,8 +135,8 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     rows, whole = (slopes(model, keep) for keep in ((), ("resid_pre",)))
     bias = lambda model: model.weights.steps[0].mlp[0].gate.blocks["one"]  # noqa: E731
     assert np.any(bias(rows) != 0)
-    for found, wanted in zip(jax.tree.leaves(rows), jax.tree.leaves(whole), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    for ours, theirs in zip(jax.tree.leaves(rows), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     for read, same in (("one", True), ("stream", False)):
         unit = Unit(Read({read: np.ones((model.layout[read].width, 1))}, 1), to="one")
         written = model.weights.replace(prologue=(Block(mlp=(unit,)),))

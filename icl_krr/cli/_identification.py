@@ -113,7 +113,7 @@ def printed_findings(name: str, findings: Findings) -> list[TextTable | str]:
             trained_model.layer_table(findings),
         ),
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
-        "lens: error of the model's own read-out, without a probe. shuffled: error of a probe that "
+        "lens: error of the model's own readout, without a probe. shuffled: error of a probe that "
         "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "
         "another family of tasks. untrained: error of a probe of an untrained model.\n"
         f"exact: error of exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}. "

@@ -1,7 +1,7 @@
 """Models as files and from elsewhere: the native format, T5 encoders and GPT-2.
 
 `save` and `load` use one safetensors file. It contains the weights, the layout, the spec and the
-read-out. The weights are restored bit for bit, without PyTorch.
+readout. The weights are restored bit for bit, without PyTorch.
 
 `to_t5` writes a construction with softmax heads and ReLU tables as a T5 encoder. The unmodified
 `T5EncoderModel` of Hugging Face can load it. Every tool that reads Hugging Face models can then be
@@ -12,7 +12,7 @@ tested on a transformer whose algorithm is known. The docstring of `to_t5` has a
 - The mask is stored in a channel, so the model needs no attention mask.
 - Every slot of the layout can be read from every layer (`T5.slot`).
 
-`from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face, with the read-in and read-out of
+`from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face, with the read-in and readout of
 Garg et al. (2022), so that caches, hooks and probes work on a model that was trained elsewhere.
 
 `from_linear_attention` reads the inputs of a recurrent layer (DeltaNet, KDA, Mesa and others) as a

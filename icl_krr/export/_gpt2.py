@@ -42,7 +42,7 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
     A layer is one step of two blocks: block 2 i is the attention of layer i, block 2 i + 1 its MLP.
     The slot `stream` after step i is `hidden_states[i]` of the GPT-2, at a token more: the first
     token is an aggregator that no token reads. The last hidden state of Hugging Face follows the
-    final norm, which is here a part of the read-out. All queries are at the position after the
+    final norm, which is here a part of the readout. All queries are at the position after the
     supports. $1 / \sqrt{d_k}$ is a factor of the query weights. Dropout is left out.
 
     Args:

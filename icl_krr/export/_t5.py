@@ -75,16 +75,16 @@ class T5:
         return hidden[..., self.model.layout.channels(name)]
 
     def read_out(self, hidden: Any, task: Task, name: str = "prediction") -> np.ndarray:
-        """Read the prediction, or a further read-out, from the last hidden state.
+        """Read the prediction, or a further readout, from the last hidden state.
 
         Args:
             hidden: last hidden state [b, T, d_model] of the T5 encoder.
             task: the task, or the batch of tasks, that was embedded.
-            name: name of the read-out (see `icl_krr.readouts`).
+            name: name of the readout (see `icl_krr.readouts`).
 
         Returns:
             The prediction at the queries, [q] or [q, r] for one task, [b, q] or [b, q, r] for a
-            batch. A further read-out is [q, width] or [b, q, width].
+            batch. A further readout is [q, width] or [b, q, width].
 
         Raises:
             ValueError: `hidden` does not have the shape that `embed` gives for the task, or a token

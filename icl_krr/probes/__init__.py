@@ -8,7 +8,7 @@ icl-krr identify gp-encoder
 ```
 
 A linear probe extracts a prediction after every layer. Its controls are probes of an untrained
-model, of shuffled outputs and of another family of tasks, and the model's own read-out. The command
+model, of shuffled outputs and of another family of tasks, and the model's own readout. The command
 compares the predictions, and their hat matrices d prediction / d y, with the steps of the solvers
 in the catalogue, by the rules of `identify`. The verdict is "identified", "close to", "not
 distinguishable", "none is close" or "not identified" (see `Identification`).

@@ -92,7 +92,7 @@ def bayesian_average(
     with one output takes tasks with several, and gives each its own evidence and weights. With
     `num_outputs`, all outputs are draws of the same model, and their log densities are added.
 
-    The states, all of them read-outs, are means [T, G r], variances (of an output: ridge included),
+    The states, all of them readouts, are means [T, G r], variances (of an output: ridge included),
     variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins
     [T, r (E + 1)]. Before convergence, variances are too small, by at most `variance_gaps` (read
     them at all supports, `icl_krr.readouts(model, task, along=True)`, because all count): an error

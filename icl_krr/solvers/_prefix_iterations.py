@@ -188,7 +188,7 @@ def prefix_posterior(
 
     As weights, a step takes 7 blocks, or 5 in the form "fused". The states are h, r, d [T, m],
     prediction, variance and variance_gap, this bound $|r_i|^2$: look at it before you trust a
-    variance. Read-outs are `variances`, of a new output with strength 1, ridge included, and
+    variance. Readouts are `variances`, of a new output with strength 1, ridge included, and
     `variance_gaps`. Rounding delays convergence: if the eigenvalues of $C_i + \lambda I$ differ by
     factors of 100 or more, use 3 m steps, in float64 as well. In float32, a ridge below
     $10^{-5} |\phi|^2$ can make variances wrong and even negative. `icl_krr.check` compares with

@@ -128,7 +128,7 @@ def solver(function: Callable) -> Solver:
 
     The function takes the kernel matrix `K`, the outputs `y` and keywords, and returns
     `(start, step)`: the first values of the states, {name: value}, and a function of all states
-    that returns their next values. The state `prediction`, a vector, is the read-out. A state that
+    that returns their next values. The state `prediction`, a vector, is the readout. A state that
     starts at a number, such as 0, has the shape of its next value.
 
     - A *vector* has one number for each support, query and output: `y`, 0 at queries; `K @ v`,

@@ -10,8 +10,8 @@ from .._core import devices
 from .._core.numerics import accumulation_dtype, matmul
 from .._core.xla_workarounds import NARROW, matmul_by_columns, unfused, vectorised_sum
 from ..residual._tokens import DividedTokens
-from ._blockwise_softmax import blockwise_softmax, uses_blocks
-from ._full_softmax import full_softmax, own_logits
+from ._blockwise_softmax import blockwise_softmax, is_blockwise
+from ._full_softmax import diagonal_logits, full_softmax
 from ._masks import (
     KeyMask,
     Order,
@@ -48,13 +48,13 @@ def attend(
         check_gate(key_mask, spec)
     order = order_of(spec, window)
     divided = isinstance(key_mask, DividedTokens)
-    if spec.attention == "softmax" and not (divided or uses_blocks(len(q), spec.streaming)):
+    if spec.attention == "softmax" and not (divided or is_blockwise(len(q), spec.streaming)):
         return full_softmax(q, k, key_mask, order)(v, key_mask)
     if spec.attention == "linear" and not spec.causal:
         return linear(q, k, v, key_mask)
     if spec.attention == "linear":
         mixed = linear_causal(q, k, v, key_mask, order, log_gate)
-        return mixed + own_logits(q, k, key_mask, 0.0) * v if order.mask == "own" else mixed
+        return mixed + diagonal_logits(q, k, key_mask, 0.0) * v if order.mask == "own" else mixed
     all_k, all_v = k, v
     k, v = (zero_masked(part, key_mask) for part in (k, v))
     if divided:
@@ -62,8 +62,10 @@ def attend(
     else:
         mixed, log_total = blockwise_softmax(q, k, v, jnp.asarray(key_mask), order)
     if order.mask == "own":
-        own = jax.nn.sigmoid(own_logits(q, all_k, key_mask, -jnp.inf) - log_total[:, None])
-        return mixed + own * (all_v - mixed)
+        self_weight = jax.nn.sigmoid(
+            diagonal_logits(q, all_k, key_mask, -jnp.inf) - log_total[:, None]
+        )
+        return mixed + self_weight * (all_v - mixed)
     return mixed
 
 
@@ -111,13 +113,15 @@ def linear_causal(
         sums = jnp.cumsum(products, axis=0, dtype=wide)
     else:  # the gates of hidden tokens are their own: no sum passes through them
         place = jnp.where(local_mask(key_mask), jnp.arange(len(q)), 0)
-        held = log_gate[jax.lax.cummax(place)]
-        sums = decayed_sums(products.astype(wide), jnp.exp(jnp.diff(held, prepend=held[:1])))
-        fade = jnp.exp(log_gate[shift:] - held[: len(q) - shift])[:, None, None]
+        key_gates = log_gate[jax.lax.cummax(place)]
+        sums = decayed_sums(
+            products.astype(wide), jnp.exp(jnp.diff(key_gates, prepend=key_gates[:1]))
+        )
+        fade = jnp.exp(log_gate[shift:] - key_gates[: len(q) - shift])[:, None, None]
     if isinstance(key_mask, DividedTokens):
-        own, asked = sums[-1], len(q) - key_mask.queries
-        sums += devices.exclusive_cumsum(own, key_mask.axes)[None]
-        sums = sums.at[asked - shift :].set(devices.psum(own, key_mask.axes)[None])
+        last_sum, first_query = sums[-1], len(q) - key_mask.queries
+        sums += devices.exclusive_cumsum(last_sum, key_mask.axes)[None]
+        sums = sums.at[first_query - shift :].set(devices.psum(last_sum, key_mask.axes)[None])
     sums = sums[: len(q) - shift]
     sums = sums if fade is None else sums * fade
     if shift:
@@ -179,8 +183,8 @@ def windowed_sums(
     sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))[
         jnp.maximum(last, 0)
     ]
-    held = jnp.where(last < 1, log_gate, gates.reshape(-1)[last - 1])
-    return fade(log_gate - held) * sums + fade(log_gate - log_gate[0]) * first
+    last_gates = jnp.where(last < 1, log_gate, gates.reshape(-1)[last - 1])
+    return fade(log_gate - last_gates) * sums + fade(log_gate - log_gate[0]) * first
 
 
 def check_gate(key_mask: KeyMask, spec: Spec) -> None:
@@ -213,9 +217,9 @@ def pattern(
             gaps = log_gate[:, None] - log_gate[None, :]
             weights *= jnp.exp(apply_mask(gaps, mask, order, 0.0))
         weights = apply_mask(weights, mask, order, 0.0)
-        own = own_logits(q, k, key_mask, 0.0) if order.mask == "own" else None
+        diagonal = diagonal_logits(q, k, key_mask, 0.0) if order.mask == "own" else None
     else:
-        weights, totals, _, own = full_softmax(q, k, key_mask, order)
+        weights, totals, _, diagonal = full_softmax(q, k, key_mask, order)
         weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
-        own = None if own is None else own / totals
-    return weights if own is None else weights + jnp.diag(own[:, 0])
+        diagonal = None if diagonal is None else diagonal / totals
+    return weights if diagonal is None else weights + jnp.diag(diagonal[:, 0])

@@ -21,9 +21,9 @@ TILE_SIDES = {"cpu": 1024}
 """Tokens on a side of a tile, by platform; otherwise 4096. CPU tiles should fit the caches."""
 
 
-def uses_blocks(tokens: int, wanted: bool | None) -> bool:
-    """Whether to compute patterns in tiles; if `wanted` is None, this depends on their size."""
-    return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
+def is_blockwise(tokens: int, streaming: bool | None) -> bool:
+    """Whether to compute patterns in tiles; if `streaming` is None, this depends on their size."""
+    return tokens * tokens > LARGEST_PATTERN if streaming is None else streaming
 
 
 def blockwise_softmax(
@@ -119,7 +119,7 @@ def sums_of_tiles(
     """Sums of exp(logits - shift) times the values, and the shift of each query."""
     shift = shifts(q, last, keys, order)
 
-    def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
+    def query_block(taken: tuple[jax.Array, ...]) -> jax.Array:
         q, shift, last = taken
 
         def add(sums: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
@@ -129,7 +129,7 @@ def sums_of_tiles(
         start = jnp.zeros((keys.v.shape[-1], len(q)), q.dtype)
         return jax.lax.scan(add, start, keys)[0].T
 
-    sums = jax.lax.map(of_queries, all_into_tiles(q, shift, last))
+    sums = jax.lax.map(query_block, all_into_tiles(q, shift, last))
     return from_tiles(sums, len(q)), shift
 
 
@@ -151,48 +151,48 @@ def shifts(q: jax.Array, last: jax.Array, keys: Tiles, order: Order) -> Float[Ar
     bound = jnp.max(jnp.linalg.norm(q, axis=-1)) * jnp.max(jnp.linalg.norm(k, axis=-1))
 
     def largest() -> jax.Array:
-        def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
+        def query_block(taken: tuple[jax.Array, ...]) -> jax.Array:
             q, last = taken
 
             def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-                made = jnp.where(
+                masked = jnp.where(
                     attends_to(keys.key_mask, keys.number, last, order), logits(q, keys), -jnp.inf
                 )
-                return jnp.maximum(most, jnp.max(made, axis=0)), None
+                return jnp.maximum(most, jnp.max(masked, axis=0)), None
 
             start = jnp.full(len(q), dtype.min)
             return jax.lax.scan(compare, start, keys._replace(k=k))[0]
 
-        return from_tiles(jax.lax.map(of_queries, all_into_tiles(q, last)), tokens)
+        return from_tiles(jax.lax.map(query_block, all_into_tiles(q, last)), tokens)
 
     # the smallest weight that counts is exp(-bound), and what underflow takes from the sums is less
     # than a rounding error of it
     small = bound < float(np.log(dtype.eps / dtype.tiny) - np.log(keys.number.size))
-    return jax.lax.cond(everywhere(small), lambda: jnp.zeros(tokens, q.dtype), largest)
+    return jax.lax.cond(all_in_batch(small), lambda: jnp.zeros(tokens, q.dtype), largest)
 
 
 @jax.custom_batching.custom_vmap
-def everywhere(holds: Bool[Array, ""]) -> Bool[Array, ""]:
+def all_in_batch(holds: Bool[Array, ""]) -> Bool[Array, ""]:
     """Whether a condition holds for all heads and tasks of a batch: one branch for all is run."""
     return holds
 
 
-@everywhere.def_vmap
-def _everywhere(size, batched, holds):
-    return everywhere(jnp.all(holds)), False
+@all_in_batch.def_vmap
+def _all_in_batch(size, batched, holds):
+    return all_in_batch(jnp.all(holds)), False
 
 
-def forward_and_keep(q, k, v, key_mask, order):
+def forward_with_residuals(q, k, v, key_mask, order):
     out, log_total, rounding = forward_tiles(q, k, v, key_mask, order)
     return (out, log_total), (q, k, v, key_mask, out, log_total, rounding)
 
 
-def backward_tiles(order, kept, cotangents):
-    q, k, v, key_mask, out, log_total, rounding = kept
+def backward_tiles(order, residuals, cotangents):
+    q, k, v, key_mask, out, log_total, rounding = residuals
     number, last = key_positions(key_mask, order)
-    own = slopes(q, last, out, log_total, rounding, *cotangents)
+    queries = slopes(q, last, out, log_total, rounding, *cotangents)
     keys = Tiles(*all_into_tiles(k, v, key_mask, number))
-    d_q, *sums = slopes_of_tiles(own, keys, order)
+    d_q, *sums = slopes_of_tiles(queries, keys, order)
     return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None
 
 
@@ -215,25 +215,25 @@ def slopes(q, last, out, log_total, rounding, d_out, d_log_total) -> Slopes:
     return Slopes(q, log_total, d_out / rounding[:, None], offset, last)
 
 
-def slopes_of_tiles(own: Slopes, keys: Tiles, order: Order) -> tuple[jax.Array, ...]:
+def slopes_of_tiles(queries: Slopes, keys: Tiles, order: Order) -> tuple[jax.Array, ...]:
     """Gradients with respect to q [T, k], and to the tiles of k and v."""
 
-    def of_queries(sums, taken):
+    def query_block(sums, taken):
         q, log_total, d_out, offset, last = taken
 
-        def of_keys(d_q, taken):
-            keys, d_k, d_v = taken
+        def add_keys(d_q, inputs):
+            keys, d_k, d_v = inputs
             weights = weights_of(q, last, log_total, keys, order)
             d_logits = weights * (matmul(keys.v, d_out.T) + offset[None])
             d_q += matmul(keys.k.T, d_logits)  # its transpose would transpose the tile
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))
 
-        d_q, sums = jax.lax.scan(of_keys, jnp.zeros_like(q.T), (keys, *sums))
+        d_q, sums = jax.lax.scan(add_keys, jnp.zeros_like(q.T), (keys, *sums))
         return sums, d_q.T
 
     start = jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)
-    (d_k, d_v), d_q = jax.lax.scan(of_queries, start, all_into_tiles(*own))
-    return from_tiles(d_q, len(own.q)), d_k, d_v
+    (d_k, d_v), d_q = jax.lax.scan(query_block, start, all_into_tiles(*queries))
+    return from_tiles(d_q, len(queries.q)), d_k, d_v
 
 
-wide_softmax.defvjp(forward_and_keep, backward_tiles)
+wide_softmax.defvjp(forward_with_residuals, backward_tiles)

@@ -64,9 +64,9 @@ class Cache(Mapping):
             with suppress(KeyError):
                 blocks.append(part(block, point))
         if not blocks or len(blocks) < len(self.points):
-            found = f"{len(blocks)} of the {len(self.points)} blocks of prologue and step"
+            count = f"{len(blocks)} of the {len(self.points)} blocks of prologue and step"
             raise KeyError(
-                f"{point} must be in every block to be stacked, but {found} have it; choose it "
+                f"{point} must be in every block to be stacked, but {count} have it; choose it "
                 "with points=, or stack resid_post, which has every slot in every block"
             )
         if len({jax.tree.structure(block) for block in blocks}) > 1:
@@ -95,7 +95,7 @@ class Cache(Mapping):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return as_text(branches(self, of_one_step))
+        return as_text(branches(self, step_shape))
 
     def __treescope_repr__(self, path: Any, subtree_renderer: Any) -> Any:
         from treescope.repr_lib import render_dictionary_wrapper
@@ -126,8 +126,8 @@ def place(cache: Cache, block: int) -> tuple[int, int | None]:
 def parsed(cache: Cache, name: str) -> tuple[int | None, str]:
     """The number of the block in the name of a point, None if the run has no such, and the rest."""
     blocks, at, point = [*name.split(".", 2), "", ""][:3]
-    known = blocks == "blocks" and at.isdigit() and int(at) < depth(cache)
-    return int(at) if known else None, point
+    is_block = blocks == "blocks" and at.isdigit() and int(at) < depth(cache)
+    return int(at) if is_block else None, point
 
 
 def without(cache: Cache, name: Any) -> str:
@@ -139,10 +139,10 @@ def without(cache: Cache, name: Any) -> str:
         has += f" in blocks.{at}"
     elif any(cache.points):
         has += f" and points of {label([*range(depth(cache))])}"
-    known = [*cache] if depth(cache) < 1000 else [*cache.slots]
+    names = [*cache] if depth(cache) < 1000 else [*cache.slots]
     return (
         f"{short_repr(name)} is not in the cache, which {has}; choose slots with names= and points "
-        f"of blocks with points= or everything=True{suggestion(name, known)}"
+        f"of blocks with points= or everything=True{suggestion(name, names)}"
     )
 
 
@@ -157,15 +157,17 @@ def branches(cache: Cache, of_steps: Callable[[jax.Array], Any]) -> dict[str, An
     return tree
 
 
-def of_one_step(leaf: Any) -> Any:
+def step_shape(leaf: Any) -> Any:
     """The shape of a value at one step; a placeholder without a shape is kept."""
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) if hasattr(leaf, "shape") else leaf
 
 
 def label(blocks: list[int]) -> str:
     """The blocks at the same place in every step, such as "blocks.1, 6, ..., 36"."""
-    shown = [*map(str, blocks)]
-    return "blocks." + ", ".join(shown if len(shown) < 4 else [*shown[:2], "...", shown[-1]])
+    numbers = [*map(str, blocks)]
+    return "blocks." + ", ".join(
+        numbers if len(numbers) < 4 else [*numbers[:2], "...", numbers[-1]]
+    )
 
 
 def with_slots(points: dict[str, Any]) -> Iterator[str]:

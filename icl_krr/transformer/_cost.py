@@ -79,29 +79,29 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     of_one_step = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)  # noqa: E731
     steps = jax.tree.map(of_one_step, model.weights.steps)
     for b, block in enumerate(with_patterns(steps, model.weights.patterns)):
-        known = {j for at, j in pairs if at == first + b}
+        constant = {j for at, j in pairs if at == first + b}
         flops += sum(
-            flops_of_heads(heads, model, tokens, keys, j in known)
+            flops_of_heads(heads, model, tokens, keys, j in constant)
             for j, heads in enumerate(block.attention)
         )
         flops += sum(rows.get(unit.to, tokens) * flops_of_unit(unit) for unit in block.mlp)
-        stream += numbers(block, known, tokens, rows)
-        stream += tokens * keys * sum(block.attention[j].heads for j in known)
+        stream += numbers(block, constant, tokens, rows)
+        stream += tokens * keys * sum(block.attention[j].heads for j in constant)
         weights += sum(leaf.size for leaf in jax.tree.leaves(block))
     return Cost(copies * flops, size * (copies * stream + weights))
 
 
-def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, known: bool) -> int:
+def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, constant: bool) -> int:
     q, v = heads.query.width, sum(write.value.width for write in heads.writes)
     outs = (flops_of_out(write.out, write.value.width) for write in heads.writes)
     flops = tokens * (sum(flops_of_read(write.value) for write in heads.writes) + sum(outs))
     if is_mean(heads, model.spec):
         return flops + tokens * v
-    if not known:
+    if not constant:
         flops += tokens * sum(map(flops_of_read, heads.reads))
     if model.spec.attention == "linear":
         return flops + 4 * tokens * q * v // heads.heads
-    return flops + 2 * tokens * keys * (v if known else q + v)
+    return flops + 2 * tokens * keys * (v if constant else q + v)
 
 
 def flops_of_unit(unit: Unit) -> int:
@@ -126,11 +126,11 @@ def flops_of_out(out: Any, hidden: int) -> int:
     return hidden if out is None else 2 * out.size + out.shape[-1]
 
 
-def numbers(block: Block, known: set[int], tokens: int, rows: dict[str, int]) -> int:
+def numbers(block: Block, constant: set[int], tokens: int, rows: dict[str, int]) -> int:
     """How many numbers a block reads and writes, each slot once, `tokens` rows or those given."""
     reads = [read for unit in block.mlp for read in expressions(unit)]
     for j, heads in enumerate(block.attention):
-        reads += expressions(heads)[len(heads.reads) if j in known else 0 :]
+        reads += expressions(heads)[len(heads.reads) if j in constant else 0 :]
     written = {slot: size for layer in block.layers for slot, size in widths(layer).items()}
     used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}
     each = [*used.items(), *written.items()]
@@ -187,35 +187,35 @@ def step_sent(
     devices = place.parts(place.context) if place else 1
     if devices == 1:
         return Sent(0, 0)
-    own = device_shard(task, place)
-    wanted = wanted_slots(model)
+    shard = device_shard(task, place)
+    live = slots_of_prediction(model)
     steps = model.blocks[len(model.weights.prologue) :]
     groups = [heads for block in steps for heads in block.attention]
     sizes = [
         size
         for heads in groups
-        if not wanted.isdisjoint(widths(heads))
-        for size in sent_by_heads(heads, model.spec, own, devices, gradient)
+        if not live.isdisjoint(widths(heads))
+        for size in sent_by_heads(heads, model.spec, shard, devices, gradient)
     ]
     outputs = task.num_outputs // model.spec.num_outputs
-    tasks, chunk = (len(own.x), chunk_size(own, None)) if own.x.ndim > 2 else (1, 1)
+    tasks, chunk = (len(shard.x), chunk_size(shard, None)) if shard.x.ndim > 2 else (1, 1)
     return Sent(outputs * tasks * sum(sizes), -(-tasks // chunk) * len(sizes))
 
 
-def wanted_slots(model: Transformer) -> set[str]:
+def slots_of_prediction(model: Transformer) -> set[str]:
     """The slots on which the prediction depends."""
-    wanted, before = {*model.weights.readout.blocks}, set()
-    while wanted != before:
-        before = set(wanted)
+    live, before = {*model.weights.readout.blocks}, set()
+    while live != before:
+        before = set(live)
         for block in model.blocks:
             for heads in block.attention:
-                writes = [write for write in heads.writes if write.to in wanted]
+                writes = [write for write in heads.writes if write.to in live]
                 reads = [*heads.reads, *(write.value for write in writes)]
-                wanted |= {slot for read in reads for slot in read.blocks if writes}
+                live |= {slot for read in reads for slot in read.blocks if writes}
             for unit in block.mlp:
-                reads = expressions(unit) if unit.to in wanted else []
-                wanted |= {slot for read in reads for slot in read.blocks}
-    return wanted
+                reads = expressions(unit) if unit.to in live else []
+                live |= {slot for read in reads for slot in read.blocks}
+    return live
 
 
 def sent_by_heads(heads: Heads, spec: Spec, task: Task, devices: int, gradient: bool) -> list[int]:
@@ -231,7 +231,7 @@ def sent_by_heads(heads: Heads, spec: Spec, task: Task, devices: int, gradient: 
         return [size * states] * passes
     keys = num_tokens(task, spec.tokens) - task.num_queries
     positions = [keys * jnp.dtype(jnp.result_type(int)).itemsize] * spec.causal
-    held = [keys * wide * q, keys * wide * v]
+    arrays = [keys * wide * q, keys * wide * v]
     column = keys * wide * heads.heads
-    forward = [wide * v, *[held[0], held[1] + column, keys, *positions] * devices]
-    return 2 * forward + [*held, *held, keys, *positions] * devices if gradient else forward
+    forward = [wide * v, *[arrays[0], arrays[1] + column, keys, *positions] * devices]
+    return 2 * forward + [*arrays, *arrays, keys, *positions] * devices if gradient else forward

@@ -12,25 +12,25 @@ from jaxtyping import Array, Bool, Float
 
 from .._core.numerics import matmul
 from .._core.xla_workarounds import NARROW, matmul_by_columns
-from ._blockwise_softmax import everywhere
+from ._blockwise_softmax import all_in_batch
 from ._masks import KeyMask, Order, apply_mask, key_rows, local_mask, partial_mask
 
 
 class FullSoftmax(NamedTuple):
     """Numerator exp(logits - shift) and denominator of a softmax: row sums, and one over these.
 
-    With `own`, the weights of hidden tokens for themselves, the sums include these.
+    With `diagonal`, the weights of hidden tokens for themselves, the sums include these.
     """
 
     weights: Float[Array, "T K"]
     totals: Float[Array, "T 1"]
     inverse: Float[Array, "T 1"]
-    own: Float[Array, "T 1"] | None = None
+    diagonal: Float[Array, "T 1"] | None = None
 
     def __call__(self, v: Float[Array, "T d"], key_mask: KeyMask) -> Float[Array, "T d"]:
         """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
         sums = matmul_by_columns(self.weights, key_rows(v, key_mask))
-        sums = sums if self.own is None else sums + self.own * v
+        sums = sums if self.diagonal is None else sums + self.diagonal * v
         return quotient(sums, self.totals, self.inverse)
 
 
@@ -41,14 +41,14 @@ def full_softmax(
 
     Every token must have at least one key: the first must be visible, or the mask be "own".
     """
-    own = own_logits(q, k, key_mask, -jnp.inf) if order.mask == "own" else None
+    diagonal = diagonal_logits(q, k, key_mask, -jnp.inf) if order.mask == "own" else None
     k = key_rows(k, key_mask)
-    weights, shift = exponentials(q, k, own, partial_mask(key_mask, len(k)), order)
+    weights, shift = exponentials(q, k, diagonal, partial_mask(key_mask, len(k)), order)
     totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
-    if own is not None:
-        own = jnp.exp(own - shift)
-        totals += own
-    return FullSoftmax(weights, totals, 1 / totals, own)
+    if diagonal is not None:
+        diagonal = jnp.exp(diagonal - shift)
+        totals += diagonal
+    return FullSoftmax(weights, totals, 1 / totals, diagonal)
 
 
 @jax.custom_jvp
@@ -72,7 +72,7 @@ def _quotient_jvp(primals, tangents):
 def exponentials(
     q: Float[Array, "T k"],
     k: Float[Array, "K k"],
-    own: Float[Array, "T 1"] | None,
+    diagonal: Float[Array, "T 1"] | None,
     key_mask: Bool[Array, " K"] | None,
     order: Order,
 ) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
@@ -89,17 +89,17 @@ def exponentials(
         return apply_mask(products(q, k), key_mask, order, -jnp.inf)
 
     def shifted(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        made = logits(q, k)
-        largest = jnp.max(made, axis=-1, keepdims=True)
-        shift = largest if own is None else jnp.maximum(largest, own)
-        return jnp.exp(made - shift), shift
+        masked = logits(q, k)
+        largest = jnp.max(masked, axis=-1, keepdims=True)
+        shift = largest if diagonal is None else jnp.maximum(largest, diagonal)
+        return jnp.exp(masked - shift), shift
 
     def plain(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
         weights = jnp.exp(logits(q, k))
         return weights, jnp.zeros_like(weights[:, :1])  # it varies over devices as the weights do
 
     def cheapest(q: jax.Array, k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jax.lax.cond(in_range(q, k, own), plain, shifted, q, k)
+        return jax.lax.cond(in_range(q, k, diagonal), plain, shifted, q, k)
 
     if not few:
         return shifted(q, k)
@@ -127,14 +127,14 @@ def channel_by_channel(q: Float[Array, "T k"], k: Float[Array, "K k"]) -> Float[
     return sum(terms[1:], terms[0])
 
 
-def in_range(q: jax.Array, k: jax.Array, own: jax.Array | None) -> Bool[Array, ""]:
-    """Whether exp of <q_i, k_j> and of `own`, without a shift, is neither too large nor too small.
+def in_range(q: jax.Array, k: jax.Array, diagonal: jax.Array | None) -> Bool[Array, ""]:
+    """Whether exp of <q_i, k_j> and `diagonal` is neither too large nor too small without a shift.
 
     Sums of values from 1e-28 to 1e25 (in float64, 1e-230 to 1e225) are then as exact as with one.
     """
     most = float(np.log(float(jnp.finfo(q.dtype).max))) / 4
     small = largest_square(q) * largest_square(k) < most**2
-    return everywhere(small if own is None else small & (jnp.max(own) < most))
+    return all_in_batch(small if diagonal is None else small & (jnp.max(diagonal) < most))
 
 
 def largest_square(rows: Float[Array, "T k"]) -> Float[Array, ""]:
@@ -145,9 +145,9 @@ def largest_square(rows: Float[Array, "T k"]) -> Float[Array, ""]:
     return jnp.max(sum(squares[1:], squares[0]))
 
 
-def own_logits(
+def diagonal_logits(
     q: Float[Array, "T k"], k: Float[Array, "T k"], key_mask: KeyMask, fill: float
 ) -> Float[Array, "T 1"]:
     """The logits <q_i, k_i> of hidden tokens, which read themselves; `fill` at visible tokens."""
-    own = jnp.sum(q * k, axis=-1, keepdims=True)
-    return jnp.where(local_mask(key_mask)[:, None], fill, own)
+    diagonal = jnp.sum(q * k, axis=-1, keepdims=True)
+    return jnp.where(local_mask(key_mask)[:, None], fill, diagonal)

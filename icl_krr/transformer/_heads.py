@@ -15,7 +15,7 @@ from .._core.xla_workarounds import NARROW
 from ..residual import Stream
 from ..residual._reads import read_together
 from ._attention import attend, pattern, total
-from ._blockwise_softmax import uses_blocks
+from ._blockwise_softmax import is_blockwise
 from ._full_softmax import FullSoftmax, full_softmax
 from ._hook_points import HookPoints
 from ._masks import KeyMask, key_rows, local_mask, order_of, zero_masked
@@ -104,7 +104,7 @@ def constant_patterns(
 
 def precomputed_heads(model: Transformer, tokens: int) -> list[tuple[int, int]]:
     """The pairs (block, group of heads) whose patterns are computed before the first step."""
-    if model.spec.attention == "linear" or uses_blocks(tokens, model.spec.streaming):
+    if model.spec.attention == "linear" or is_blockwise(tokens, model.spec.streaming):
         return []
     blocks = model.blocks
     pairs = constant_heads(model)

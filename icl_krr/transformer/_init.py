@@ -27,11 +27,11 @@ class Architecture(Spec):
         heads: number of attention heads in a block.
         hidden: number of MLP units in a block; None means 4 * width, 0 no MLP.
         activation: activation of the MLP, "gelu", "relu" or "identity".
-        layer_norm: whether a LayerNorm precedes each sublayer and the read-out.
+        layer_norm: whether a LayerNorm precedes each sublayer and the readout.
         max_tokens: number of learned positions; None: no positions. The aggregator and each support
             token have a position of their own; all queries share one.
         tied: whether all blocks share their weights (one block, looped).
-        variance: whether the model has a further read-out `log_variance` for each output, the
+        variance: whether the model has a further readout `log_variance` for each output, the
             logarithm of the variance of its Gaussian (see `icl_krr.predictive`).
 
     >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
@@ -66,7 +66,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     The layout has the slot `stream` [T, width] and the slot `one`, which is 1 at every token: the
     weights on it are the biases. Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that
     write to the stream are smaller by the factor $\sqrt{2 depth}$, and query matrices by
-    $\sqrt{d_k}$. Biases and positions are 0, and so are the weights of the read-out `log_variance`:
+    $\sqrt{d_k}$. Biases and positions are 0, and so are the weights of the readout `log_variance`:
     all variances are 1 at first. The random key of a parameter is derived from its name, so
     additional parameters do not change the others.
 

@@ -26,7 +26,7 @@ class Memory(NamedTuple):
         scratch: bytes of temporary arrays.
         free: bytes that are free on the device; on a CPU, the available memory of the system.
         flops: operations on numbers. The compiler takes each loop once: the start, one step and the
-            read-out; of a batch those of one chunk.
+            readout; of a batch those of one chunk.
         moved: bytes that all operations read and write, counted in the same way.
     """
 

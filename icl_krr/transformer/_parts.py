@@ -145,13 +145,14 @@ class Block:
 def with_patterns(blocks: tuple[Block, ...], patterns: dict[str, Heads]) -> tuple[Block, ...]:
     """The blocks, in which heads that share queries and keys have them themselves."""
 
-    def own(heads: Heads) -> Heads:
+    def with_pattern(heads: Heads) -> Heads:
         if heads.pattern is None:
             return heads
         return dataclasses.replace(patterns[heads.pattern], writes=heads.writes)
 
     return tuple(
-        dataclasses.replace(block, attention=tuple(map(own, block.attention))) for block in blocks
+        dataclasses.replace(block, attention=tuple(map(with_pattern, block.attention)))
+        for block in blocks
     )
 
 

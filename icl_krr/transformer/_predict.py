@@ -102,7 +102,7 @@ def run_with_cache(
     A slot has the shape [steps + 1, tokens, width]: its values at the start and after each step.
     The tokens are those of one role (aggregator, support or query) if the slot exists at one role
     only, otherwise all T tokens. So `cache["alpha"]` is [steps + 1, n, r], and
-    `cache["prediction"]` is the read-out at the queries, [steps + 1, q, r]. For a task with y [n],
+    `cache["prediction"]` is the readout at the queries, [steps + 1, q, r]. For a task with y [n],
     states of width 1 and the prediction have no last axis. If a model with one output takes a task
     with y [n, r], the r outputs are the last axis of every stored value, after the width. For
     states of width 1, they replace the width.
@@ -180,8 +180,8 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
 def placed_hooks(hooks: Mapping[str, Hook]) -> tuple[tuple[str, Hook], ...]:
     """The points of hooks, each with its function."""
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
-        wanted = "{name: function (value, where) -> value}"
-        raise TypeError(f"hooks must be {wanted}, got {checks.short_repr(hooks)}")
+        needed = "{name: function (value, where) -> value}"
+        raise TypeError(f"hooks must be {needed}, got {checks.short_repr(hooks)}")
     for name, hook in hooks.items():
         check_arguments(name, hook)
     return tuple(hooks.items())

@@ -1,4 +1,4 @@
-"""What a run tells besides its prediction: further read-outs, and the largest operands."""
+"""What a run tells besides its prediction: further readouts, and the largest operands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._weights import Transformer, Unit, check_model
 def readouts(
     model: Transformer, task: Task, *, along: bool = False, mesh: Mesh | None = None
 ) -> dict[str, Array]:
-    """Compute the prediction and all further read-outs of a model.
+    """Compute the prediction and all further readouts of a model.
 
     The result is {"prediction": as of `predict`, name: [q, width]} with one entry for each name in
     `model.weights.readouts`, such as a variance. With `along`, the first axis is n + q, and the
@@ -51,7 +51,7 @@ def predictive(
 ) -> Predictive:
     r"""Compute the predictive distribution of a model at the queries of a task.
 
-    The distribution is that of an observed output, with its noise. Its parts are read-outs of the
+    The distribution is that of an observed output, with its noise. Its parts are readouts of the
     model (see `readouts`), by these names:
 
     - `variances` [G]: variances of G Gaussians. `means` [G r] are their means, all outputs of the
@@ -83,17 +83,17 @@ def predictive(
 
 def check_distribution(model: Transformer) -> None:
     reads, outputs = model.weights.readouts, model.spec.num_outputs
-    found = {name: read.width for name, read in reads.items()}
-    G = found.get("variances", 1)
+    widths = {name: read.width for name, read in reads.items()}
+    G = widths.get("variances", 1)
     needed = {"variances": G, "means": G * outputs, "weights": G}
-    if "log_variance" in found:
+    if "log_variance" in widths:
         needed = {"log_variance": outputs}
     elif G == 1:  # the prediction is the mean
-        needed = {name: width for name, width in needed.items() if name in {"variances", *found}}
-    if any(found.get(name) != width for name, width in needed.items()):
+        needed = {name: width for name, width in needed.items() if name in {"variances", *widths}}
+    if any(widths.get(name) != width for name, width in needed.items()):
         raise ValueError(
-            "model must have read-outs that give a distribution, `variances` with `means` and "
-            f"`weights`, or `log_variance`, got read-outs {found or 'of the prediction only'}; use "
+            "model must have readouts that give a distribution, `variances` with `means` and "
+            f"`weights`, or `log_variance`, got readouts {widths or 'of the prediction only'}; use "
             "prefix_posterior, bayesian_average or Architecture(variance=True)"
         )
 
@@ -103,11 +103,11 @@ def as_they_are(read: dict[str, Array], model: Transformer, task: Task) -> dict[
 
 
 def as_distribution(read: dict[str, Array], model: Transformer, task: Task) -> Predictive:
-    """The distribution [q, G] or [q, r, G] of read-outs [q, width]."""
+    """The distribution [q, G] or [q, r, G] of readouts [q, width]."""
     outputs, separate = task.num_outputs, task.num_outputs != model.spec.num_outputs
 
     def by_output(value: Array, of_outputs: bool = False) -> Array:
-        """Move the Gaussians of a read-out to the last axis, and its outputs before them."""
+        """Move the Gaussians of a readout to the last axis, and its outputs before them."""
         if not separate:
             tokens = len(value)
             value = value.reshape(tokens, -1, outputs) if of_outputs else value[..., None]

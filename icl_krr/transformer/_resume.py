@@ -21,7 +21,7 @@ def tail(model: Transformer, block: int) -> Transformer:
     a step, the rest of that step becomes the new prologue.
 
     Args:
-        block: number of the first block to keep; at `model.depth` only the read-out remains.
+        block: number of the first block to keep; at `model.depth` only the readout remains.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=4)
@@ -71,7 +71,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
         stream: the stream before the block, {slot: [T, width]}, such as
             `cache["blocks.3.resid_pre"]` or a modified copy. For a model with one output and a task
             with y [n, r], the stream has r as an additional last axis.
-        block: number of the first block to run; at `model.depth` only the read-out runs.
+        block: number of the first block to run; at `model.depth` only the readout runs.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -87,8 +87,8 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     plan = prepare_run(rest, task, stream=stream)
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
-    own = jax.eval_shape(lambda: embed_task(model, one))
-    needed = {slot: [*value.shape, *outputs] for slot, value in own.items()}
+    embedded = jax.eval_shape(lambda: embed_task(model, one))
+    needed = {slot: [*value.shape, *outputs] for slot, value in embedded.items()}
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:
         raise ValueError(f"stream must have the slots and shapes {needed}, got {got}")

@@ -41,8 +41,8 @@ def ring_softmax(
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulation_dtype(q.dtype)) for part in (q, k[keys], v[keys])]
     number, last = key_positions(tokens, order)
-    shown = tokens.key_mask[keys], number[keys], last
-    out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
+    places = tokens.key_mask[keys], number[keys], last
+    out, log_total = wide_ring(*wide, *places, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
@@ -59,36 +59,36 @@ def forward_ring(q, k, v, key_mask, number, last, order, axes):
     size = power_of_two_below(
         devices.pmax(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes)
     )
-    held = k, scaled(v, size), key_mask, number
+    keys = k, scaled(v, size), key_mask, number
 
     def round(state, _):
-        sums, shift, held = state
-        passed = devices.ppermute(held, axes, ring=True)
-        found, own = sums_of_tiles(q, last, Tiles(*all_into_tiles(*held)), order)
-        most = jnp.maximum(shift, own)
-        sums = sums * jnp.exp(shift - most)[:, None] + found * jnp.exp(own - most)[:, None]
+        sums, shift, keys = state
+        passed = devices.ppermute(keys, axes, ring=True)
+        new_sums, new_shift = sums_of_tiles(q, last, Tiles(*all_into_tiles(*keys)), order)
+        most = jnp.maximum(shift, new_shift)
+        sums = sums * jnp.exp(shift - most)[:, None] + new_sums * jnp.exp(new_shift - most)[:, None]
         return (sums, most, passed), None
 
     start = jnp.zeros((len(q), v.shape[1] + 1), q.dtype), jnp.full(len(q), jnp.finfo(q.dtype).min)
     rounds = jax.lax.axis_size(axes)
-    (sums, shift, _), _ = jax.lax.scan(round, (*start, held), length=rounds)
+    (sums, shift, _), _ = jax.lax.scan(round, (*start, keys), length=rounds)
     return quotients(sums, shift, size)
 
 
-def forward_and_keep(q, k, v, key_mask, number, last, order, axes):
+def forward_with_residuals(q, k, v, key_mask, number, last, order, axes):
     out, log_total, rounding = forward_ring(q, k, v, key_mask, number, last, order, axes)
     return (out, log_total), (q, k, v, key_mask, number, last, out, log_total, rounding)
 
 
-def backward_ring(order, axes, kept, cotangents):
-    q, k, v, key_mask, number, last, out, log_total, rounding = kept
-    own = slopes(q, last, out, log_total, rounding, *cotangents)
+def backward_ring(order, axes, residuals, cotangents):
+    q, k, v, key_mask, number, last, out, log_total, rounding = residuals
+    queries = slopes(q, last, out, log_total, rounding, *cotangents)
 
     def round(state, _):
-        d_q, held, sums = state
-        found, *more = slopes_of_tiles(own, Tiles(*all_into_tiles(*held)), order)
+        d_q, keys, sums = state
+        new_d_q, *more = slopes_of_tiles(queries, Tiles(*all_into_tiles(*keys)), order)
         sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
-        return (d_q + found, *devices.ppermute((held, sums), axes, ring=True)), None
+        return (d_q + new_d_q, *devices.ppermute((keys, sums), axes, ring=True)), None
 
     start = (jnp.zeros_like(q), (k, v, key_mask, number), [jnp.zeros_like(k), jnp.zeros_like(v)])
     rounds = jax.lax.axis_size(axes)
@@ -96,4 +96,4 @@ def backward_ring(order, axes, kept, cotangents):
     return d_q, d_k, d_v, None, None, None
 
 
-wide_ring.defvjp(forward_and_keep, backward_ring)
+wide_ring.defvjp(forward_with_residuals, backward_ring)

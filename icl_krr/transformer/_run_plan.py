@@ -16,7 +16,7 @@ from ..residual._tokens import role_slice
 from ..tasks import Task
 from ..tasks._batches import chunk_size, device_shard, placement
 from ..tasks._task import check_axes
-from ._blockwise_softmax import uses_blocks
+from ._blockwise_softmax import is_blockwise
 from ._evaluate import evaluate_batch, program
 from ._request import PREDICTION, Request
 from ._sharded import evaluate_batch_sharded, evaluate_sharded
@@ -55,7 +55,7 @@ class RunPlan:
         streams = model.blocks_per_step * sum(point.startswith("resid") for point in points)
         in_blocks = streams * tokens * layout.width
         in_blocks += tokens**2 * sum(point.endswith("pattern") for point in points)
-        whole = spec.attention == "softmax" and not uses_blocks(tokens, spec.streaming)
+        whole = spec.attention == "softmax" and not is_blockwise(tokens, spec.streaming)
         hooked = any(name.endswith("pattern") for name, _ in self.request.hooks)
         sharded = self.place is not None and self.place.context
         formed = tokens**2 if (whole or hooked) and not sharded else 0

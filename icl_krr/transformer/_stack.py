@@ -20,7 +20,7 @@ def stack(below: Transformer, above: Transformer) -> Transformer:
 
     All blocks of `below` run first. One more MLP copies their slot `stream` [T, d] to the slot x of
     `above`, at supports and queries. Then `above` runs as on a task with d features $\phi(x)$. The
-    final norm and the read-outs of `below` are left out. Gradients reach the weights of both.
+    final norm and the readouts of `below` are left out. Gradients reach the weights of both.
 
     Args:
         below: model of `icl_krr.init`, random or trained, with one token per support.

@@ -57,8 +57,8 @@ def loop_carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:
     """The slots whose values one step passes to the next; `stream` is the one before the first."""
     blocks = tuple(blocks)
     written, lasting = written_slots(blocks), live_slots(blocks)
-    known = {s for s, value in stream.items() if isinstance(value, np.ndarray) and not value.any()}
-    return {s: value for s, value in stream.items() if s in lasting | (written - known)}
+    zeros = {s for s, value in stream.items() if isinstance(value, np.ndarray) and not value.any()}
+    return {s: value for s, value in stream.items() if s in lasting | (written - zeros)}
 
 
 def known_zeros(like: Any) -> Any:
@@ -85,9 +85,9 @@ def untie(model: Transformer) -> Transformer:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))
 
     weights = model.weights
-    own = {name: replace(heads, pattern=None) for name, heads in weights.patterns.items()}
-    first = with_patterns(weights.prologue, own)
-    steps = with_patterns(weights.steps, jax.tree.map(lambda leaf: leaf[None], own))
+    patterns = {name: replace(heads, pattern=None) for name, heads in weights.patterns.items()}
+    first = with_patterns(weights.prologue, patterns)
+    steps = with_patterns(weights.steps, jax.tree.map(lambda leaf: leaf[None], patterns))
     steps = jax.tree.map(spread, steps)
     return model.replace(weights=replace(weights, prologue=first, steps=steps, patterns={}))
 
@@ -106,8 +106,10 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 
     def blocks(now: list[Any]) -> tuple[Block, ...]:
         pairs = zip(now, tied, strict=True)
-        own = structure.unflatten([own if shared is None else shared for own, shared in pairs])
-        return with_patterns(own, model.weights.patterns)
+        merged = structure.unflatten(
+            [merged if shared is None else shared for merged, shared in pairs]
+        )
+        return with_patterns(merged, model.weights.patterns)
 
     return scanned, blocks
 
@@ -115,18 +117,18 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 def token_invariant_slots(model: Transformer) -> frozenset[str]:
     """The slots that are the same at all tokens: those of means and of units of such slots."""
     embedding = model.weights.embedding
-    found = {s for s in embedding if embedding[s].slots <= {"one"}} - set(model.weights.positions)
+    slots = {s for s in embedding if embedding[s].slots <= {"one"}} - set(model.weights.positions)
     before = None
-    while before != found:
-        before = set(found)
+    while before != slots:
+        before = set(slots)
         for block in model.blocks:
             for heads in block.attention:
                 if not is_mean(heads, model.spec):
-                    found -= set(widths(heads))
+                    slots -= set(widths(heads))
             for unit in block.mlp:
-                if not all(read.blocks and read.slots <= found for read in expressions(unit)):
-                    found.discard(unit.to)
-    return frozenset(found)
+                if not all(read.blocks and read.slots <= slots for read in expressions(unit)):
+                    slots.discard(unit.to)
+    return frozenset(slots)
 
 
 def is_mean(heads: Heads, spec: Spec) -> bool:

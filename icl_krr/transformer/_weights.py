@@ -40,7 +40,7 @@ class Weights:
         readout: `Read` that returns the prediction from the final stream at the queries.
         prologue: blocks that run once, before the first step.
         positions: {slot: [max_tokens, width]}, added to the embedding.
-        final_norm: {slot: `Norm`} applied to the stream before the read-out.
+        final_norm: {slot: `Norm`} applied to the stream before the readout.
         readouts: {name: `Read`} of further numbers that the final stream holds at the same tokens,
             such as the variance of the prediction (see `icl_krr.readouts`).
         patterns: {name: `Heads` without writes}, whose queries and keys are those of all heads with
@@ -121,9 +121,9 @@ class Transformer:
         Args:
             **changes: new values by field name.
         """
-        for name, wanted in (("weights", Weights), ("spec", Spec), ("layout", Layout)):
+        for name, cls in (("weights", Weights), ("spec", Spec), ("layout", Layout)):
             if name in changes:
-                checks.instance(name, changes[name], wanted, f"an icl_krr {wanted.__name__}")
+                checks.instance(name, changes[name], cls, f"an icl_krr {cls.__name__}")
         if not changes.keys() <= {"steps", "problem"}:
             changes = {"made": None, **changes}
         return dataclasses.replace(self, **changes)

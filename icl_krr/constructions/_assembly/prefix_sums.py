@@ -153,7 +153,7 @@ class PosteriorSums(PrefixSums):
         return fit
 
     def readouts(self, variance: Read, gap: Read) -> dict[str, Read]:
-        """The read-outs of the predictive distribution: the variance of an output, and its gap."""
+        """The readouts of the predictive distribution: the variance of an output, and its gap."""
         return {"variances": variance + self.ridges * self.one, "variance_gaps": gap}
 
     def transformer(

@@ -95,7 +95,7 @@ class ModelRecipe:
     activation: Literal["gelu", "relu", "identity"] = "gelu"
     """Activation of the MLP."""
     layer_norm: bool = True
-    """Whether there is a LayerNorm before each sublayer and before the read-out."""
+    """Whether there is a LayerNorm before each sublayer and before the readout."""
     tied: bool = False
     """Whether all blocks share their weights."""
     start: str | None = None

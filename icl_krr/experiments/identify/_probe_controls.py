@@ -43,7 +43,7 @@ def tasks_of(run: Run, config: IdentifyConfig) -> list[Task]:
 
 
 class Subject(NamedTuple):
-    """A model to examine: its probe, unless it has a read-out at every layer, and its tasks."""
+    """A model to examine: its probe, unless it has a readout at every layer, and its tasks."""
 
     model: Transformer
     probe: Probe | None
@@ -104,7 +104,7 @@ def read_by_probe(model: Transformer, probing: Task) -> Callable[[Task], jax.Arr
 def controls(
     model: Transformer, fitted: Task, scored: Task, family: Sampler, key: jax.Array
 ) -> Rows:
-    """Errors of the model's own read-out and of three controls after every layer.
+    """Errors of the model's own readout and of three controls after every layer.
 
     A low error of a probe is evidence about the model only if its controls have larger errors. The
     controls are probes fitted to shuffled outputs, probes of an untrained model, and probes that

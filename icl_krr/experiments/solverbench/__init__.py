@@ -18,7 +18,7 @@ layer. The variants are
 - exact: constructions of every candidate of `identify`.
 - causal: constructions of solvers in which a token sees only earlier supports.
 - rotated: the stream is merged and multiplied by a random orthogonal matrix. The layers are read
-  by the model's own read-out, or by a linear probe that is fitted to the outputs y.
+  by the model's own readout, or by a linear probe that is fitted to the outputs y.
 - superposed: the stream has fewer channels than the construction.
 - perturbed: every weight is multiplied by 1 + level z with z standard normal.
 - fine-tuned: the weights were trained on the tasks, from the construction on.

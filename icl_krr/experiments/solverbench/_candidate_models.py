@@ -91,11 +91,11 @@ VARIED_SOLVERS = ("gradient_descent", "chebyshev", "conjugate_gradient")
 
 
 def rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
-    """Rotated streams, read by the model's own read-out and by a linear probe."""
+    """Rotated streams, read by the model's own readout and by a linear probe."""
     for model, weights, model_key in variants_of(families, VARIED_SOLVERS, key, quick):
         weights = rotated(weights, model_key)
         for probed in (False, True):
-            reader = "a linear probe" if probed else "its own read-out"
+            reader = "a linear probe" if probed else "its own readout"
             yield variant_model(model, "rotated", f"read by {reader}", weights, probed=probed)
 
 

@@ -181,7 +181,7 @@ def decoder_layer_predictions(
             is the output of the final norm, such as `transformers.GPT2Model` or
             `transformers.LlamaModel`. It must be in evaluation mode, without dropout.
         read_in, read_out: modules from p features to the width, and from the width to one output.
-        final_norm: module for the norm before the read-out; default: `model.ln_f` or `model.norm`.
+        final_norm: module for the norm before the readout; default: `model.ln_f` or `model.norm`.
 
     Returns:
         A function for `torch_arrays`: tensors x [n, p], y [n], x_query [q, p] to [L + 1, q].

@@ -31,7 +31,7 @@ RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a
 
 @pytree_dataclass
 class Probe:
-    """An affine read-out $b + (h - m) W$ of the queries' stream $h$ for every layer.
+    """An affine readout $b + (h - m) W$ of the queries' stream $h$ for every layer.
 
     Args:
         weights: matrix $W$ of every layer [L + 1, d, r].
@@ -59,7 +59,7 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
 
     Args:
         probe: probe of this model, which predicts at all layers except the last, where the model
-            itself predicts. Default: its own read-out (`cache["prediction"]`) at all layers.
+            itself predicts. Default: its own readout (`cache["prediction"]`) at all layers.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

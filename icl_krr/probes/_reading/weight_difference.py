@@ -24,7 +24,7 @@ LinearMaps = dict[str, jax.Array]
 def weight_difference(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     """Measure how much each head and MLP has changed, for every pair of slots.
 
-    Only blocks are compared. Embedding, positions and read-out are left out.
+    Only blocks are compared. Embedding, positions and readout are left out.
 
     Args:
         model: trained model, without LayerNorm.

@@ -12,7 +12,7 @@ _MATRICES = ("kernel", "smooth", "average", "nystrom", "inner")
 def roles(program: Program) -> tuple[frozenset[str], ...]:
     """Return the tokens at which each value is needed, "supports" and "queries".
 
-    The read-out is needed at the queries, every other state at the supports. What a matrix
+    The readout is needed at the queries, every other state at the supports. What a matrix
     multiplies, and the factors of an inner product, are needed at the supports only.
 
     >>> import icl_krr as ik

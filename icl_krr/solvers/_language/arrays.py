@@ -19,7 +19,7 @@ _Parts = dict[str, jax.Array]
 def iterates(
     program: Program, constants: Sequence[Any], arrays: Any, steps: int
 ) -> tuple[jax.Array, ...]:
-    """Return all iterates of each state, at the queries for the read-out and else at supports.
+    """Return all iterates of each state, at the queries for the readout and else at supports.
 
     Args:
         arrays: object with the arrays of a task, such as `icl_krr.solvers._run.KernelArrays`. Its
