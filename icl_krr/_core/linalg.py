@@ -40,7 +40,7 @@ def _solution_jvp(primals, tangents):
     (A, _, lower, _), (dA, db, _, _) = primals, tangents
     x = solution(*primals)
     change = jax.lax.custom_linear_solve(
-        partial(matmul, A), db - matmul(dA, x), lambda _, b: _substitute(lower, b), symmetric=True
+        partial(matmul, A), db - matmul(dA, x), lambda _, b: substitute(lower, b), symmetric=True
     )
     return x, change
 
@@ -52,7 +52,7 @@ def factor_and_solve(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @sequential_on_cpu
-def _substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
+def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
     return jax.scipy.linalg.cho_solve((lower, True), b)
 
 

@@ -34,7 +34,7 @@ def solution_status(
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
     residual = y - apply(parts.gram, ridge, alpha)
     # by one step of iterative refinement
-    correction = matmul(parts.cross, linalg._substitute(lower, residual))
+    correction = matmul(parts.cross, linalg.substitute(lower, residual))
     scale = output_scale(y, prediction)[None]
     return assess(
         max_error(norm(residual) / nonzero_divisor(norm(y))),
@@ -76,7 +76,7 @@ def rounding_errors(
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     scale = max_abs(cross / unit.T, axis=1)
-    h, a = (linalg._substitute(lower, cross.T) * unit / scale.T) ** 2, (alpha * unit) ** 2
+    h, a = (linalg.substitute(lower, cross.T) * unit / scale.T) ** 2, (alpha * unit) ** 2
     x, _ = masked_arrays(task)
     across = jnp.where(support_mask(task)[None], kernel.rounding(task.x_query, x), 0)
     within, across = (kernel.rounding(x, x) / unit / unit.T) ** 2, (across / unit.T / scale) ** 2

@@ -111,7 +111,7 @@ def negative_log_marginal_likelihood(
 
     A, pull, largest = jax.vjp(covariance, free, has_aux=True)
     lower = linalg.factor(A)
-    inverse = linalg._substitute(lower, jnp.eye(n, dtype=A.dtype))
+    inverse = linalg.substitute(lower, jnp.eye(n, dtype=A.dtype))
     alpha = matmul(inverse, y)
     amplitude = jnp.sum(y * alpha, axis=0) / n
     log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(lower)))
