@@ -65,7 +65,7 @@ def check(
     in_turn = model.problem is None and model.spec.causal and "alpha" in model.layout.names
     if in_turn and kernel is None and ridge is None:  # supports learn coefficients one by one
         return _accuracy.recurrence_status(task, predict_along(model, task))
-    problem = problem_of(model, kernel, ridge)
+    problem = _problem_of(model, kernel, ridge)
     if "log_evidence" in model.layout.names:
         kernels = check_pairs(problem.kernel, problem.ridge)
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
@@ -101,7 +101,7 @@ READ = ("alpha", "overrun", "sink", "normaliser", "variance", "missing")
 """States that `check` reads, by the beginnings of their names."""
 
 
-def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
+def _problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
     """Return the problem of the construction, with the given kernel and ridge, if any."""
     problem = model.problem or Problem(None, None)
     kernel = problem.kernel if kernel is None else kernel

@@ -103,16 +103,16 @@ def run(settings: Identify) -> Outcome:
     if settings.solver is not None:
         candidate(register_file(settings.solver))
     if settings.tasks_of is not None:
-        return tasks_for(Path(settings.model), settings)
+        return _tasks_for(Path(settings.model), settings)
     if settings.is_file:
-        return identify_file(settings)
+        return _identify_file(settings)
     seeds = range(settings.first_seed, settings.last_seed + 1)
     configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
-    of_run = identify_profile if settings.protocol == "error-profile" else identify_trained
+    of_run = _identify_profile if settings.protocol == "error-profile" else _identify_trained
     return of_run(settings, configs)
 
 
-def tasks_for(path: Path, settings: Identify) -> Outcome:
+def _tasks_for(path: Path, settings: Identify) -> Outcome:
     from .._identification import tasks_file
 
     if path.exists():
@@ -123,7 +123,7 @@ def tasks_for(path: Path, settings: Identify) -> Outcome:
     return Outcome({}, files={path.name: content})
 
 
-def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
+def _identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
     from ...experiments._shared.runs import load
     from ...experiments.identify import _error_profile as error_profile, _profile_tables as tables
     from ...plots import curves_figure
@@ -168,7 +168,7 @@ def identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outco
     )
 
 
-def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
+def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
     from ...experiments._shared.runs import load
     from ...experiments.identify import _trained_model as trained_model
     from ...experiments.identify._probe_controls import examine_streams
@@ -236,7 +236,7 @@ def identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outco
     )
 
 
-def identify_file(settings: Identify) -> Outcome:
+def _identify_file(settings: Identify) -> Outcome:
     import jax
 
     from ...probes import identify_arrays

@@ -114,11 +114,11 @@ def controls(
     others = draw_tasks(jax.random.fold_in(key, 2), len(fitted.x), other_family(family))
     errors = {
         "lens": mean_squares(partial(layerwise, model), scored),
-        "shuffled": probe_errors(model, fit_probe(model, fitted, fitted.y_query[order]), scored),
-        "other family": probe_errors(model, fit_probe(model, others), scored),
+        "shuffled": _probe_errors(model, fit_probe(model, fitted, fitted.y_query[order]), scored),
+        "other family": _probe_errors(model, fit_probe(model, others), scored),
     }
     if (random := untrained(model, fitted, key)) is not None:
-        errors["untrained"] = probe_errors(random, fit_probe(random, fitted), scored)
+        errors["untrained"] = _probe_errors(random, fit_probe(random, fitted), scored)
     return [dict(zip(errors, values, strict=True)) for values in np.stack([*errors.values()], 1)]
 
 
@@ -135,7 +135,7 @@ def other_family(family: Sampler) -> Sampler:
     return LinearRegression(**sizes)
 
 
-def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
+def _probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
     """Mean squared errors of the probe after every layer, including the last."""
     return mean_squares(lambda task: probe(streams(model, task))[..., 0], scored)
 

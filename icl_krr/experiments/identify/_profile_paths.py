@@ -157,7 +157,7 @@ def curves(name: str, kernel: str, logs: Any, data: Errors, steps: int) -> jax.A
     return logarithms(mean_squares, jnp.mean(sizes(data.targets), axis=-1))
 
 
-def all_curves(path: jax.Array, data: Errors) -> jax.Array:
+def _all_curves(path: jax.Array, data: Errors) -> jax.Array:
     return path
 
 
@@ -165,7 +165,7 @@ def differences(path: jax.Array, data: Errors, at: Any) -> jax.Array:
     return path[data.measure][at] - data.curve
 
 
-ERRORS = Space(curves, all_curves, differences, rounds=3, enough=1e-4, row=row_of)
+ERRORS = Space(curves, _all_curves, differences, rounds=3, enough=1e-4, row=row_of)
 """Errors as a space: one search of the curves serves all models, so it is no search of costs."""
 
 

@@ -69,14 +69,14 @@ def record(profile: Profile) -> dict[str, Any]:
                 "nearest": one.nearest.name,
                 "tied": one.tied,
                 "verdict": one.verdict,
-                "candidates": [*map(rival_record, one.candidates)],
+                "candidates": [*map(_rival_record, one.candidates)],
             }
             for one in profile.readings
         ],
     }
 
 
-def rival_record(one: ProfileCandidate) -> dict[str, Any]:
+def _rival_record(one: ProfileCandidate) -> dict[str, Any]:
     return {
         "candidate": one.name,
         "kernel": one.fit.kernel,

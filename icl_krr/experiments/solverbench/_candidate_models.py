@@ -34,7 +34,7 @@ def candidate_models(families: Families, config: BenchConfig) -> Iterator[Model]
         some = {"gradient_descent", "delta_rule"}
         plain = [m for m in plain if m.truth.solver in some and m.truth.kernel == "linear"]
     yield from plain
-    variants = (rotated_models, superposed_models, perturbed_models, fine_tuned_models)
+    variants = (_rotated_models, _superposed_models, _perturbed_models, _fine_tuned_models)
     for i, variant in enumerate(variants):
         yield from variant(families, jax.random.fold_in(key, i), config.quick)
 
@@ -69,12 +69,12 @@ def candidate_model(solver: str, kernel: str, family: BenchFamily, variant: str 
     return Model(truth, family, weights, layers=layers, solution=oracle(solver, chosen, family))
 
 
-def variant_model(model: Model, variant: str, words: str, weights: Transformer, **other) -> Model:
+def _variant_model(model: Model, variant: str, words: str, weights: Transformer, **other) -> Model:
     truth = model.truth._replace(variant=variant, about=f"{model.truth.about}, {words}")
     return model._replace(truth=truth, weights=weights, **other)
 
 
-def variants_of(
+def _variants_of(
     families: Families, solvers: tuple[str, ...], key: jax.Array, quick: bool
 ) -> Iterator[tuple[Model, Transformer, jax.Array]]:
     """The constructions of solvers on each family, their weights, and a key for each."""
@@ -90,6 +90,7 @@ def variants_of(
 VARIED_SOLVERS = ("gradient_descent", "chebyshev", "conjugate_gradient")
 
 
+<<<<<<< HEAD
 def rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Rotated streams, read by the model's own readout and by a linear probe."""
     for model, weights, model_key in variants_of(families, VARIED_SOLVERS, key, quick):
@@ -97,12 +98,21 @@ def rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[
         for probed in (False, True):
             reader = "a linear probe" if probed else "its own readout"
             yield variant_model(model, "rotated", f"read by {reader}", weights, probed=probed)
+=======
+def _rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
+    """Rotated streams, read by the model's own read-out and by a linear probe."""
+    for model, weights, model_key in _variants_of(families, VARIED_SOLVERS, key, quick):
+        weights = rotated(weights, model_key)
+        for probed in (False, True):
+            reader = "a linear probe" if probed else "its own read-out"
+            yield _variant_model(model, "rotated", f"read by {reader}", weights, probed=probed)
+>>>>>>> 53f4865c (Functions of probes and SolverBench that only their own file uses begin with an underscore)
 
 
 SUPERPOSED_CASES = (("gradient_descent", 1), ("gradient_descent", 2), ("chebyshev", 1))
 
 
-def superposed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
+def _superposed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Streams with fewer channels than the construction, on linear tasks."""
     one = families[LINEAR]
     for i, (solver, fewer) in enumerate(SUPERPOSED_CASES[: 1 if quick else None]):
@@ -117,7 +127,9 @@ def superposed_models(families: Families, key: jax.Array, quick: bool) -> Iterat
             count - fewer,
             updates,
         )
-        yield variant_model(model, "superposed", f"in {count - fewer} of {count} channels", weights)
+        yield _variant_model(
+            model, "superposed", f"in {count - fewer} of {count} channels", weights
+        )
 
 
 def training_tasks(tasks: Task) -> Task:
@@ -125,20 +137,20 @@ def training_tasks(tasks: Task) -> Task:
     return jax.tree.map(lambda leaf: leaf[:64], tasks)
 
 
-def perturbed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
+def _perturbed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Weights with noise, of several levels."""
-    for model, weights, model_key in variants_of(families, VARIED_SOLVERS, key, quick):
+    for model, weights, model_key in _variants_of(families, VARIED_SOLVERS, key, quick):
         for level in LEVELS[1:] if quick else LEVELS:
             words = f"weights times 1 + {level:g} z"
-            yield variant_model(model, "perturbed", words, perturbed(weights, model_key, level))
+            yield _variant_model(model, "perturbed", words, perturbed(weights, model_key, level))
 
 
-def fine_tuned_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
+def _fine_tuned_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Constructions whose weights were trained on their tasks, from the construction on."""
     updates = 10 if quick else 100
-    for model, weights, _ in variants_of(families, VARIED_SOLVERS[:2], key, quick):
+    for model, weights, _ in _variants_of(families, VARIED_SOLVERS[:2], key, quick):
         weights = fine_tuned(weights, training_tasks(model.family.probing), updates)
-        yield variant_model(model, "fine-tuned", f"{updates} updates", weights)
+        yield _variant_model(model, "fine-tuned", f"{updates} updates", weights)
 
 
 def fine_tuned(model: Transformer, tasks: Task, updates: int) -> Transformer:

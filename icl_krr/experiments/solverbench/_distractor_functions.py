@@ -21,13 +21,13 @@ Gram = Callable[[jax.Array, jax.Array], jax.Array]
 """A kernel of this library, or any function of points [n, p] and [m, p] to values [n, m]."""
 
 
-def regularised_system(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
+def _regularised_system(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
     """A = K + ridge I [n, n], and k(x) at the queries [q, n]."""
     gram = kernel(task.x, task.x)
     return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype), kernel(task.x_query, task.x)
 
 
-def iterate_predictions(
+def _iterate_predictions(
     kernel: Gram,
     task: Task,
     ridge: float,
@@ -35,7 +35,7 @@ def iterate_predictions(
     steps: int,
 ) -> jax.Array:
     """Predictions [steps + 1, q] of the iterates alpha, alpha <- update(A, alpha)."""
-    A, at = regularised_system(kernel, task, ridge)
+    A, at = _regularised_system(kernel, task, ridge)
     first = jnp.zeros_like(task.y)
 
     def step(alpha: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
@@ -58,14 +58,14 @@ def over_relaxation(
 
         return jax.lax.fori_loop(0, len(A), coordinate, alpha)
 
-    return iterate_predictions(kernel, task, ridge, sweep, steps)
+    return _iterate_predictions(kernel, task, ridge, sweep, steps)
 
 
 def anderson(
     kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
 ) -> Float[Array, "steps q"]:
     """Anderson acceleration with memory 1 of gradient descent."""
-    A, at = regularised_system(kernel, task, ridge)
+    A, at = _regularised_system(kernel, task, ridge)
 
     def residual(alpha: jax.Array) -> jax.Array:
         return step_size * (task.y - matmul(A, alpha[:, None])[:, 0])
@@ -120,7 +120,7 @@ def descent(
     def update(A: jax.Array, alpha: jax.Array) -> jax.Array:
         return alpha + step_size * (task.y - matmul(A, alpha[:, None])[:, 0])
 
-    return iterate_predictions(kernel, task, ridge, update, steps)
+    return _iterate_predictions(kernel, task, ridge, update, steps)
 
 
 def laplace(lengthscale: float) -> Gram:

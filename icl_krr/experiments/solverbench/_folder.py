@@ -54,7 +54,7 @@ def write_bench(
     for one in {model.family.name: model.family for model in models}.values():
         tasks = one.tasks
         path = task_file(folder / MODELS, one.name)
-        write_arrays(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query)
+        _write_arrays(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query)
     rows, labels = [], {}
     for i, model in enumerate(models):
         name = f"m{i:03d}"
@@ -84,7 +84,7 @@ def task_file(models: Path, family: str) -> Path:
 
 def write_model(folder: Path, model: Model, answers: Answers) -> dict[str, Any]:
     """Write answers and weights of a model; return its row of the manifest."""
-    write_arrays(folder / "answers.npz", **answers._asdict())
+    _write_arrays(folder / "answers.npz", **answers._asdict())
     weights = model.weights
     row: dict[str, Any] = {
         "tasks": model.family.name,
@@ -110,14 +110,14 @@ def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
         return {}
     solve = jax.jit(partial(map_tasks, model.solution))
     states = {name: np.asarray(value) for name, value in solve(model.family.tasks).items()}
-    write_arrays(path, **states)
+    _write_arrays(path, **states)
     truth = states["prediction"][:, 1:]
     gap = np.sqrt(np.sum((answers.answers[:, 1:] - truth) ** 2, axis=(0, 2)))
     size = np.sqrt(np.sum(truth**2, axis=(0, 2)))
     return {"distance to truth": float(np.mean(gap / size))}
 
 
-def write_arrays(path: Path, **arrays: Any) -> None:
+def _write_arrays(path: Path, **arrays: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     plain: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}

@@ -74,7 +74,7 @@ class Submitted(NamedTuple):
 
 def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
     """Read the folder `models` and check it against its manifest, which gives the order."""
-    manifest: Manifest = read_bench(models / MANIFEST, Manifest)
+    manifest: Manifest = _read_bench(models / MANIFEST, Manifest)
     sums, rows = manifest["sha256"], manifest["models"]
     named = [row["model"] for row in rows]
     for name in (*sums, *named, *(row["tasks"] for row in rows)):
@@ -101,12 +101,12 @@ def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
     for i, row in enumerate(rows):
         path = sealed(models / row["model"] / "answers.npz")
         answers = Answers(**read_arrays(path, Answers._fields))
-        check_row(f"{models / MANIFEST}: models[{i}]", row, answers)
+        _check_row(f"{models / MANIFEST}: models[{i}]", row, answers)
         submitted.append(Submitted(row["model"], tasks[row["tasks"]], answers))
     return manifest, submitted
 
 
-def check_row(where: str, row: Row, answers: Answers) -> None:
+def _check_row(where: str, row: Row, answers: Answers) -> None:
     """Raise ValueError unless a row of the manifest has as many layers as the answers."""
     count, steps = np.shape(answers.answers)[1:2], row.get("steps")
     if "layers" in row and (row["layers"] + 1,) != count:
@@ -120,10 +120,10 @@ def check_row(where: str, row: Row, answers: Answers) -> None:
 
 def read_labels(path: Path) -> Labels:
     """Read the labels of SolverBench; ValueError if the file is something else."""
-    return read_bench(path, Labels)
+    return _read_bench(path, Labels)
 
 
-def read_bench(path: Path, hint: Any) -> Any:
+def _read_bench(path: Path, hint: Any) -> Any:
     """The manifest or the labels; ValueError if the file is something else."""
     if not path.is_file():
         raise ValueError(

@@ -28,7 +28,7 @@ from ...transformer import (
 
 
 @jax.jit
-def change_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Transformer:
+def _change_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Transformer:
     r"""The model with the stream $h$ in other channels, $h W$, which it reads as $h W R$.
 
     With an orthogonal matrix $W$ [d_model, m] (`write`) and $R = W^T$ (`read`) the model computes
@@ -37,7 +37,7 @@ def change_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Tr
     """
     merged = dense(model)
     width = write.shape[1]
-    reads = partial(jax.tree.map, partial(change_read, read), is_leaf=is_read)
+    reads = partial(jax.tree.map, partial(_change_read, read), is_leaf=is_read)
 
     def block(one: Block) -> Block:
         return Block(tuple(map(heads, one.attention)), tuple(map(unit, one.mlp)))
@@ -56,7 +56,7 @@ def change_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Tr
         embedding={"stream": weights.embedding["stream"] @ write},
         prologue=tuple(map(block, weights.prologue)),
         steps=tuple(jax.vmap(block)(one) for one in weights.steps),
-        readout=change_read(read, weights.readout),
+        readout=_change_read(read, weights.readout),
         readouts=reads(weights.readouts),
     )
     return Transformer(changed, model.spec, Layout((Slot("stream", width),)), model.steps)
@@ -66,7 +66,7 @@ def is_read(part: Any) -> bool:
     return isinstance(part, Read)
 
 
-def change_read(read: jax.Array, part: Any) -> Any:
+def _change_read(read: jax.Array, part: Any) -> Any:
     if not is_read(part):
         return part
     return Read({"stream": matmul(read, part.blocks["stream"])}, part.width)
@@ -87,7 +87,7 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
         .at[jnp.ix_(places, places)]
         .set(jax.random.orthogonal(key, len(places)))
     )
-    return change_channels(model, rotation.T, rotation)
+    return _change_channels(model, rotation.T, rotation)
 
 
 @jax.jit
@@ -111,7 +111,7 @@ def superposed(
     are rotated. Adam then trains all weights until the predictions after every layer are those of
     the model, which must have no LayerNorm.
     """
-    plain = change_channels(model, *2 * (jnp.eye(model.layout.width),))
+    plain = _change_channels(model, *2 * (jnp.eye(model.layout.width),))
     points = ("resid_pre.stream", "resid_mid.stream", "resid_post.stream")
 
     def moments(task: Task) -> jax.Array:
@@ -128,7 +128,7 @@ def superposed(
         gap = jax.vmap(partial(layerwise, model))(tasks) - targets
         return jnp.mean(jnp.mean(gap[:, 1:] ** 2, axis=(0, 2)) / size)
 
-    return descend(change_channels(plain, projection.T, projection), error, updates, 3e-3)
+    return descend(_change_channels(plain, projection.T, projection), error, updates, 3e-3)
 
 
 def descend(

@@ -49,7 +49,7 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
             raise ValueError(f"{where}: model must be a model of the labels, got {row['model']!r}")
         if row["model"] in verdicts:
             raise ValueError(f"{where}: model must have one line, got {row['model']!r} again")
-        verdicts[row["model"]] = read_verdict(row, where)
+        verdicts[row["model"]] = _read_verdict(row, where)
     if absent := [name for name in models if name not in verdicts]:
         raise ValueError(
             f"{path} must have a line for every model, got none for {len(absent)} of {len(models)} "
@@ -58,7 +58,7 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
     return {name: verdicts[name] for name in models}
 
 
-def read_verdict(row: Mapping[str, str], where: str) -> Verdict:
+def _read_verdict(row: Mapping[str, str], where: str) -> Verdict:
     words = " ".join((row["status"] or "").replace("_", " ").lower().split())
     status = NONE if words in ALSO_NONE else words
     if status not in STATUSES:

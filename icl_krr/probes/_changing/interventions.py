@@ -63,9 +63,9 @@ def ablate(
     True
     """
     checks.choice("replace", replace, ("zero", "mean"))
-    check_run_of(model, tasks, sites, chunk)
+    _check_run_of(model, tasks, sites, chunk)
     if replace == "mean":
-        same_outputs(model, tasks)
+        _same_outputs(model, tasks)
     ids, codes = encoded(model, sites)
     source = role_means(model, tasks, point_names(ids)) if replace == "mean" else None
     return run_interventions(model, tasks, codes, source, ids, chunk)
@@ -93,10 +93,10 @@ def patch(
     >>> bool(jnp.all(patched == ik.predict_batch(model, others)))
     True
     """
-    check_run_of(model, tasks, sites, chunk)
+    _check_run_of(model, tasks, sites, chunk)
     check_axes(source, 1, "source")
     check_compatible(model, source, batch=1)
-    same_outputs(model, tasks)
+    _same_outputs(model, tasks)
     theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))
     if theirs != ours:
         raise ValueError(f"source must have x, y and x_query of shapes {ours}, got {theirs}")
@@ -104,14 +104,14 @@ def patch(
     return run_interventions(model, tasks, codes, source, ids, chunk)
 
 
-def check_run_of(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
+def _check_run_of(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
     plan = prepare_run(model, tasks, batch=1, chunk=1, copies=0)
     checks.count("chunk", chunk)
     check_sites(model, sites)
     plan.check_memory(copies=min(chunk, len(sites)))
 
 
-def same_outputs(model: Transformer, tasks: Task) -> None:
+def _same_outputs(model: Transformer, tasks: Task) -> None:
     if tasks.num_outputs != model.spec.num_outputs:
         raise ValueError(
             f"tasks for patch and for ablate(replace='mean') must have num_outputs = "
@@ -154,7 +154,7 @@ def run_interventions(
         def of_task(both: tuple[Task, Task | None]) -> jax.Array:
             task, other = both
             points = captured_points(model, other, point_names(ids)) if other else source
-            hooks = intervention_hooks(model, task, code, points, ids)
+            hooks = _intervention_hooks(model, task, code, points, ids)
             return evaluate_task(model, task, Request(hooks=hooks))[0]
 
         return jax.lax.map(of_task, (tasks, source if paired else None))
@@ -167,12 +167,12 @@ def captured_points(model: Transformer, task: Task, names: tuple[str, ...]) -> l
     return points
 
 
-def intervention_hooks(
+def _intervention_hooks(
     model: Transformer, task: Task, code: SiteCodes, source: list | None, ids: PlacesAndPoints
 ) -> tuple:
     """One hook for every point. A hook changes only the values of the site in `code`."""
     numbers = {pair: i for i, pair in enumerate(ids)}
-    here = jnp.any((role_flags(model, task) > 0) & code.roles[None], axis=1, keepdims=True)
+    here = jnp.any((_role_flags(model, task) > 0) & code.roles[None], axis=1, keepdims=True)
 
     def act(point: str, value: jax.Array, where: Where) -> jax.Array:
         number = numbers.get((where.position, point))
@@ -193,7 +193,7 @@ def intervention_hooks(
     return tuple((f"blocks.*.{point}", partial(act, point)) for point in point_names(ids))
 
 
-def role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
+def _role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
     """Flags of the three roles at every token; all are 0 at padding."""
     flags = fields(task, model.spec.tokens)
     return jnp.concatenate([flags[role] for role in ROLES], axis=1)
@@ -210,10 +210,10 @@ def role_means(model: Transformer, tasks: Task, names: tuple[str, ...]) -> list[
         return [{k: jnp.einsum(r, v, by) for k, v in block.items()} for r, block in each]
 
     def sums(task: Task) -> tuple[Any, jax.Array]:
-        by = role_flags(model, task)
+        by = _role_flags(model, task)
         return over("lt...,tr->lr...", captured_points(model, task, names), by), jnp.sum(by, axis=0)
 
     totals, counts = jax.tree.map(lambda sum: jnp.sum(sum, axis=0), jax.lax.map(sums, tasks))
     some = jax.tree.map(lambda field: field[0], tasks.replace(mask=None))
-    shares = role_flags(model, some) / jnp.maximum(counts, 1)[None]
+    shares = _role_flags(model, some) / jnp.maximum(counts, 1)[None]
     return over("lr...,tr->lt...", totals, shares)

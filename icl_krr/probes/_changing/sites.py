@@ -83,12 +83,12 @@ def sites(
     for kind in kinds:
         checks.choice("kind", kind, SITES)
     all_sites = []
-    for place in block_places(model, each_step):
-        all_sites += [*head_sites(place), *unit_sites(place, each_unit)]
+    for place in _block_places(model, each_step):
+        all_sites += [*_head_sites(place), *_unit_sites(place, each_unit)]
         if each_step:
-            all_sites += slot_and_role_sites(model, place)
+            all_sites += _slot_and_role_sites(model, place)
     if not each_step:
-        all_sites += slot_and_role_sites(model, None)
+        all_sites += _slot_and_role_sites(model, None)
     return [site for site in all_sites if site.kind in kinds]
 
 
@@ -118,7 +118,7 @@ def place_of(site: Site) -> tuple:
     return site.points, site.position, site.step, site.channels
 
 
-def block_places(model: Transformer, each_step: bool) -> Iterator[BlockPlace]:
+def _block_places(model: Transformer, each_step: bool) -> Iterator[BlockPlace]:
     first, per_step = len(model.weights.prologue), model.blocks_per_step
     for i, block in enumerate(model.weights.prologue):
         yield BlockPlace(f"blocks.{i}" if each_step else f"prologue.{i}", block, i, None)
@@ -128,7 +128,7 @@ def block_places(model: Transformer, each_step: bool) -> Iterator[BlockPlace]:
             yield BlockPlace(name, block, first + b, step)
 
 
-def head_sites(place: BlockPlace) -> Iterator[Site]:
+def _head_sites(place: BlockPlace) -> Iterator[Site]:
     for j, group in enumerate(place.block.attention):
         point, at = f"heads.{j}", (place.position, place.step)
         widths = [write.value.width // group.heads for write in group.writes]
@@ -144,7 +144,7 @@ def head_sites(place: BlockPlace) -> Iterator[Site]:
             yield Site("head", f"{name}[{h}]", slots, (f"{point}.mixed",), *at, edge)
 
 
-def unit_sites(place: BlockPlace, each: bool) -> Iterator[Site]:
+def _unit_sites(place: BlockPlace, each: bool) -> Iterator[Site]:
     for j, unit in enumerate(place.block.mlp):
         point, at = f"units.{j}", (place.position, place.step)
         name, points = f"{place.name}.{point}", (f"{point}.hidden",)
@@ -155,7 +155,7 @@ def unit_sites(place: BlockPlace, each: bool) -> Iterator[Site]:
             yield Site("unit", f"{name}[{h}]", unit.to, points, *at, (h, h + 1))
 
 
-def slot_and_role_sites(model: Transformer, place: BlockPlace | None) -> Iterator[Site]:
+def _slot_and_role_sites(model: Transformer, place: BlockPlace | None) -> Iterator[Site]:
     """Sites of slots and of roles: after one block, or at all points of all blocks."""
     layout, merged = model.layout, set(model.weights.embedding) == {"stream"}
     at = (None, None) if place is None else (place.position, place.step)

@@ -50,7 +50,7 @@ def transplant(
     check_block(model, block)
     checks.instance("slots", slots, Mapping, "{name: value} or a cache")
     if isinstance(slots, Cache):
-        slots = before_block(slots, model, block)
+        slots = _before_block(slots, model, block)
     for name, value in slots.items():
         checks.floating(name, value)
     cut = min(block, model.depth - 1)
@@ -65,7 +65,7 @@ def transplant(
             roles = [model.layout[name].at, *queries, ROLES]
             current = get_slot(stream, model.layout, name)
         tokens = (role_slice(role, task, model.spec.tokens) for role in roles)
-        rows = placed(name, value, current, tuple(tokens))
+        rows = _placed(name, value, current, tuple(tokens))
         new = overwritten(current, value, range(len(current))[rows])
         if name in stream:
             stream = {**stream, name: new}
@@ -74,7 +74,7 @@ def transplant(
     return resume(model, task, stream, block)
 
 
-def before_block(cache: Cache, model: Transformer, block: int) -> dict[str, jax.Array]:
+def _before_block(cache: Cache, model: Transformer, block: int) -> dict[str, jax.Array]:
     """The slots of a run before the step that starts with the block."""
     per_step = max(model.blocks_per_step, 1)  # the last part of a cut model has only a prologue
     step, inside = divmod(block - len(model.weights.prologue), per_step)
@@ -87,7 +87,7 @@ def before_block(cache: Cache, model: Transformer, block: int) -> dict[str, jax.
     return {name: value[step] for name, value in slots.items()}
 
 
-def placed(name: str, value: Any, current: jax.Array, at: tuple[slice, ...]) -> slice:
+def _placed(name: str, value: Any, current: jax.Array, at: tuple[slice, ...]) -> slice:
     """The tokens that a value has, of those it may have."""
     for rows in at:
         whole = current[rows].shape
@@ -134,12 +134,12 @@ def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hoo
     for slot, dtype in formats.items():
         model.layout[slot]
         name = checks.floating_dtype(dtype).name
-        hooks |= {f"blocks.*.{point}.{slot}": rounder(name) for point in STREAM_POINTS}
+        hooks |= {f"blocks.*.{point}.{slot}": _rounder(name) for point in STREAM_POINTS}
     return hooks
 
 
 @cache
-def rounder(dtype: str) -> Hook:
+def _rounder(dtype: str) -> Hook:
     """The same hook for every slot and call, so that equal formats do not compile again."""
     info = jnp.finfo(dtype)
     return lambda value, where: jax.lax.reduce_precision(value, info.nexp, info.nmant)

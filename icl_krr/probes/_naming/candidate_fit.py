@@ -210,7 +210,7 @@ class PredictionData(NamedTuple):
     layers: Any
 
 
-def prediction_path(
+def _prediction_path(
     name: str, kernel: str, logs: Any, data: PredictionData, steps: int
 ) -> jax.Array:
     """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
@@ -233,7 +233,7 @@ def sizes(layers: Float[Array, "b L m"]) -> Float[Array, " L"]:
     return jnp.where(size > 0, size, 1)
 
 
-PREDICTIONS = Space(prediction_path, squares, differences)
+PREDICTIONS = Space(_prediction_path, squares, differences)
 
 
 def clip_distances(distances: npt.ArrayLike) -> np.ndarray:
@@ -241,7 +241,7 @@ def clip_distances(distances: npt.ArrayLike) -> np.ndarray:
     return np.minimum(np.nan_to_num(np.asarray(distances, float), nan=1e6), 1e6)
 
 
-def initial_alignments(distances: np.ndarray) -> list[list[np.ndarray]]:
+def _initial_alignments(distances: np.ndarray) -> list[list[np.ndarray]]:
     """Initial alignments for every point: the best one, one step per layer, two steps per layer.
 
     The best alignment of a point far from the optimum often leads to a poor local minimum.
@@ -322,7 +322,7 @@ def fit_candidate(
     costs = clip_distances(costs)
     initial_points = [
         (problem, logs[i], alignments[i])
-        for alignments in initial_alignments(costs)
+        for alignments in _initial_alignments(costs)
         for i in np.argsort(total_costs(costs, alignments))[:starts]
     ]
     return best_fit(initial_points)

@@ -117,7 +117,7 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
         ]
         return min(each, key=lambda fit: fit.error)
 
-    fitted = refit([BoundedFit(one, steps) for one in options.fits(fit)], model, options)
+    fitted = _refit([BoundedFit(one, steps) for one in options.fits(fit)], model, options)
     fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
     options.progress("nested models")
     nested = fit_nested_models(model, options.kernel_names)
@@ -150,7 +150,7 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
     )
 
 
-def refit(fitted: list[BoundedFit], model: ModelPredictions, options: Options) -> list[BoundedFit]:
+def _refit(fitted: list[BoundedFit], model: ModelPredictions, options: Options) -> list[BoundedFit]:
     """The candidates, fitted again with more steps if a layer is aligned with the last step."""
     none_fits = min(one.fit.error for one in fitted) > EXACT
     refitted = []

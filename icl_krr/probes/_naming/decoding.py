@@ -52,17 +52,17 @@ class Decoder:
 
     @cached_property
     def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return decompose(self.channels.fitted, self.dtype)
+        return _decompose(self.channels.fitted, self.dtype)
 
     @cached_property
     def part(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return decompose(self.channels.fitted[: self.cut], self.dtype)
+        return _decompose(self.channels.fitted[: self.cut], self.dtype)
 
     def basis(self, rows: np.ndarray | None = None) -> np.ndarray:
         """An orthonormal basis of what the channels decode on some rows to fit [rows, k]."""
         if rows is None:
             return self.whole[0]
-        return decompose(self.channels.fitted[rows], self.dtype)[0]
+        return _decompose(self.channels.fitted[rows], self.dtype)[0]
 
     def maps(self, targets: np.ndarray) -> np.ndarray:
         """The map [d, c] of every target, fitted to its rows [b q (1 + n), c]."""
@@ -97,7 +97,7 @@ class Decoder:
         return targets.scored - self.channels.scored @ self.maps(targets.fitted)
 
 
-def decompose(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _decompose(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Singular vectors and values without directions that are rounding errors.
 
     They come from the inner products of channels, because there are many more rows than channels.

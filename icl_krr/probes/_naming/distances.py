@@ -86,14 +86,14 @@ Gaps = dict[str, AlignedDistances]
 def candidate_gaps(one: CandidateFit, steps: int, model: ModelPredictions) -> Gaps:
     predictions, hats = squared_distances(one.candidate, one.kernel, one.logs, model, steps)
     return {
-        "prediction": align_distances(
+        "prediction": _align_distances(
             predictions, squared_norms(model.predictions, 2), one.alignment
         ),
-        "hat": align_distances(hats, squared_norms(model.hats, (2, 3)), one.alignment),
+        "hat": _align_distances(hats, squared_norms(model.hats, (2, 3)), one.alignment),
     }
 
 
-def align_distances(
+def _align_distances(
     squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]
 ) -> AlignedDistances:
     """Distances at the aligned steps; values that diverged become very large."""
@@ -113,7 +113,7 @@ def layer_distances(layers: jax.Array | np.ndarray, values: npt.ArrayLike) -> Al
     """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
     axes = tuple(range(2, layers.ndim))
     squares = squared_norms(np.asarray(layers, float) - np.asarray(values, float), axes)
-    return align_distances(
+    return _align_distances(
         squares[:, :, None], squared_norms(layers, axes), (0,) * squares.shape[1]
     )
 
@@ -157,12 +157,12 @@ def distance(gaps: AlignedDistances, stratum: np.ndarray, resample: np.ndarray) 
 def baseline_gaps(name: str, model: ModelPredictions) -> Gaps:
     layers = {"prediction": model.predictions, "hat": model.hats}
     zeros = {space: np.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in layers.items()}
-    baseline = {"zero": zeros, "mean": mean_baseline(model.scored), "start": model.start}[name]
+    baseline = {"zero": zeros, "mean": _mean_baseline(model.scored), "start": model.start}[name]
     return {space: layer_distances(layers[space], baseline[space]) for space in SPACES}
 
 
 @jax.jit
-def mean_baseline(tasks: Task) -> dict[str, jax.Array]:
+def _mean_baseline(tasks: Task) -> dict[str, jax.Array]:
     """The mean of the supports' y as predictions [b, 1, m], and its hat matrices [b, 1, m, k]."""
 
     def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
@@ -181,13 +181,13 @@ def stratify(
     kernel: Kernel, ridge: float, tasks: Task, count: int
 ) -> tuple[tuple[float, ...], np.ndarray]:
     """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
-    conditions = np.asarray(condition_numbers(kernel, ridge, tasks))
+    conditions = np.asarray(_condition_numbers(kernel, ridge, tasks))
     edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
     return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")
 
 
 @jax.jit
-def condition_numbers(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
+def _condition_numbers(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
         masked = task.num_supports - jnp.sum(

@@ -36,7 +36,7 @@ NESTED_MODEL_NOTE = "Statements: " + "; ".join(
 )
 
 
-def candidate_table(
+def _candidate_table(
     candidates: Sequence[CandidateResult],
     baselines: dict[str, dict[str, Distance]],
     strata: tuple[float, ...],
@@ -55,19 +55,21 @@ def candidate_table(
     header += ["solver step at each layer", "parameters", *last]
     lines, last_lines = [], []
     for one in candidates:
-        cells = [one.reason, steps_cell(one), ", ".join(parameters_of(one.fit.values))]
-        cells = [*map(distance_cell, one.distances.values()), *cells, *last_cells(one)]
+        cells = [one.reason, _steps_cell(one), ", ".join(parameters_of(one.fit.values))]
+        cells = [*map(distance_cell, one.distances.values()), *cells, *_last_cells(one)]
         lines.append([one.fit.candidate, one.fit.kernel, *cells])
     for name, of in baselines.items():
-        cells = [""] * len(last) if candidates[0].stream_result else [strata_cell(of["prediction"])]
+        cells = (
+            [""] * len(last) if candidates[0].stream_result else [_strata_cell(of["prediction"])]
+        )
         last_lines.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
     return TextTable(title, header, [lines, last_lines])
 
 
-def last_cells(result: CandidateResult) -> list[str]:
+def _last_cells(result: CandidateResult) -> list[str]:
     if (stream := result.stream_result) is None:
-        return [strata_cell(result.distances["prediction"])]
+        return [_strata_cell(result.distances["prediction"])]
     nearest = min(stream.controls, key=lambda name: total(stream.controls[name]))
     cells = ", ".join(format_number(d.mean) for d in stream.controls[nearest].values())
     effects = ", ".join(map(format_number, stream.effects.values()))
@@ -78,7 +80,7 @@ def total(distances: dict[str, Distance]) -> float:
     return sum(d.mean for d in distances.values())
 
 
-def steps_cell(result: CandidateResult) -> str:
+def _steps_cell(result: CandidateResult) -> str:
     steps, words = " ".join(map(str, result.fit.alignment)), []
     if not result.regular:
         words.append("irregular")
@@ -87,14 +89,14 @@ def steps_cell(result: CandidateResult) -> str:
     return f"{steps} ({', '.join(words)})" if words else steps
 
 
-def nested_model_table(best: CandidateResult, models: Sequence[NestedModelResult]) -> TextTable:
+def _nested_model_table(best: CandidateResult, models: Sequence[NestedModelResult]) -> TextTable:
     """A line for every statement about the model, from weak to strong, and the nearest solver."""
     lines = [
-        [one.name, one.kernel, *cells_of(one.distances), ", ".join(parameters_of(one.values))]
+        [one.name, one.kernel, *_cells_of(one.distances), ", ".join(parameters_of(one.values))]
         for one in models
     ]
     solver = f"solver: {best.fit.candidate}"
-    lines.append([solver, best.fit.kernel, *cells_of(best.distances), ""])
+    lines.append([solver, best.fit.kernel, *_cells_of(best.distances), ""])
     title = "Nested models: relative distance to what fulfils a statement, mean over layers"
     return TextTable(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
 
@@ -103,7 +105,7 @@ def parameters_of(values: dict[str, float]) -> list[str]:
     return [f"{key} {value:.3g}" for key, value in values.items()]
 
 
-def cells_of(distances: dict[str, Distance]) -> list[str]:
+def _cells_of(distances: dict[str, Distance]) -> list[str]:
     return [distance_cell(distances[space]) if space in distances else "" for space in SPACES]
 
 
@@ -113,7 +115,7 @@ def distance_cell(d: Distance) -> str:
     )
 
 
-def strata_cell(d: Distance) -> str:
+def _strata_cell(d: Distance) -> str:
     return ", ".join(map(format_number, d.by_stratum))
 
 
@@ -245,7 +247,7 @@ class Identification(NamedTuple):
     @property
     def tables(self) -> list[TextTable | str]:
         """The tables of the candidates and of the nested models, each with what its names mean."""
-        first = candidate_table(self.candidates, self.baselines, self.strata)
+        first = _candidate_table(self.candidates, self.baselines, self.strata)
         if stream := self.best.stream_result:
             cells = [
                 f"{name}: {distance_cell(of['state'])}" for name, of in stream.supports.items()
@@ -255,7 +257,7 @@ class Identification(NamedTuple):
         return [
             first,
             BASELINE_NOTE,
-            nested_model_table(self.best, self.nested_models),
+            _nested_model_table(self.best, self.nested_models),
             NESTED_MODEL_NOTE,
         ]
 
@@ -282,7 +284,7 @@ def identification(
     candidates = sorted(candidates, key=place)
     remain = [one for one in candidates if not one.reason]
     largest = [max(distance.mean for distance in one.distances.values()) for one in remain]
-    best, status = candidates[0], status_of(largest, is_conclusive(candidates[0]))
+    best, status = candidates[0], status_of(largest, _is_conclusive(candidates[0]))
     if status == TIED and best.stream_result and largest[0] > EXACT:
         status = NEAR  # several are close, and none is what the model runs
     names = tuple(one.fit.candidate for one in remain)
@@ -292,7 +294,7 @@ def identification(
     )
 
 
-def is_conclusive(one: CandidateResult) -> bool:
+def _is_conclusive(one: CandidateResult) -> bool:
     """Whether the steps are regular, and use was tested or more layers have steps than parameters.
 
     Of predictions, whose use needs no test, no layer may be aligned with the last step.

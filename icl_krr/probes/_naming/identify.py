@@ -141,11 +141,11 @@ def identify_arrays(
     of_streams = {"stream_jacobians": stream_jacobians, "control_streams": control_streams}
     of_streams |= {"control_jacobians": control_jacobians}
     if streams is None:
-        check_absent("without streams", of_streams)
+        _check_absent("without streams", of_streams)
         return compare(from_arrays(tasks, layer_predictions, hats, other_hats), chosen)
     unused = {name: options.get(name) or None for name in ("strata", "system")}
     unused |= {"layer_predictions": layer_predictions, "hats": hats, "other_hats": other_hats}
-    check_absent("with streams", unused)
+    _check_absent("with streams", unused)
     layers, *controls = streams_from_arrays(tasks, {"streams": streams} | of_streams)
     check_steps(chosen.steps, layers.streams.shape[1] - 1)
     halves = split_halves(tasks)
@@ -155,7 +155,7 @@ def identify_arrays(
     return compare_streams([role_streams(layers, controls, *halves)], chosen)
 
 
-def check_absent(when: str, arguments: dict[str, Any]) -> None:
+def _check_absent(when: str, arguments: dict[str, Any]) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(f"{name} must not be given {when}")

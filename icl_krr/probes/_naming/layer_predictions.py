@@ -86,7 +86,7 @@ def from_arrays(
     arrays = {"layer_predictions": (layer_predictions, axes), "hats": (hats, hat_axes)}
     if other_hats is not None:
         arrays["other_hats"] = (other_hats, hat_axes)
-    check_arrays(tasks, arrays)
+    _check_arrays(tasks, arrays)
     fitted, scored = split_halves(tasks)
     dtype, cut = tasks.x.dtype, len(fitted.x)
     predictions, hats = (np.asarray(array).astype(dtype) for array in (layer_predictions, hats))
@@ -106,7 +106,7 @@ def streams_from_arrays(tasks: Task, arrays: dict[str, Any]) -> list[StreamArray
     named = {}
     for values, slopes in pairs:
         named |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
-    check_arrays(tasks, named)
+    _check_arrays(tasks, named)
     for name, (array, axes) in named.items():
         checks.factorable(name, array)
         if axes[-1] == "n" and not np.any(array):
@@ -114,7 +114,7 @@ def streams_from_arrays(tasks: Task, arrays: dict[str, Any]) -> list[StreamArray
     return [StreamArrays(*(np.asarray(arrays[name]) for name in pair)) for pair in pairs]
 
 
-def check_arrays(tasks: Task, arrays: dict[str, tuple[Any, tuple[str, ...]]]):
+def _check_arrays(tasks: Task, arrays: dict[str, tuple[Any, tuple[str, ...]]]):
     """Raise an error unless the axes of every array fit those of `tasks` and of the first array."""
     sizes = {"b": len(tasks.x), "q": tasks.num_queries, "n": tasks.num_supports}
     if sizes["b"] < 4:
@@ -164,7 +164,7 @@ def flatten(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelPredictions
 
     hats = flat(arrays.hats)
     other = None if arrays.other_hats is None else flat(arrays.other_hats)
-    typical = is_typical(fitted_predictions), is_typical(predictions) & is_typical(hats)
+    typical = _is_typical(fitted_predictions), _is_typical(predictions) & _is_typical(hats)
     fitted, scored = (
         jax.tree.map(lambda leaf, keep=keep: np.asarray(leaf)[keep], tasks)
         for tasks, keep in zip((fitted, scored), typical, strict=True)
@@ -188,7 +188,7 @@ def support_mask(tasks: Task) -> np.ndarray:
     return np.repeat(mask, outputs_of(tasks), axis=1)
 
 
-def is_typical(values: np.ndarray) -> np.ndarray:
+def _is_typical(values: np.ndarray) -> np.ndarray:
     """Which tasks [b] have no layer whose norm is `EXPLODED` times the median over tasks."""
     norms = np.linalg.norm(values.astype(float).reshape(*values.shape[:2], -1), axis=2)
     usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the prediction 0: no measure

@@ -66,7 +66,7 @@ class Spectra(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def eigensystems(kernel: str, bandwidth: jax.Array, tasks: Task):
+def _eigensystems(kernel: str, bandwidth: jax.Array, tasks: Task):
     kernel_object = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": bandwidth})
     return map_tasks(partial(eigensystem, kernel_object), tasks)
 
@@ -87,7 +87,7 @@ class Spectrum:
 
     def compute(self, kernel: str, log_bandwidth: float) -> Spectra:
         bandwidth = jnp.asarray(np.exp(log_bandwidth), self.tasks.x.dtype)
-        sigma, *rest = eigensystems(kernel, bandwidth, self.tasks)
+        sigma, *rest = _eigensystems(kernel, bandwidth, self.tasks)
         return Spectra(np.maximum(sigma, 0, dtype=float), *(np.asarray(one, float) for one in rest))
 
 
@@ -149,7 +149,7 @@ class FilterFit(NamedTuple):
         }
 
 
-def fit_family(
+def _fit_family(
     family: FilterFamily, kernels: Sequence[str], spectrum: Spectrum, predictions: np.ndarray
 ) -> FilterFit:
     """Fit a family to predictions [b, L, m].
@@ -289,7 +289,7 @@ def polynomials(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np
     return np.moveaxis(table, -1, 0)
 
 
-def resolvents(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np.ndarray:
+def _resolvents(sigma: np.ndarray, ridge: float, layer_values: np.ndarray) -> np.ndarray:
     return layer_values / (sigma + layer_values)
 
 
@@ -301,7 +301,7 @@ NULLS = {
 """What a model may do from layer to layer without a solver's steps, by the name in tables."""
 
 FILTER_FAMILIES = (
-    FilterFamily("any filter", resolvents, RESOLVENTS, linear=True),
+    FilterFamily("any filter", _resolvents, RESOLVENTS, linear=True),
     *(FilterFamily(f"degree {t}", polynomials, np.arange(t), linear=True) for t in DEGREES),
     FilterFamily("interpolation", exact_regression, np.ones(1), linear=True, ridges=RIDGES),
     FilterFamily("ridge path", ridge_path, np.log(10) * np.linspace(-8, 3, 56)),
@@ -327,7 +327,7 @@ def fit_nested_models(model: ModelPredictions, kernels: Sequence[str]) -> list[N
     fitted, scored = Spectrum(model.fitted), Spectrum(model.scored)
     predictions, models = np.asarray(model.fitted_predictions, float), []
     for family in FILTER_FAMILIES:
-        one = fit_family(family, kernels, fitted, predictions)
+        one = _fit_family(family, kernels, fitted, predictions)
         models.append(NestedModel(family.name, one.kernel, one.values, one.gaps(model, scored)))
     # Any filter, and polynomials of higher degree, have the gaps of a special case that is nearer:
     # each was fitted with a kernel of its own, and a search may miss the best kernel.
@@ -335,21 +335,21 @@ def fit_nested_models(model: ModelPredictions, kernels: Sequence[str]) -> list[N
     nulls = models[-len(NULLS) :]
     nested: list[NestedModel] = []
     for rung in reversed(filters):
-        nested.insert(0, nearest_model(rung, nested[:1]))
-    return [*derivative_models(model), nearest_model(free, [nested[0], *nulls]), *nested, *nulls]
+        nested.insert(0, _nearest_model(rung, nested[:1]))
+    return [*_derivative_models(model), _nearest_model(free, [nested[0], *nulls]), *nested, *nulls]
 
 
-def nearest_model(model: NestedModel, others: Sequence[NestedModel]) -> NestedModel:
+def _nearest_model(model: NestedModel, others: Sequence[NestedModel]) -> NestedModel:
     return min([model, *others], key=lambda one: total_distance(one.gaps))._replace(name=model.name)
 
 
-def derivative_models(model: ModelPredictions) -> list[NestedModel]:
+def _derivative_models(model: ModelPredictions) -> list[NestedModel]:
     hats, mask = np.asarray(model.hats, float), support_mask(model.scored)
     y = np.where(mask, np.asarray(model.scored.y, float).reshape(mask.shape), 0)
     nearest_arrays = {
         "homogeneous": {"prediction": np.einsum("blmk,bk->blm", hats, y)},
         "linear": {} if model.other_hats is None else {"hat": np.asarray(model.other_hats, float)},
-        "smoother": {"hat": nearest_weights(hats, mask)},
+        "smoother": {"hat": _nearest_weights(hats, mask)},
     }
     layers = {"prediction": model.predictions, "hat": model.hats}
     return [
@@ -364,12 +364,12 @@ def derivative_models(model: ModelPredictions) -> list[NestedModel]:
     ]
 
 
-def nearest_weights(rows: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+def _nearest_weights(rows: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     r"""The nearest rows [b, L, m, k] of weights $w \geq 0$, $\sum w = 1$; 0 where not allowed.
 
     Source: Duchi et al., Efficient projections onto the l1-ball, 2008.
 
-    >>> nearest_weights(np.array([[[[0.5, 0.9, -0.3]]]]), np.ones((1, 3), bool)).round(3).tolist()
+    >>> _nearest_weights(np.array([[[[0.5, 0.9, -0.3]]]]), np.ones((1, 3), bool)).round(3).tolist()
     [[[[0.3, 0.7, 0.0]]]]
     """
     open_rows = np.where(allowed[:, None, None, :], rows, -np.inf)

@@ -56,7 +56,7 @@ def takes_steps(fit: CandidateFit) -> bool:
     return row.iterates and not row.sequential
 
 
-def mixed_steps(steps: Halves, seed: int) -> Halves:
+def _mixed_steps(steps: Halves, seed: int) -> Halves:
     """Steps with the same span: each innovation with shares of all earlier ones, at random."""
     layers = steps.fitted.shape[1]
     sizes = np.linalg.norm(steps.fitted[1], axis=-1)
@@ -66,7 +66,7 @@ def mixed_steps(steps: Halves, seed: int) -> Halves:
     return Halves(*(np.stack([np.cumsum(mix @ part[1], axis=0), mix @ part[1]]) for part in steps))
 
 
-def null_targets(
+def _null_targets(
     fit: CandidateFit,
     spectra: tuple[Spectrum, Spectrum],
     model: Decoders,
@@ -89,8 +89,8 @@ def null_targets(
     for name, (filters, grid) in grids.items():
         weights = [filters(part.sigma / scale, ridge, grid[:, None, None]) for part in both]
         rows = Halves(*(filter_rows(*pair, size) for pair in zip(both, weights, strict=True)))
-        more = np.linalg.norm(undecoded(start, rows.fitted), axis=0)
-        lost = [np.linalg.norm(undecoded(one, rows.fitted), axis=0) for one in layers]
+        more = np.linalg.norm(_undecoded(start, rows.fitted), axis=0)
+        lost = [np.linalg.norm(_undecoded(one, rows.fitted), axis=0) for one in layers]
         best = [int(np.argmin(one / np.where(more > 0, more, np.inf))) for one in lost]
         states = [part.T[best] for part in rows]
         before = [np.concatenate([0 * part[:1], part[:-1]]) for part in states]
@@ -105,7 +105,7 @@ def filter_rows(spectra, q: np.ndarray, size: float) -> np.ndarray:
     return as_rows(np.moveaxis(values, 1, 2), np.moveaxis(slopes, 1, 2), size, np)
 
 
-def undecoded(decoder: Decoder, rows: np.ndarray) -> np.ndarray:
+def _undecoded(decoder: Decoder, rows: np.ndarray) -> np.ndarray:
     basis = decoder.basis()
     return rows - basis @ (basis.T @ rows)
 
@@ -150,7 +150,7 @@ def target_gaps(
     return gaps
 
 
-def staircase(rows: Halves, all_decoders: list[Decoder], start: Decoder) -> np.ndarray:
+def _staircase(rows: Halves, all_decoders: list[Decoder], start: Decoder) -> np.ndarray:
     """Relative distances of the streams of all layers, with the start, to all steps [L + 1, T]."""
     steps = rows.each(lambda part: part[:, 1:])
     more = np.linalg.norm(start.residual(steps), axis=0)
@@ -158,7 +158,7 @@ def staircase(rows: Halves, all_decoders: list[Decoder], start: Decoder) -> np.n
     return undecoded / np.where(more > 0, more, 1)
 
 
-def count_independent_steps(steps: Halves, model: Decoders, fit: CandidateFit) -> tuple[int, ...]:
+def _count_independent_steps(steps: Halves, model: Decoders, fit: CandidateFit) -> tuple[int, ...]:
     """How many independent combinations of a candidate's steps so far each layer decodes.
 
     If it is as many as there are steps, every method with the same span is decoded.
@@ -169,7 +169,7 @@ def count_independent_steps(steps: Halves, model: Decoders, fit: CandidateFit) -
         left, sigma, _ = np.linalg.svd(steps.fitted[1, :count].T, full_matrices=False)
         span = left[:, sigma > 1e-6 * sigma[0]]
         counts.append(
-            int(np.sum(np.linalg.svd(undecoded(decoder, span), compute_uv=False) < CLOSE))
+            int(np.sum(np.linalg.svd(_undecoded(decoder, span), compute_uv=False) < CLOSE))
         )
     return tuple(counts)
 
@@ -211,9 +211,9 @@ def compare_candidate(
     """The gaps to a candidate and, at its own parameters, to nulls and of controls."""
     rows = state_rows(fit, (of.fitted, of.scored), of.size, steps)
     steps_of_layers = layer_targets(fit, rows)
-    targets = {OWN: steps_of_layers} | null_targets(fit, spectra, of.model, of.start, of.size)
+    targets = {OWN: steps_of_layers} | _null_targets(fit, spectra, of.model, of.start, of.size)
     mixtures = [f"{MIXED}, draw {i}" for i in range(MIXTURES if takes_steps(fit) else 0)]
-    targets |= {name: mixed_steps(steps_of_layers, seed) for seed, name in enumerate(mixtures)}
+    targets |= {name: _mixed_steps(steps_of_layers, seed) for seed, name in enumerate(mixtures)}
     gaps = of.gaps(targets, of.model, fit)
     draws = {MIXED: [gaps.pop(name) for name in mixtures]}
     for name, models in {EARLIER: [of.model.earlier], UNTRAINED: of.controls}.items():
@@ -227,7 +227,7 @@ def eliminate_candidates(
     read: list[StreamComparison], of: RoleStreams, resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...], list[bool]]:
     """Why each candidate is ruled out, or "", what is tied, and which are uninformative."""
-    reasons = [uninformative_reason(one, of) for one in read]
+    reasons = [_uninformative_reason(one, of) for one in read]
     uninformative = [bool(reason) for reason in reasons]
     if all(uninformative):
         return reasons, (), uninformative
@@ -242,7 +242,7 @@ def eliminate_candidates(
     return reasons, ties[leader], uninformative
 
 
-def uninformative_reason(one: StreamComparison, of: RoleStreams) -> str:
+def _uninformative_reason(one: StreamComparison, of: RoleStreams) -> str:
     """Why the distances of a candidate say nothing, or ""."""
     last = one.rows.each(lambda part: part[:, -1:])
     if np.sqrt(np.mean(last.scored**2)) > DIVERGED:
@@ -297,9 +297,9 @@ def candidate_result(
     distances = gap_distances(one.gaps, resample)
     controls = {name: gap_distances(gaps, resample) for name, gaps in one.controls.items()}
     for spaces, model in ((distances, of.model), (controls[UNTRAINED], one.untrained)):
-        matrix = staircase(one.rows, model.states, of.start)
+        matrix = _staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)
-    ranks = count_independent_steps(one.targets, of.model, one.fit)
+    ranks = _count_independent_steps(one.targets, of.model, one.fit)
     return CandidateResult(
         one.fit, distances, reason, stream_result=StreamResult(controls, ranks, supports, effects)
     )

@@ -54,13 +54,13 @@ def stream_bases(tasks: Task, size: float, model: Decoders, start: Decoder) -> S
     few = min(-(-3 * count // 4), -(-max(ROWS, 4 * channels) // each))
     chosen = np.sort(np.argsort(sizes)[:few])
     rows = (chosen[:, None] * each + np.arange(each)).ravel()
-    bases = pad_bases([one.basis(rows) for part in model.spaces.values() for one in part])
+    bases = _pad_bases([one.basis(rows) for part in model.spaces.values() for one in part])
     layers = bases.reshape(2, -1, *bases.shape[1:])
     tasks = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen], tasks)
-    return StreamBases(tasks, size, layers, pad_bases([start.basis(rows)])[0])
+    return StreamBases(tasks, size, layers, _pad_bases([start.basis(rows)])[0])
 
 
-def pad_bases(bases: list[np.ndarray]) -> np.ndarray:
+def _pad_bases(bases: list[np.ndarray]) -> np.ndarray:
     """Bases with columns of 0, as many as a power of 2, so that models share programs."""
     most = max(basis.shape[1] for basis in bases)
     width = max(16, 1 << (most - 1).bit_length())
@@ -151,7 +151,7 @@ def fit_to_streams(
     starts = []
     for kernel in kernels:
         problem = FitProblem(STREAMS, name, kernel, steps, data, np.asarray, relative_distances)
-        logs, errors = search_parameters(problem)
+        logs, errors = _search_parameters(problem)
         errors = errors / [relative_distances(at) for at in tried]
         for i, at, error in zip(np.argmin(errors, axis=0), tried, errors.min(axis=0), strict=True):
             starts.append((error, (problem, logs[i], at)))
@@ -163,7 +163,7 @@ def relative_distances(at: np.ndarray) -> int:
     return 2 * int(np.count_nonzero(at))
 
 
-def search_parameters(problem: FitProblem) -> tuple[np.ndarray, np.ndarray]:
+def _search_parameters(problem: FitProblem) -> tuple[np.ndarray, np.ndarray]:
     """Log parameters at points of the search ranges [s, k], and errors of all alignments [s, a]."""
     cube = problem.halton(POINTS)
     places, (logs, errors) = cube, problem.search(cube)

@@ -55,7 +55,7 @@ MIN_EFFECT = 0.1
 """Least size of an effect by which another effect is divided, over the change of the state."""
 
 
-def values_and_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
+def _values_and_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
     def of_task(task: Task) -> Any:
         def read(y: jax.Array) -> jax.Array:
             return reader(task.replace(y=y))
@@ -66,24 +66,24 @@ def values_and_slopes(reader: Callable[[Task], Any], tasks: Task) -> Any:
 
 
 @jax.jit
-def read_model(model: Transformer, tasks: Task) -> Any:
-    return values_and_slopes(partial(streams_at, model, roles=ROLES), tasks)
+def _read_model(model: Transformer, tasks: Task) -> Any:
+    return _values_and_slopes(partial(streams_at, model, roles=ROLES), tasks)
 
 
 def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[StreamArrays]:
     """The streams at the queries and, of a whole model, those at the supports."""
     if isinstance(reader, Transformer):
-        pairs = zip(*read_model(reader, tasks), strict=True)
+        pairs = zip(*_read_model(reader, tasks), strict=True)
     else:
-        pairs = [jax.jit(partial(values_and_slopes, reader))(tasks)]
+        pairs = [jax.jit(partial(_values_and_slopes, reader))(tasks)]
     return [StreamArrays(*map(np.asarray, pair)) for pair in pairs]
 
 
-def concatenate_tasks(fitted: Task, scored: Task) -> Task:
+def _concatenate_tasks(fitted: Task, scored: Task) -> Task:
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
 
 
-def support_states(
+def _support_states(
     one: StreamComparison, of: RoleStreams, steps: int, resample: np.ndarray
 ) -> tuple[dict[str, dict[str, Distance]], DecodedStates]:
     """Distances of a candidate's states at the supports, and the states that the streams hold."""
@@ -106,7 +106,7 @@ def support_states(
     return distances, {role: states for role, states in decoded.items() if states}
 
 
-def intervention_effects(
+def _intervention_effects(
     fit: CandidateFit,
     roles: Sequence[RoleStreams],
     decoded: DecodedStates,
@@ -119,7 +119,7 @@ def intervention_effects(
     construction = jax.tree.map(
         lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), fitted_construction(fit, of.fitted)
     )
-    read = read_roles(construction, concatenate_tasks(of.fitted, of.scored))
+    read = read_roles(construction, _concatenate_tasks(of.fitted, of.scored))
     model_directions, true_directions = {}, {}
     for role, states in decoded.items():
         i = ROLES.index(role)
@@ -135,8 +135,8 @@ def intervention_effects(
             )
     distances = {}
     for kind, by in changes(fit, decoded, of, steps).items():
-        moved = prediction_changes(model, model_directions, by, of.scored, layers)
-        expected = prediction_changes(construction, true_directions, by, of.scored, each)
+        moved = _prediction_changes(model, model_directions, by, of.scored, layers)
+        expected = _prediction_changes(construction, true_directions, by, of.scored, each)
         parts = (moved - expected, expected, by["query"][0])
         gap, size, change = (np.sqrt(np.sum(part**2, axis=(0, 2))) for part in parts)
         distances[kind] = float(np.mean(gap / np.maximum(size, MIN_EFFECT * change)))
@@ -161,7 +161,7 @@ def changes(
     return state_changes
 
 
-def prediction_changes(
+def _prediction_changes(
     model: Transformer, along: Directions, by: Changes, tasks: Task, places: np.ndarray
 ) -> np.ndarray:
     """Changes of the predictions [b, L, q] if states move in the stream after steps `places`."""
@@ -172,11 +172,11 @@ def prediction_changes(
     for role, directions in along.items():
         at = role_slice((role,), one, model.spec.tokens)
         moved[:, :, at] = np.einsum("lsd,sblt->bltd", directions, by[role])
-    return np.asarray(moved_predictions(model, tasks, jnp.asarray(moved, tasks.x.dtype), places))
+    return np.asarray(_moved_predictions(model, tasks, jnp.asarray(moved, tasks.x.dtype), places))
 
 
 @jax.jit
-def moved_predictions(model: Transformer, tasks: Task, moved: Any, places: Any) -> jax.Array:
+def _moved_predictions(model: Transformer, tasks: Task, moved: Any, places: Any) -> jax.Array:
     last = len(model.weights.prologue) + model.blocks_per_step - 1
 
     def of_task(part: tuple[Task, jax.Array]) -> jax.Array:
@@ -276,15 +276,15 @@ def identify_streams(
     ('identified', ('gradient_descent',))
     """
     options = Options(candidates, kernels, steps, seed=seed, progress=progress)
-    fitted, scored = (one.replace(y_query=None) for one in check_stream_tasks(fitted, scored))
-    layers = check_reader("reader", reader, fitted)
+    fitted, scored = (one.replace(y_query=None) for one in _check_stream_tasks(fitted, scored))
+    layers = _check_reader("reader", reader, fitted)
     check_steps(steps, layers)
-    both = concatenate_tasks(fitted, scored)
+    both = _concatenate_tasks(fitted, scored)
     read = read_roles(reader, both)
     if control is None:
         others = init_models(reader, read[0], fitted, seed)
     else:
-        check_reader("control", control, fitted, layers)
+        _check_reader("control", control, fitted, layers)
         others = [control]
     controls = [read_roles(one, both) for one in others]
     for name, arrays in (("reader", read), ("control", [one[0] for one in controls])):
@@ -298,7 +298,7 @@ def identify_streams(
     return compare_streams(roles, options, reader if isinstance(reader, Transformer) else None)
 
 
-def check_stream_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
+def _check_stream_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
     for name, tasks, least in (("fitted", fitted, 4), ("scored", scored, 2)):
         check_plain(tasks, name)
         if len(tasks.x) < least:
@@ -318,7 +318,7 @@ def _query_streams(model: Transformer, task: Task) -> jax.Array:
     return streams_at(model, task, roles=ROLES[:1])[0]
 
 
-def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> int:
+def _check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> int:
     """The number of layers, without running the reader."""
     read = reader
     if isinstance(reader, Transformer):
@@ -390,9 +390,9 @@ def compare_streams(
         supports, moved = {}, {}
         if model is not None and takes_steps(one.fit) and (i == nearest or not reason):
             options.progress(f"use of {one.fit.candidate}")
-            supports, decoded = support_states(one, roles[1], steps, resample)
+            supports, decoded = _support_states(one, roles[1], steps, resample)
             if not reason and one.gaps["state"].mean <= CLOSE:
-                moved = intervention_effects(one.fit, roles, decoded, model, steps)
+                moved = _intervention_effects(one.fit, roles, decoded, model, steps)
                 if not all(value <= CLOSE for value in moved.values()):  # NaN is not
                     words = ", ".join(f"{kind} {value:.2g}" for kind, value in moved.items())
                     reason = f"the answer does not follow its states ({words})"

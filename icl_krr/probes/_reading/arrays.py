@@ -126,7 +126,7 @@ def torch_arrays(function: TorchPredictions, tasks: Task) -> tuple[np.ndarray, n
     """
     checks.function("function", function)
     check_axes(tasks, 1, "tasks")
-    torch = import_torch()
+    torch = _import_torch()
     arrays = [arrays_of(torch, function, task) for task in unstack(tasks)]
     shapes = {values.shape for values, _ in arrays}
     if len(shapes) > 1:
@@ -206,7 +206,7 @@ def decoder_layer_predictions(
         checks.function(name, module)
     if getattr(model, "training", False):
         raise ValueError("model must be in evaluation mode, got training mode; call model.eval()")
-    torch = import_torch()
+    torch = _import_torch()
 
     def predict(x: Any, y: Any, x_query: Any) -> Any:
         if y.ndim > 1:
@@ -222,7 +222,7 @@ def decoder_layer_predictions(
     return predict
 
 
-def import_torch() -> Any:
+def _import_torch() -> Any:
     try:
         import torch
     except ImportError:
@@ -260,11 +260,11 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
             raise ValueError(f"positions must be < n = {count}, got {position}")
     if not positions:
         raise ValueError("positions must have at least one number, got none")
-    return cut_before(tasks, jax.device_put(np.asarray(positions)))
+    return _cut_before(tasks, jax.device_put(np.asarray(positions)))
 
 
 @jax.jit
-def cut_before(tasks: Task, at: jax.Array) -> Task:
+def _cut_before(tasks: Task, at: jax.Array) -> Task:
     def of_position(task: Task, position: jax.Array) -> Task:
         return task.replace(
             mask=support_mask(task) & (jnp.arange(task.num_supports) < position),

@@ -55,7 +55,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     """
     check_compatible(model, task)
     check_one_output(task)
-    hooks = pattern_hooks(model, lambda pattern, where: pattern)
+    hooks = _pattern_hooks(model, lambda pattern, where: pattern)
     copies = min(task.num_supports, task.num_queries)
     prepare_run(model, task, Request(hooks=hooks), copies=copies)
     ones = jnp.ones(task.num_supports, task.x.dtype)
@@ -96,10 +96,10 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
             return pattern
         return pattern / jnp.sum(pattern, axis=-1, keepdims=True)
 
-    return run_with_hooks(model, task, dict(pattern_hooks(model, reweigh)))
+    return run_with_hooks(model, task, dict(_pattern_hooks(model, reweigh)))
 
 
-def pattern_hooks(model: Transformer, hook: Hook) -> tuple[tuple[str, Hook], ...]:
+def _pattern_hooks(model: Transformer, hook: Hook) -> tuple[tuple[str, Hook], ...]:
     """The same hook at all patterns of a model."""
     groups = range(max(len(block.attention) for block in model.blocks))
     return tuple((f"blocks.*.heads.{j}.pattern", hook) for j in groups)

@@ -169,12 +169,12 @@ def fit_probe(
             f"targets must be [b, q] = {[batch, queries]} or [b, q, r], "
             f"got shape {list(targets.shape)}"
         )
-    h = streams_of_tasks(model, tasks)
+    h = _streams_of_tasks(model, tasks)
     cut = max(1, 3 * batch // 4) * queries
-    return Probe(*regress_layers(h, targets, cut))
+    return Probe(*_regress_layers(h, targets, cut))
 
 
-def streams_of_tasks(
+def _streams_of_tasks(
     model: Transformer | StreamReader, tasks: Task
 ) -> Float[Array, "b layers q d"]:
     if isinstance(model, Transformer):
@@ -195,7 +195,7 @@ def streams_of_batch(model: Transformer, tasks: Task) -> Float[Array, "b layers 
 
 
 @partial(jax.jit, static_argnames="cut")
-def regress_layers(
+def _regress_layers(
     h: Float[Array, "b layers q d"], targets: Float[Array, "b q ..."], cut: int
 ) -> tuple:
     features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])

@@ -48,8 +48,8 @@ def weight_difference(model: Transformer, start: Transformer) -> list[dict[str, 
     >>> sorted({row["to"] for row in rows if row["change"]})
     ['alpha', 'prediction', 'r']
     """
-    check_linear("model", model)
-    check_linear("start", start)
+    _check_linear("model", model)
+    _check_linear("start", start)
     if model.layout != start.layout or model.depth != start.depth:
         raise ValueError(
             f"model must have the layout and the depth of start, {start.depth} blocks, got "
@@ -91,13 +91,13 @@ def linear_maps(model: Transformer) -> list[LinearMaps]:
     >>> [*linear_maps(model)[0]][:2], len(linear_maps(model))
     (['head 0, query-key', 'head 0, value-output'], 3)
     """
-    check_linear("model", model)
+    _check_linear("model", model)
     merged = dense(model)
-    tokens = {role: role_stream(merged, role) for role in ROLES}
-    return [block_maps(block, tokens) for block in unrolled_blocks(merged)]
+    tokens = {role: _role_stream(merged, role) for role in ROLES}
+    return [_block_maps(block, tokens) for block in unrolled_blocks(merged)]
 
 
-def check_linear(name: str, model: Transformer) -> None:
+def _check_linear(name: str, model: Transformer) -> None:
     check_model(model, name)
     if any(block.attention_norm or block.mlp_norm for block in model.blocks):
         raise ValueError(
@@ -106,7 +106,7 @@ def check_linear(name: str, model: Transformer) -> None:
         )
 
 
-def role_stream(merged: Transformer, role: str) -> jax.Array:
+def _role_stream(merged: Transformer, role: str) -> jax.Array:
     """The stream [d_model] of a token with the flags of its role and zero x and y."""
     spec = merged.spec
     widths = {"x": spec.num_features, "y": spec.num_outputs, **dict.fromkeys([*ROLES, "one"], 1)}
@@ -118,7 +118,7 @@ def role_stream(merged: Transformer, role: str) -> jax.Array:
 
 
 @jax.jit
-def block_maps(block: Block, tokens: dict[str, jax.Array]) -> LinearMaps:
+def _block_maps(block: Block, tokens: dict[str, jax.Array]) -> LinearMaps:
     maps: LinearMaps = {}
     for group in block.attention:
         (write,) = group.writes
