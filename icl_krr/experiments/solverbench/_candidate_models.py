@@ -90,23 +90,13 @@ def _variants_of(
 VARIED_SOLVERS = ("gradient_descent", "chebyshev", "conjugate_gradient")
 
 
-<<<<<<< HEAD
-def rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
-    """Rotated streams, read by the model's own readout and by a linear probe."""
-    for model, weights, model_key in variants_of(families, VARIED_SOLVERS, key, quick):
-        weights = rotated(weights, model_key)
-        for probed in (False, True):
-            reader = "a linear probe" if probed else "its own readout"
-            yield variant_model(model, "rotated", f"read by {reader}", weights, probed=probed)
-=======
 def _rotated_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
-    """Rotated streams, read by the model's own read-out and by a linear probe."""
+    """Rotated streams, read by the model's own readout and by a linear probe."""
     for model, weights, model_key in _variants_of(families, VARIED_SOLVERS, key, quick):
         weights = rotated(weights, model_key)
         for probed in (False, True):
-            reader = "a linear probe" if probed else "its own read-out"
+            reader = "a linear probe" if probed else "its own readout"
             yield _variant_model(model, "rotated", f"read by {reader}", weights, probed=probed)
->>>>>>> 53f4865c (Functions of probes and SolverBench that only their own file uses begin with an underscore)
 
 
 SUPERPOSED_CASES = (("gradient_descent", 1), ("gradient_descent", 2), ("chebyshev", 1))
