@@ -21,25 +21,25 @@ Programs = dict[str, Callable[[], Any]]
 
 @dataclass(frozen=True)
 class Contest:
-    """Our program against rivals that compute the same result.
+    """Our program against other programs that compute the same result.
 
     Programs take no argument and return an array of JAX, NumPy or PyTorch, or a pytree of arrays.
 
     Args:
-        target: goal for our time / time of the best rival.
-        tolerance: largest difference to the first rival in any array, relative to the largest entry
-            of this array, or to 1 % of the largest entry of all arrays if that is larger.
-        like_rivals: gives our result the structure of those of the rivals; it is not timed.
+        target: goal for our time / time of the best competitor.
+        tolerance: largest difference to the first competitor in any array, relative to the largest
+            entry of this array, or to 1 % of the largest entry of all arrays if that is larger.
+        like_competitors: gives our result the structure of the others; it is not timed.
         scratch: returns the bytes of our temporary buffers.
     """
 
     suite: str
     name: str
     ours: Callable[[], Any]
-    rivals: Programs
+    competitors: Programs
     target: float | None = None
     tolerance: float | None = 1e-3
-    like_rivals: Callable[[Any], Any] = lambda result: result
+    like_competitors: Callable[[Any], Any] = lambda result: result
     dtype: str = "float32"
     scratch: Callable[[], int] | None = None
     size: dict[str, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Disagreement(ValueError):
 class Row(NamedTuple):
     """Times of a program in ms: `first_ms` of the first call with compilation, then quartiles.
 
-    `ratio` is the median divided by the median of the best rival, so it is 1 for the best rival.
+    `ratio` is the median divided by the median of the best competitor, for which it is 1.
     """
 
     suite: str
@@ -76,11 +76,11 @@ def compete(contest: Contest, repeats: int) -> list[Row]:
 
     Every program has `repeats` turns, and up to 15 times as many if they last milliseconds.
     """
-    programs = {"icl_krr": contest.ours, **contest.rivals}
+    programs = {"icl_krr": contest.ours, **contest.competitors}
     firsts, results = {}, {}
     for name, program in programs.items():
         firsts[name], results[name] = timed(program)
-    results["icl_krr"] = contest.like_rivals(results["icl_krr"])
+    results["icl_krr"] = contest.like_competitors(results["icl_krr"])
     errors = {name: disagreement(contest, name, results) for name in programs}
     del results
     times: dict[str, list[float]] = {name: [] for name in programs}
@@ -92,7 +92,7 @@ def compete(contest: Contest, repeats: int) -> list[Row]:
         for name in [*programs][:: 1 if turn % 2 else -1]:
             times[name].append(timed(programs[name])[0])
     quartiles = {name: np.percentile(values, [25, 50, 75]) for name, values in times.items()}
-    best = min(quartiles[name][1] for name in contest.rivals)
+    best = min(quartiles[name][1] for name in contest.competitors)
     megabytes = None if contest.scratch is None else contest.scratch() / 1e6
     rows = []
     for name, (lower, middle, upper) in quartiles.items():
@@ -122,7 +122,7 @@ def timed(program: Callable[[], Any]) -> tuple[float, Any]:
 def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float | None:
     if contest.tolerance is None:
         return None
-    first = next(iter(contest.rivals))
+    first = next(iter(contest.competitors))
     truths, actual = (
         [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(results[which])]
         for which in (first, name)
@@ -147,14 +147,14 @@ def markdown(rows: list[Row]) -> str:
     Times are medians, with quartiles of our program. The time to compile is that of the first call
     minus the median.
     """
-    header = ["what", "icl_krr, ms", "best rival", "its ms", "ratio", "goal", "met"]
+    header = ["what", "icl_krr, ms", "best competitor", "its ms", "ratio", "goal", "met"]
     header += ["compile, s", "scratch, MB"]
     lines = []
     for contest, group in groupby(rows, lambda row: row.contest):
-        ours, *rivals = group
+        ours, *competitors = group
         if ours.suite == "scaling":
             continue
-        best = min(rivals, key=lambda row: row.median_ms)
+        best = min(competitors, key=lambda row: row.median_ms)
         line = [contest, f"{ours.median_ms:.3g} ({ours.lower_ms:.3g}-{ours.upper_ms:.3g})"]
         line += [best.program, f"{best.median_ms:.3g}", f"{ours.median_ms / best.median_ms:.2f}"]
         line += ["" if ours.target is None else f"{ours.target:g}x"]

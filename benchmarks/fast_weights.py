@@ -186,7 +186,7 @@ class Kind(NamedTuple):
         return math.exp(-1 / MEMORY) if self.drifts else 1.0
 
     def __str__(self) -> str:
-        words = "drifting" if self.drifts else "stationary", "keys turned, " * self.turned
+        words = "drifting" if self.drifts else "stationary", "keys turned, " if self.turned else ""
         return "{}, {}noise {}".format(*words, self.noise)
 
 

@@ -49,7 +49,7 @@ class Config:
     batch: int = 256  # number of tasks in a batch
     learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)  # until one does not diverge
     every: int = 200  # number of updates between records of the path
-    tuning: int = 1024  # number of tasks that tune the scalars of rivals
+    tuning: int = 1024  # number of tasks that tune the scalars of competitors
     tasks: int = 4096  # number of other tasks that score all methods
     seeds: int = 3  # number of seeds
     seed: int = 0  # first seed
@@ -119,7 +119,7 @@ def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
     return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
 
 
-def rivals(problem: Problem, depth: int) -> dict[str, Transformer]:
+def competitors(problem: Problem, depth: int) -> dict[str, Transformer]:
     """Algorithms with `depth` steps, each with its scalars tuned by the same procedure."""
     low, high = problem.spectrum
     sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
@@ -197,7 +197,7 @@ class Comparison(NamedTuple):
 
 
 def compare(config: Config) -> Comparison:
-    """Train textbook gradient descent at every depth, and compare it with rivals.
+    """Train textbook gradient descent at every depth, and compare it with competitors.
 
     The method "trained: its own weights" trains the weights of the construction, untied. Those with
     "all weights" train every entry of the dense matrices, starting from textbook gradient descent
@@ -210,7 +210,7 @@ def compare(config: Config) -> Comparison:
         problem = draw_problem(config, seed)
         least = problem.exact_loss()
         for depth in config.depths:
-            models = rivals(problem, depth)
+            models = competitors(problem, depth)
             first = models["textbook step"]
             rates: dict[str, float] = {}
             starts = {

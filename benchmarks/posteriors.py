@@ -44,7 +44,7 @@ def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
             of_average = {"ridges": ridges, "edges": edges, **of_form}
             channels = 9 * G * m + m + G**2 + (19 + more) * G + 5
             channels += bins * (G + 1) + G + 1 if bins else 0
-            name = f"bayesian_average, {form}, G = {G}" + f", {bins} edges" * (bins > 0)
+            name = f"bayesian_average, {form}, G = {G}" + (f", {bins} edges" if bins else "")
             builders[name] = partial(build.bayesian_average, ik.Linear(), **of_average), channels
     return builders
 

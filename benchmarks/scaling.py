@@ -101,7 +101,9 @@ def document(record: Record) -> str:
     header += ["updates", "excess", "excess of one head"]
     for name in solvers:
         blocks = SOLVERS[name].blocks.get("softmax")  # of a step
-        words = f"{blocks} block{'s' * (blocks > 1)} a step" if blocks else "by features only"
+        words = (
+            f"{blocks} block{'s' if blocks > 1 else ''} a step" if blocks else "by features only"
+        )
         header.append(f"{name} ({words})")
     lines = []
     for row in record["slopes"]:

@@ -59,10 +59,10 @@ def against_plain(
 ) -> Contest:
     heads, batch, weights = model.num_heads, len(tasks.x), plain_weights(model)
     run = jax.jit(function)
-    rivals = {}
+    competitors = {}
     for way, program in (gradients if gradient else predictions)(heads, batch).items():
-        rivals[f"plain JAX, {way}"] = partial(jax.jit(program), weights, tasks)
-    rivals |= torch_transformer(weights, tasks, heads, gradient)
+        competitors[f"plain JAX, {way}"] = partial(jax.jit(program), weights, tasks)
+    competitors |= torch_transformer(weights, tasks, heads, gradient)
 
     def renamed(result: Any) -> Any:
         return (result[0], plain_weights(result[1])) if gradient else result
@@ -71,9 +71,9 @@ def against_plain(
         "training",
         name,
         lambda: run(model, tasks),
-        rivals,
+        competitors,
         target=target,
-        like_rivals=renamed,
+        like_competitors=renamed,
         scratch=lambda: scratch(run, model, tasks),
         size=size,
     )

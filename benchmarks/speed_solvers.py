@@ -179,14 +179,14 @@ def called(
     def slopes(task: ik.Task, run: Callable[[ik.Task], jax.Array]) -> jax.Array:
         return jax.grad(lambda y: jnp.sum(run(task.replace(y=y, y_query=None))))(task.y)
 
-    jitted, rival = jax.jit(ik.predict), jax.jit(plain)
+    jitted, competitor = jax.jit(ik.predict), jax.jit(plain)
     constant = jax.jit(partial(ik.predict, model))
-    gradient, of_rival = (jax.jit(partial(slopes, run=run)) for run in (constant, plain))
+    gradient, of_competitor = (jax.jit(partial(slopes, run=run)) for run in (constant, plain))
     for what, run, other in (
-        ("predict", lambda: ik.predict(model, task), lambda: rival(task)),
-        ("jit, model as argument", lambda: jitted(model, task), lambda: rival(task)),
-        ("jit, weights as constants", lambda: constant(task), lambda: rival(task)),
-        ("gradient in y", lambda: gradient(task), lambda: of_rival(task)),
+        ("predict", lambda: ik.predict(model, task), lambda: competitor(task)),
+        ("jit, model as argument", lambda: jitted(model, task), lambda: competitor(task)),
+        ("jit, weights as constants", lambda: constant(task), lambda: competitor(task)),
+        ("gradient in y", lambda: gradient(task), lambda: of_competitor(task)),
     ):
         yield Contest(
             "task",
@@ -288,9 +288,9 @@ def slope(batch: int, n: int, seed: int) -> Contest:
         for f in (predict, gradient)
     )
     name = f"gradient of exact KRR over its forward, {batch} tasks, n = {n}"
-    rivals: Programs = {"icl_krr, forward": lambda: forward(tasks)}
+    competitors: Programs = {"icl_krr, forward": lambda: forward(tasks)}
     options: dict[str, Any] = {"target": 1.8, "tolerance": None, "size": {"tasks": batch, "n": n}}
-    return Contest("exact", name, lambda: backward(tasks), rivals, **options)
+    return Contest("exact", name, lambda: backward(tasks), competitors, **options)
 
 
 def regression(batch: int, n: int, seed: int) -> Contest:

@@ -39,8 +39,10 @@ def slow(seconds, value=1.0):
 
 
 def contest(**changes):
-    rivals = {"slow": slow(0.12), "fast": slow(0.02)}
-    return Contest(**{"suite": "s", "name": "n", "ours": slow(0.05), "rivals": rivals, **changes})
+    competitors = {"slow": slow(0.12), "fast": slow(0.02)}
+    return Contest(
+        **{"suite": "s", "name": "n", "ours": slow(0.05), "competitors": competitors, **changes}
+    )
 
 
 def test_ratios_are_to_the_best_rival_and_goals_are_judged():
@@ -67,15 +69,15 @@ def test_every_array_of_a_result_must_agree():
     def program(small):
         return lambda: {"large": np.full(3, 100.0), "small": np.full(2, small)}
 
-    rivals = {"one": program(2.0)}
-    assert compete(contest(ours=program(2.0), rivals=rivals), repeats=1)[0].error == 0
+    competitors = {"one": program(2.0)}
+    assert compete(contest(ours=program(2.0), competitors=competitors), repeats=1)[0].error == 0
     with pytest.raises(Disagreement, match=r"relative error of 0.001, got 0.01$|got 0.01;"):
-        compete(contest(ours=program(2.02), rivals=rivals), repeats=1)
+        compete(contest(ours=program(2.02), competitors=competitors), repeats=1)
 
     def halve(result):
         return {**result, "small": result["small"] / 2}
 
-    halved = contest(ours=program(4.0), rivals=rivals, like_rivals=halve)
+    halved = contest(ours=program(4.0), competitors=competitors, like_competitors=halve)
     assert compete(halved, repeats=1)[0].error == 0
 
 
@@ -89,7 +91,7 @@ def test_short_programs_have_more_turns():
     compete(contest(ours=program), repeats=1)
     assert len(calls) == 2
     calls.clear()
-    compete(contest(ours=program, rivals={"same": lambda: np.ones(3)}), repeats=2)
+    compete(contest(ours=program, competitors={"same": lambda: np.ones(3)}), repeats=2)
     assert len(calls) == 1 + 15 * 2
 
 
@@ -151,7 +153,7 @@ def test_a_wrong_floor_is_refused(monkeypatch):
     with pytest.raises(Disagreement, match="icl_krr must agree with plain, K v = X"):
         compete(of(options), repeats=1)
     monkeypatch.delitem(plain.SOLVERS, "chebyshev")
-    assert next(iter(of(options).rivals)) == "oracle, vmap"
+    assert next(iter(of(options).competitors)) == "oracle, vmap"
     assert compete(of(options), repeats=1)[0].error < 1e-4
 
 
@@ -166,11 +168,11 @@ def test_every_solver_of_a_batch_is_timed_but_for_variants_without_plain_code():
 def test_gradients_of_all_weights_of_a_trained_model_are_compared():
     """With a plain transformer; the gradient of one small table, 1 % off, is refused."""
     first = next(iter(training(True, 0)))
-    scan = {"plain JAX, scan": first.rivals["plain JAX, scan"]}
-    fair = dataclasses.replace(first, rivals=scan)
+    scan = {"plain JAX, scan": first.competitors["plain JAX, scan"]}
+    fair = dataclasses.replace(first, competitors=scan)
     with jax.numpy_rank_promotion("allow"):  # as a plain h + bias does it
         assert compete(fair, repeats=1)[0].error < 1e-4
-    loss, slopes = first.like_rivals(first.ours())
+    loss, slopes = first.like_competitors(first.ours())
     model = first.ours()[1]
 
     def entries(tree):
@@ -179,7 +181,9 @@ def test_gradients_of_all_weights_of_a_trained_model_are_compared():
     assert entries(slopes) == entries(model) - 1  # the slot `one` is no weight of a transformer
     off = loss, {**slopes, "positions": 1.01 * slopes["positions"]}
     with jax.numpy_rank_promotion("allow"), pytest.raises(Disagreement):
-        compete(dataclasses.replace(fair, ours=lambda: off, like_rivals=lambda r: r), repeats=1)
+        compete(
+            dataclasses.replace(fair, ours=lambda: off, like_competitors=lambda r: r), repeats=1
+        )
 
 
 def test_every_suite_that_settings_offer_exists():

@@ -73,28 +73,28 @@ def test_parts_of_a_table_predict_each_other():
         both = np.concatenate([x, x_query])
         assert len(np.unique(both, axis=0)) == len(both) == 20
         assert {tuple(row) for row in both} <= {tuple(row) for row in np.asarray(whole.x)}
-    assert np.array_equal(data.apart.x_query[0], whole.x_query)
+    assert np.array_equal(data.scoring.x_query[0], whole.x_query)
 
 
 def test_what_a_run_answers_is_aimed_at():
     run = load("gp-encoder")
     data = of_run(run, 2, seed=0)
-    answers = ik.predict_batch(run.model, data.apart)
-    assert np.allclose(data.apart.y_query, answers)
-    assert not np.allclose(data.apart.x, data.fitted.x)
+    answers = ik.predict_batch(run.model, data.scoring)
+    assert np.allclose(data.scoring.y_query, answers)
+    assert not np.allclose(data.scoring.x, data.fitted.x)
 
 
 @pytest.mark.slow
 def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
     """Chebyshev's bounds, planted off those of the tasks, with which it starts."""
     draws = [[draw(8 * batch + i, n=6, q=8) for i in range(8)] for batch in (0, 1)]
-    fitted, apart = (stacked(*tasks) for tasks in draws)
+    fitted, scoring = (stacked(*tasks) for tasks in draws)
     planted = {"ridge": 0.5, "lowest eigenvalue": 1.5, "highest eigenvalue": 30.0}
     options = {"ridge": 2.0, "steps": 3, "method": "lbfgs", "iterations": 80}
     config = FitConfig("chebyshev", "linear", **options, fit_spectrum=True)
     answer = lambda tasks: ik.predict_batch(builder(config, tasks)(planted), tasks)  # noqa: E731
-    fitted, apart = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, apart))
-    result = fit_hyperparameters(Data(fitted, fitted, apart), config)
+    fitted, scoring = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, scoring))
+    result = fit_hyperparameters(Data(fitted, fitted, scoring), config)
     moved = {row.name: row for row in result.adapted.moved}
     assert set(moved) == set(planted)
     assert moved["lowest eigenvalue"].start == 2

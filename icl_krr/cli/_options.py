@@ -43,8 +43,8 @@ def words(info: Any) -> Any:
             return None
         return tuple(map(read, arguments)) if many else read(arguments[0])
 
-    one = f"{{{','.join([*['None'] * (optional and not many), *choices])}}}"
-    metavar = f"{'{None}|' * optional}[{one} [{one} ...]]"
+    one = f"{{{','.join(choices if many or not optional else ('None', *choices))}}}"
+    metavar = f"{'{None}|' if optional else ''}[{one} [{one} ...]]"
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*" if many else 1,
         metavar=metavar if many else one,
@@ -93,8 +93,8 @@ def paragraph(text: str | Callable[[], str | None] | None) -> str | None:
 
 def checked(settings: Any, config: type[T], **changed: Any) -> T:
     """The settings as a config of the library, which checks them."""
-    known = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
-    names = known & {field.name for field in fields(settings)}
+    fixed = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    names = fixed & {field.name for field in fields(settings)}
     return config(**{name: getattr(settings, name) for name in names}, **changed)
 
 

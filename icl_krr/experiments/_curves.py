@@ -64,7 +64,7 @@ def curves(
     """The excess errors of solvers that are tuned alike.
 
     Every solver has the kernel and the ridge of the posterior mean, and for each number of steps
-    the parameters, of a Halton sequence in their ranges, with the least excess on tasks apart.
+    the parameters, of a Halton sequence in their ranges, with the least excess on separate tasks.
     """
     kernel, ridge, results, names = family.kernel, family.noise, [], names or compared()
     for seed in seeds:

@@ -81,7 +81,7 @@ class Data(NamedTuple):
 
     fitted: Task  # tasks whose queries the held-out objective uses
     likely: Task  # tasks whose supports the marginal likelihood uses
-    apart: Task  # held-out tasks on which the fit is scored
+    scoring: Task  # held-out tasks on which the fit is scored
 
 
 class FittedHyperparameters(NamedTuple):
@@ -123,8 +123,10 @@ def of_run(run: Run, count: int, seed: int) -> Data:
     checks.count("tasks", count)
     key = jax.random.key(seed)
     drawn = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
-    fitted, apart = (tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in drawn)
-    return Data(fitted, fitted, apart)
+    fitted, held_out_tasks = (
+        tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in drawn
+    )
+    return Data(fitted, fitted, held_out_tasks)
 
 
 def fit_hyperparameters(
@@ -167,7 +169,7 @@ def fit_hyperparameters(
         **{name: getattr(config, name) for name in names},
         "tasks": len(tasks.x),
         "n": tasks.num_supports,
-        "q": data.apart.num_queries,
+        "q": data.scoring.num_queries,
         "p": one.num_features,
         "dtype": str(one.x.dtype),
     }
@@ -176,8 +178,8 @@ def fit_hyperparameters(
 
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
     """Mean squared errors of the model and of the baselines at the held-out queries."""
-    apart = data.apart
-    error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, apart), apart))
+    tasks = data.scoring
+    error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, tasks), tasks))
 
     _, family = families(str(config.kernel))
     first = jax.tree.map(lambda leaf: as_constant(leaf)[0], data.fitted)
@@ -186,7 +188,7 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
     def baselines(kwargs: dict[str, Any]) -> dict[str, jax.Array]:
         kernel = make_kernel(str(config.kernel), kwargs)
-        return errors_of(kernel, kwargs.get("ridge", ridge), family.of_bandwidth(width), apart)
+        return errors_of(kernel, kwargs.get("ridge", ridge), family.of_bandwidth(width), tasks)
 
     before, after = baselines(start), baselines(fitted)
     errors = {

@@ -186,7 +186,7 @@ def ablation_figure(ablation: Ablation, title: str) -> Figure:
         change = max(row["change"], LEAST)
         axis.plot([max(row["low"], LEAST), max(row["high"], LEAST)], [i, i], color=BLUE)
         axis.plot(
-            change, i, "o", color=BLUE, markersize=4, label="measured (95 % interval)" * (i == 0)
+            change, i, "o", color=BLUE, markersize=4, label="" if i else "measured (95 % interval)"
         )
     expected = [(i, row) for i, row in enumerate(rows) if "expected change" in row]
     if expected:

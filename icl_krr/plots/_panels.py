@@ -70,7 +70,7 @@ def curves_figure(
             color, style = STYLES.get(name, ("black", dashes))
             axis.axhline(height, color=color, linestyle=style, linewidth=1.2, label=name)
         axis.set_ylim(*limits)
-        label_ticks(axis, whole="x" * all(whole))
+        label_ticks(axis, whole="x" if all(whole) else "")
         axis.grid(alpha=0.25)
     axes[0].set_ylabel(y)
     figure.suptitle(title, fontsize=9)

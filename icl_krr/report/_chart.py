@@ -73,14 +73,14 @@ class Chart(NamedTuple):
         }
         return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
-    def svg(self, name: str, known: Mapping[str, Any]) -> str:
-        """The chart as SVG; `known` holds the values of the sliders and arrays.
+    def svg(self, name: str, signals: Mapping[str, Any]) -> str:
+        """The chart as SVG; `signals` holds the values of the sliders and arrays.
 
         `name` makes its identifiers unique in the page.
         """
         width = min(100 * self.span, 480)  # readable on a narrow screen
         size = {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-        params = [{"name": name, "value": value} for name, value in known.items()]
+        params = [{"name": name, "value": value} for name, value in signals.items()]
         spec = self.complete() | size | {"params": params}
         return re.sub(r'(\bid="|url\(#)', rf"\g<1>{name}-", svg_of(json.dumps(spec)))
 

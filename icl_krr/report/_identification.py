@@ -36,7 +36,7 @@ def identification_section(
         "solvers. The kernel, ridge and step sizes of the candidates are fitted on other tasks. "
         f"Conclusion: {record.get('verdict', named)}.",
     )
-    charts = [distance_chart(found, distances) for found in record["candidates"]]
+    charts = [distance_chart(candidate, distances) for candidate in record["candidates"]]
     others = Fold("Distances to the other candidates", (Board(tuple(charts[SHOWN:])),))
     parts = (
         Board(
@@ -74,13 +74,15 @@ def identification_section(
     return Section("identification", f"Which solver does {name} run?", words, parts)
 
 
-def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
+def distance_chart(record: dict[str, Any], rows: Rows) -> Chart:
     """The distances of the layers to some of the steps of a candidate, with the alignment."""
-    candidate, kernel, aligned = found["candidate"], found["kernel"], found["alignment"]
-    own = [row for row in rows if (row["candidate"], row["kernel"]) == (candidate, kernel)]
-    last = max(row["step"] for row in own)
+    candidate, kernel, aligned = record["candidate"], record["kernel"], record["alignment"]
+    candidate_rows = [
+        row for row in rows if (row["candidate"], row["kernel"]) == (candidate, kernel)
+    ]
+    last = max(row["step"] for row in candidate_rows)
     spread = np.rint(np.geomspace(1, last + 1, KEPT)).astype(int) - 1
-    kept = {*spread.tolist(), *aligned}
+    columns = {*spread.tolist(), *aligned}
     points = [
         {
             "step": row["step"],
@@ -88,12 +90,12 @@ def distance_chart(found: dict[str, Any], rows: Rows) -> Chart:
             "distance": float(row["prediction"]),
             "aligned": aligned[row["layer"] - 1] == row["step"],
         }
-        for row in own
-        if row["step"] in kept
+        for row in candidate_rows
+        if row["step"] in columns
     ]
     frame = alt.Chart().mark_rect(fillOpacity=0, stroke=RED, strokeWidth=2)
     return heatmap(
-        f"{candidate}, {kernel}: {found['prediction']['mean']:.2g}",
+        f"{candidate}, {kernel}: {record['prediction']['mean']:.2g}",
         "Heatmap of the distances of the layers to the steps of this candidate; the title has "
         "their mean over layers.",
         points,

@@ -116,8 +116,8 @@ def log_axis(values: Iterable[float], *limits: float) -> dict[str, Any]:
     ends = limits or [value for value in values if 0 < value < math.inf] or (1,)
     low, high = math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends)))
     each = (1, 2, 5) if high - low < 3 else (1,)
-    apart = -(-(high - low) // 6) or 1
-    ticks = [digit * 10.0**power for power in range(low, high + 1, apart) for digit in each]
+    stride = -(-(high - low) // 6) or 1
+    ticks = [digit * 10.0**power for power in range(low, high + 1, stride) for digit in each]
     small = "datum.value < 0.001 || datum.value > 1000"
     short = "replace(format(datum.value, '.0e'), '+', '')"
     domain = limits or (10.0**low, max(10.0**high, 10 * 10.0**low))

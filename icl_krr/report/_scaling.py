@@ -31,7 +31,7 @@ WORDS = (
     "The excess error of a prediction is its mean squared error at the queries, divided by that of "
     "exact kernel ridge regression, minus 1. Trained models are compared with solvers that have "
     "the kernel and the ridge of the tasks. The other parameters of a solver, such as its step "
-    "size, have the least error on tasks apart, separately for every number of steps t. Newton-"
+    "size, have the least error on other tasks, separately for every number of steps t. Newton-"
     "Schulz iteration starts from one gradient step, and runs on features only.",
 )
 

@@ -155,7 +155,7 @@ def summary(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | st
         TextTable("mean squared error on held-out data", ["predictor", "error"], [errors]),
         f"loss ({UNITS[facts['objective']]}): {result.losses[0]:.6g} at the start, "
         f"{min(result.losses):.6g} after {len(result.losses) - 1} iterations of {facts['method']}"
-        f"{'; ' * bool(result.stopped)}{result.stopped}\n"
+        f"{f'; {result.stopped}' if result.stopped else ''}\n"
         f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps\n"
         f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held-out data: q = "
         f"{facts['q']} queries per task; p = {facts['p']} features, dtype = {facts['dtype']}, "

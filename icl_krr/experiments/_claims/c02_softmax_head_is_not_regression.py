@@ -21,7 +21,7 @@ NOISE = 0.1
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     best, stacked, streams, predictions = twins(jax.random.split(key, config.blocks), config)
     # the best constant to add leaves errors of half their range
-    errors, apart = predictions - best[None], abs(best[0] - best[1])
+    errors, difference = predictions - best[None], abs(best[0] - best[1])
     axes = {"n": config.num_supports, "p": config.num_features}
     temperatures = jnp.asarray(config.temperatures)
     parts = [vars(measure(key, temperatures, pair, config)) for pair in product(*axes.values())]
@@ -32,7 +32,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     share = np.median(results["exact rmse"] / results["rmse, tuned"])
     return rows, {
         "two contexts that one block cannot tell apart: difference of their f* <= 1e-12": stated(
-            apart
+            difference
         ),
         "these two contexts, a stack of 4 steps of conjugate gradient: |f - f*| <= 1e-9": check(
             abs(stacked - best), reading="a stack of such blocks"
@@ -40,7 +40,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "these two contexts, blocks with random values: difference of the query's residual "
         "stream after the block <= 1e-12": abs(streams[:, 0] - streams[:, 1]),
         "these two contexts, blocks with random MLPs and the best constant added: larger error >= "
-        "half of the difference of f*": at_least(np.ptp(errors, axis=1) / 2, apart / 2),
+        "half of the difference of f*": at_least(np.ptp(errors, axis=1) / 2, difference / 2),
         "head without MLP: median of |head - f*| / |f*| >= 0.1": np.median(results["gap"]),
         "head without MLP, best temperature for it: |head - f*| / |f*| >= 0.003": tuned,
         "smallest rank correlation between head and f* <= 0.9": np.min(results["rank correlation"]),

@@ -92,8 +92,8 @@ def hardest_for_conjugate_gradient(degree: int) -> tuple[jax.Array, ...]:
     low, high, ridge = 1.0, 100.0, 0.5
     theta = jnp.pi * jnp.arange(degree + 1.0) / degree
     sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
-    apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
-    weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
+    distances = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
+    weights = 1 / (sigma * jnp.prod(distances / (high - low), axis=1))
     alpha = jnp.sqrt(weights / sigma)
     x = jnp.diag(jnp.sqrt(sigma - ridge))
     task = Task(x=x, y=sigma * alpha, x_query=x[:1])

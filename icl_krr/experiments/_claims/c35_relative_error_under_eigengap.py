@@ -23,7 +23,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     bound, by_gap, at_zero = results.bound, results.bound_by_gap, results.bound_at_zero
     first, lost = (np.asarray(sigma)[..., i, None] / ridges for i in (-1, -config.width - 1))
     plain = lambda sine: sine[..., None] ** 2 * first + (1 - sine[..., None] ** 2) * lost  # noqa: E731
-    apart, of_gram = gaps > 2 * config.perturbation, results.size[..., None] / ridges
+    separated, of_gram = gaps > 2 * config.perturbation, results.size[..., None] / ridges
     axes = {"draw": range(config.draws), "gap / sigma_m": gaps, "spectrum": SPECTRA}
     columns = {"sine": sine[..., None], "relative": relative, "bound": bound}
     columns |= {"bound from the gap": by_gap, "bound from |K - K^|": plain(sine_bound)}
@@ -34,7 +34,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     return rows, {
         "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= "
         "bound from |K - K^| alone": at_most(
-            by_gap[:, apart], plain(sine_bound)[:, apart], stated=True
+            by_gap[:, separated], plain(sine_bound)[:, separated], stated=True
         ),
         "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative bound "
         ">= 5": (plain(sine_bound) / by_gap)[:, -1, :, 0],
@@ -46,7 +46,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "two levels of eigenvalues: 1 - |K - K^| / ridge / (bound from |K - K^| alone) <= 1e-6": e2,
         "sin(angle) <= |E| / (gap - |E|)": at_most(sine, sine_bound, trivial=1),
         "gap <= 2 |E|: relative bound >= sigma_1 / ridge, what every sketch satisfies": at_least(
-            by_gap[:, ~apart], first[~apart] * (1 - 1e-9)
+            by_gap[:, ~separated], first[~separated] * (1 - 1e-9)
         ),
         "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6": attained,
         "angle 0: bound <= sigma_(m+1) / ridge": at_most(at_zero, lost, slack=1e-6),

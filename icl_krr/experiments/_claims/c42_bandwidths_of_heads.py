@@ -21,7 +21,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     and if the centre is not further than 3 widths from the query. Intervals hold for all pairs of
     heads of a run together (95 %, Bonferroni).
     """
-    rows, ends, apart, shares, bandwidths = [], [], [], [], []
+    rows, ends, distances, shares, bandwidths = [], [], [], [], []
     for name in config.runs:
         run = load(name)
         tasks = draw_tasks(key, config.tasks, run.family)
@@ -43,13 +43,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             error = z * np.linalg.norm(slope[np.argmax(width)] - slope[np.argmin(width)])
             ends.append(width.max() / width.min() * np.exp([-error, error]))
             between = np.linalg.norm(shift[:, None] - shift[None], axis=-1)
-            apart.append(between.max() / np.sqrt(width.min() * width.max()))
+            distances.append(between.max() / np.sqrt(width.min() * width.max()))
     (low, high), (kernels, around, before) = np.transpose(ends), np.transpose(shares)
     return rows, {
         "layers with two kernels or more: largest width / least width, lower end of its interval, "
         ">= 1.1 in every layer": stated(low),
         "the same layers: largest distance between two centres / width, median over the layers, "
-        ">= 1": check(np.median(apart), reading="heads that look at different places"),
+        ">= 1": check(np.median(distances), reading="heads that look at different places"),
         "the same layers: largest width / least width, upper end of its interval, <= 1.6": high,
         "share of heads that are kernels in [0.1, 0.6]": kernels,
         "share of heads that are kernels within 1/4 width of the query, <= 0.25": around,

@@ -30,10 +30,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     start = softmax[0] - slope * FEW
     crossover = (linear - start) / slope
     theirs = np.vectorize(theory.performer_width, otypes=[float])(dims, dims**0.25, ERROR)
-    apart = np.median([distances(keys, d) for d in config.dimensions], axis=1)
+    distance = np.median([distances(keys, d) for d in config.dimensions], axis=1)
     columns = {"m": m, "n where both cost the same": crossover, "m of theorem 4": theirs}
     rows = tidy({"features": KINDS, "d": dims}, operations=linear, **columns)
-    rows += tidy({"d": dims, "norm": NORMS, "features": KINDS}, distance=apart)
+    rows += tidy({"d": dims, "norm": NORMS, "features": KINDS}, distance=distance)
     return rows, {
         "m = d log d: operations of one query / (m d) <= 20 (our number)": check(
             linear / (m * dims), stated=True, reading=SHORT
@@ -45,8 +45,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
             linear / (start + slope * LONG * m), stated=True, reading=SHORT
         ),
         "m = d log d, R = sqrt(d): distance of the weights to those of softmax <= 0.2 (our "
-        "number)": stated(apart[:, GROWING]),
-        "m = d log d, R = d^(1/4): the same": at_most(apart[:, BOUNDED], 0.2, reading=SHORT),
+        "number)": stated(distance[:, GROWING]),
+        "m = d log d, R = d^(1/4): the same": at_most(distance[:, BOUNDED], 0.2, reading=SHORT),
         "softmax: operations of one query for each key / d in [4, 6]": slope / dims,
         "positive features: n at which both cost the same / m in [1, 1.5]": crossover[0] / m,
         "trigonometric features, two for each frequency: the same in [2, 3]": crossover[1] / m,

@@ -29,18 +29,18 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         results += [measure(keys, tasks, temperature, p, kind, config) for kind in KINDS]
     shape = len(config.p), len(TEMPERATURES), len(KINDS), config.tasks
     # medians over the tasks [p, temperature, kind, draw, width]
-    apart, *ratios = (
+    distance, *ratios = (
         np.median(np.reshape(part, (*shape, *part[0].shape[1:])), axis=3)
         for part in zip(*results, strict=True)
     )
     # twice the largest m, if that is not enough
     enough = np.append(widths, 2 * widths[-1])[first_below(np.stack(ratios), CLOSE)]
     axes = {"p": config.p, "temperature": TEMPERATURES, "features": KINDS, "frequencies": DRAWS}
-    rows = tidy(axes | {"m": config.widths}, distance=apart)
+    rows = tidy(axes | {"m": config.widths}, distance=distance)
     rows += tidy({"model": MODELS} | axes, **{"m for 5 %": enough})
     mean = lambda part: np.exp(np.mean(np.log(part), axis=-1))  # noqa: E731
-    orthogonal = mean(apart[:, :, :, 1] / apart[:, :, :, 0])  # [p, temperature, kind]
-    positive = apart[-1, :, 0] / apart[-1, :, 1]  # [temperature, draw, width]
+    orthogonal = mean(distance[:, :, :, 1] / distance[:, :, :, 0])  # [p, temperature, kind]
+    positive = distance[-1, :, 0] / distance[-1, :, 1]  # [temperature, draw, width]
     head, solver = enough
     warm, cold = solver[:, WARM] / head[:, WARM], head[0, COLD, 0] / head[0, WARM, 0]
     each = solver / config.num_supports

@@ -106,7 +106,7 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
     means = {name: float(np.mean(of(f"distance, {name}"))) for name in solvers}
     alone = (of("named", "monotone") == RICHARDSON) & ~of("null is as near", "monotone")
     nulls, ours = (of(f"distance, {one}", "1:1") for one in ("nearest null", RICHARDSON))
-    apart = of("predictions, richardson")
+    distance = of("predictions, richardson")
     return {
         "mean distance of Richardson's errors over the readings / least mean distance of another "
         "solver <= 1": stated(means[RICHARDSON] / min(means[name] for name in others)),
@@ -125,7 +125,7 @@ def checks(rows: Rows, solvers: Sequence[str]) -> dict[str, Any]:
         "share of the readings with a predictor without a solver as near as the nearest solver >= "
         "0.8": np.mean(of("null is as near")),
         "relative distance of predictions to those of Richardson with the nearest errors, mean, >= "
-        "0.25": np.mean(apart),
+        "0.25": np.mean(distance),
     }
 
 

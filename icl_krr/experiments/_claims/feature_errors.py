@@ -55,8 +55,8 @@ def shares(weights: jax.Array) -> jax.Array:
 
 def distance(weights: jax.Array, exact: jax.Array) -> jax.Array:
     """Total-variation distance of attention weights, mean over the queries [...]."""
-    apart = jnp.abs(shares(weights) - shares(exact))
-    return jnp.mean(jnp.sum(apart, axis=-1), axis=-1) / 2
+    errors = jnp.abs(shares(weights) - shares(exact))
+    return jnp.mean(jnp.sum(errors, axis=-1), axis=-1) / 2
 
 
 def score_error(
