@@ -55,7 +55,7 @@ class Case(NamedTuple):
 
     def options(self, task, ridge, steps):
         """What the construction is told beside the kernel."""
-        kernel = self.seen(task)
+        kernel = self.sketched_kernel(task)
         options = {**sizes(task), **self.needs(kernel, task, ridge)}
         options |= self.route(kernel, task, ridge)
         if self.row.iterates:
@@ -69,7 +69,7 @@ class Case(NamedTuple):
         kwargs = self.options(task, ridge, steps) | options
         return ik.constructions.lookup(self.row)(self.kernel(task), **kwargs)
 
-    def seen(self, task):
+    def sketched_kernel(self, task):
         kernel = self.kernel(task)
         return kernel if self.sketch is None else ik.sketched(kernel, self.sketch(kernel, task))
 
@@ -83,14 +83,14 @@ class Case(NamedTuple):
 
     def oracle_of(self, task, ridge, steps):
         """Its result, also inside of a transformation."""
-        kernel, oracle = self.seen(task), ik.solvers.lookup(self.row)
+        kernel, oracle = self.sketched_kernel(task), ik.solvers.lookup(self.row)
         if not self.row.iterates:
             return oracle(kernel, task)
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
         return oracle(kernel, task, steps=steps, **options)
 
     def exact(self, task, ridge):
-        return ik.solvers.exact(self.seen(task), task, ridge=ridge).prediction
+        return ik.solvers.exact(self.sketched_kernel(task), task, ridge=ridge).prediction
 
 
 def sizes(task):

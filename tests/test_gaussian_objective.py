@@ -132,7 +132,7 @@ def test_the_scale_of_a_regression_that_was_fitted_is_the_best():
     tasks = observed_tasks(32, sampler)
     scale = scale_of(best, sampler, tasks)
     losses = [likelihoods(best, c * scale, tasks)["exact_nll"] for c in (1, 0.9, 1.1)]
-    assert not best.known
+    assert not best.is_exact
     assert losses[0] == min(losses)
 
 

@@ -124,7 +124,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
         steps = 1 + (2 if case.kernel is linear else 8)
         for state in case.states:
             assert relative(cache[state][:steps], getattr(oracle, state)[:steps]) < 1e-9, state
-        A = kernel_matrix(case.seen(task), task.x, task.x) + ridge * np.eye(64)
+        A = kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(64)
         ours, theirs = (
             np.asarray(theory.energy_norm(A, alpha - np.linalg.solve(A, task.y)[None]))
             for alpha in (cache["alpha"], oracle.alpha)
@@ -140,13 +140,13 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
 def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     """In the A-norm of alpha's error, up to a condition number of 1e6."""
     case, task = CASES[name], draw(5, 2, 24, q=4)
-    sigma = numpy(theory.eigenvalues(case.seen(task), task))
+    sigma = numpy(theory.eigenvalues(case.sketched_kernel(task), task))
     ridge = float((sigma[-1] - 10**decades * sigma[0]) / (10**decades - 1))
-    low, high = numpy(ik.spectral_bounds(case.seen(task), task, ridge=ridge))
+    low, high = numpy(ik.spectral_bounds(case.sketched_kernel(task), task, ridge=ridge))
     root = float(np.sqrt(high / low))
     assert np.isclose(high / low, 10**decades, rtol=1e-6)
     _, cache = numpy(ik.run_with_cache(case.build(task, ridge, 200), task))
-    A = kernel_matrix(case.seen(task), task.x, task.x) + ridge * np.eye(24)
+    A = kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(24)
     error = np.asarray(cache["alpha"]) - np.linalg.solve(A, task.y)
     norms = np.sqrt(np.einsum("ti,ij,tj->t", error, A, error))
     if case.solver == "gradient_descent":

@@ -107,13 +107,13 @@ def test_tokens_are_aggregator_supports_queries():
     )
 
 
-@pytest.mark.parametrize("known", [5, 1])
-def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin(known):
+@pytest.mark.parametrize("unmasked", [5, 1])
+def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin(unmasked):
     task = draw(0, n=7)
-    task = task.replace(mask=np.arange(7) >= 7 - known)
+    task = task.replace(mask=np.arange(7) >= 7 - unmasked)
     x = {"x": Read({"x": np.ones(())}, task.num_features)}
     x_tokens = numpy(jax.jit(partial(embed, x, centred=True))(task))["x"]
-    mean = task.x[7 - known :].mean(0)[None]
+    mean = task.x[7 - unmasked :].mean(0)[None]
     expected = numpy(jax.jit(fields)(task.replace(x=task.x - mean)))["x"]
     assert np.allclose(x_tokens[1:-3], expected[1:-3], atol=1e-6)
     assert np.allclose(x_tokens[-3:], task.x_query - mean, atol=1e-6)

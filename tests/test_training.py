@@ -278,7 +278,7 @@ def test_the_exact_predictor_is_known_or_fitted():
     )
     exact = reference(process, jax.random.key(0))
     hidden = reference(dataclasses.replace(process, noise_spread=1.0001), jax.random.key(0))
-    assert (exact.known, exact.ridge, hidden.known) == (True, 0.1, False)
+    assert (exact.is_exact, exact.ridge, hidden.is_exact) == (True, 0.1, False)
     tasks = numpy(draw(jax.random.key(5), process, 512))
     losses = exact.losses(tasks)
     assert losses["exact"] < losses["nadaraya_watson"] < losses["mean"]

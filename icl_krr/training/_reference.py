@@ -33,13 +33,13 @@ class Reference(NamedTuple):
     """Reference predictors for a family: kernel ridge regression and a Nadaraya-Watson smoother.
 
     Attributes:
-        known: True if the regression is the posterior mean of the family, False if it was fitted.
+        is_exact: True if the regression is the posterior mean of the family, False if fitted.
         smoother: kernel of the best Nadaraya-Watson estimator.
     """
 
     kernel: Kernel
     ridge: float
-    known: bool
+    is_exact: bool
     smoother: Kernel
 
     def losses(self, tasks: Task) -> dict[str, float]:
@@ -101,7 +101,7 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
 
     >>> from icl_krr.tasks import LinearRegression
     >>> found = reference(LinearRegression(num_features=4, num_supports=8), jax.random.key(0), 8)
-    >>> found.known, found.ridge, type(found.smoother).__name__
+    >>> found.is_exact, found.ridge, type(found.smoother).__name__
     (True, 0.4, 'Gaussian')
     """
     check_sampler("family", family)
@@ -186,7 +186,7 @@ def scale_of(best: Reference, family: Sampler, tasks: Task) -> float:
     maximum likelihood on a batch of tasks.
     """
     noise = getattr(family, "noise", None)
-    if best.known and noise is not None:
+    if best.is_exact and noise is not None:
         return float(noise / best.ridge)
 
     def squares(task: Task) -> jax.Array:
