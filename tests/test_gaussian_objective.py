@@ -192,13 +192,13 @@ def test_parameters_of_a_construction_fit_the_likelihood():
         )
 
         def exact(ridge):
-            def of_task(task):
+            def task_loss(task):
                 result = ik.solvers.posterior(ik.Linear(), task, ridge=ridge)
                 variance = result.variance + ridge
                 squares = (task.y_query - result.mean) ** 2 / variance
                 return jnp.mean(squares + jnp.log(2 * jnp.pi * variance)) / 2
 
-            return jnp.mean(ik.map_tasks(of_task, tasks))
+            return jnp.mean(ik.map_tasks(task_loss, tasks))
 
         loss = ik.training.negative_log_likelihood(build, tasks)
         both = jax.jit(lambda at: (jax.value_and_grad(loss)(at), jax.value_and_grad(exact)(at)))

@@ -88,16 +88,16 @@ class Matern(Stationary):
         $g = 2 \nu b(a) e^{-a} / \ell^2$ with $b = 1 / a$, $1$ and $(1 + a) / 3$ for the orders.
         """
         U = identity_or(self.projection, x)
-        apart = z[None] - x[:, None]
-        return matmul(matmul(self._pull(x, z)[:, :, None] * apart, U.T), U)
+        differences = z[None] - x[:, None]
+        return matmul(matmul(self._pull(x, z)[:, :, None] * differences, U.T), U)
 
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
         r"""$\partial k / \partial U = -g \, U (x - z) (x - z)^T$."""
         U = identity_or(self.projection, x)
-        apart = x[:, None] - z[None]
-        return -self._pull(x, z)[:, :, None, None] * outer(matmul(apart, U.T), apart)
+        differences = x[:, None] - z[None]
+        return -self._pull(x, z)[:, :, None, None] * outer(matmul(differences, U.T), differences)
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]

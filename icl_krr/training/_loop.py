@@ -162,17 +162,15 @@ def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, 
 
     For the objective "gaussian", the second batch has outputs with noise at the queries.
     """
-    apart = jax.random.key(settings.seed)
-    tasks = jax.jit(draw, static_argnums=2)(
-        jax.random.fold_in(apart, 2), family, settings.validation
-    )
-    best = reference(family, jax.random.fold_in(apart, 3))
+    key = jax.random.key(settings.seed)
+    tasks = jax.jit(draw, static_argnums=2)(jax.random.fold_in(key, 2), family, settings.validation)
+    best = reference(family, jax.random.fold_in(key, 3))
     losses = best.losses(tasks)
     if settings.objective != LIKELIHOOD:
         return tasks, None, losses
     observed, others = (
         jax.jit(draw_observed)(
-            jax.random.split(jax.random.fold_in(apart, i), settings.validation), family
+            jax.random.split(jax.random.fold_in(key, i), settings.validation), family
         )
         for i in (5, 6)
     )

@@ -89,10 +89,10 @@ def negative_log_likelihood(build: Build, tasks: Task) -> Objective:
         raise ValueError("tasks must have y_query, the outputs at the queries, got none")
 
     def objective(build: Build, tasks: Task, parameters: Any) -> jax.Array:
-        def of_task(task: Task, model: Transformer) -> jax.Array:
+        def task_log_density(task: Task, model: Transformer) -> jax.Array:
             return jnp.mean(log_density(predictive(model, task), task.y_query))
 
-        return -jnp.mean(map_tasks(of_task, tasks, build(parameters)))
+        return -jnp.mean(map_tasks(task_log_density, tasks, build(parameters)))
 
     return Partial(objective, as_pytree(build), tasks)
 
@@ -140,12 +140,12 @@ def marginal_likelihood(
                 f"(K + ridge I) alpha = y, got slots {', '.join(model.layout.names)}"
             )
 
-        def of_task(task: Task, model: Transformer, kernel: Kernel, ridge: Any) -> jax.Array:
+        def task_loss(task: Task, model: Transformer, kernel: Kernel, ridge: Any) -> jax.Array:
             alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
             y = task.y if task.mask is None else jnp.where(known_rows(task), task.y, 0)
             return (jnp.sum(y * alpha) + complexity(kernel, task, ridge)) / 2 / num_unmasked(task)
 
-        return jnp.mean(map_tasks(of_task, tasks, model, kernel, ridge))
+        return jnp.mean(map_tasks(task_loss, tasks, model, kernel, ridge))
 
     return Partial(objective, as_pytree(build), tasks)
 

@@ -172,8 +172,8 @@ def likelihoods(best: Reference, scale: Any, tasks: Task) -> dict[str, float]:
     "exact_nll" is that of exact regression, whose variance at each query is multiplied by `scale`,
     and "constant_nll" that of the Gaussian that fits all outputs best, regardless of the supports.
     """
-    of_task = partial(of_outputs, best, scale)
-    run = jax.jit(lambda tasks: (jnp.mean(map_tasks(of_task, tasks)), jnp.var(tasks.y_query)))
+    task_mean = partial(of_outputs, best, scale)
+    run = jax.jit(lambda tasks: (jnp.mean(map_tasks(task_mean, tasks)), jnp.var(tasks.y_query)))
     exact, spread = map(float, run(tasks))
     return {"exact_nll": -exact, "constant_nll": float(0.5 * (np.log(2 * np.pi * spread) + 1))}
 

@@ -131,7 +131,7 @@ def mean_loss(
             return -log_density(predictive(model, task, along=all_tokens), y)
         return ((predict_along if all_tokens else predict)(model, task) - y) ** 2
 
-    def of_task(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
+    def task_sum_and_count(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
         y, q = task.y_query, task.num_queries
         if where == "queries":
             return jnp.sum(of_targets(model, task, y)), jnp.asarray(y.size, y.dtype)
@@ -143,7 +143,7 @@ def mean_loss(
         losses = jnp.where(keep, of_targets(model, task, jnp.where(keep, y, 0)), 0)
         return jnp.sum(losses), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
-    sums, counts = map_tasks(of_task, tasks, model)
+    sums, counts = map_tasks(task_sum_and_count, tasks, model)
     return jnp.sum(sums) / jnp.sum(counts)
 
 
