@@ -76,8 +76,9 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     rows = dict.fromkeys(token_invariant_slots(model), 1)
     pairs = [] if place and place.context else precomputed_heads(model, tokens)
     first = len(model.weights.prologue)
-    of_one_step = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)  # noqa: E731
-    steps = jax.tree.map(of_one_step, model.weights.steps)
+    steps = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), model.weights.steps
+    )
     for b, block in enumerate(with_patterns(steps, model.weights.patterns)):
         constant = {j for at, j in pairs if at == first + b}
         flops += sum(
@@ -230,7 +231,7 @@ def sent_by_heads(heads: Heads, spec: Spec, task: Task, devices: int, gradient: 
     if spec.attention == "linear":
         return [size * states] * passes
     keys = num_tokens(task, spec.tokens) - task.num_queries
-    positions = [keys * jnp.dtype(jnp.result_type(int)).itemsize] * spec.causal
+    positions = [keys * jnp.dtype(jnp.result_type(int)).itemsize] if spec.causal else []
     arrays = [keys * wide * q, keys * wide * v]
     column = keys * wide * heads.heads
     forward = [wide * v, *[arrays[0], arrays[1] + column, keys, *positions] * devices]

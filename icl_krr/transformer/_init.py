@@ -101,9 +101,9 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
 
     # one program for all keys compiles faster than one for each
     names = jnp.array([zlib.crc32(name.encode()) for name in NAMES], jnp.uint32)
-    of_step = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    of_name = lambda name: of_step(jax.random.fold_in(key, name), steps)  # noqa: E731
-    keys = dict(zip(NAMES, jax.vmap(of_name)(names), strict=True))
+    step_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    name_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, names)
+    keys = dict(zip(NAMES, jax.vmap(step_keys, in_axes=(0, None))(name_keys, steps), strict=True))
 
     def normal(
         name: str, rows: int, columns: int, scale: float = 1.0, step: jax.Array | int = 0

@@ -161,10 +161,9 @@ def operand_bounds(
         for unit in block.mlp:
             if unit.up is None or unit.gate is None:
                 continue
-            measure = lambda unit, points: largest_operand(unit, points["resid_mid"])  # noqa: E731
-            if i >= len(model.weights.prologue):
-                measure = jax.vmap(measure)
-            size = jnp.max(measure(unit, points))
+            one_step = i < len(model.weights.prologue)
+            measure = largest_operand if one_step else jax.vmap(largest_operand)
+            size = jnp.max(measure(unit, points["resid_mid"]))
             bounds[unit.to] = jnp.maximum(bounds.get(unit.to, jnp.zeros_like(size)), size)
     return {slot: jnp.where(bound > 0, margin * bound, 1) for slot, bound in bounds.items()}
 

@@ -36,8 +36,11 @@ def tail(model: Transformer, block: int) -> Transformer:
         return model.replace(weights=rest)  # pyright: ignore[reportAttributeAccessIssue]
     done = -(-(block - first) // per_step)
     cut = step_blocks(model, done - 1)[(block - first) - (done - 1) * per_step :]
-    from_step = lambda leaf: leaf if len(leaf) == 1 else leaf[done:]  # noqa: E731
-    later = () if done == model.steps else jax.tree.map(from_step, model.weights.steps)
+    later: tuple[Block, ...] = ()
+    if done < model.steps:
+        later = jax.tree.map(
+            lambda leaf: leaf if len(leaf) == 1 else leaf[done:], model.weights.steps
+        )
     weights = model.weights.replace(prologue=cut, steps=later)  # pyright: ignore[reportAttributeAccessIssue]
     return model.replace(weights=weights, steps=model.steps - done)  # pyright: ignore[reportAttributeAccessIssue]
 
