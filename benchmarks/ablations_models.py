@@ -232,12 +232,14 @@ def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str
     )
     means = interventions.role_means(model, tasks, interventions.point_names(ids))
     sources = {"zero": jax.tree.map(jnp.zeros_like, means), "mean": means}
-    answers = {
+    predictions = {
         name: np.asarray(interventions.run_interventions(model, tasks, codes, source, ids, 16))
         for name, source in sources.items()
     }
-    shape = (len(PARTS), len(layers), *answers["zero"].shape[1:])
-    return answers["zero"][0], {name: one[1:].reshape(shape) for name, one in answers.items()}
+    shape = (len(PARTS), len(layers), *predictions["zero"].shape[1:])
+    return predictions["zero"][0], {
+        name: one[1:].reshape(shape) for name, one in predictions.items()
+    }
 
 
 @jax.jit

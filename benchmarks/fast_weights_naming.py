@@ -219,13 +219,13 @@ def answered(folder: Path, seed: int, count: int) -> Record:
         fitted, scored = halves(drawn)
         model = jax.tree.map(lambda leaf: jnp.asarray(leaf, drawn.x.dtype), trained_run.model)
 
-        def answers(task: Task) -> jax.Array:
+        def predictions(task: Task) -> jax.Array:
             last = layerwise(model, task)[-1]
             return jnp.stack([0 * last, *[last] * LAYERS])
 
         kwargs: Record = {"kernels": ("linear",), "seed": seed, "progress": progress}
         names = candidate_names()
-        result = identify(answers, fitted, scored, candidates=names, steps=2 * LAYERS, **kwargs)
+        result = identify(predictions, fitted, scored, candidates=names, steps=2 * LAYERS, **kwargs)
         row = row_of(result)
         row["baselines"] = {name: means(spaces) for name, spaces in result.baselines.items()}
         ours = map_tasks(partial(predict_along, model), scored)

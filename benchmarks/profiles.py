@@ -114,9 +114,9 @@ def own_reader(
 
 def factors(reader: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
     """The factor of every layer [L + 1] with the least error on the tasks of the probes."""
-    answers = jax.jit(partial(map_tasks, reader))(tasks)
-    products = jnp.sum(answers * tasks.y_query[:, None], axis=(0, 2))
-    size = jnp.sum(answers**2, axis=(0, 2))
+    predictions = jax.jit(partial(map_tasks, reader))(tasks)
+    products = jnp.sum(predictions * tasks.y_query[:, None], axis=(0, 2))
+    size = jnp.sum(predictions**2, axis=(0, 2))
     return jnp.where(size > 0, products / jnp.where(size > 0, size, 1), 0)
 
 
@@ -140,10 +140,10 @@ def examine(case: Case, config: bench.BenchConfig) -> Row:
     protocol = protocol_of(case.tasks, case.kernel, one.config)
     subject, profiles = streams.subject_of(case, one), {}
     for name, read in readers(case, one, subject.reader).items():
-        answer = jax.jit(partial(map_tasks, read))
-        answers = [np.asarray(answer(t.tasks)) for t in (protocol.fitted, protocol.scored)]
-        if np.all(np.isfinite(np.concatenate(answers))):
-            profiles[name] = short(protocol.read(answers))
+        predict = jax.jit(partial(map_tasks, read))
+        predictions = [np.asarray(predict(t.tasks)) for t in (protocol.fitted, protocol.scored)]
+        if np.all(np.isfinite(np.concatenate(predictions))):
+            profiles[name] = short(protocol.read(predictions))
     return {
         **case._asdict(),
         "right": [name for name in subject.names if name in compared()],

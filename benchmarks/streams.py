@@ -216,10 +216,10 @@ def candidate_subject(case: Case, one: bench.BenchFamily) -> Subject:
 def to_oracle(weights: Transformer, at: jax.Array, model: Any, one: bench.BenchFamily) -> float:
     """The distance of a model's answers to the oracle, as SolverBench writes it in its labels."""
 
-    def answers(task: Task) -> tuple[jax.Array, jax.Array]:
+    def predictions(task: Task) -> tuple[jax.Array, jax.Array]:
         return layerwise(weights, task)[at][1:], model.solution(task)["prediction"][1:]
 
-    model_predictions, right = map(np.asarray, jax.jit(partial(map_tasks, answers))(one.tasks))
+    model_predictions, right = map(np.asarray, jax.jit(partial(map_tasks, predictions))(one.tasks))
     size = lambda part: np.sqrt(np.sum(part**2, axis=(0, 2)))  # noqa: E731
     return float(np.mean(size(model_predictions - right) / size(right)))
 
@@ -290,9 +290,9 @@ def distractors(one: bench.BenchFamily) -> dict[str, Callable[[], Subject]]:
 
 def with_queries(function: Callable, key: jax.Array, task: Task) -> jax.Array:
     """The answers of a function and x of the query, in rotated channels."""
-    answers = function(task)[..., None]
-    x = jnp.broadcast_to(task.x_query, (len(answers), *task.x_query.shape))
-    both = jnp.concatenate([answers, x], axis=-1)
+    predictions = function(task)[..., None]
+    x = jnp.broadcast_to(task.x_query, (len(predictions), *task.x_query.shape))
+    both = jnp.concatenate([predictions, x], axis=-1)
     return both @ jax.random.orthogonal(key, both.shape[-1]).astype(both.dtype)
 
 
@@ -302,7 +302,7 @@ def powers(one: bench.BenchFamily) -> Subject:
     depth = one.config.steps
     high, key = one.largest_eigenvalue(kernel), key_of(POWERS, one.name)
 
-    def answers(task: Task) -> jax.Array:
+    def predictions(task: Task) -> jax.Array:
         gram, cross, _ = system(kernel, task)
         each = [task.y]
         for _ in range(depth - 1):
@@ -313,7 +313,7 @@ def powers(one: bench.BenchFamily) -> Subject:
         both = jnp.concatenate([mask[:, None] * all_powers, x], axis=-1)
         return both @ jax.random.orthogonal(key, both.shape[-1])
 
-    return Subject(answers, label="k(x)^T K^j y for all j < l: the span, and no steps")
+    return Subject(predictions, label="k(x)^T K^j y for all j < l: the span, and no steps")
 
 
 def randoms(one: bench.BenchFamily, seed: int) -> dict[str, Callable[[], Subject]]:
@@ -397,14 +397,14 @@ def other_readings(
     reader: Reader, one: bench.BenchFamily, options: dict[str, Any]
 ) -> dict[str, bench.Verdict]:
     """The readings of a linear probe."""
-    answers = probed(reader, one.probing)
+    predictions = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
     read = bench.Answers(
-        *map(np.asarray, jax.jit(partial(bench.predictions_and_hats, answers))(tasks))
+        *map(np.asarray, jax.jit(partial(bench.predictions_and_hats, predictions))(tasks))
     )
     result = bench.identify_answers(tasks, read, **options)
     factor = identify_streams(
-        lambda task: answers(task)[..., None], *split_halves(tasks), **options
+        lambda task: predictions(task)[..., None], *split_halves(tasks), **options
     )
     return {"probe": bench.verdict_of(result), "factor": bench.verdict_of(factor)}
 

@@ -102,12 +102,12 @@ def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
     record: Row = {"exact": best.losses(scored)["exact"]}
-    for words, answers in (
+    for words, predictions in (
         ("model", layers),
         ("untrained", identify.read_by_probe(other, probing)),
     ):
-        run_on = jax.jit(partial(map_tasks, answers))
-        last = identify.run_model(answers, fitted, scored).hats[:, -1]
+        run_on = jax.jit(partial(map_tasks, predictions))
+        last = identify.run_model(predictions, fitted, scored).hats[:, -1]
         nearest_filter = (
             probes.effective("regression", name, scored, last)["distance"] if np.any(last) else None
         )

@@ -165,13 +165,13 @@ def compare(
 def variance_gap(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Array:
     """The largest error of the variances at the queries over k(x, x), at every step."""
     q, best = task.num_queries, posterior(kernel, task, ridge=ridge).variance
-    v, left_out = (
+    v, omitted = (
         slots[name].astype(best.dtype).reshape(len(slots["variance"]), -1)[:, -q:]
         if name in slots
         else 0.0 * best[None]
         for name in ("variance", "missing")
     )
     if not kernel.featured:  # the kernel itself, of which features leave nothing out
-        left_out = 0.0 * left_out
+        omitted = 0.0 * omitted
     size = _accuracy.nonzero_divisor(kernel.diagonal(task.x_query))
-    return _accuracy.max_error(jnp.abs(v - best[None] - left_out) / size[None], axis=1)
+    return _accuracy.max_error(jnp.abs(v - best[None] - omitted) / size[None], axis=1)

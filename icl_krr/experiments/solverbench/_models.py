@@ -60,15 +60,15 @@ class Answers(NamedTuple):
 def read(model, probe, tasks, layers):
     """Answers and hat matrices of weights; models of one structure share the program."""
 
-    def answers(task: Task) -> jax.Array:
+    def predict(task: Task) -> jax.Array:
         predictions = layerwise(model, task, probe)
         return predictions if layers is None else predictions[jnp.array(layers)]
 
-    return predictions_and_hats(answers, tasks)
+    return predictions_and_hats(predict, tasks)
 
 
-def predictions_and_hats(answers: Callable[[Task], jax.Array], tasks: Task) -> tuple:
-    return map_tasks(lambda task: (answers(task), hat_matrix(answers, task)), tasks)
+def predictions_and_hats(predict: Callable[[Task], jax.Array], tasks: Task) -> tuple:
+    return map_tasks(lambda task: (predict(task), hat_matrix(predict, task)), tasks)
 
 
 def run_on_tasks(model: Model) -> Answers:

@@ -108,8 +108,8 @@ def distractor_functions(one: BenchFamily) -> dict[str, Callable[[Task], jax.Arr
     one_of_each = [one.build(name, kernel) for name in ("gradient_descent", "conjugate_gradient")]
 
     def mixture(task: Task) -> jax.Array:
-        answers = [layerwise(model, task) for model in one_of_each]
-        return (answers[0] + answers[1]) / 2
+        predictions = [layerwise(model, task) for model in one_of_each]
+        return (predictions[0] + predictions[1]) / 2
 
     def forgetful(task: Task) -> jax.Array:
         rest = slice(task.num_supports // 3, None)
