@@ -75,9 +75,9 @@ def listing(pages: Path, folder: str) -> list[str]:
 INSERTED = re.compile(r"^\{\{ ([\w.]+)(?:: (.+))? \}\}$", re.M)
 
 
-def inserted(found: re.Match) -> str:
+def inserted(match: re.Match) -> str:
     """A part of the README or of a docstring, where bold words are the heading of a part."""
-    source, part = found.groups()
+    source, part = match.groups()
     if source == "README":
         start, *parts = README.split("\n## ")
         by_heading = {text.partition("\n")[0]: f"## {text}" for text in parts}
@@ -88,7 +88,7 @@ def inserted(found: re.Match) -> str:
     if part == "list":
         return re.search(r"^- (?:.+\n)+", text, re.M)[0]
     (text,) = re.findall(rf"^\*\*{part}[.?]\*\*.*?(?=^\*\*|\Z)", text, re.M | re.S)
-    first = re.search(r"^# .*\n+\Z", found.string[: found.start()], re.M)  # the title is enough
+    first = re.search(r"^# .*\n+\Z", match.string[: match.start()], re.M)  # the title is enough
     return re.sub(r"\A\*\*(.+?)\.?\*\*\s+", "" if first else r"## \1\n\n", text)
 
 
@@ -115,7 +115,7 @@ def reference() -> dict[str, str]:
     pages, home = {}, homes()
     rows = [path.split(":") for row in SOLVERS.values() for path in (row.construction, row.oracle)]
     for place, names in PLACES.items():
-        room, own, elsewhere = place.__name__, [], []
+        room, local, elsewhere = place.__name__, [], []
         solvers = [name for module, name in rows if module == room]  # what most readers look for
         for name in dict.fromkeys(solvers + names):
             public, path = getattr(place, name), f"{room}.{name}"
@@ -126,8 +126,8 @@ def reference() -> dict[str, str]:
             elif "Methods:\n" in (inspect.getdoc(public) or ""):
                 pages[path] = entry(path, [path, room], listed(public))
             else:
-                own.append(name)
-        pages[room] = entry(room, [room] if "." in room else [], own)
+                local.append(name)
+        pages[room] = entry(room, [room] if "." in room else [], local)
         if elsewhere:
             table = "\n".join(["| name | |", "| --- | --- |", *elsewhere])
             pages[room] += f"\n## Further names\n\n{table}\n"
@@ -137,8 +137,8 @@ def reference() -> dict[str, str]:
 def entry(path: str, rooms: list[str], members: list[str]) -> str:
     """A page that mkdocstrings fills; the search shows these first."""
     head = {"title": path, "rooms": rooms, "search": {"boost": 2}}
-    shown = json.dumps({"members": members, "merge_init_into_class": path not in rooms[:-1]})
-    return f"---\n{json.dumps(head)}\n---\n::: {path}\n    options: {shown}\n"
+    options = json.dumps({"members": members, "merge_init_into_class": path not in rooms[:-1]})
+    return f"---\n{json.dumps(head)}\n---\n::: {path}\n    options: {options}\n"
 
 
 def summary(public: object) -> str:
@@ -161,10 +161,10 @@ def claims_page(results: Path) -> str:
     for claim in claims:
         name, statement, verdict = claim["id"], claim["statement"], claim["status"]
         rows.append(f"| [{name}](#{name.lower()}) | {verdict} | {escaped(statement)} |")
-        told = {label: claim[key] for key, label in FIELDS.items() if claim[key]}
-        told |= {f"read as: {reading}": found for reading, found in claim["readings"].items()}
+        facts = {label: claim[key] for key, label in FIELDS.items() if claim[key]}
+        facts |= {f"read as: {reading}": holds for reading, holds in claim["readings"].items()}
         parts.append(f"## {name}\n\n**{verdict}**: {escaped(statement)}")
-        parts.append("\n".join(f"- *{escaped(k)}*: {escaped(v)}" for k, v in told.items()))
+        parts.append("\n".join(f"- *{escaped(k)}*: {escaped(v)}" for k, v in facts.items()))
     quoted = results.read_text().partition("\n| ")[0]
     table = "\n".join(["| claim | verdict | statement |", "| --- | --- | --- |", *rows])
     return "\n\n".join(["# Claims", table, *parts, f"## Sources\n\n{quoted}"])
@@ -172,16 +172,16 @@ def claims_page(results: Path) -> str:
 
 def escaped(text: str) -> str:
     """Plain text, of which Markdown takes nothing as its own."""
-    return re.sub(r"[^\w\s,.;:]", lambda found: f"&#{ord(found[0])};", text.replace("\n", " "))
+    return re.sub(r"[^\w\s,.;:]", lambda match: f"&#{ord(match[0])};", text.replace("\n", " "))
 
 
 def relinked(text: str, folder: Path, pages: Path) -> str:
     """Links to pages: those of notebooks and docstrings have other names than in the repository."""
 
-    def link(found: re.Match) -> str:
-        words, target = found.groups()
+    def link(match: re.Match) -> str:
+        words, target = match.groups()
         if re.match(r"https?:|#|data:", target):
-            return found[0]
+            return match[0]
         source = (folder / target).resolve().relative_to(pages.resolve())
         path = source.with_suffix(".md") if source.suffix == ".ipynb" else source
         if source.parts[0] == "icl_krr":

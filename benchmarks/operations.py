@@ -50,16 +50,16 @@ def operations(name: str) -> dict[str, int]:
 
 def main() -> None:
     records.options(__doc__, quick="")
-    now = {case: operations(case) for case in CASES}
+    counts = {case: operations(case) for case in CASES}
     seed = "no numbers are drawn: the programs are only compiled"
     meta = records.meta("operations", seed=seed, dtype="float32", tasks=TASKS, supports=SUPPORTS)
     lines = [
         [case, str(sum(kinds.values()))]
         + [str(kinds.get(kind, 0)) for kind in ("fusion", "dot", "copy")]
-        for case, kinds in now.items()
+        for case, kinds in counts.items()
     ]
     table = to_markdown((HEADER, lines))
-    records.save(RESULT.stem, {"meta": meta, "now": now}, table)
+    records.save(RESULT.stem, {"meta": meta, "now": counts}, table)
     print(table, end="")
 
 

@@ -185,14 +185,14 @@ def figure(record: Record) -> Figure:
 
 
 def main() -> None:
-    asked = records.options(__doc__)
+    args = records.options(__doc__)
     sizes, seeds, models = SIZES, SEEDS, read_models()
-    if asked.quick:
+    if args.quick:
         sizes, seeds = QUICK, SEEDS[:1]
         models = [row for row in models if task_settings(row) == task_settings(models[0])]
     about = {"seeds": seeds, "dtype": str(jnp.result_type(float)), **sizes}
     record = {"meta": records.meta("scaling", "scipy") | about} | measured(models, sizes, seeds)
-    records.finish("scaling", record, document, asked.quick, {"scaling-laws": figure})
+    records.finish("scaling", record, document, args.quick, {"scaling-laws": figure})
 
 
 if __name__ == "__main__":

@@ -16,18 +16,18 @@ PLACES = {room: room.__all__ for room in ROOMS[1:]} | {status: ["Status"], icl_k
 
 def homes() -> dict[str, str]:
     """The entry of each public name and method: that in a room comes before that of the package."""
-    found, first = {}, {}
+    paths, first = {}, {}
     for place, names in PLACES.items():
-        found[place.__name__] = place.__name__
+        paths[place.__name__] = place.__name__
         things = {name: getattr(place, name) for name in names}
         for name in sorted(names, key=lambda name: getattr(things[name], "__name__", name) != name):
             public, path = things[name], f"{place.__name__}.{name}"
             if inspect.ismodule(public):
                 continue
-            found[path] = path if is_constant(public) else first.setdefault(public, path)
+            paths[path] = path if is_constant(public) else first.setdefault(public, path)
             for method in listed(public) if inspect.isclass(public) else ():
-                found[f"{path}.{method}"] = f"{found[path]}.{method}"
-    return found
+                paths[f"{path}.{method}"] = f"{paths[path]}.{method}"
+    return paths
 
 
 def is_constant(public: object) -> bool:
@@ -36,8 +36,8 @@ def is_constant(public: object) -> bool:
 
 def listed(public: type) -> list[str]:
     """The methods of a class in the reference: those that its docstring lists, or else all."""
-    own = [base for base in public.__mro__ if base.__module__.startswith("icl_krr")]
-    names = dict.fromkeys(name for base in own[::-1] for name in vars(base) if name[0] != "_")
+    bases = [base for base in public.__mro__ if base.__module__.startswith("icl_krr")]
+    names = dict.fromkeys(name for base in bases[::-1] for name in vars(base) if name[0] != "_")
     callables = (property, classmethod, staticmethod)
     methods = [
         name
@@ -46,8 +46,8 @@ def listed(public: type) -> list[str]:
         or isinstance(thing, callables)
     ]
     _, section, text = (public.__doc__ or "").partition("Methods:\n")
-    told = [line.partition(":")[0].strip() for line in text.split("\n\n")[0].split("\n")]
-    return [name for name in told if name in methods] if section else methods
+    words = [line.partition(":")[0].strip() for line in text.split("\n\n")[0].split("\n")]
+    return [name for name in words if name in methods] if section else methods
 
 
 class Entries(griffe.Extension):
@@ -59,7 +59,7 @@ class Entries(griffe.Extension):
             obj.docstring.value = NAMES.sub(lambda names: names[0].replace(" ", "\u00a0"), text)
 
     def on_package(self, *, pkg: griffe.Module, **_) -> None:
-        found = []
+        entries = []
         for place, names in PLACES.items():
             module = pkg.modules_collection[place.__name__]
             for name in names:
@@ -67,21 +67,25 @@ class Entries(griffe.Extension):
                 if inspect.ismodule(public):
                     continue
                 if is_constant(public):
-                    told = griffe.Docstring("A constant: the top of this page says what it is.")
-                    found.append(griffe.Attribute(name, docstring=told, parent=module))
+                    docstring = griffe.Docstring(
+                        "A constant: the top of this page says what it is."
+                    )
+                    entries.append(griffe.Attribute(name, docstring=docstring, parent=module))
                     continue
                 entry = pkg.modules_collection[f"{public.__module__}.{public.__qualname__}"]
                 if inspect.isclass(public):
                     complete(entry, public)
                 elif not entry.is_function or hasattr(public, "__signature__"):  # made by a call
-                    told = griffe.Docstring(inspect.getdoc(public), parent=entry.parent)
-                    given = griffe.Parameters(*parameters_of(public))
-                    entry = griffe.Function(name, parameters=given, docstring=told, parent=module)
-                    found.append(entry)
+                    docstring = griffe.Docstring(inspect.getdoc(public), parent=entry.parent)
+                    signature = griffe.Parameters(*parameters_of(public))
+                    entry = griffe.Function(
+                        name, parameters=signature, docstring=docstring, parent=module
+                    )
+                    entries.append(entry)
                     continue
                 if entry.parent is not module:
-                    found.append(griffe.Alias(name, entry, parent=module))
-        for entry in found:  # now, because it may replace the file of the same name
+                    entries.append(griffe.Alias(name, entry, parent=module))
+        for entry in entries:  # now, because it may replace the file of the same name
             entry.parent.set_member(entry.name, entry)
 
 
@@ -89,15 +93,17 @@ def complete(entry: griffe.Class, public: type) -> None:
     """Add what a class has when it runs: its signature, and docstrings that it inherits."""
     for name, method in entry.members.items():
         if not name.startswith("_") and method.is_function and method.docstring is None:
-            told = inspect.getdoc(getattr(public, name))
-            method.docstring = told and griffe.Docstring(told, parent=method)
+            text = inspect.getdoc(getattr(public, name))
+            method.docstring = text and griffe.Docstring(text, parent=method)
     if "__dataclass_fields__" not in vars(public) or "__init__" in entry.members:
         return
-    own = [griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)]
+    parameters = [griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)]
     for parameter in parameters_of(public):
         parameter.annotation = entry.all_members[parameter.name].annotation
-        own.append(parameter)
-    entry.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*own)))
+        parameters.append(parameter)
+    entry.set_member(
+        "__init__", griffe.Function("__init__", parameters=griffe.Parameters(*parameters))
+    )
 
 
 def parameters_of(public: object) -> Iterator[griffe.Parameter]:

@@ -27,8 +27,8 @@ class Formulas(InlineProcessor):
         dollars, formula = found.groups()
         display = dollars == "$$"
         mathml = CONVERTER.convert_with_local_state(formula, displaystyle=display)
-        shown = f'<span class="formula">{mathml}</span>' if display else mathml
-        return self.md.htmlStash.store(shown), *found.span()
+        html = f'<span class="formula">{mathml}</span>' if display else mathml
+        return self.md.htmlStash.store(html), *found.span()
 
 
 class Names(InlineProcessor):
@@ -60,13 +60,13 @@ class Examples(Preprocessor):
         return text.split("\n")
 
 
-def included(found: re.Match) -> str:
-    (path,) = PACKAGE.rglob(found[1])
+def included(match: re.Match) -> str:
+    (path,) = PACKAGE.rglob(match[1])
     return path.read_text().rstrip()
 
 
-def fenced(found: re.Match) -> str:
-    return f"\n```pycon\n{found[0]}\n```\n"
+def fenced(match: re.Match) -> str:
+    return f"\n```pycon\n{match[0]}\n```\n"
 
 
 class Pages(Extension):
