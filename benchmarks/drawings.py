@@ -71,8 +71,8 @@ def design_rooms() -> dict[str, tuple[int, int, int, str, str]]:
     """`ROOMS` with the names and numbers of the code in their words."""
     facts = {"kernel_names": fill(", ".join(KERNELS), 32), "claims": len(claims())}
     return {
-        name: (*place, words.format(**facts), color)
-        for name, (*place, words, color) in ROOMS.items()
+        name: (column, row, columns, words.format(**facts), color)
+        for name, (column, row, columns, words, color) in ROOMS.items()
     }
 
 

@@ -14,7 +14,8 @@ from ._core import checks
 from ._core.pytree import jit_if_concrete
 from ._core.rounding import in_float64
 from ._core.status import Status, assess
-from .kernels import Kernel, check_kernel
+from .kernels import Kernel
+from .kernels._kernel import check_kernel
 from .solvers import _accuracy
 from .solvers._results import Posterior
 from .tasks import Task, system

@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import icl_krr as ik
 from icl_krr import InContextRegressor
-from icl_krr.kernels import weighted
+from icl_krr.kernels._weighted import weighted
 from icl_krr.tabular import DepthConfig, _model_selection, choose_kernels
 
 DRAWN = np.random.default_rng(0)

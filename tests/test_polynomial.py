@@ -6,7 +6,7 @@ import pytest
 from helpers import draw, kernel_matrix, relative
 
 import icl_krr as ik
-from icl_krr.kernels import weighted
+from icl_krr.kernels._weighted import weighted
 
 X, Z = np.random.default_rng(0).normal(size=(2, 6, 3))
 U = np.random.default_rng(1).normal(size=(2, 3))

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import icl_krr as ik
 from icl_krr import InContextRegressor, cli
-from icl_krr.kernels import weighted
+from icl_krr.kernels._weighted import weighted
 from icl_krr.tabular import DepthConfig, _relevance
 
 RNG = np.random.default_rng(0)

@@ -100,99 +100,18 @@ Args:
         $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c. Default None.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from .. import solvers
-from ..catalogue import SOLVERS, SolverEntry, absent, find
-from ..transformer._weights import Transformer
-from ._assembly.choice import machine
-from ._assembly.machine import Machine
-from ._assembly.options import Options, Softmax
-from ._assembly.prefix import CausalOptions, prefix_sums
-from ._assembly.relu import ReLU
-from ._assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
-from ._bayesian_average import bayesian_average
-from ._compiler import compile, construction_of
-from ._delta_rules import (
-    delta_rule,
-    implicit_delta_rule,
-    kalman_delta_rule,
-    momentum_delta_rule,
-    preconditioned_delta_rule,
-)
-from ._prefix_conjugate_gradient import (
-    prefix_chebyshev,
-    prefix_conjugate_gradient,
-    prefix_posterior,
-)
+from ..catalogue import SOLVERS, absent
+from ._compiled import lookup as _lookup
 
-nadaraya_watson = construction_of(solvers.nadaraya_watson)
-gradient_descent = construction_of(solvers.gradient_descent)
-gradient_descent_in_alpha = construction_of(solvers.gradient_descent_in_alpha)
-gradient_descent_plus_plus = construction_of(solvers.gradient_descent_plus_plus)
-heavy_ball = construction_of(solvers.heavy_ball)
-chebyshev = construction_of(solvers.chebyshev)
-richardson = construction_of(solvers.richardson)
-preconditioned_chebyshev = construction_of(solvers.preconditioned_chebyshev)
-conjugate_gradient = construction_of(solvers.conjugate_gradient)
-preconditioned_conjugate_gradient = construction_of(solvers.preconditioned_conjugate_gradient)
-newton_schulz = construction_of(solvers.newton_schulz)
-
-__all__ = [
-    "SUPPORTS",
-    "SUPPORTS_AND_QUERIES",
-    "CausalOptions",
-    "Machine",
-    "Options",
-    "ReLU",
-    "Softmax",
-    "bayesian_average",
-    "chebyshev",
-    "compile",
-    "conjugate_gradient",
-    "delta_rule",
-    "gradient_descent",
-    "gradient_descent_in_alpha",
-    "gradient_descent_plus_plus",
-    "heavy_ball",
-    "implicit_delta_rule",
-    "kalman_delta_rule",
-    "lookup",
-    "machine",
-    "momentum_delta_rule",
-    "nadaraya_watson",
-    "newton_schulz",
-    "preconditioned_chebyshev",
-    "preconditioned_conjugate_gradient",
-    "preconditioned_delta_rule",
-    "prefix_chebyshev",
-    "prefix_conjugate_gradient",
-    "prefix_posterior",
-    "prefix_sums",
-    "richardson",
-]
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def lookup(solver: str | SolverEntry) -> Callable[..., Transformer]:
-    """Return the construction of a solver of the catalogue.
-
-    Args:
-        solver: name or short name in the catalogue, or an entry of `icl_krr.catalogue.SOLVERS`.
-
-    >>> lookup("CG") is conjugate_gradient
-    True
-    """
-    entry = find("solver", SOLVERS, solver) if isinstance(solver, str) else solver
-    if entry.solver is not None:
-        return construction_of(entry.solver)
-    return globals()[entry.function]
-
-
-if not TYPE_CHECKING:  # a type checker knows which names there are
-
-    def __getattr__(name):
-        entry = SOLVERS.get(name)
-        if entry is not None and entry.solver is not None:  # of another package
-            return lookup(entry)
-        raise absent(__name__, name)
+def __getattr__(name):
+    if name in __all__:
+        return _load(name)
+    entry = SOLVERS.get(name)
+    if entry is not None and entry.solver is not None:  # of another package
+        return _lookup(entry)
+    raise absent(__name__, name)

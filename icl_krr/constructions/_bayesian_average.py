@@ -12,7 +12,8 @@ import numpy as np
 from .. import Read, solvers
 from .._core import checks
 from .._core.constants import xp
-from ..kernels import FeatureLayer, Kernel, check_pairs
+from ..kernels import FeatureLayer, Kernel
+from ..kernels._mixture import check_pairs
 from ..residual._reads import one_hot
 from ..solvers._prefix_iterations import token_solver
 from ..transformer._weights import Problem, Transformer

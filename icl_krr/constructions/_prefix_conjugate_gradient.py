@@ -7,7 +7,7 @@ from typing import Any
 from .. import solvers
 from .._core import checks
 from .._core.constants import xp
-from ..kernels import check_kernel
+from ..kernels._kernel import check_kernel
 from ..solvers._prefix_iterations import token_solver
 from ._assembly.prefix import compiled_from, prefix_sums
 from ._assembly.prefix_sums import PosteriorSums

@@ -25,18 +25,6 @@ LayerNorm would be the identity only approximately. GPT-2 is causal, but alpha a
 on later supports.
 """
 
-from ._gpt2 import from_gpt2
-from ._linear_attention import LayerInputs, from_linear_attention
-from ._native import load, save
-from ._t5 import T5, open_t5, to_t5
+import lazy_loader
 
-__all__ = [
-    "T5",
-    "LayerInputs",
-    "from_gpt2",
-    "from_linear_attention",
-    "load",
-    "open_t5",
-    "save",
-    "to_t5",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,49 +1,5 @@
 """Figures of the results, in one style; labels come from the results."""
 
-from ._claims import claim_figure, sweep_figure
-from ._models import (
-    ablation_figure,
-    depth_figure,
-    filter_figure,
-    fitting_figure,
-    identification_figure,
-    training_figure,
-)
-from ._panels import curves_figure, heatmaps_figure
-from ._style import (
-    BLUE,
-    COLORS,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RED,
-    images,
-    label_ticks,
-    legend,
-    sheet,
-    svg,
-)
+import lazy_loader
 
-__all__ = [
-    "BLUE",
-    "COLORS",
-    "GREEN",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "ablation_figure",
-    "claim_figure",
-    "curves_figure",
-    "depth_figure",
-    "filter_figure",
-    "fitting_figure",
-    "heatmaps_figure",
-    "identification_figure",
-    "images",
-    "label_ticks",
-    "legend",
-    "sheet",
-    "svg",
-    "sweep_figure",
-    "training_figure",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from .._core.rounding import in_float64
 from .._core.status import Status
-from ..kernels import Kernel, check_pairs
+from ..kernels import Kernel
+from ..kernels._mixture import check_pairs
 from ..residual import num_tokens
 from ..solvers import _accuracy, exact, posterior
 from ..solvers._algebra import apply, check_system

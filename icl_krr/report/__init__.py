@@ -6,24 +6,6 @@ labels for screen readers, and takes its colours from the theme of the page; Veg
 expressions needs no `eval`, so that the policy of the page forbids it.
 """
 
-from ._explorer import explorer_section
-from ._identification import identification_section
-from ._page import Facts, Section, claims_section, facts_of, provenance, render
-from ._scaling import scaling_section
-from ._snapshots import snapshots_section
-from ._sweep import sweep_section, training_section
+import lazy_loader
 
-__all__ = [
-    "Facts",
-    "Section",
-    "claims_section",
-    "explorer_section",
-    "facts_of",
-    "identification_section",
-    "provenance",
-    "render",
-    "scaling_section",
-    "snapshots_section",
-    "sweep_section",
-    "training_section",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

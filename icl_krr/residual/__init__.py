@@ -7,21 +7,6 @@ In the format "interleaved", each support is two tokens: first x, then y. A mode
 `centred=True` sees x relative to the mean of the unmasked supports' x (see `embed`).
 """
 
-from ._layout import ROLES, Layout, Slot
-from ._reads import Fixed, Read, join
-from ._tokens import TOKENS, Stream, embed, fields, key_mask, num_tokens
+import lazy_loader
 
-__all__ = [
-    "ROLES",
-    "TOKENS",
-    "Fixed",
-    "Layout",
-    "Read",
-    "Slot",
-    "Stream",
-    "embed",
-    "fields",
-    "join",
-    "key_mask",
-    "num_tokens",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

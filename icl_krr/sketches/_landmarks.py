@@ -15,7 +15,8 @@ from .._core.constants import xp
 from .._core.linalg import solve
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass
-from ..kernels import FeatureLayer, Features, Kernel, check_kernel
+from ..kernels import FeatureLayer, Features, Kernel
+from ..kernels._kernel import check_kernel
 from ._matrices import check_at_most, root_inverse, scaled_vectors
 
 

@@ -13,7 +13,8 @@ from .._core import checks
 from .._core.linalg import eigh
 from .._core.numerics import matmul
 from .._core.xla_workarounds import sequential_on_cpu
-from ..kernels import Features, Kernel, check_kernel
+from ..kernels import Features, Kernel
+from ..kernels._kernel import check_kernel
 
 
 def sketched(kernel: Kernel, sketch: Any) -> Kernel:

@@ -17,7 +17,9 @@ from .._core.constants import xp
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass, static
 from .._core.xla_workarounds import sequential_on_cpu
-from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear, check_kernel, project
+from ..kernels import FeatureLayer, Gaussian, Kernel, LogBilinear
+from ..kernels._algebra import project
+from ..kernels._kernel import check_kernel
 
 
 @pytree_dataclass

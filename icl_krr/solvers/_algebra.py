@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 from .. import Task
 from .._core import checks, memory_limit
 from .._core.numerics import matmul
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
+from ..kernels._kernel import check_kernel
 from ..tasks._task import check_axes
 
 

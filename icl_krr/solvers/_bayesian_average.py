@@ -18,7 +18,8 @@ from .._core.numerics import matmul
 from .._core.readable import readable
 from .._core.rounding import MARGIN, UNITS, cast, in_float64, with_rounding_error
 from .._core.status import Status, assess
-from ..kernels import Kernel, check_pairs
+from ..kernels import Kernel
+from ..kernels._mixture import check_pairs
 from ..tasks._linear_system import System
 from ..tasks._task import support_mask
 from . import _accuracy

@@ -16,7 +16,8 @@ from .._core import causal, checks, memory_limit
 from .._core.causal import PrefixOptions
 from .._core.numerics import matmul
 from .._core.rescaling import power_of_two_scale, rescaled
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
+from ..kernels._kernel import check_kernel
 from ..tasks._task import check_axes, support_mask
 from ._algebra import masked_arrays
 

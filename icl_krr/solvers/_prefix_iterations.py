@@ -13,7 +13,8 @@ from .. import Task
 from .._core import checks, step_sizes
 from .._core.causal import PrefixOptions
 from .._core.readable import readable
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
+from ..kernels._kernel import check_kernel
 from ..tasks._linear_system import System
 from ._algebra import like
 from ._conjugate_gradient import conjugate_gradient

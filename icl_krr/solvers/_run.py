@@ -19,7 +19,8 @@ from .._core import checks
 from .._core.messages import unknown_name
 from .._core.numerics import matmul
 from .._core.rescaling import power_of_two_scale, rescaled
-from ..kernels import Kernel, check_positive
+from ..kernels import Kernel
+from ..kernels._log_bilinear import check_positive
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
 from ..tasks._task import support_mask

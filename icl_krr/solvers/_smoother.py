@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from .._core.messages import suggest_keywords
 from .._core.numerics import matmul
-from ..kernels import Kernel, PositiveKernel, check_positive
+from ..kernels import Kernel, PositiveKernel
+from ..kernels._log_bilinear import check_positive
 from ..tasks import Task
 from ._algebra import check_system, like, masked_arrays
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import Kernel, Predictive, Task, predictive, solvers
 from ..constructions import prefix_posterior
-from ..sketches import featured
+from ..sketches._landmarks import featured
 from ..solvers._algebra import check_system
 
 MOST_LANDMARKS = 512

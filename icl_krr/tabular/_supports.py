@@ -8,7 +8,8 @@ import numpy as np
 
 from .. import Task
 from .._core import checks
-from ..kernels import Kernel, weighted, weighted_family
+from ..kernels import Kernel
+from ..kernels._weighted import weighted, weighted_family
 from ..tasks._columns import Scaling
 
 FEWEST_QUERIES = 32

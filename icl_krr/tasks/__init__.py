@@ -55,34 +55,6 @@ Args:
         "sphere" (uniform on the unit sphere).
 """
 
-from ._batches import batch, map_tasks
-from ._division import split
-from ._families import DecisionTree, ReLUNetwork, Rows, Sinusoids
-from ._gaussian_process import GaussianProcess, LinearRegression
-from ._linear_system import System, system
-from ._samplers import Sampler, sample, shifted
-from ._tables import Queries, Table, diabetes, read_queries, read_table
-from ._task import Task
+import lazy_loader
 
-__all__ = [
-    "DecisionTree",
-    "GaussianProcess",
-    "LinearRegression",
-    "Queries",
-    "ReLUNetwork",
-    "Rows",
-    "Sampler",
-    "Sinusoids",
-    "System",
-    "Table",
-    "Task",
-    "batch",
-    "diabetes",
-    "map_tasks",
-    "read_queries",
-    "read_table",
-    "sample",
-    "shifted",
-    "split",
-    "system",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,7 +14,8 @@ from .._core.linalg import eigh
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass, static
 from .._core.xla_workarounds import sequential_on_cpu
-from ..kernels import Kernel, Linear, check_kernel
+from ..kernels import Kernel, Linear
+from ..kernels._kernel import check_kernel
 from ._samplers import (
     INPUTS,
     InOneProgram,

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 from .._core import checks
 from .._core.pytree import jit_if_concrete
 from .._core.readable import readable
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
+from ..kernels._kernel import check_kernel
 from ._task import Task, check_axes
 
 

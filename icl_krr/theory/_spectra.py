@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 
 from .._core import checks, linalg
 from .._core.pytree import jit_if_concrete
-from ..kernels import Kernel, PositiveKernel, check_positive
+from ..kernels import Kernel, PositiveKernel
+from ..kernels._log_bilinear import check_positive
 from ..tasks import Task, system
 from ..tasks._linear_system import check_matrices
 from ._softmax import _unmasked

@@ -8,22 +8,6 @@ of the distributions. `coverage` and `uniformity` test on the host whether obser
 with it. All of them refuse a variance that is not > 0 and weights without the sum 1.
 """
 
-from ._calibration import Coverage, Uniformity, coverage, uniformity
-from ._densities import Interval, bins, cdf, crps, interval, log_density, log_likelihood, quantile
-from ._distribution import Predictive
+import lazy_loader
 
-__all__ = [
-    "Coverage",
-    "Interval",
-    "Predictive",
-    "Uniformity",
-    "bins",
-    "cdf",
-    "coverage",
-    "crps",
-    "interval",
-    "log_density",
-    "log_likelihood",
-    "quantile",
-    "uniformity",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,7 +14,8 @@ import numpy as np
 from ..._core import checks
 from ..._core.constants import as_constant
 from ..._core.messages import suggest_keywords
-from ...kernels import Features, Kernel, check_kernel
+from ...kernels import Features, Kernel
+from ...kernels._kernel import check_kernel
 from ...residual import ROLES
 from ...solvers._run import check_keywords
 from ...transformer._weights import Transformer

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..._core.constants import xp
-from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern, halves, monomials, num_monomials
+from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern
+from ...kernels._monomials import halves, monomials, num_monomials
 from ...residual import Read
 from ...residual._reads import one_hot
 from .machine import Machine

@@ -8,7 +8,9 @@ from typing import Any
 from ... import Read
 from ..._core import checks
 from ..._core.constants import xp
-from ...kernels import Kernel, check_kernel, check_positive
+from ...kernels import Kernel
+from ...kernels._kernel import check_kernel
+from ...kernels._log_bilinear import check_positive
 from ...solvers._language import (
     ENTRIES,
     FEATURES,

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..._core import checks
 from ...catalogue import KERNELS, candidate, candidates as all_candidates, find, taken
-from ...kernels import Kernel, check_kernel, make_kernel
+from ...kernels import Kernel, make_kernel
+from ...kernels._kernel import check_kernel
 from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit, fit_candidate
 from .distances import (

@@ -14,7 +14,8 @@ from ..._core import checks
 from ..._core.linalg import eigh
 from ..._core.numerics import matmul
 from ..._core.readable import readable
-from ...kernels import Kernel, check_kernel
+from ...kernels import Kernel
+from ...kernels._kernel import check_kernel
 from ...tasks import Task, map_tasks, system
 from ...tasks._task import check_axes, check_plain
 from .._resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
