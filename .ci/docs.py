@@ -113,10 +113,11 @@ def notebook(path: Path) -> tuple[str, str]:
 def reference() -> dict[str, str]:
     """The pages of the rooms, and of classes whose docstring lists their methods."""
     pages, home = {}, homes()
-    rows = [path.split(":") for row in SOLVERS.values() for path in (row.construction, row.oracle)]
+    functions = [entry.function for entry in SOLVERS.values()]
     for place, names in PLACES.items():
         room, local, elsewhere = place.__name__, [], []
-        solvers = [name for module, name in rows if module == room]  # what most readers look for
+        first = room in ("icl_krr.constructions", "icl_krr.solvers")  # what most readers look for
+        solvers = functions if first else []
         for name in dict.fromkeys(solvers + names):
             public, path = getattr(place, name), f"{room}.{name}"
             if inspect.ismodule(public):

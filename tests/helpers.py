@@ -15,9 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
-from icl_krr.tabular import _model_selection
-from icl_krr.tabular._build import solver_keywords
-from icl_krr.tabular._held_out import leave_one_out_errors, squared
+from icl_krr.tabular import _model_selection, leave_one_out_errors, solver_keywords
+from icl_krr.tabular._held_out import squared
 
 
 def nothing(kernel, task, ridge):

@@ -11,9 +11,8 @@ import pytest
 
 import icl_krr as ik
 from icl_krr import constructions as build, probes, residual, sketches, solvers, theory
-from icl_krr.experiments._explorer import ExplorerConfig
-from icl_krr.experiments._sweep.config import SweepConfig
-from icl_krr.tabular._depth_config import DepthConfig
+from icl_krr.experiments import ExplorerConfig, SweepConfig
+from icl_krr.tabular import DepthConfig
 
 X = np.linspace(-1, 1, 10, dtype="f4").reshape(5, 2)
 Y, Q, KEY = X[:, 0], X[:3], np.zeros(2, "u4")

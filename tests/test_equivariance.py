@@ -10,8 +10,7 @@ import pytest
 from helpers import CASES, draw, numpy, parametrize, relative
 
 import icl_krr as ik
-from icl_krr.tabular import _model_selection
-from icl_krr.tabular._depth_config import DepthConfig, choose_kernel
+from icl_krr.tabular import DepthConfig, _model_selection, choose_kernel
 
 POWERS = (-100, -60, -23, 0, 23, 60, 100)
 """2^-100 is 8e-31 and 2^100 is 1e30."""

@@ -11,16 +11,14 @@ import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.cli import main
 from icl_krr.experiments.identify import (
+    Protocol,
     _error_profile as error_profile,
     _profile_paths as profile_paths,
     _profile_tables as profile_tables,
-)
-from icl_krr.experiments.identify._error_profile import (
-    Protocol,
-    Search,
     exact_hyperparameters,
     profile_targets,
 )
+from icl_krr.experiments.identify._error_profile import Search
 from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 

@@ -15,7 +15,7 @@ from jax.test_util import check_grads
 
 import icl_krr as ik
 from icl_krr import constructions, losses, solvers
-from icl_krr.experiments.solverbench._reparametrisation import rotated
+from icl_krr.experiments.solverbench import rotated
 from icl_krr.export import from_linear_attention
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -14,25 +14,21 @@ import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.catalogue import SOLVERS, candidates, taken
 from icl_krr.cli import main
-from icl_krr.experiments._shared.runs import load
-from icl_krr.experiments.identify import _trained_model as trained_model
-from icl_krr.experiments.identify._settings import IdentifyConfig
+from icl_krr.experiments import draw_tasks, load
+from icl_krr.experiments.identify import IdentifyConfig, _trained_model as trained_model, examine
 from icl_krr.experiments.identify._trained_model import (
     distance_rows,
-    examine,
     examine_positions,
     filter_rows,
     markdown,
 )
-from icl_krr.experiments.solverbench._candidate_models import candidate_model
-from icl_krr.experiments.solverbench._settings import BenchConfig, bench_family
+from icl_krr.experiments.solverbench import BenchConfig, bench_family, candidate_model
 from icl_krr.kernels import make_kernel
 from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import agreement, identify, layerwise
 from icl_krr.probes._naming import comparison
 from icl_krr.probes._naming.candidates import parameters, solve
 from icl_krr.probes._naming.layer_predictions import split_halves
-from icl_krr.training._batches import draw
 
 SETTING = cache(lambda: bench_family("linear", BenchConfig(tasks=8, steps=4, probe_tasks=2)))
 
@@ -357,7 +353,7 @@ def test_a_function_of_arrays_is_identified(x64):
 def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
     """By reverse and by forward mode; in a batch, too."""
     config = ik.tasks.LinearRegression(num_features=3, num_supports=6, num_queries=queries)
-    tasks = numpy(draw(jax.random.key(2), config, 2))
+    tasks = numpy(draw_tasks(jax.random.key(2), 2, config))
     single = one(tasks, 0)
     square = lambda x, y, x_query: [x_query @ x.T @ y**2]  # noqa: E731
     answers = ik.probes.array_layer_predictions(square, layers=0)

@@ -10,9 +10,8 @@ from helpers import often
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.tabular import _model_selection
+from icl_krr.tabular import _model_selection, process
 from icl_krr.tabular._model_selection import LogGrid, search
-from icl_krr.tabular._process import process
 
 RNG = np.random.default_rng(1)
 X, NEW = RNG.normal(size=(40, 2)), np.array([[1.0, 2.0], [3.0, 4.0]])

@@ -8,8 +8,8 @@ from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, st
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
+from icl_krr.experiments import AblateConfig
 from icl_krr.experiments._ablate.ablation import examine, table
-from icl_krr.experiments._ablate.config import AblateConfig
 from icl_krr.experiments._ablate.expected import EXPECTED, Without
 from icl_krr.kernels import kernel_class
 from icl_krr.plots import ablation_figure
@@ -20,7 +20,7 @@ from icl_krr.probes._changing.interventions import (
     point_names,
     run_interventions,
 )
-from icl_krr.tabular._build import solver_keywords
+from icl_krr.tabular import solver_keywords
 
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 

@@ -14,13 +14,10 @@ import icl_krr as ik
 from icl_krr import catalogue
 from icl_krr._core.pytree import pytree_dataclass
 from icl_krr.catalogue import SOLVERS, taken
-from icl_krr.experiments._study import run as run_study
-from icl_krr.experiments._sweep.config import SweepConfig
+from icl_krr.experiments import SweepConfig, run as run_study
 from icl_krr.experiments._sweep.grid import last, study as sweep
 from icl_krr.kernels import LogBilinear, Matern, PositiveKernel
-from icl_krr.tabular._build import build
-from icl_krr.tabular._depth import run
-from icl_krr.tabular._depth_config import DepthConfig
+from icl_krr.tabular import DepthConfig, build, run
 
 
 @pytree_dataclass

@@ -9,9 +9,9 @@ from helpers import cg, dense, draw, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Fixed, Read
+from icl_krr.transformer import Block, Norm, Unit
 from icl_krr.transformer._evaluate import embed_task
 from icl_krr.transformer._tying import erases, live_slots, loop_carried_slots
-from icl_krr.transformer._weights import Block, Norm, Unit
 
 STATES = {"alpha", "r", "p", "prediction", "rr"}
 

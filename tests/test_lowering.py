@@ -24,7 +24,7 @@ from icl_krr.catalogue import SOLVERS, taken
 from icl_krr.kernels import make_kernel
 from icl_krr.probes._naming import candidate_fit, distances  # noqa: F401
 from icl_krr.probes._reading import filters, hyperparameters  # noqa: F401
-from icl_krr.tabular._build import keywords
+from icl_krr.tabular import keywords
 from icl_krr.training._adapt import compiled_step
 from icl_krr.transformer._evaluate import embed_task  # noqa: F401
 

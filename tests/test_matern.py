@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import Matern
 import icl_krr as ik
 from icl_krr.catalogue import taken
 from icl_krr.experiments.identify._settings import IdentifyOptions
-from icl_krr.tabular._depth_config import DepthConfig
+from icl_krr.tabular import DepthConfig
 
 ORDERS = {ik.Matern12: 0.5, ik.Matern32: 1.5, ik.Matern52: 2.5}
 ERRORS = {ik.Matern12: 6.4e-4, ik.Matern32: 1.2e-5, ik.Matern52: 1.2e-5}

@@ -17,8 +17,8 @@ from icl_krr import cli
 from icl_krr._core import memory_limit
 from icl_krr._core.devices import Placement
 from icl_krr.cli import _program
-from icl_krr.experiments._shared.draws import draw_tasks  # noqa: F401
-from icl_krr.tabular._build import build_model  # noqa: F401
+from icl_krr.experiments import draw_tasks  # noqa: F401
+from icl_krr.tabular import build_model  # noqa: F401
 from icl_krr.transformer._request import Request
 from icl_krr.transformer._run_plan import prepare_run
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from icl_krr.constructions._assembly.choice import machine
+from icl_krr.constructions import machine
 from icl_krr.constructions._assembly.packing import Operation, pack
 from icl_krr.residual import Layout, Read, Slot
+from icl_krr.transformer import Block, Heads, Spec, Unit, Write
 from icl_krr.transformer._block import run_block
 from icl_krr.transformer._hook_points import HookPoints
-from icl_krr.transformer._weights import Block, Heads, Spec, Unit, Write
 
 SPEC = Spec(num_features=1, attention="linear")
 

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
+from icl_krr.experiments import draw_tasks
 from icl_krr.experiments.identify._probe_controls import controls
 from icl_krr.probes import (
     align,
@@ -25,7 +26,6 @@ from icl_krr.probes import (
 )
 from icl_krr.probes._naming.candidate_fit import PredictionData, clip_distances, squares
 from icl_krr.probes._naming.candidates import scaled_log_parameters
-from icl_krr.training._batches import draw
 
 RIDGE = 0.5
 
@@ -35,7 +35,7 @@ def tasks(x64):
     family = ik.tasks.LinearRegression(
         num_features=4, num_supports=10, num_queries=5, condition=20.0
     )
-    return numpy(draw(jax.random.key(3), family, 6))
+    return numpy(draw_tasks(jax.random.key(3), 6, family))
 
 
 def hats(model, tasks):
@@ -201,7 +201,7 @@ def test_probes_are_ridge_regressions(x64):
     spec = ik.Architecture(num_features=4, width=16, depth=2, heads=2)
     model = ik.init(jax.random.key(0), spec)
     family = ik.tasks.LinearRegression(num_features=4, num_supports=10, num_queries=5)
-    tasks = numpy(draw(jax.random.key(3), family, 40))
+    tasks = numpy(draw_tasks(jax.random.key(3), 40, family))
     assert not has_slot(model)
     probe = fit_probe(model, tasks)
     probe_of_targets = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
@@ -228,7 +228,7 @@ def test_probes_are_ridge_regressions(x64):
 def test_controls_show_what_a_probe_owes_to_the_model(x64):
     """A probe of shuffled outputs is no better than zero."""
     family = ik.tasks.LinearRegression(num_features=2, num_supports=20, num_queries=4, noise=0.01)
-    fitted, scored = (numpy(draw(jax.random.key(i), family, 64)) for i in range(2))
+    fitted, scored = (numpy(draw_tasks(jax.random.key(i), 64, family)) for i in range(2))
     spec = ik.Architecture(
         num_features=2, width=32, depth=1, heads=1, attention="linear", layer_norm=False
     )

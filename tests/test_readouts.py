@@ -10,9 +10,8 @@ from helpers import dense, draw, numpy, relative, stacked
 from test_export import rewrite
 
 import icl_krr as ik
-from icl_krr.experiments.solverbench._reparametrisation import rotated
-from icl_krr.export import _native
-from icl_krr.export._t5 import T5
+from icl_krr.experiments.solverbench import rotated
+from icl_krr.export import T5, _native
 from icl_krr.residual import join
 
 pytestmark = pytest.mark.usefixtures("x64")

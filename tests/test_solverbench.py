@@ -16,17 +16,27 @@ from icl_krr import cli
 from icl_krr.catalogue import SOLVERS, candidates, compared
 from icl_krr.experiments import solverbench
 from icl_krr.experiments.solverbench import (
+    NONE,
+    OUTCOMES,
+    QUICK,
+    BenchConfig,
+    Share,
+    Verdict,
     _distractor_functions as functions,
     _distractor_solvers as solvers,
     _folder as files,
     _verdicts as verdicts,
+    bench_family,
+    outcome,
+    read_labels,
+    read_models,
+    read_verdicts,
+    run_on_tasks,
+    score,
 )
 from icl_krr.experiments.solverbench._folder import LABELS, MANIFEST, MODELS, TRUTHS
-from icl_krr.experiments.solverbench._load import read_labels, read_models
-from icl_krr.experiments.solverbench._models import OPEN, Model, Truth, run_on_tasks
-from icl_krr.experiments.solverbench._score import OUTCOMES, Share, outcome, score
-from icl_krr.experiments.solverbench._settings import QUICK, BenchConfig, bench_family
-from icl_krr.experiments.solverbench._verdicts import NONE, STATUSES, Verdict, read_verdicts
+from icl_krr.experiments.solverbench._models import OPEN, Model, Truth
+from icl_krr.experiments.solverbench._verdicts import STATUSES
 from icl_krr.probes import layerwise
 
 CONFIG = BenchConfig(quick=True, **QUICK)

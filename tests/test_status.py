@@ -13,9 +13,9 @@ from helpers import built, dense, numpy, often, sample
 import icl_krr as ik
 from benchmarks import random_cases
 from icl_krr._core.rounding import in_float64
+from icl_krr.experiments import draw_tasks
 from icl_krr.probes._check import compare
 from icl_krr.solvers import _accuracy
-from icl_krr.training._batches import draw
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 
@@ -156,7 +156,7 @@ QUICK = ("exact", "conjugate_gradient")
 
 @often("solver", QUICK, (*QUICK, "richardson"))
 def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
-    tasks = numpy(draw(jax.random.key(1), CONFIG, 200)).replace(y_query=None)
+    tasks = numpy(draw_tasks(jax.random.key(1), 200, CONFIG)).replace(y_query=None)
     tasks = tasks.replace(x=np.tile(tasks.x[:, :16], (1, 2, 1)))  # K has 16 eigenvalues beside 0
     numbers = 10 ** np.random.default_rng(0).uniform([-5, 0.5], [2, 1.5], (200, 2))
     ridges, temperatures = numbers.astype("f4").T

@@ -15,10 +15,9 @@ from helpers import numpy
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli._identification import read_file
-from icl_krr.experiments.solverbench import _distractor_functions as distractor_functions
-from icl_krr.experiments.solverbench._reparametrisation import rotated
-from icl_krr.probes import hat_matrix, identify_arrays, identify_streams, streams
-from icl_krr.probes._naming.candidate_fit import CandidateFit
+from icl_krr.experiments import draw_tasks
+from icl_krr.experiments.solverbench import _distractor_functions as distractor_functions, rotated
+from icl_krr.probes import CandidateFit, hat_matrix, identify_arrays, identify_streams, streams
 from icl_krr.probes._naming.decoding import Decoder, Halves, StreamArrays, decoders
 from icl_krr.probes._naming.distances import AlignedDistances, distance
 from icl_krr.probes._naming.nested_models import NULLS
@@ -32,7 +31,6 @@ from icl_krr.probes._naming.stream_controls import (
 )
 from icl_krr.probes._resampling import RESAMPLES, resamples
 from icl_krr.residual import Read
-from icl_krr.training._batches import draw
 
 CONFIG = ik.tasks.LinearRegression(num_features=3, num_supports=6, num_queries=3, noise=0.1)
 NAMES = ("gradient_descent", "conjugate_gradient")
@@ -42,7 +40,7 @@ STEPS, RIDGE = 3, 0.3
 
 @cache
 def batches():
-    return [numpy(draw(jax.random.key(seed), CONFIG, 12)) for seed in (0, 1)]
+    return [numpy(draw_tasks(jax.random.key(seed), 12, CONFIG)) for seed in (0, 1)]
 
 
 def descent():
@@ -291,7 +289,7 @@ def test_untrained_models_and_functions_are_given_no_name(x64):
 @pytest.mark.slow
 def test_float32_is_enough_to_name_a_solver():
     model = numpy(rotated(descent(), jax.random.key(2)))
-    halves = [numpy(draw(jax.random.key(seed), CONFIG, 12)) for seed in (0, 1)]
+    halves = [numpy(draw_tasks(jax.random.key(seed), 12, CONFIG)) for seed in (0, 1)]
     result = identify_streams(model, *halves, **OPTIONS)
     assert (result.status, result.remain) == ("identified", ("gradient_descent",))
     assert 1e-9 < max(means(result.best.distances)) < 1e-3

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmarks import decoders, subjects
-from icl_krr.experiments._shared.recipe import RUNS, Recipe
+from icl_krr.experiments import RUNS, Recipe
 
 
 def test_the_grid_crosses_families_styles_attentions_and_depths():

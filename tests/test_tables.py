@@ -9,8 +9,7 @@ from helpers import dense, draw, log_sink, numpy, operand_bounds, relative, samp
 
 import icl_krr as ik
 from icl_krr import theory
-from icl_krr.constructions._assembly.choice import machine
-from icl_krr.constructions._assembly.slots import SUPPORTS
+from icl_krr.constructions import SUPPORTS, machine
 
 
 def product_model(arithmetic, divide=False):

@@ -10,10 +10,10 @@ from helpers import CASES, cg, dense, draw, equations, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, key_mask
+from icl_krr.transformer import Block, Unit
 from icl_krr.transformer._evaluate import evaluate_task
 from icl_krr.transformer._request import Request
 from icl_krr.transformer._tying import token_invariant_slots
-from icl_krr.transformer._weights import Block, Unit
 
 
 def test_steps_share_what_is_the_same_and_keep_what_is_their_own():

@@ -10,15 +10,14 @@ from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import solvers
-from icl_krr.probes import agreement, identify, identify_arrays, prefixes
-from icl_krr.probes._naming.candidate_fit import CandidateFit
+from icl_krr.experiments import draw_tasks
+from icl_krr.probes import CandidateFit, agreement, identify, identify_arrays, prefixes
 from icl_krr.probes._naming.comparison import eliminate_candidates
 from icl_krr.probes._naming.distances import AlignedDistances
 from icl_krr.probes._naming.elimination import is_regular
 from icl_krr.probes._naming.identification import EXACT
 from icl_krr.probes._resampling import paired_differences
-from icl_krr.tasks._linear_system import system
-from icl_krr.training._batches import draw
+from icl_krr.tasks import system
 
 LINEAR = ik.Linear()
 CONFIG = ik.tasks.LinearRegression(
@@ -30,7 +29,7 @@ ONE = OPTIONS | {"candidates": NAMES[:1]}
 
 
 def batches(config=CONFIG, count=12):
-    return [numpy(draw(jax.random.key(seed), config, count)) for seed in (0, 1)]
+    return [numpy(draw_tasks(jax.random.key(seed), count, config)) for seed in (0, 1)]
 
 
 def both_batches():

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import griffe
 
 import icl_krr
-from icl_krr._core import status
 
 NAMES = re.compile(r"(?<=^    )(?:\S+, )+\S+:(?= )", re.M)
 ROOMS = [icl_krr, *(m for n in icl_krr.__all__ if inspect.ismodule(m := getattr(icl_krr, n)))]
-PLACES = {room: room.__all__ for room in ROOMS[1:]} | {status: ["Status"], icl_krr: icl_krr.__all__}
+PLACES = {room: room.__all__ for room in ROOMS[1:]} | {icl_krr: icl_krr.__all__}
 
 
 def homes() -> dict[str, str]:

@@ -10,7 +10,7 @@ from helpers import cg, draw, numpy, often, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
-from icl_krr.experiments._sweep.config import SweepConfig
+from icl_krr.experiments import SweepConfig
 from icl_krr.experiments._sweep.grid import run_cell
 
 KINDS = (AxisType.Auto, AxisType.Explicit)
