@@ -73,12 +73,10 @@ class Case(NamedTuple):
         return kernel if self.sketch is None else ik.sketched(kernel, self.sketch(kernel, task))
 
     def oracle(self, task, ridge, steps):
-        trajectory = numpy(self.oracle_of(task, ridge, steps))
+        path = numpy(self.oracle_of(task, ridge, steps))
         if self.row.iterates:
-            return trajectory
-        return SimpleNamespace(
-            prediction=np.stack([0 * trajectory.prediction, trajectory.prediction])
-        )
+            return path
+        return SimpleNamespace(prediction=np.stack([0 * path.prediction, path.prediction]))
 
     def oracle_of(self, task, ridge, steps):
         """Its result, also inside of a transformation."""
@@ -107,9 +105,7 @@ def exponential(task):
 
 def projected(task):
     """Two directions of the features, or one where there is no more."""
-    return ik.Exponential(
-        temperature=1.5, projection=np.eye(min(2, task.num_features), task.num_features)
-    )
+    return ik.Exponential(1.5, projection=np.eye(min(2, task.num_features), task.num_features))
 
 
 def gaussian(task):
@@ -321,9 +317,8 @@ def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):
 
 @cache
 def drawn(seed, p, n, q, r, noise, x64):
-    config = ik.tasks.LinearRegression(
-        num_features=p, num_supports=n, num_queries=q, num_outputs=r, noise=noise
-    )
+    kwargs = {"num_supports": n, "num_queries": q, "num_outputs": r}
+    config = ik.tasks.LinearRegression(num_features=p, noise=noise, **kwargs)
     return numpy(sample(jax.random.key(seed), config))
 
 

@@ -292,9 +292,8 @@ def prefixes(system):
 def in_features(system, paths):
     """The fields of all tokens; the features of an output are side by side."""
     path = {name: np.stack([path[name] for path in paths], axis=1) for name in paths[0]}
-    w, r, d = (
-        np.swapaxes(path[s], 2, 3).reshape(*path[s].shape[:2], -1) for s in ("alpha", "r", "p")
-    )
+    states = [np.swapaxes(path[name], 2, 3) for name in ("alpha", "r", "p")]
+    w, r, d = (state.reshape(*state.shape[:2], -1) for state in states)
     return with_prediction(system, {"w": w, "r": r, "d": d, "along": path["prediction"][:, :, 0]})
 
 

@@ -8,18 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import ablations
-from benchmarks.ablations import (
-    PLACES,
-    SETS,
-    STATEMENTS,
-    at_places,
-    confusion,
-    effects_of,
-    nearest,
-    pattern,
-)
 
-MAIN, PARTS = ablations.MAIN, SETS["heads, MLP, whole layers"]
+MAIN, PARTS = ablations.MAIN, ablations.SETS["heads, MLP, whole layers"]
 TASKS = 12
 
 
@@ -39,8 +29,9 @@ def row(solver, variant, changes, layers=4, seed=0):
 
 
 def scored(rows):
-    effects = [effects_of(one, 50, 0) for one in rows]
-    return confusion(rows, [pattern(one, MAIN, PARTS) for one in effects], names=("a", "b"))
+    effects = [ablations.effects_of(one, 50, 0) for one in rows]
+    patterns = [ablations.pattern(one, MAIN, PARTS) for one in effects]
+    return ablations.confusion(rows, patterns, names=("a", "b"))
 
 
 def test_solvers_with_patterns_of_their_own_are_told_apart_and_equal_ones_are_not():
@@ -56,16 +47,16 @@ def test_solvers_with_patterns_of_their_own_are_told_apart_and_equal_ones_are_no
 
 def test_a_name_has_the_distance_of_its_nearest_pattern():
     one = np.zeros((11, 2))
-    result = nearest(one, {"a": [one + 1, one + 0.1], "b": [one + 0.5]})
+    result = ablations.nearest(one, {"a": [one + 1, one + 0.1], "b": [one + 0.5]})
     assert result.name == "a"
     assert result.tied == ["a"]
     np.testing.assert_allclose([result.others["a"], result.others["b"]], [0.1, 0.5])
 
 
 def test_patterns_of_other_depths_are_compared_at_relative_depths():
-    np.testing.assert_allclose(at_places(np.arange(6.0)), np.arange(6.0))
-    half = at_places((np.arange(12.0) + 0.5) / 12)
-    np.testing.assert_allclose(half, (np.arange(PLACES) + 0.5) / PLACES)
+    np.testing.assert_allclose(ablations.at_places(np.arange(6.0)), np.arange(6.0))
+    half = ablations.at_places((np.arange(12.0) + 0.5) / 12)
+    np.testing.assert_allclose(half, (np.arange(ablations.PLACES) + 0.5) / ablations.PLACES)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +67,13 @@ def test_patterns_of_other_depths_are_compared_at_relative_depths():
         ("late layers matter more", [0.5, 0.5, 1, 1], True),
         ("removing any layer hurts", [2, 2, 2, 1.01], False),
         ("removing any layer hurts", [2, 2, 2, 2], True),
-        (next(iter(STATEMENTS)), [[2], [1], [1]], True),
-        (next(iter(STATEMENTS)), [[1], [2], [1]], False),
+        (next(iter(ablations.STATEMENTS)), [[2], [1], [1]], True),
+        (next(iter(ablations.STATEMENTS)), [[1], [2], [1]], False),
     ],
 )
 def test_statements(words, changes, holds):
-    assert STATEMENTS[words](effects_of(row("a", "x", changes), 50, 0), "zero") == holds
+    effects = ablations.effects_of(row("a", "x", changes), 50, 0)
+    assert ablations.STATEMENTS[words](effects, "zero") == holds
 
 
 @pytest.mark.slow

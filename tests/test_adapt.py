@@ -99,9 +99,8 @@ def test_a_step_size_is_found(tasks):
 
 def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
     """Chebyshev's coefficients, each on its own; then all weights."""
-    model = ik.constructions.chebyshev(
-        ik.Linear(), num_features=4, ridge=0.5, steps=3, spectrum=(0.5, 60.0)
-    )
+    options = {"ridge": 0.5, "steps": 3, "spectrum": (0.5, 60.0)}
+    model = ik.constructions.chebyshev(ik.Linear(), num_features=4, **options)
     leaves, structure = jax.tree.flatten(model.weights.steps)
     step_leaves = {str(i): leaf for i, leaf in enumerate(leaves) if len(leaf) == model.steps}
     assert {leaf.size for leaf in step_leaves.values()} == {3}
@@ -123,18 +122,16 @@ def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
     """Through the converged forward, and the oracle's: eq. 5.9 of Rasmussen and Williams."""
     parameters = {"temperature": jnp.asarray(5.0), "ridge": jnp.asarray(0.4)}
     system = lambda parameters: (ik.Exponential(parameters["temperature"]), parameters["ridge"])  # noqa: E731
-    value, slope = jax.jit(jax.value_and_grad(marginal_likelihood(softmax, system, tasks)))(
-        parameters
-    )
+    loss = marginal_likelihood(softmax, system, tasks)
+    value, slope = jax.jit(jax.value_and_grad(loss))(parameters)
     values, slopes = [], {"temperature": [], "ridge": []}
     for x, y in zip(tasks.x, tasks.y, strict=True):
-        A = np.asarray(ik.Exponential(5.0)(x, x)) + 0.4 * np.eye(8)
+        kernel = ik.Exponential(5.0)
+        A = np.asarray(kernel(x, x)) + 0.4 * np.eye(8)
         values.append(NORMAL.logpdf(y, cov=A))
         alpha, inverse = np.linalg.solve(A, y), np.linalg.inv(A)
-        moves = {
-            "temperature": ik.Exponential(5.0).derivative_in_bandwidth(x, x),
-            "ridge": np.eye(8),
-        }
+        slope_of_K = kernel.derivative_in_bandwidth(x, x)
+        moves = {"temperature": slope_of_K, "ridge": np.eye(8)}
         for name, dA in moves.items():
             slopes[name].append(np.trace((np.outer(alpha, alpha) - inverse) @ dA) / 2)
     assert np.isclose(value, -np.mean(values) / 8, rtol=1e-9)
@@ -167,9 +164,7 @@ def test_one_trace_serves_all_iterations_and_progress_is_told(x64):
         return jnp.sum((at["w"] - 1.0) ** 2) + (jnp.log(at["c"]) - 1) ** 2
 
     start = {"w": jnp.zeros((2, 3)), "c": 1.0}
-    fit = adapt(
-        loss, start, positive=("c",), iterations=7, progress=lambda i, value: reports.append(i)
-    )
+    fit = adapt(loss, start, positive=("c",), iterations=7, progress=lambda i, _: reports.append(i))
     first = len(traces)
     assert first <= 3
     assert reports == list(range(8))

@@ -57,10 +57,10 @@ def test_the_exponential_kernel_is_told_what_helps_first(task):
     """Neither float64 alone nor more steps alone are enough."""
     model = built(ik.Exponential(), 8)
     status = ik.check(model, task)
-    advice = (
+    words = (
         "; use float64 with more steps, points on a sphere or a larger temperature if the kernel"
     )
-    assert advice in status.advice()
+    assert words in status.advice()
     with jax.enable_x64(True):
         few, many = (
             numpy(ik.check(model.rebuild(steps=n, dtype="float64"), task.astype("float64")))

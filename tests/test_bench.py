@@ -16,17 +16,8 @@ import pytest
 from helpers import CASES, draw, numpy, often, stacked
 
 import icl_krr as ik
-from benchmarks import records, speed, speed_plain as plain
+from benchmarks import records, speed, speed_networks as networks, speed_plain as plain
 from benchmarks.contests import Contest, Disagreement, compete, markdown
-from benchmarks.speed_networks import (
-    ROW,
-    SIDE,
-    against_machine,
-    product,
-    repeated,
-    sum_of_vectors,
-    training,
-)
 from benchmarks.speed_solvers import against_plain, cases, linear
 from icl_krr.catalogue import SOLVERS, taken
 from icl_krr.kernels import name_of
@@ -40,9 +31,8 @@ def slow(seconds, value=1.0):
 
 def contest(**changes):
     competitors = {"slow": slow(0.12), "fast": slow(0.02)}
-    return Contest(
-        **{"suite": "s", "name": "n", "ours": slow(0.05), "competitors": competitors, **changes}
-    )
+    base = Contest(suite="s", name="n", ours=slow(0.05), competitors=competitors)
+    return dataclasses.replace(base, **changes)
 
 
 def test_ratios_are_to_the_best_rival_and_goals_are_judged():
@@ -167,7 +157,7 @@ def test_every_solver_of_a_batch_is_timed_but_for_variants_without_plain_code():
 @pytest.mark.slow
 def test_gradients_of_all_weights_of_a_trained_model_are_compared():
     """With a plain transformer; the gradient of one small table, 1 % off, is refused."""
-    first = next(iter(training(True, 0)))
+    first = next(iter(networks.training(True, 0)))
     scan = {"plain JAX, scan": first.competitors["plain JAX, scan"]}
     fair = dataclasses.replace(first, competitors=scan)
     with jax.numpy_rank_promotion("allow"):  # as a plain h + bias does it
@@ -235,17 +225,17 @@ def test_the_roofline_does_the_work_that_it_names():
         calls.append(1)
         return np.zeros(1)
 
-    products, memory = against_machine("n", run, model, task, quick=True, passes=3)
+    products, memory = networks.against_machine("n", run, model, task, quick=True, passes=3)
     step = step_cost(model, task)
     work = {"flops": 3 * 8 * step.flops, "bytes": 3 * 8 * step.bytes}
     assert products.size == memory.size == work
     assert (products.name, memory.name) == ("products: n", "memory: n")
     rows = 5
-    assert product(2 * rows * SIDE**2)().shape == (rows, SIDE)
-    add = sum_of_vectors(12 * rows * ROW)
+    assert networks.product(2 * rows * networks.SIDE**2)().shape == (rows, networks.SIDE)
+    add = networks.sum_of_vectors(12 * rows * networks.ROW)
     assert [float(add()[-1, -1]) for _ in range(2)] == [1.5, 1.75]
-    assert add().shape == (rows, ROW)
-    repeated(run, 4)()
+    assert add().shape == (rows, networks.ROW)
+    networks.repeated(run, 4)()
     assert len(calls) == 4
 
 

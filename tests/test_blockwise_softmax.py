@@ -104,9 +104,8 @@ def test_without_a_shift_large_values_have_finite_sums(own, logit, small):
 
 def test_a_kernel_in_range_is_not_shifted():
     """The maximum is computed in one branch only: no program for a CPU must need it."""
-    model = ik.constructions.chebyshev(
-        ik.Gaussian(0.7), num_features=3, ridge=0.1, steps=4, spectrum=(0.1, 9.0)
-    )
+    options = {"ridge": 0.1, "steps": 4, "spectrum": (0.1, 9.0)}
+    model = ik.constructions.chebyshev(ik.Gaussian(0.7), num_features=3, **options)
     program = jax.make_jaxpr(lambda task: ik.predict(model, task))(draw(0, p=3)).jaxpr
     branches = [[b.jaxpr for b in one.params["branches"]] for one in equations(program, "cond")]
     count = lambda branch, name: len(list(equations(branch, name)))  # noqa: E731
@@ -134,9 +133,7 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, o
         return numpy(jax.jit(jax.value_and_grad(of, argnums=(0, 1, 2)))(q, k, v))
 
     attend = jax.jit(lambda *at: as_tiles(*at, order))
-    ours, theirs = (
-        numpy(run(q, k, v, key_mask)) for run in (attend, partial(reference, order=order))
-    )
+    ours, theirs = (numpy(f(q, k, v, key_mask)) for f in (attend, partial(reference, order=order)))
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
     (a, slopes), (b, expected) = loss(as_tiles), loss(reference)

@@ -150,12 +150,10 @@ def test_heads_with_a_window_read_the_last_visible_tokens(x64, attention, mask):
 def test_the_queries_of_a_mesa_layer_have_kernel_ridge_regression(x64):
     """With random features of the Gaussian kernel; ik.check says so."""
     task = draw(6, P, 24, r=2)
-    features = ik.sketches.trigonometric_features(
-        jax.random.key(0), GAUSSIAN, num_features=P, width=8
-    )
-    model = constructions.prefix_conjugate_gradient(
-        GAUSSIAN, **PREFIX, steps=12, num_outputs=2, sketch=features
-    )
+    sizes = {"num_features": P, "width": 8}
+    features = ik.sketches.trigonometric_features(jax.random.key(0), GAUSSIAN, **sizes)
+    options = {**PREFIX, "steps": 12, "num_outputs": 2, "sketch": features}
+    model = constructions.prefix_conjugate_gradient(GAUSSIAN, **options)
     exact = solvers.exact(ik.sketched(GAUSSIAN, features), task, ridge=0.1).prediction
     assert relative(ik.predict(model, task), exact) < 1e-8
     assert ik.check(model, task).ok
@@ -165,9 +163,8 @@ def test_stored_sums_are_the_sums(x64):
     """The oracles have neither sums nor heads."""
     task = draw(8, P, N, r=2)
     options = {**PREFIX, "steps": 3, "log_gate": -0.1}
-    model = constructions.prefix_conjugate_gradient(
-        ik.Linear(), stores_sums=True, num_outputs=2, **options
-    )
+    stored = {"stores_sums": True, "num_outputs": 2}
+    model = constructions.prefix_conjugate_gradient(ik.Linear(), **stored, **options)
     prediction, cache = ik.run_with_cache(model, task, names=("C",))
     del options["num_features"]
     oracle = solvers.prefix_conjugate_gradient(ik.Linear(), task, **options)
@@ -176,9 +173,7 @@ def test_stored_sums_are_the_sums(x64):
     decay = np.exp(-0.1 * (3.0 - np.arange(3.0)))[:, None]
     assert relative(C, (decay * task.x[:3]).T @ task.x[:3]) < 1e-12
     options["spectrum"] = (0.1, 60.0)
-    model = constructions.prefix_chebyshev(
-        ik.Linear(), stores_sums=True, num_outputs=2, num_features=P, **options
-    )
+    model = constructions.prefix_chebyshev(ik.Linear(), num_features=P, **stored, **options)
     oracle = solvers.prefix_chebyshev(ik.Linear(), task, **options)
     assert relative(ik.predict_along(model, task), oracle.along[-1]) < 1e-11
 
@@ -189,9 +184,8 @@ def test_gradients_reach_gates_strengths_and_step_sizes(x64):
     @jax.jit
     @jax.value_and_grad
     def loss(values):
-        model = constructions.delta_rule(
-            KEYS, num_features=P, step_size=0.1, steps=N, normalised=True, **values
-        )
+        options = {"step_size": 0.1, "normalised": True, **values}
+        model = constructions.delta_rule(KEYS, num_features=P, steps=N, **options)
         mesa = constructions.prefix_conjugate_gradient(KEYS, **PREFIX, steps=2, **values)
         windowed = mesa.rebuild(window=3)
         return sum(jnp.sum(ik.predict_along(m, task) ** 2) for m in (model, mesa, windowed))
@@ -222,11 +216,14 @@ def test_strong_gates_neither_overflow_nor_lose_the_present(solver):
             assert relative(along, oracle(wide)) < 1e-3
 
 
+def gated_chebyshev(steps):
+    options = {**PREFIX, "spectrum": (0.1, 60.0), "log_gate": -0.3}
+    return constructions.prefix_chebyshev(ik.Linear(), steps=steps, **options)
+
+
 def test_patterns_that_hooks_see_are_those_that_are_applied(x64):
     task = draw(11, P, N)
-    model = constructions.prefix_chebyshev(
-        ik.Linear(), **PREFIX, steps=3, spectrum=(0.1, 60.0), log_gate=-0.3
-    )
+    model = gated_chebyshev(steps=3)
     hooks = {"blocks.*.heads.0.pattern": lambda pattern, where: pattern}
     assert relative(ik.run_with_hooks(model, task, hooks), ik.predict(model, task)) < 1e-12
 
@@ -247,9 +244,7 @@ def test_a_default_delta_rule_refuses_more_supports_than_it_has_steps():
 
 def test_a_log_gate_needs_causal_linear_attention(x64):
     task = draw(12, P, N)
-    model = constructions.prefix_chebyshev(
-        ik.Linear(), **PREFIX, steps=2, spectrum=(0.1, 60.0), log_gate=-0.3
-    )
+    model = gated_chebyshev(steps=2)
     other = model.replace(spec=dataclasses.replace(model.spec, causal=False))
     with pytest.raises(ValueError, match="log_gate needs causal linear attention on one device"):
         ik.predict(other, task)
@@ -287,9 +282,8 @@ def test_a_budget_is_enough_with_tables(error, n, ridge):
 
 def test_rounded_slots_hold_values_of_their_format(x64):
     task = draw(13, P, N)
-    model = constructions.prefix_conjugate_gradient(
-        ik.Linear(), **PREFIX, steps=4, stores_sums=True
-    )
+    options = {**PREFIX, "steps": 4, "stores_sums": True}
+    model = constructions.prefix_conjugate_gradient(ik.Linear(), **options)
     exact = ik.predict(model, task)
     hooks = ik.probes.round_slots(model, {"C": "bfloat16"})
     rounded, cache = ik.run_with_cache(model, task, names=("C",), hooks=hooks)

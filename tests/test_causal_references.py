@@ -225,9 +225,8 @@ def test_random_feature_attention(dtype):
     """
     q, k, v, g, _ = inputs(6)
     q, kernel = unit(q), ik.Exponential(projection=U)
-    features = ik.sketches.trigonometric_features(
-        jax.random.key(0), kernel, num_features=P, width=64
-    )
+    sizes = {"num_features": P, "width": 64}
+    features = ik.sketches.trigonometric_features(jax.random.key(0), kernel, **sizes)
     m = ik.constructions.prefix_sums(
         kernel, P, ridge=1.0, prefix="inclusive", sketch=features, num_outputs=V + 1, dtype=dtype,
         **LAYER,

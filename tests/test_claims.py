@@ -112,9 +112,8 @@ def louder(load):
     def other(name):
         run = load(name)
         weights = run.model.weights
-        return run._replace(
-            model=run.model.replace(weights=weights.replace(readout=1.3 * weights.readout))
-        )
+        weights = weights.replace(readout=1.3 * weights.readout)
+        return run._replace(model=run.model.replace(weights=weights))
 
     return other
 

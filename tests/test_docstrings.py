@@ -51,9 +51,8 @@ def methods(cls):
                     yield f"{base.__module__}.{cls.__qualname__}.{name}", getattr(cls, name)
 
 
-METHODS = {
-    name: method for cls in PUBLIC.values() if inspect.isclass(cls) for name, method in methods(cls)
-}
+CLASSES = [thing for thing in PUBLIC.values() if inspect.isclass(thing)]
+METHODS = {name: method for cls in CLASSES for name, method in methods(cls)}
 OWN = PUBLIC | {room.__name__: room for room in ROOMS}
 DOCSTRINGS = {name: inspect.cleandoc(thing.__doc__ or "") for name, thing in OWN.items()}
 DOCSTRINGS |= {name: inspect.getdoc(method) or "" for name, method in METHODS.items()}
@@ -164,9 +163,7 @@ def arguments():
         builtin = inspect.isclass(thing) and issubclass(thing, (Exception, dict))
         bases = [b for b in getattr(thing, "__mro__", (thing,)) if "icl_krr" in b.__module__]
         if not (abstract or builtin):
-            solvers = [
-                solver for solver in SOLVERS if icl_krr.constructions.lookup(solver) is thing
-            ]
+            solvers = [row for row in SOLVERS if icl_krr.constructions.lookup(row) is thing]
             yield name, thing, [*bases, *map(icl_krr.solvers.lookup, solvers), *rooms], rooms
         for name, method in methods(thing) if inspect.isclass(thing) else ():
             if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):
@@ -299,10 +296,8 @@ def test_the_code_of_a_guide_needs_no_other_names(site):
         source = (DOCS.parent / "docs" / f"{guide}.md").read_text()
         text = docs["INSERTED"].sub(docs["inserted"], source)
         examples = doctest.DocTestParser().get_examples(text)
-        code = [
-            *re.findall(r"^```python\n(.*?)^```", text, re.M | re.S),
-            *(e.source for e in examples),
-        ]
+        code = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+        code += [example.source for example in examples]
         check = ["ruff", "check", "--isolated", "--select", "F821", "-"]
         result = subprocess.run(check, input="\n".join(code), text=True, capture_output=True)
         assert result.returncode == 0, f"{guide}: {result.stdout}"
@@ -315,15 +310,17 @@ def test_the_site_works_from_a_folder(site, browser):
     requests = []
     page = browser.new_page(viewport={"width": 400, "height": 900})
     page.on("request", lambda request: requests.append(request.url))
-    rooms = [
-        f"reference/icl_krr.{name}" for name in ("kernels", "solvers", "constructions.Machine")
-    ]
+    names = "kernels", "solvers", "constructions.Machine"
+    rooms = [f"reference/icl_krr.{name}" for name in names]
     for name in ("benchmarks/index", "notebooks/05_training_and_identifying", *rooms, "index"):
         page.goto((folder / f"{name}.html").as_uri())
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width == 400, f"{name} is {width} wide"
     page.set_viewport_size({"width": 1280, "height": 900})
-    for word, entry in (("machine", "icl_krr.constructions.Machine"), ("Layout", "icl_krr.residual")):
+    for word, entry in (
+        ("machine", "icl_krr.constructions.Machine"),
+        ("Layout", "icl_krr.residual"),
+    ):
         page.fill("[data-md-component=search-query]", "")
         page.type("[data-md-component=search-query]", word)
         first = page.locator(".md-search-result__item h1", has_text=entry).first

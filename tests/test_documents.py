@@ -190,9 +190,8 @@ def test_every_result_is_led_to():
 
 
 def test_the_commands_of_the_results_are_those_that_made_them():
-    rows = re.findall(
-        r"^\|.*\(results/([\w-]+\.json)\) \| `(icl-krr [^`]*)` \| [^|]*\|$", BENCHMARKS, re.M
-    )
+    row = r"^\|.*\(results/([\w-]+\.json)\) \| `(icl-krr [^`]*)` \| [^|]*\|$"
+    rows = re.findall(row, BENCHMARKS, re.M)
     assert len(rows) >= 7
     for record, command in rows:
         made_by = json.loads((RESULTS / record).read_text())["meta"]["command"]
@@ -279,17 +278,10 @@ def test_what_the_tables_are_of():
 def test_words_and_verdicts_of_claims_are_those_of_now():
     records, now = read("claims")["claims"], claims()
     assert [result["id"] for result in records] == list(now)
+    fields = ["statement", "source", "quote", "truth", "corrected", "required_inputs", "file"]
     for result in records:
         claim = now[result["id"]]
-        for field in (
-            "statement",
-            "source",
-            "quote",
-            "truth",
-            "corrected",
-            "required_inputs",
-            "file",
-        ):
+        for field in fields:
             assert result[field] == getattr(claim, field), (claim, field)
         assert result["status"] == claim.expected
         assert result["seeds"] == 10
@@ -298,9 +290,8 @@ def test_words_and_verdicts_of_claims_are_those_of_now():
     sentence = re.escape(f"{counts['holds']} hold, {corrected} and {counts['false as stated']} ")
     assert re.search(f"{sentence}(is|are) false", SAID["README"])
     wrong = f"{counts['false as stated']} false as stated"
-    assert (
-        f"{len(records)} claims: {counts['holds']} hold, {corrected}, {wrong}" in SAID["benchmarks"]
-    )
+    sentence = f"{len(records)} claims: {counts['holds']} hold, {corrected}, {wrong}"
+    assert sentence in SAID["benchmarks"]
     false = [result["id"] for result in records if result["status"] == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
 
@@ -335,16 +326,13 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
     for row in record["rows"]:
         said = verdicts[row["model"]]
         assert (row["status"], row["names"]) == (said["status"], said["names"])
-        close_to_one = (
-            said["prediction"] and max(float(said["prediction"]), float(said["hat"])) <= 0.01
-        )
-        if row["variant"] == "open set" and close_to_one:
+        gaps = [float(said[space] or "inf") for space in ("prediction", "hat")]
+        if row["variant"] == "open set" and max(gaps) <= 0.01:
             assert row["truth"] in ("exact KRR after every layer", "the answer 0")
             assert row["status"] == "none"
     assert len({row["truth"] for row in record["rows"] if row["variant"] == "open set"}) >= 20
-    none, close, false = (
-        record["open set"][name][0] for name in ("none", "close to", "false positives")
-    )
+    counts = record["open set"]
+    none, close, false = (counts[name][0] for name in ("none", "close to", "false positives"))
     sentence = f"{none} none, {close} close to a solver, {false} false positives"
     assert sentence in SAID["benchmarks"]
 
@@ -356,10 +344,8 @@ def test_the_power_of_identify_is_the_one_that_was_measured():
     assert not said  # no right name
     sentence = f"(of {none + close + wrong}: 0 right, {wrong} wrong, {close} close to a wrong one)"
     assert sentence in README
-    sentence = (
-        f"no name in {none}, a close but wrong one in {close}, and a wrong tie (heavy ball and"
-    )
-    assert sentence in SAID["benchmarks"]
+    tie = "a wrong tie (heavy ball and"
+    assert f"no name in {none}, a close but wrong one in {close}, and {tie}" in SAID["benchmarks"]
 
 
 @pytest.mark.parametrize("name", ["gp-decoder", "linear-decoder"])
@@ -388,9 +374,8 @@ def test_what_is_said_beside_the_literature_was_measured():
         ranking = sorted(candidates[0].values(), key=lambda candidate: candidate[space]["mean"])
         assert {candidate["candidate"] for candidate in ranking[:2]} == {*names}
         assert all(f"{candidate[space]['mean']:.3f}" in said for candidate in ranking[:2])
-    signs = [
-        np.sign(one[names[0]]["hat"]["mean"] - one[names[1]]["hat"]["mean"]) for one in candidates
-    ]
+    hats = [[one[name]["hat"]["mean"] for name in names] for one in candidates]
+    signs = [np.sign(first - second) for first, second in hats]
     assert signs == [1, -1]
     steps = np.diff([0, *next(iter(record["candidates"]))["alignment"]])
     assert f"the work of {min(steps[:5])} to {max(steps[:5])} steps" in " ".join(said.split())
@@ -455,9 +440,8 @@ def test_the_table_of_retrained_models_is_the_one_that_was_measured():
     """And its models are those of the studies, whose weights are there."""
     runs = [run for run in read("retraining")["runs"] if run["chosen"]]
     variants = [(run["study"], run["variant"]) for run in runs if not run["seed"]]
-    assert variants == [
-        (name, variant) for name, each in RETRAINING_STUDIES.items() for variant in each.variants
-    ]
+    studies = RETRAINING_STUDIES.items()
+    assert variants == [(name, variant) for name, study in studies for variant in study.variants]
     shipped = {weights_file(*one).name for one in variants if RETRAINING_STUDIES[one[0]].shipped}
     assert {path.name for path in FOLDER.iterdir()} == shipped
     for one in variants:

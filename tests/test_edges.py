@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, parametrize, relative
+from helpers import CASES, draw, numpy, parametrize, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -95,10 +95,8 @@ def test_without_supports_every_solver_predicts_0(case):
 
     def predictions(x, y, x_query):
         task = ik.Task(x=x, y=y, x_query=x_query, mask=jnp.zeros(2, bool))
-        results = (
-            case.oracle_of(task, 0.5, 2).prediction,
-            ik.predict(case.build(task, 0.5, 2), task),
-        )
+        model = case.build(task, 0.5, 2)
+        results = case.oracle_of(task, 0.5, 2).prediction, ik.predict(model, task)
         return sum(jnp.sum(value) for value in results), results
 
     (_, results), slopes = jax.jit(
@@ -122,9 +120,8 @@ def test_without_supports_nothing_else_is_nan():
             theory.log_sink(kernel, task),
         )
 
-    (mean, variance), bounds, *rest = values(
-        np.array([[0.3], [-1.0]], "f4"), np.array([1.0, 2.0], "f4")
-    )
+    at = np.array([[0.3], [-1.0]], "f4"), np.array([1.0, 2.0], "f4")
+    (mean, variance), bounds, *rest = values(*at)
     assert (float(mean[0]), float(variance[0])) == (0, 1)
     assert [float(bound) for bound in bounds] == [0.5, 0.5]
     assert not any(np.any(value) for value in rest)
@@ -134,12 +131,10 @@ def test_gradient_descent_in_alpha_with_a_kernel_that_vanishes():
     """K is rounded away against the ridge, so the bounds (1, 1) say nothing of its size."""
     x = [[1e-5], [2e-5]]
     task = ik.Task(x=x, y=[1.0, -1.0], x_query=x)
-    options = {"ridge": 1.0, "steps": 4, "spectrum": (1.0, 1.0)}
-    model = ik.constructions.gradient_descent_in_alpha(ik.Linear(), num_features=1, **options)
-    oracle = np.asarray(
-        ik.solvers.gradient_descent_in_alpha(ik.Linear(), task, **options).prediction
-    )[-1]
-    for prediction in (ik.predict(model, task), oracle):
+    kwargs = {"ridge": 1.0, "steps": 4, "spectrum": (1.0, 1.0)}
+    model = ik.constructions.gradient_descent_in_alpha(ik.Linear(), num_features=1, **kwargs)
+    path = numpy(ik.solvers.gradient_descent_in_alpha(ik.Linear(), task, **kwargs))
+    for prediction in (ik.predict(model, task), path.prediction[-1]):
         assert np.max(np.abs(prediction)) < 1e-9
 
 
@@ -147,9 +142,8 @@ def test_a_sink_that_underflows_is_not_hidden():
     """Without the shift, at logits past 88, the sink weight is 0: no number comes back."""
     task = draw(0, p=2)
     task = task.replace(x=20 * task.x)
-    model = ik.constructions.conjugate_gradient(
-        ik.Exponential(1.0), num_features=2, ridge=1.0, steps=4
-    )
+    options = {"num_features": 2, "ridge": 1.0, "steps": 4}
+    model = ik.constructions.conjugate_gradient(ik.Exponential(1.0), **options)
     assert not np.any(np.isfinite(ik.predict(model, task)))
 
 

@@ -11,22 +11,16 @@ import icl_krr as ik
 from benchmarks.records import RUNS
 from icl_krr.cli import main
 from icl_krr.experiments.identify import (
-    Protocol,
     _error_profile as error_profile,
     _profile_paths as profile_paths,
     _profile_tables as profile_tables,
-    exact_hyperparameters,
-    profile_targets,
 )
-from icl_krr.experiments.identify._error_profile import Search
 from icl_krr.probes import CandidateFit, layerwise
 from icl_krr.tasks import map_tasks
 
 KERNEL, RIDGE, STEPS = ik.Gaussian(0.8), 0.1, 3
 NAMES = ("gradient_descent", "conjugate_gradient")
-FAMILY = ik.tasks.GaussianProcess(
-    KERNEL, num_features=1, num_supports=6, num_queries=3, noise=RIDGE
-)
+FAMILY = ik.tasks.GaussianProcess(KERNEL, RIDGE, num_features=1, num_supports=6, num_queries=3)
 SIZE = {"num_features": 1, "ridge": RIDGE, "steps": STEPS}
 
 
@@ -38,10 +32,10 @@ def protocol():
             patch.delitem(profile_paths.NULLS, null)
         keys = jax.random.split(jax.random.key(0), (2, 12))
         both = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, FAMILY) for key in keys]
-        both = [profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
-        exact_values = exact_hyperparameters(KERNEL, RIDGE)
-        less = {"candidates": NAMES, "search": Search(32, 3)}
-        yield Protocol(both, ("gaussian",), STEPS + 1, exact_values, **less)
+        both = [error_profile.profile_targets(tasks, KERNEL, RIDGE) for tasks in both]
+        exact_values = error_profile.exact_hyperparameters(KERNEL, RIDGE)
+        less = {"candidates": NAMES, "search": error_profile.Search(32, 3)}
+        yield error_profile.Protocol(both, ("gaussian",), STEPS + 1, exact_values, **less)
 
 
 def read(protocol, function):
@@ -89,9 +83,8 @@ def test_curves_are_errors_and_distances_in_log10(protocol, shares):
 
 def test_tables_and_record_have_every_candidate(shares):
     every = {*NAMES, *profile_paths.NULLS}
-    for reading, record in zip(
-        shares.readings, profile_tables.record(shares)["readings"], strict=True
-    ):
+    records = profile_tables.record(shares)["readings"]
+    for reading, record in zip(shares.readings, records, strict=True):
         _, lines = profile_tables.reading_table(reading)
         assert {line[0] for line in lines} == every
         assert {one["candidate"] for one in record["candidates"]} == every
@@ -116,7 +109,7 @@ def test_a_special_case_that_is_as_near_is_named():
 
 @pytest.mark.slow
 def test_the_command_writes_tables_and_a_figure(tmp_path, monkeypatch):
-    small = partial(Protocol, candidates=NAMES, search=Search(32, 2))
+    small = partial(error_profile.Protocol, candidates=NAMES, search=error_profile.Search(32, 2))
     monkeypatch.setattr(error_profile, "Protocol", small)
     sizes = ["--tasks", "4", "--probe-tasks", "16", "--num-queries", "2", "--seeds", "1"]
     argv = ["identify", str(RUNS / "linear-encoder"), "--protocol", "error-profile", *sizes]

@@ -222,9 +222,8 @@ def test_every_solver_and_every_kernel_follows_its_oracle(x64, monkeypatch, solv
     For a Matern kernel they compute its mixture; tests/test_matern.py has the error of that.
     """
     oracle = _build.predictions
-    monkeypatch.setattr(
-        _build, "predictions", lambda name, kernel, *rest: oracle(name, of_heads(kernel), *rest)
-    )
+    mixed = lambda name, kernel, *rest: oracle(name, of_heads(kernel), *rest)  # noqa: E731
+    monkeypatch.setattr(_build, "predictions", mixed)
     task = draw(6, p=2, n=15)
     config = _depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
     result = _depth.run(task, config)

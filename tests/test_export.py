@@ -10,20 +10,12 @@ from functools import cache
 from typing import NamedTuple
 
 import chex
+import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import (
-    numpy,
-    often,
-    one,
-    operand_bounds,
-    parametrize,
-    relative,
-    stacked,
-    with_one_bit_flipped,
-)
+from helpers import numpy, often, one, operand_bounds, parametrize, relative
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
@@ -147,7 +139,7 @@ def test_other_files_are_refused_in_a_sentence(path, tmp_path):
 def test_a_file_with_one_bit_flipped_is_refused(part, flips, saved):
     header = 8 + int.from_bytes(saved.read_bytes()[:8], "little")
     start, end = (0, header) if part == "header" else (header, None)
-    for _ in with_one_bit_flipped(saved, flips, start, end):
+    for _ in helpers.with_one_bit_flipped(saved, flips, start, end):
         refuse(saved, ValueError, COMPLETE)
 
 
@@ -396,7 +388,7 @@ def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
 
 @each_engine
 def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
-    tasks = stacked(draw(0, r=2), draw(1, r=2))
+    tasks = helpers.stacked(draw(0, r=2), draw(1, r=2))
     tasks = tasks.replace(mask=np.arange(7)[None] < np.array([[7], [5]]))
     tables = ik.ReLU(64, bound=16.0)
     build = lambda: ik.constructions.richardson(  # noqa: E731
@@ -418,9 +410,8 @@ def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
 @each_engine
 def test_a_trained_transformer_of_relu_units(run, tmp_path, x64, monkeypatch):
     """Several heads, biases; linear units become pairs. Writing it takes no torch."""
-    plain = ik.Architecture(
-        num_features=4, width=8, depth=2, heads=2, activation="relu", layer_norm=False
-    )
+    sizes = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
+    plain = ik.Architecture(**sizes, activation="relu", layer_norm=False)
     model, task = ik.init(jax.random.key(0), plain), draw(1)
     with monkeypatch.context() as without:
         for name in ("torch", "transformers"):

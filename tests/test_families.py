@@ -37,9 +37,8 @@ def test_hyperparameters_are_drawn_for_each_task():
 
 
 def test_sparse_weights_leave_most_features_alone():
-    config = ik.tasks.LinearRegression(
-        noise=0.0, num_features=6, num_supports=12, sparsity=2, inputs="uniform"
-    )
+    sizes = {"num_features": 6, "num_supports": 12, "sparsity": 2}
+    config = ik.tasks.LinearRegression(noise=0.0, inputs="uniform", **sizes)
     tasks = draw(config)
     assert np.all(np.abs(tasks.x) <= 1)
     for i in range(50):

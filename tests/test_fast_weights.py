@@ -180,9 +180,8 @@ def test_small_factors_keep_their_digits_in_float32(small):
     task = ik.Task(x=x, y=np.ones(40, "f"), x_query=x[:1])
     rule = {"step_size": 0.3, "squash": 1.5, "log_gate": -3.0}
     path = solvers.preconditioned_delta_rule(ik.Linear(), task, **rule)
-    model = constructions.preconditioned_delta_rule(
-        ik.Linear(), num_features=2, steps=40, dtype="float32", **rule
-    )
+    sizes = {"num_features": 2, "steps": 40, "dtype": "float32"}
+    model = constructions.preconditioned_delta_rule(ik.Linear(), **sizes, **rule)
     assert relative(ik.predict_along(model, task), path.along[-1]) < 1e-5
 
 
@@ -290,14 +289,12 @@ def test_inputs_that_are_refused():
 def test_check_says_that_a_model_diverges():
     rng = np.random.default_rng(13)
     task = ik.Task(x=rng.normal(size=(20, 64)), y=rng.normal(size=20), x_query=np.ones((1, 64)))
-    for step_size, good in ((1.0, False), (0.01, True)):
-        model = constructions.delta_rule(
-            ik.Linear(), num_features=64, step_size=step_size, steps=20
-        )
+    for eta, good in ((1.0, False), (0.01, True)):
+        model = constructions.delta_rule(ik.Linear(), num_features=64, step_size=eta, steps=20)
         status = ik.check(model, task)
         assert status.ok == good
         assert status.grows != good
-        oracle = solvers.delta_rule(ik.Linear(), task, step_size=step_size).status
+        oracle = solvers.delta_rule(ik.Linear(), task, step_size=eta).status
         assert np.isclose(oracle.gap, status.gap)
         if good:
             assert status.advice().startswith("no sign of divergence, but not a solution of a ")

@@ -17,9 +17,8 @@ SMALL = finetune.Config(
 
 
 def gd(eta=0.1, steps=2):
-    return ik.constructions.gradient_descent(
-        ik.Linear(), num_features=3, ridge=0.3, steps=steps, step_size=eta
-    )
+    options = {"ridge": 0.3, "steps": steps, "step_size": eta}
+    return ik.constructions.gradient_descent(ik.Linear(), num_features=3, **options)
 
 
 def test_drift_is_where_the_weights_moved(x64):

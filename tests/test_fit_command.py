@@ -11,15 +11,7 @@ from test_cli import FIT, table
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments import FitConfig, load
-from icl_krr.experiments._hyperparameters import (
-    Data,
-    bounds,
-    builder,
-    fit_hyperparameters,
-    of_run,
-    of_table,
-)
+from icl_krr.experiments import FitConfig, _hyperparameters, load
 
 __all__ = ["table"]
 
@@ -66,7 +58,7 @@ def test_a_run_is_fitted_and_a_table_printed(capsys):
 
 def test_parts_of_a_table_predict_each_other():
     rows = ik.tasks.diabetes()
-    data = of_table(rows, 22, seed=1)
+    data = _hyperparameters.of_table(rows, 22, seed=1)
     whole = ik.tasks.split(rows, 22, seed=1)
     assert data.fitted.x.shape == (4, 15, 10)
     for x, x_query in zip(data.fitted.x, data.fitted.x_query, strict=True):
@@ -78,7 +70,7 @@ def test_parts_of_a_table_predict_each_other():
 
 def test_what_a_run_answers_is_aimed_at():
     run = load("gp-encoder")
-    data = of_run(run, 2, seed=0)
+    data = _hyperparameters.of_run(run, 2, seed=0)
     answers = ik.predict_batch(run.model, data.scoring)
     assert np.allclose(data.scoring.y_query, answers)
     assert not np.allclose(data.scoring.x, data.fitted.x)
@@ -92,9 +84,10 @@ def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
     planted = {"ridge": 0.5, "lowest eigenvalue": 1.5, "highest eigenvalue": 30.0}
     options = {"ridge": 2.0, "steps": 3, "method": "lbfgs", "iterations": 80}
     config = FitConfig("chebyshev", "linear", **options, fit_spectrum=True)
-    answer = lambda tasks: ik.predict_batch(builder(config, tasks)(planted), tasks)  # noqa: E731
+    answer = lambda tasks: ik.predict_batch(_hyperparameters.builder(config, tasks)(planted), tasks)  # noqa: E731
     fitted, scoring = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, scoring))
-    result = fit_hyperparameters(Data(fitted, fitted, scoring), config)
+    data = _hyperparameters.Data(fitted, fitted, scoring)
+    result = _hyperparameters.fit_hyperparameters(data, config)
     moved = {row.name: row for row in result.adapted.moved}
     assert set(moved) == set(planted)
     assert moved["lowest eigenvalue"].start == 2
@@ -105,9 +98,9 @@ def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
 
 
 def test_bounds_hold_for_every_task(x64):
-    data = of_table(ik.tasks.diabetes(), 22, seed=1)
+    data = _hyperparameters.of_table(ik.tasks.diabetes(), 22, seed=1)
     kernel = ik.Exponential(20.0)
-    low, high = bounds(kernel, data.fitted, 0.3)
+    low, high = _hyperparameters.bounds(kernel, data.fitted, 0.3)
     for x in data.fitted.x:
         sigma = np.linalg.eigvalsh(kernel(x, x)) + 0.3
         assert low <= sigma[0] + 1e-12

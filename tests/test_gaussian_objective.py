@@ -21,9 +21,8 @@ from icl_krr.training._batches import batch, draw, draw_observed
 from icl_krr.training._reference import likelihoods, scale_of
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
-PROCESS = ik.tasks.GaussianProcess(
-    ik.Gaussian(0.5), noise=0.3, num_features=1, num_supports=6, num_queries=4
-)
+SIZES = {"num_features": 1, "num_supports": 6, "num_queries": 4}
+PROCESS = ik.tasks.GaussianProcess(ik.Gaussian(0.5), noise=0.3, **SIZES)
 SMALL = Training(
     steps=4, batch=4, log_every=2, validation=8, warmup=2, objective="gaussian", learning_rate=3e-3
 )

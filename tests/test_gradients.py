@@ -88,9 +88,8 @@ def test_gradient_in_ridge_equals_finite_differences(x64, steps):
     """Before convergence, and long past it, where every division is 0 / 0."""
     task = draw(2, p=3, n=12)
     _, slope = size_and_slope(task, 0.3, steps)
-    assert np.isclose(
-        slope, central(lambda at: float(size_and_slope(task, at, steps)[0]), 0.3), rtol=1e-6
-    )
+    difference = central(lambda at: float(size_and_slope(task, at, steps)[0]), 0.3)
+    assert np.isclose(slope, difference, rtol=1e-6)
     if steps > 2:
         assert np.isclose(slope, exact_slope(task, 0.3), rtol=1e-6)
 
@@ -111,9 +110,8 @@ def test_gradient_in_temperature_and_step_size(x64):
         return jnp.sum(ik.predict(model, task) ** 2)
 
     def descend(eta):
-        model = ik.constructions.gradient_descent(
-            ik.Linear(), num_features=4, ridge=0.1, steps=3, step_size=eta
-        )
+        options = {"ridge": 0.1, "steps": 3, "step_size": eta}
+        model = ik.constructions.gradient_descent(ik.Linear(), num_features=4, **options)
         return jnp.sum(ik.predict(model, task) ** 2)
 
     for function, at in ((smooth, 1.5), (descend, 0.02)):
@@ -232,9 +230,8 @@ def test_exact_regression_is_differentiated_in_all_that_it_is_told(x64):
 
     def loss(x, y, lengthscale, ridge):
         problem = ik.Gaussian(lengthscale), task.replace(x=x, y=y)
-        exact, posterior = (
-            f(*problem, ridge=ridge) for f in (ik.solvers.exact, ik.solvers.posterior)
-        )
+        exact = ik.solvers.exact(*problem, ridge=ridge)
+        posterior = ik.solvers.posterior(*problem, ridge=ridge)
         gap = exact.status.gap + posterior.status.gap
         return jnp.sum(exact.prediction) + jnp.sum(posterior.variance), gap
 

@@ -113,9 +113,8 @@ def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
 @pytest.mark.slow
 def test_solvers_that_are_the_same_are_not_told_apart(x64):
     """Jacobi's preconditioner of a kernel whose diagonal is constant does nothing."""
-    model = ik.constructions.conjugate_gradient(
-        ik.Gaussian(4.0), num_features=8, ridge=0.3, steps=3
-    )
+    options = {"num_features": 8, "ridge": 0.3, "steps": 3}
+    model = ik.constructions.conjugate_gradient(ik.Gaussian(4.0), **options)
     both = ("conjugate_gradient", "jacobi_conjugate_gradient")
     result = found_of(both[0], "linear", both, partial(layerwise, model), kernels=("gaussian",))
     assert result.status == "not distinguishable"
@@ -127,9 +126,9 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     result = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert result.status == "none is close"
     gap, hat = (result.best.distances[space] for space in ("prediction", "hat"))
-    away = f"{gap.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
+    far = f"{gap.mean:.2g} far in predictions and {hat.mean:.2g} far in hat matrices"
     assert result.verdict.startswith(
-        f"none is close (nearest: nadaraya_watson, {away}); close is at"
+        f"none is close (nearest: nadaraya_watson, {far}); close is at"
     )
     assert agreement([result, result]).verdict.startswith("none is close; nearest with each seed")
     assert "cond: condition number of K + ridge I" in " ".join(str(result).split())
@@ -162,12 +161,12 @@ RUN_NONE = (
 )
 
 
-@often(("layer_predictions", "candidate", "kernel", "baseline", "words"), RUN_NONE[:2], RUN_NONE)
+@often(("answers", "candidate", "kernel", "baseline", "words"), RUN_NONE[:2], RUN_NONE)
 def test_no_solver_is_named_for_a_model_that_runs_none(
-    x64, candidate, kernel, layer_predictions, baseline, words
+    x64, candidate, kernel, answers, baseline, words
 ):
     tasks = "gradient_descent", "linear"
-    result = found_of(*tasks, (candidate,), layer_predictions, kernels=(kernel,))
+    result = found_of(*tasks, (candidate,), answers, kernels=(kernel,))
     assert (result.status, result.remain) == ("not identified", ())
     assert result.tied[0] == baseline
     assert all(distance.mean < 1e-12 for distance in result.baselines[baseline].values())
@@ -266,11 +265,12 @@ def test_a_run_is_examined_layer_by_layer(x64):
     """
     config = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
     findings = examine(load("linear"), config)
-    assert findings.identification.status == "close to"  # trained weights are not exact
-    assert findings.identification.remain == ("gradient_descent",)
-    reasons = {one.fit.candidate: one.reason for one in findings.identification.candidates}
+    identification = findings.identification
+    assert identification.status == "close to"  # trained weights are not exact
+    assert identification.remain == ("gradient_descent",)
+    reasons = {one.fit.candidate: one.reason for one in identification.candidates}
     assert reasons["newton_schulz"] == "takes no step"
-    assert all(distance.mean < 0.03 for distance in findings.identification.best.distances.values())
+    assert all(distance.mean < 0.03 for distance in identification.best.distances.values())
     first, last = findings.layers
     assert last["error"] < 0.7 * min(last["shuffled"], last["untrained"], last["zero"])
     assert last["exact"] < last["error"]
@@ -279,18 +279,16 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
-    assert len(distance_rows(findings.identification)) == 3 * len(
-        findings.identification.candidates
-    )
+    assert len(distance_rows(identification)) == 3 * len(identification.candidates)
     (bins,) = findings.filter.sigma.shape
     rows = filter_rows(findings)
     assert [row["q"] for row in rows] == findings.filter.q[1].tolist()
     assert len(rows) == bins
     assert rows[0]["exact"] == pytest.approx(1 / (rows[0]["sigma"] + findings.ridge))
-    hat_distance = findings.identification.best.distances["hat"]
+    hat_distance = identification.best.distances["hat"]
     low, high = hat_distance.layer_intervals[0]
     assert f"| {hat_distance.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)
-    assert not cut_off(identification_figure(findings.identification, "linear"))
+    assert not cut_off(identification_figure(identification, "linear"))
     assert not cut_off(filter_figure(findings, "linear"))
 
 
@@ -343,10 +341,9 @@ def test_a_function_of_arrays_is_identified(x64):
     assert (result.status, result.remain) == ("identified", ("gradient_descent",))
     assert np.isclose(result.best.fit.values["step_size"], 0.02, rtol=1e-3)
     task = one_task(0, q=5)
+    longer = ik.probes.array_layer_predictions(partial(descent, steps=3), layers=2)
     with pytest.raises(Exception, match=r"= \[3, 5\], got shape \[4, 5\]"):
-        jax.block_until_ready(
-            ik.probes.array_layer_predictions(partial(descent, steps=3), layers=2)(task)
-        )
+        jax.block_until_ready(longer(task))
 
 
 @pytest.mark.parametrize("queries", [2, 9])

@@ -113,20 +113,16 @@ def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
 def bench(tmp_path):
     """The folder `models` of a SolverBench with one model."""
     folder = tmp_path / "models"
-    for name, names in {
-        "tasks/linear.npz": ("x", "y", "x_query"),
-        "m000/answers.npz": ("answers", "hats"),
-    }.items():
+    files = {"tasks/linear.npz": ("x", "y", "x_query"), "m000/answers.npz": ("answers", "hats")}
+    for name, names in files.items():
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_bytes(npz(**{name: (GOOD | ANSWERS)[name] for name in names}))
     return write_manifest(folder)
 
 
 def write_manifest(folder, **changes):
-    sums = {
-        path.relative_to(folder).as_posix(): digest(path.read_bytes())
-        for path in folder.rglob("*.npz")
-    }
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.npz")}
+    sums = {name: digest(path.read_bytes()) for name, path in files.items()}
     rows = [{"model": "m000", "tasks": "linear"}]
     record = {"format": FORMAT, "config": {}, "dtype": "float64", "models": rows, "sha256": sums}
     (folder / "manifest.json").write_text(json.dumps(record | changes))

@@ -176,11 +176,8 @@ def test_a_grid_grows_until_its_best_point_is_inside_and_an_edge_is_said():
     assert search(axis, axis, lambda i: i + 1.0 * steps)[1] == (-12, -12)
     # what lies behind a hill is not searched: the best point of the grid is inside
     assert search(fixed, axis, lambda _: np.where(steps == -12, -1.0, steps**2.0))[1] == (0, 0)
-    assert [axis.edge(2.0, 2.0 * 10.0**power) for power in (-6, 0, 6)] == [
-        "smallest",
-        "",
-        "largest",
-    ]
+    edges = [axis.edge(2.0, 2.0 * 10.0**power) for power in (-6, 0, 6)]
+    assert edges == ["smallest", "", "largest"]
 
 
 def test_what_float32_cannot_hold_is_not_chosen(x64):

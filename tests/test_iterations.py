@@ -24,9 +24,8 @@ def test_nystrom_of_full_rank_solves_in_one_step(x64):
 
 
 def test_posterior_needs_a_model_of_one_output():
-    model = ik.constructions.conjugate_gradient(
-        ik.Linear(), num_features=3, ridge=0.7, steps=4, num_outputs=2
-    )
+    sizes = {"num_features": 3, "num_outputs": 2, "steps": 4}
+    model = ik.constructions.conjugate_gradient(ik.Linear(), ridge=0.7, **sizes)
     with pytest.raises(ValueError, match="model must have one output"):
         ik.posterior(model, ik.Linear(), draw(0, p=3, n=12, r=2))
 

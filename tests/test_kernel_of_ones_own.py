@@ -73,27 +73,20 @@ def test_derivatives_by_hand_are_those_of_the_program(x64, kernel):
     """Also at 0, and where points coincide."""
     x, z = np.random.default_rng(0).normal(size=(2, 6, 3))
     x[0], z[2] = 0, x[4]
-    parameters = {"projection": np.random.default_rng(2).normal(size=(2, 3))}
-    parameters |= {"bandwidth": 0.7} if kernel.bandwidth else {}
+    at = {"projection": np.random.default_rng(2).normal(size=(2, 3))}
+    at |= {"bandwidth": 0.7} if kernel.bandwidth else {}
 
-    def of(parameters):
-        fields = {
-            kernel.bandwidth if name == "bandwidth" else name: parameters[name]
-            for name in parameters
-        }
+    def of(at):
+        fields = {kernel.bandwidth if name == "bandwidth" else name: at[name] for name in at}
         return dataclasses.replace(kernel, **fields)
 
     @jax.jit
-    def both(x, parameters):
-        by_hand = [
-            getattr(of(parameters), f"derivative_in_{name}")(x, z) for name in ("x", *parameters)
-        ]
-        in_x, in_told = jax.jacobian(lambda x, parameters: of(parameters)(x, z), argnums=(0, 1))(
-            x, parameters
-        )
-        return by_hand, [jnp.einsum("nmnp->nmp", in_x), *(in_told[name] for name in parameters)]
+    def both(x, at):
+        by_hand = [getattr(of(at), f"derivative_in_{name}")(x, z) for name in ("x", *at)]
+        in_x, in_at = jax.jacobian(lambda x, at: of(at)(x, z), argnums=(0, 1))(x, at)
+        return by_hand, [jnp.einsum("nmnp->nmp", in_x), *(in_at[name] for name in at)]
 
-    for derivative, automatic in zip(*numpy(both(x, parameters)), strict=True):
+    for derivative, automatic in zip(*numpy(both(x, at)), strict=True):
         assert relative(derivative, automatic) < 1e-12
         if isinstance(kernel, Matern):
             assert np.all(derivative[4, 2] == 0)
@@ -159,14 +152,11 @@ def test_it_is_sketched_and_has_nystrom_features(x64):
         ik.sketches.nystrom_features(kernel, task.x[:4]),
         ik.sketches.positive_features(jax.random.key(0), kernel, num_features=3, width=6),
     )
+    construct, options = ik.constructions.conjugate_gradient, {"ridge": 0.3, "steps": 5}
     for sketch in sketches:
-        model = ik.constructions.conjugate_gradient(
-            kernel, sketch=sketch, num_features=3, ridge=0.3, steps=5
-        )
+        model = construct(kernel, sketch=sketch, num_features=3, **options)
         features = ik.sketched(kernel, sketch)
-        oracle = numpy(
-            ik.solvers.conjugate_gradient(features, task, ridge=0.3, steps=5).prediction
-        )[-1]
+        oracle = numpy(ik.solvers.conjugate_gradient(features, task, **options).prediction)[-1]
         assert relative(ik.predict(model, task), oracle) < 1e-9
 
 

@@ -35,17 +35,13 @@ TO_THE_HOST = re.compile(r"stablehlo\.(send|recv|infeed|outfeed)\b")
 IN_FLOAT64 = re.compile(r"\dxf64|stablehlo\.(?!constant|convert).*<f64>")
 """Scalars of Python may be float64 constants until they are converted."""
 
-CALLS = [
-    line.rpartition("slow ")[1:]
-    for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
-]
+LINES = Path(__file__).with_suffix(".txt").read_text().splitlines()
+CALLS = [line.rpartition("slow ")[1:] for line in LINES]
 OF_A_MODEL = re.compile(
     r"(ik\.(predict|run_with)|jax\.(grad|jacobian)).*\b(cg|softmax|tiled|encoder|(long_)?decoder)\b"
 )
-ROOMS = (
-    *("solvers", "sketches", "tasks", "theory", "residual", "transformer", "probes", "training"),
-    "uncertainty",
-)
+NUMERIC = "solvers", "sketches", "tasks", "theory", "residual", "transformer"
+ROOMS = (*NUMERIC, "probes", "training", "uncertainty")
 ON_THE_HOST = {
     *(ik.tasks.diabetes, ik.tasks.read_queries, ik.tasks.read_table, ik.tasks.split),
     *(ik.residual.join, ik.residual.num_tokens, ik.probes.has_slot, ik.probes.sites),

@@ -92,17 +92,14 @@ def test_weights_and_mixtures_and_gradients(kind, x64):
     assert relative(*slopes) < 1e-2
     assert relative(predict(1.5), exact(1.5)) < 2e-4
     weight, options = np.linspace(0.5, 2, 9), {"lengthscale": 1.5, "ridge": 0.5, "amplitude": 1.0}
-    theirs = GaussianProcessRegressor(
-        Matern(1.5, "fixed", ORDERS[kind]), alpha=0.5 / weight, optimizer=None
-    )
+    peer = Matern(1.5, "fixed", ORDERS[kind])
+    theirs = GaussianProcessRegressor(peer, alpha=0.5 / weight, optimizer=None)
     mean, std = theirs.fit(task.x, task.y).predict(task.x_query, return_std=True)
     for solver in ("conjugate_gradient", "richardson"):
-        ours = ik.InContextRegressor(kernel=kind.__name__, solver=solver, steps=99, **options)
-        result = ours.fit(task.x, task.y, weight).predict(
-            task.x_query, return_std=True, noise=False
-        )
-        assert relative(result[0], mean) < 1e-3
-        assert relative(result[1], std) < 1e-6
+        model = ik.InContextRegressor(kernel=kind.__name__, solver=solver, steps=99, **options)
+        ours = model.fit(task.x, task.y, weight).predict(task.x_query, return_std=True, noise=False)
+        assert relative(ours[0], mean) < 1e-3
+        assert relative(ours[1], std) < 1e-6
 
 
 def test_it_is_refused_where_it_cannot_be():
@@ -117,9 +114,8 @@ def test_it_is_refused_where_it_cannot_be():
 
 
 def test_it_is_tried_only_by_name():
-    assert taken("chebyshev", usual=True) == ("linear", "exponential", "gaussian")
+    usual = ("linear", "exponential", "gaussian")
+    assert taken("chebyshev", usual=True) == usual
     assert DepthConfig(lengthscale=1.0).kernel == "gaussian"
     assert DepthConfig(kernel="matern12").kernels == ("matern12",)
-    assert (
-        DepthConfig().kernels == IdentifyOptions().kernels == ("linear", "exponential", "gaussian")
-    )
+    assert DepthConfig().kernels == IdentifyOptions().kernels == usual

@@ -137,9 +137,7 @@ def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_estimate_of_a_run_is_a_lower_bound_of_its_size(model, everything, monkeypatch):
     task, estimates = empty(1200), []
-    monkeypatch.setattr(
-        memory_limit, "check", lambda what, numbers, *_: estimates.append(4 * numbers)
-    )
+    monkeypatch.setattr(memory_limit, "check", lambda _, size, *rest: estimates.append(4 * size))
     prepare_run(model, task, Request(keep=everything))
     assert 0.05 < estimates[0] / ik.memory(model, task, everything=everything).peak < 1.01
 
@@ -154,15 +152,11 @@ SOLVED = {
 @often("name", {*SOLVED} - {"leave_one_out"}, SOLVED)
 def test_an_estimate_is_of_the_size_of_what_is_allocated(name, monkeypatch):
     estimates, task = [], jax.tree.map(jnp.asarray, empty(256))
-    monkeypatch.setattr(
-        memory_limit, "check", lambda what, numbers, *_: estimates.append(4 * numbers)
-    )
+    monkeypatch.setattr(memory_limit, "check", lambda _, size, *rest: estimates.append(4 * size))
     solve = partial(getattr(solvers, name), GAUSSIAN, ridge=0.1, **SOLVED[name])
     solve(task)
-    memory = jax.jit(solve).lower(task).compile().memory_analysis()
-    allocated = (
-        memory.temp_size_in_bytes + memory.output_size_in_bytes + memory.argument_size_in_bytes
-    )
+    m = jax.jit(solve).lower(task).compile().memory_analysis()
+    allocated = m.temp_size_in_bytes + m.output_size_in_bytes + m.argument_size_in_bytes
     assert 0.6 < max(estimates) / allocated < 2.1
 
 

@@ -87,16 +87,14 @@ def test_targets_of_queries_may_all_be_missing(path):
 @pytest.mark.parametrize("missing", ["drop", "median"])
 def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     rows = ["1,2,x,3", ",2,y,4", "3,4,y,", *(f"{i},{i * i % 7},x,{i}" for i in range(9))]
-    settings = Predict(
-        table=write(path, *rows), target="y", encode=True, missing=missing, supports=6
-    )
+    options = {"target": "y", "encode": True, "missing": missing}
+    settings = Predict(table=write(path, *rows), supports=6, **options)
     division, names, warnings = read_task(settings)
     assert names == ("a", "b", "city=x", "city=y")[: 4 if missing == "median" else 3]
     left_out = {"drop": (2, 3), "median": (3,)}[missing]
     assert f"{path}: rows left out for missing cells: {len(left_out)} (" in warnings[0]
-    assert any(f"{path}: missing cells filled: 1 (" in words for words in warnings) == (
-        missing == "median"
-    )
+    filled = any(f"{path}: missing cells filled: 1 (" in words for words in warnings)
+    assert filled == (missing == "median")
     table = read_table(path, "y", encode=True, missing=missing)
     numbers = np.setdiff1d(np.arange(1, 13), left_out)
     order = np.random.default_rng(0).permutation(len(table))
@@ -104,8 +102,7 @@ def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     assert not set(division.rows) & set(left_out)
     np.testing.assert_array_equal(split(table, 6).y, division.task.y)
     queries = write(tmp_path / "q.csv", ",2,y", "1,2,x", header="a,b,city")
-    one = Predict(table=path, target="y", queries=queries, encode=True, missing=missing)
-    division, _, warnings = read_task(one)
+    division, _, warnings = read_task(Predict(table=path, queries=queries, **options))
     assert division.rows.tolist() == ([2] if missing == "drop" else [1, 2])
     assert any(str(queries) in words for words in warnings)
 

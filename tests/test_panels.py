@@ -44,9 +44,8 @@ def test_lines_have_the_looks_of_all_figures_and_no_curve_has_their_colours():
 )
 def test_whole_numbers_have_whole_ticks(log, x, whole):
     (axis,) = curves_figure({"x": {"f": (x, [1.0, 2.0])}}, "y", "", log=log).axes
-    assert (axis.get_xscale(), axis.get_yscale()) == tuple(
-        "log" if name in log else "linear" for name in "xy"
-    )
+    scales = ["log" if name in log else "linear" for name in "xy"]
+    assert [axis.get_xscale(), axis.get_yscale()] == scales
     ticks = axis.get_xticks()
     assert np.all(ticks == np.round(ticks)) == whole or log
 

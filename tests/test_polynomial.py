@@ -36,17 +36,16 @@ def test_features_have_the_values_of_the_kernel(degree, x64):
 def test_the_first_mlps_compute_the_features(degree, mlps, x64):
     """And sketches, factors of points and bandwidths of an average act before them."""
     task = draw(3, 3, 9)
-    options = {"num_features": 3, "ridge": 0.5, "steps": 1}
+    options = {"ridge": 0.5, "steps": 1}
+    sizes = {"num_features": 3, **options}
     kernel = ik.Polynomial(degree)
-    model = ik.constructions.gradient_descent(kernel, step_size=0.1, sketch=U.T, **options)
-    path = ik.solvers.gradient_descent(
-        ik.sketched(kernel, U.T), task, ridge=0.5, steps=1, step_size=0.1
-    )
+    model = ik.constructions.gradient_descent(kernel, sketch=U.T, **sizes, step_size=0.1)
+    path = ik.solvers.gradient_descent(ik.sketched(kernel, U.T), task, step_size=0.1, **options)
     assert len(model.weights.prologue) == mlps
     assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-12
     both = weighted(kernel, 2)
-    model = ik.constructions.gradient_descent(both, step_size=0.01, **options)
-    path = ik.solvers.gradient_descent(both, task, ridge=0.5, steps=1, step_size=0.01)
+    model = ik.constructions.gradient_descent(both, step_size=0.01, **sizes)
+    path = ik.solvers.gradient_descent(both, task, step_size=0.01, **options)
     assert relative(ik.predict(model, task), path.prediction[-1]) < 1e-12
 
 
@@ -54,13 +53,11 @@ def test_the_first_mlps_compute_the_features(degree, mlps, x64):
 def test_landmarks_see_it(x64):
     """With weights, too; as many landmarks as features leave nothing out."""
     task, kernel = draw(4, 2, 9), ik.Polynomial(3)
-    options = {"num_features": 2, "ridge": 0.5, "steps": 1, "step_size": 0.01}
+    options = {"ridge": 0.5, "steps": 1, "step_size": 0.01}
     for one, points in ((kernel, task), (weighted(ik.Polynomial(3), 1), task)):
         phi = ik.sketches.nystrom_features(one, points.x[:4], width=3)
-        model = ik.constructions.gradient_descent(one, sketch=phi, **options)
-        path = ik.solvers.gradient_descent(
-            ik.sketched(one, phi), points, ridge=0.5, steps=1, step_size=0.01
-        )
+        model = ik.constructions.gradient_descent(one, num_features=2, sketch=phi, **options)
+        path = ik.solvers.gradient_descent(ik.sketched(one, phi), points, **options)
         assert relative(ik.predict(model, points), path.prediction[-1]) < 1e-11
 
 

@@ -22,9 +22,8 @@ def draw_task(seed=0, r=2):
 
 def family(task):
     """Three kernels with different numbers of features, and their ridges."""
-    maps = [
-        ik.sketches.nystrom_features(ik.Gaussian(s), task.x[:m]) for s, m in ((1.0, 4), (2.5, 6))
-    ]
+    sizes = ((1.0, 4), (2.5, 6))
+    maps = [ik.sketches.nystrom_features(ik.Gaussian(s), task.x[:m]) for s, m in sizes]
     return (*map(ik.Features, maps), ik.Linear()), np.array([0.3, 0.2, 0.5])
 
 
@@ -66,9 +65,8 @@ def test_gates_and_strengths_weigh_the_supports(x64, options):
     x[:, 2] = 1 / (1 + np.exp(-x[:, 2]))
     task = task.replace(x=x)
     needs = {"ridge": RIDGE, "steps": P + 1, "approximates": ik.Linear(2 * np.eye(P))}
-    model = constructions.prefix_posterior(
-        ik.Linear(), num_features=P, num_outputs=2, **needs, **options
-    )
+    sizes = {"num_features": P, "num_outputs": 2}
+    model = constructions.prefix_posterior(ik.Linear(), **sizes, **needs, **options)
     bare = {k: v for k, v in options.items() if k not in ("tokens", "max_supports", "form")}
     oracle = numpy(solvers.prefix_posterior(ik.Linear(), task, **needs, **bare))
     assert relative(ik.predict_along(model, task), oracle.along[-1]) < 1e-11
@@ -95,21 +93,17 @@ def test_with_all_supports_as_landmarks_it_is_the_process_of_the_kernel(x64):
     peer = GaussianProcessRegressor(sk.RBF(3.0), alpha=0.5, optimizer=None).fit(x[train], y[train])
     mean, deviation = peer.predict(x[test], return_std=True)
     task = ik.Task(x=np.asarray(x[train]), y=np.asarray(y[train]), x_query=np.asarray(x[test]))
-    features = numpy(ik.sketches.nystrom_features(ik.Gaussian(3.0), task.x))
+    features = ik.Features(numpy(ik.sketches.nystrom_features(ik.Gaussian(3.0), task.x)))
     sizes = {"num_features": 10, "steps": 33, "approximates": ik.Gaussian(3.0)}
-    model = constructions.prefix_posterior(ik.Features(features), ridge=0.5, **sizes)
+    model = constructions.prefix_posterior(features, ridge=0.5, **sizes)
     variance = slots(model, task, "variance")[0]
     assert ik.check(model, task).ok
     assert gap(ik.predict(model, task), mean) < 1e-10
     assert gap(np.sqrt(variance[32:]), deviation) < 1e-10
-    average = constructions.bayesian_average(
-        ik.Features(features), ridges=np.array([0.5, 0.1]), **sizes
-    )
+    average = constructions.bayesian_average(features, ridges=np.array([0.5, 0.1]), **sizes)
     evidence = slots(average, task, "log_evidence")[0][-1]
     assert abs(evidence[0] - peer.log_marginal_likelihood_value_) < 1e-10
-    wrong = constructions.prefix_posterior(
-        ik.Features(features), ridge=0.5, num_features=10, steps=33
-    )
+    wrong = constructions.prefix_posterior(features, ridge=0.5, num_features=10, steps=33)
     assert gap(np.sqrt(slots(wrong, task, "variance")[0][32:]), deviation) > 1e-3
 
 
@@ -216,12 +210,12 @@ def test_the_variance_grows_with_the_steps_and_is_too_small_before_the_last(x64)
 def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
     task = draw_task(8)
     kernel = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x[:6]))
-    options = {"num_features": P, "num_outputs": 2, "approximates": ik.Gaussian(1.0)}
+    kwargs = {"num_features": P, "num_outputs": 2, "approximates": ik.Gaussian(1.0)}
     full = kernel.diagonal(task.x_query)
     variances = numpy(solvers.posterior(kernel, task, ridge=0.05).variance) + 0.05 + (1 - full)
-    single = constructions.prefix_posterior(kernel, ridge=0.05, steps=2, **options)
+    single = constructions.prefix_posterior(kernel, ridge=0.05, steps=2, **kwargs)
     average = constructions.bayesian_average(
-        kernel, ridges=np.array([1.0, 0.05]), steps=3, **options
+        kernel, ridges=np.array([1.0, 0.05]), steps=3, **kwargs
     )
     for model in (single, average):
         readouts = numpy(ik.readouts(model, task))
@@ -231,7 +225,7 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
         assert (lack < gaps).all()
         assert (gaps < 1).all()
     whole = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x))
-    right = constructions.prefix_posterior(whole, ridge=0.05, steps=30, **options)
+    right = constructions.prefix_posterior(whole, ridge=0.05, steps=30, **kwargs)
     assert ik.check(right, task, kernel=ik.Gaussian(1.0), ridge=0.05).gap < 1e-10
     zero = task.replace(y=0 * task.y)  # whose mean is right after any number of steps
     status = numpy(ik.check(single, zero))

@@ -14,17 +14,8 @@ import icl_krr as ik
 from icl_krr._core.readable import LINES, screen_repr
 
 ROOMS = [ik, *filter(inspect.ismodule, (getattr(ik, name) for name in ik.__all__))]
-SETTINGS = {
-    "Architecture",
-    "Cost",
-    "Placement",
-    "Sent",
-    "Site",
-    "Slot",
-    "Spec",
-    "Token",
-    "Training",
-}
+SETTINGS = {"Architecture", "Cost", "Placement", "Sent", "Site", "Slot", "Spec", "Token"}
+SETTINGS |= {"Training"}
 """Classes that hold no arrays."""
 
 
@@ -54,9 +45,8 @@ def test_arrays_show_their_shape_and_scalars_their_value():
     masked = task.replace(mask=np.ones(5, bool))
     assert repr(masked).endswith("mask=bool[5])")
     assert repr(ik.Gaussian(jnp.array(0.1))) == "Gaussian(lengthscale=0.1)"
-    assert (
-        repr(ik.Gaussian(0.1, jnp.ones((2, 3)))) == "Gaussian(lengthscale=0.1, projection=f32[2,3])"
-    )
+    projected = ik.Gaussian(0.1, jnp.ones((2, 3)))
+    assert repr(projected) == "Gaussian(lengthscale=0.1, projection=f32[2,3])"
     assert repr(jax.eval_shape(lambda: task)) == repr(task)
     texts = []
     jax.jit(jax.vmap(lambda kernel: texts.append(repr(kernel))))(ik.Gaussian(jnp.ones(2)))

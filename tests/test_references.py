@@ -200,11 +200,8 @@ def test_chebyshev_but_not_conjugate_gradient_is_the_same_for_the_coefficients_o
 def test_errors_fall_at_the_rate_of_theory(name, worst):
     """In the A-norm, for any y; and not faster for an error along some extreme eigenvectors."""
     _, system = problem("gaussian", None)
-    A, t, normalised = (
-        system.A,
-        np.arange(STEPS + 1),
-        name in ("richardson", "preconditioned_chebyshev"),
-    )
+    A, t = system.A, np.arange(STEPS + 1)
+    normalised = name in ("richardson", "preconditioned_chebyshev")
     s, V = scipy.linalg.eigh(A, np.diag(A.sum(axis=1)) if normalised else None)
     (low, high), numbers = s[[0, -1]], {}
     assert not normalised or RIDGE / (N + RIDGE) < low < high < 1 + 1e-12

@@ -42,12 +42,10 @@ def test_the_loss_is_the_likelihood_at_the_likeliest_amplitude(x64, kernel, outp
     free = np.append(RNG.normal(size=4), np.log(0.3))
 
     def likelihood(free, scale):
-        scaled_kernel = _relevance.with_factors(kernel, jnp.exp(free[:-1]))
-        unit = jnp.mean(scaled_kernel.diagonal(X))
+        factored = _relevance.with_factors(kernel, jnp.exp(free[:-1]))
+        unit = jnp.mean(factored.diagonal(X))
         scaled = task.replace(y=task.y / jnp.sqrt(scale)[None])
-        value = ik.solvers.log_marginal_likelihood(
-            scaled_kernel, scaled, ridge=unit * jnp.exp(free[-1])
-        )
+        value = ik.solvers.log_marginal_likelihood(factored, scaled, ridge=unit * jnp.exp(free[-1]))
         return -(value - 30 * jnp.sum(jnp.log(scale))) / task.y.size
 
     K = _relevance.with_factors(kernel, np.exp(free[:-1]))(X, X)
@@ -82,27 +80,23 @@ def test_the_importance_is_the_share_in_the_slopes(fitted):
     step = 1e-3
     slopes = [(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(4)]
     shares = np.sum(np.square(slopes), axis=1) * X.var(axis=0)
-    np.testing.assert_allclose(
-        fitted.feature_importances_, shares / shares.sum(), atol=1e-3, rtol=0.02
-    )
-    assert fitted.feature_importances_[:2].sum() > 0.99
+    importances = fitted.feature_importances_
+    np.testing.assert_allclose(importances, shares / shares.sum(), atol=1e-3, rtol=0.02)
+    assert importances[:2].sum() > 0.99
 
 
 def test_equal_weights_and_units_of_features_do_not_matter(x64):
-    task = ik.Task(X, Y, X)
-    fit = _relevance.maximise_marginal_likelihood(ik.Gaussian(0.5), task, 0.01)
+    task, kernel = ik.Task(X, Y, X), ik.Gaussian(0.5)
+    fit = _relevance.maximise_marginal_likelihood(kernel, task, 0.01)
     heavy = ik.Task(np.pad(X, ((0, 0), (0, 1))), Y, np.pad(X, ((0, 0), (0, 1))))
-    same = _relevance.maximise_marginal_likelihood(weighted(ik.Gaussian(0.5), 4), heavy, 0.01)
+    same = _relevance.maximise_marginal_likelihood(weighted(kernel, 4), heavy, 0.01)
     units = np.array([1.0, 1e3, 1e-3, 1.0])
-    other = _relevance.maximise_marginal_likelihood(
-        ik.Gaussian(0.5), task.replace(x=X * units), 0.01
-    )
+    other = _relevance.maximise_marginal_likelihood(kernel, task.replace(x=X * units), 0.01)
     widths = _relevance.bandwidths_of(fit.kernel, 4)
     np.testing.assert_allclose(_relevance.bandwidths_of(same.kernel, 4), widths, rtol=1e-3)
     assert other.evidence == pytest.approx(fit.evidence, abs=1e-3)
-    np.testing.assert_allclose(
-        _relevance.bandwidths_of(other.kernel, 4)[:2], (widths * units)[:2], rtol=0.05
-    )
+    scaled = _relevance.bandwidths_of(other.kernel, 4)
+    np.testing.assert_allclose(scaled[:2], (widths * units)[:2], rtol=0.05)
 
 
 @pytest.mark.parametrize("offset", [0.0, 3.0])
@@ -123,10 +117,8 @@ def test_an_exponential_kernel_is_never_less_likely_than_its_start(x64, offset, 
 
 def test_a_given_ridge_stays_and_a_constant_y_is_no_problem(x64):
     task = ik.Task(X, Y, X)
-    assert (
-        _relevance.maximise_marginal_likelihood(ik.Gaussian(), task, 0.05, fixed_ridge=True).ridge
-        == 0.05
-    )
+    fit = _relevance.maximise_marginal_likelihood(ik.Gaussian(), task, 0.05, fixed_ridge=True)
+    assert fit.ridge == 0.05
     flat = _relevance.maximise_marginal_likelihood(ik.Gaussian(2.0), task.replace(y=0 * Y), 0.05)
     assert _relevance.bandwidths_of(flat.kernel, 4).tolist() == [2.0] * 4
     assert _relevance.importance(flat.kernel, task.replace(y=0 * Y), 0.05).tolist() == [0.0] * 4

@@ -90,9 +90,8 @@ def test_supports_come_in_the_order_of_their_angle():
 def test_patterns_and_streams_are_those_of_the_forward(x64):
     task = draw_task(ExplorerConfig(**SMALL))
     kernel = ik.Exponential(0.5)
-    model = ik.constructions.conjugate_gradient(
-        kernel, num_features=2, ridge=1.0, steps=2, attention="softmax"
-    )
+    options = {"num_features": 2, "ridge": 1.0, "steps": 2}
+    model = ik.constructions.conjugate_gradient(kernel, attention="softmax", **options)
     snapshot = take_snapshot(model, task)
     by_name = {(p.block, p.name): p.weights for p in snapshot.patterns}
     x = np.concatenate([np.zeros((1, 2)), task.x, task.x_query])
@@ -110,9 +109,8 @@ def test_patterns_and_streams_are_those_of_the_forward(x64):
 
 def test_signed_patterns_have_a_scale_that_holds_them(x64):
     """Linear attention weighs by any number."""
-    model = ik.constructions.gradient_descent(
-        ik.Linear(), num_features=2, ridge=1.0, steps=1, step_size=0.1
-    )
+    options = {"ridge": 1.0, "steps": 1, "step_size": 0.1}
+    model = ik.constructions.gradient_descent(ik.Linear(), num_features=2, **options)
     snapshot = take_snapshot(model, draw_task(ExplorerConfig(**SMALL)))
     (board,) = snapshots_section(snapshot, snapshot, "a model", "float64", 0).parts
     pattern = snapshot.patterns[0].weights
@@ -135,9 +133,8 @@ def test_no_two_parts_of_a_page_share_a_name(page):
 
 def test_slots_keep_their_digits_at_every_setting():
     """Though those of one are 1e10 times those of another."""
-    values = (
-        np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-10, 0, 1])[:, None, None]
-    )
+    scales = np.array([1e-10, 0, 1])[:, None, None]
+    values = scales * np.random.default_rng(0).normal(size=(3, 4, 5))
     stored, most = shares(values, (-2, -1))
     largest = np.max(np.abs(values), axis=(1, 2))
     np.testing.assert_allclose(np.array(most, float), largest, rtol=5e-3)

@@ -78,10 +78,8 @@ LEAVING = "<meta http-equiv='refresh' content='0;url=URL'>"
 
 
 def numbered(payloads):
-    names = {
-        "XHTML": 'xmlns="http://www.w3.org/1999/xhtml"',
-        "COVER": '<rect width="99" height="99"/>',
-    }
+    xhtml = 'xmlns="http://www.w3.org/1999/xhtml"'
+    names = {"XHTML": xhtml, "COVER": '<rect width="99" height="99"/>'}
     for place, payload in enumerate(payloads):
         words = {"RUN": f"alert({place})", "URL": f"http://evil.example/{place}"} | names
         yield re.sub("|".join(words), lambda match: words[match[0]], payload)  # noqa: B023

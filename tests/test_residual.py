@@ -67,9 +67,8 @@ def test_reads_add_scale_and_compose():
         (Read({}, 2), np.zeros((3, 2))),
     )
     reads, values = zip(*cases, strict=True)
-    for result, value in zip(
-        jax.jit(lambda h: [read(h) for read in reads])(h), values, strict=True
-    ):
+    results = jax.jit(lambda h: [read(h) for read in reads])(h)
+    for result, value in zip(results, values, strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-6)
 
 
@@ -92,7 +91,8 @@ def test_one_hot_places_channels():
 def test_tokens_are_aggregator_supports_queries():
     task = draw(0, p=2, n=4, q=3, r=2)
     mask = np.array([True, False, True, True])
-    tokens = numpy(jax.jit(fields)(task.replace(mask=mask)))
+    masked = task.replace(mask=mask)
+    tokens = numpy(jax.jit(fields)(masked))
     assert tokens["aggregator"][:, 0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     assert tokens["support"][:, 0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
     assert tokens["query"][:, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
@@ -102,9 +102,7 @@ def test_tokens_are_aggregator_supports_queries():
     np.testing.assert_array_equal(tokens["y"][1:5], np.where(mask[:, None], task.y, 0))
     assert not np.any(tokens["y"][5:])
     assert not np.any(tokens["x"][0])
-    assert (
-        key_mask(task.replace(mask=mask)).tolist() == [True, True, False, True, True] + [False] * 3
-    )
+    assert key_mask(masked).tolist() == [True, True, False, True, True] + [False] * 3
 
 
 @pytest.mark.parametrize("unmasked", [5, 1])

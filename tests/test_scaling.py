@@ -39,10 +39,8 @@ def regressed(family, place):
     """Drawn tasks with their kernel matrices, exact regression and its variances, by NumPy."""
     tasks = draw_tasks(jax.random.split(jax.random.key(0))[place], 16, family)
     for x, y, x_query in zip(*map(np.asarray, (tasks.x, tasks.y, tasks.x_query)), strict=True):
-        gram, k = (
-            np.exp(-((z[:, None] - x[None]) ** 2).sum(axis=-1) / 2 / KEY[0] ** 2)
-            for z in (x, x_query)
-        )
+        squares = [((z[:, None] - x[None]) ** 2).sum(axis=-1) for z in (x, x_query)]
+        gram, k = (np.exp(-values / 2 / KEY[0] ** 2) for values in squares)
         weights = np.linalg.solve(gram + KEY[1] * np.eye(len(x)), k.T).T
         yield gram, k, y, weights @ y, 1 - (weights * k).sum(axis=1)
 
@@ -55,14 +53,10 @@ def test_curves_go_from_the_answer_0_to_exact_regression(solver_curves, family, 
             np.testing.assert_allclose(excess[0], np.mean(np.square(exact)) / np.mean(variances))
         low, high = solver_curves.interval(name)
         assert np.all((low <= excess + 1e-9) & (excess <= high + 1e-9))
-    assert (
-        solver_curves.excess("conjugate_gradient")[6]
-        < 1e-8
-        < solver_curves.excess("conjugate_gradient")[4]
-    )
-    assert (
-        solver_curves.excess("newton_schulz")[6] < solver_curves.excess("gradient_descent")[6] / 10
-    )
+    conjugate = solver_curves.excess("conjugate_gradient")
+    assert conjugate[6] < 1e-8 < conjugate[4]
+    descent = solver_curves.excess("gradient_descent")
+    assert solver_curves.excess("newton_schulz")[6] < descent[6] / 10
 
 
 def descended(step, gram, k, y, exact, _):
@@ -130,9 +124,8 @@ def test_the_page_shows_models_beside_solvers(solver_curves):
     rows = models([*STAR, (8, 32, KEY[-1])])
     section = scaling_section(rows, KEY, solver_curves, "seed 0")
     (board,) = section.parts
-    assert [chart.title.rpartition(" against ")[2] for chart in board.charts] == [
-        *_scaling.AXIS_SETTINGS
-    ]
+    axes = [chart.title.rpartition(" against ")[2] for chart in board.charts]
+    assert axes == [*_scaling.AXIS_SETTINGS]
     points = board.charts[0].complete()["data"]["values"]
     values = {(one["line"], one["x"]): one["value"] for one in points}
     assert values["conjugate gradient", 2] == solver_curves.excess("conjugate_gradient")[2]

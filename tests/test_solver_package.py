@@ -82,9 +82,8 @@ def package(tmp_path_factory):
 
 
 def python(code, env, folder):
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd=folder, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -176,9 +175,8 @@ def test_a_sweep_has_its_line_and_runs_it_again_when_the_file_changes(x64, file,
     assert results[0] == results[1] != results[2]
     del SOLVERS["nesterov"]
     assert cli.main([*words.replace("my.py:nesterov", "").split(), *ARGV]) == 0
-    assert (
-        json.loads(capsys.readouterr().out)["meta"]["own_solvers"]["nesterov"] == file.read_text()
-    )
+    meta = json.loads(capsys.readouterr().out)["meta"]
+    assert meta["own_solvers"]["nesterov"] == file.read_text()
 
 
 def test_ablate_removes_its_slots(file, capsys):

@@ -56,11 +56,8 @@ def labels_of(bench):
 
 def test_studies_of_a_few_solvers_take_them_from_those_that_are_compared():
     """Noise, fewer channels and training change the weights of a few, of each sort of step one."""
-    of_weights = (
-        *solverbench.VARIED_SOLVERS,
-        *(name for name, _ in solverbench.SUPERPOSED_CASES),
-        *AXES["solver"],
-    )
+    superposed = (name for name, _ in solverbench.SUPERPOSED_CASES)
+    of_weights = (*solverbench.VARIED_SOLVERS, *superposed, *AXES["solver"])
     named = (*CANDIDATES, *streams.FIRST, *what_networks_run.SOLVERS)
     assert {*of_weights, *named, *trained.IN_STREAMS} <= {*compared()}
     assert {*fast_weights_naming.RULES} == {name for name in candidates() if SOLVERS[name].causal}
@@ -247,9 +244,8 @@ SIZES = np.array([0.01, 0.03, 0.02, 0.005])
     "kernel", [pytest.param(ik.Linear(), marks=pytest.mark.slow), ik.Gaussian(2.0)]
 )
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
-    varying = ik.compile(
-        solverbench.descent, kernel, steps=4, step_size=ik.per_step(SIZES), **SHARED
-    )
+    sizes = ik.per_step(SIZES)
+    varying = ik.compile(solverbench.descent, kernel, steps=4, step_size=sizes, **SHARED)
     predictions = iterate(task, kernel, lambda A, y, a, t: SIZES[t] * (y - A @ a[-1]))
     assert np.allclose(layerwise(varying, task), predictions, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
@@ -354,11 +350,8 @@ def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     truth = "gradient_descent, linear kernel"
     for about in (truth, f"{truth}, read by its own readout"):
         assert verdict_of_truth[about] == ("identified", ("gradient_descent",))
-    assert (
-        verdict_of_truth["steepest descent"].status
-        == verdict_of_truth["a share of exact KRR"].status
-        == NONE
-    )
+    for about in ("steepest descent", "a share of exact KRR"):
+        assert verdict_of_truth[about].status == NONE
     assert cli.main([*argv, "--seed", "1"]) == 2
     assert "other settings: seed: stored 0, given 1" in capsys.readouterr().err
 
@@ -388,9 +381,8 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     kernel = one.kernel("linear")
     rest = one.compile_keywords(kernel) | {"steps": 6}
     eta = 1 / one.largest_eigenvalue(kernel)
-    rising = ik.compile(
-        solverbench.descent, kernel, step_size=ik.per_step(eta * np.linspace(0.2, 1.8, 6)), **rest
-    )
+    sizes = ik.per_step(eta * np.linspace(0.2, 1.8, 6))
+    rising = ik.compile(solverbench.descent, kernel, step_size=sizes, **rest)
     fast = ik.compile(solverbench.nesterov, kernel, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = run_on_tasks(Model(Truth(OPEN, ""), one, weights))

@@ -34,20 +34,14 @@ def test_the_gaussian_kernel_far_from_0_in_float32():
         in_projection = tilted.derivative_in_projection(x, x)
         return jax.grad(squares)(x), tilted.derivative_in_x(x, x), in_projection
 
-    values = (
-        kernel_matrix(kernel, x, x),
-        kernel_matrix(tilted, x[2:], x[2:]),
-        *derivatives(kernel, tilted, x[2:]),
-    )
+    values = [kernel_matrix(kernel, x, x), kernel_matrix(tilted, x[2:], x[2:])]
+    values += derivatives(kernel, tilted, x[2:])
     with jax.enable_x64(True):
         x, tilted = jax.tree.map(np.float64, (x, tilted))
         differences = x[2:] - x[2:3]
         on_line = differences @ tilted.projection.T
-        expected = (
-            gram(kernel, x, x),
-            gram(kernel, on_line, on_line),
-            *derivatives(kernel, tilted, differences),
-        )
+        expected = [gram(kernel, x, x), gram(kernel, on_line, on_line)]
+        expected += derivatives(kernel, tilted, differences)
     for value, reference in zip(values, expected, strict=True):
         assert relative(value, reference) < 2e-5
 

@@ -81,6 +81,7 @@ def test_a_masked_support_does_not_change_the_status(task):
     """Not even one whose y is so large that all errors would be small beside it."""
     mask = np.arange(task.num_supports) < 20
     model, kernel = built(ik.Linear(), 2), ik.Linear()
+    tasks = [task.replace(y=np.where(mask, task.y, value), mask=mask) for value in (0.0, 1e9)]
     for status in (
         lambda task: ik.solvers.exact(kernel, task, ridge=0.1).status,
         lambda task: ik.solvers.posterior(kernel, task, ridge=0.1).status,
@@ -88,9 +89,7 @@ def test_a_masked_support_does_not_change_the_status(task):
         lambda task: ik.posterior(model, kernel, task).status,
         lambda task: ik.check(model, task),
     ):
-        masked, other = (
-            status(task.replace(y=np.where(mask, task.y, value), mask=mask)) for value in (0.0, 1e9)
-        )
+        masked, other = map(status, tasks)
         chex.assert_trees_all_equal(masked, other)
 
 
@@ -142,9 +141,8 @@ def test_queries_count(task):
 
 
 def test_results_unpack_as_before_and_are_pytrees(task):
-    alpha, r, p, prediction = path = numpy(
-        ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.5, steps=8)
-    )
+    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.5, steps=8))
+    alpha, r, p, prediction = path
     assert alpha.shape == r.shape == p.shape == (9, 32)
     assert prediction.shape == (9, 5)
     assert path.status.ok
@@ -369,6 +367,5 @@ def test_a_small_value_of_a_large_mixture_is_right():
 def test_a_kernel_takes_a_plain_feature_map(task):
     plain = ik.Features(lambda x: 2 * x)
     prediction = numpy(ik.solvers.exact(plain, task, ridge=2.0).prediction)
-    assert np.allclose(
-        prediction, ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction, atol=1e-4
-    )
+    linear = ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction
+    assert np.allclose(prediction, linear, atol=1e-4)

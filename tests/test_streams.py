@@ -45,7 +45,7 @@ def batches():
 
 def descent():
     return ik.constructions.gradient_descent(
-        ik.Linear(), num_features=3, ridge=RIDGE, steps=STEPS, step_size=0.05
+        ik.Linear(), 3, ridge=RIDGE, steps=STEPS, step_size=0.05
     )
 
 
@@ -180,9 +180,8 @@ def test_steps_that_say_nothing_are_told():
     words = "no solver has its parameters: num_supports must be >= 1 and finite, got 1e-05"
     steps |= {words: other}
     for words, rows in steps.items():
-        reasons, *others = eliminate_candidates(
-            [StreamComparison(fit, small_gaps, {}, None, rows, None)], of, None
-        )
+        compared = [StreamComparison(fit, small_gaps, {}, None, rows, None)]
+        reasons, *others = eliminate_candidates(compared, of, None)
         assert reasons[0].startswith(words)
         assert others == [(), [True]]
 
@@ -358,10 +357,8 @@ def written(path, **arrays):
 def test_a_file_may_hold_predictions_and_streams(tmp_path, x64):
     streams = arrays_of(two_steps)
     control = arrays_of(still, ("control_streams", "control_jacobians"))
-    values = {
-        "layer_predictions": streams["streams"][..., 0],
-        "hats": streams["stream_jacobians"][..., 0, :],
-    }
+    hats = streams["stream_jacobians"][..., 0, :]
+    values = {"layer_predictions": streams["streams"][..., 0], "hats": hats}
     _, kinds = read_file(written(tmp_path / "both.npz", **control, **streams, **values))
     assert [*kinds] == ["layer_predictions", "streams"]
     assert {name for arrays in kinds.values() for name in arrays} == {*streams, *control, *values}
@@ -386,9 +383,6 @@ def test_a_file_is_identified_by_its_predictions_and_by_its_streams(tmp_path, ca
     assert (record["status"], record["remain"]) == ("identified", ["gradient_descent"])
     assert "gradient_descent" in record["streams"]["remain"]  # others take the same two steps
     output = capsys.readouterr().out
-    assert (
-        0
-        < output.index("layer_predictions: identified: gradient_descent")
-        < output.index("streams: ")
-    )
+    first = output.index("layer_predictions: identified: gradient_descent")
+    assert 0 < first < output.index("streams: ")
     assert (out / "streams-heatmaps.csv").exists()

@@ -13,9 +13,8 @@ from icl_krr.experiments import RUNS, Recipe
 def test_the_grid_crosses_families_styles_attentions_and_depths():
     recipes = subjects.recipes()
     assert len(recipes) == 16
-    shapes = {
-        (r.task.family, r.model.style, r.model.attention, r.model.depth) for r in recipes.values()
-    }
+    models = [(r.task.family, r.model) for r in recipes.values()]
+    shapes = {(family, m.style, m.attention, m.depth) for family, m in models}
     assert len(shapes) == 16
     assert all(r.task.num_features > 1 for r in recipes.values())
     assert {r.training.loss for r in recipes.values() if r.model.style == "decoder"} == {"every"}
@@ -48,9 +47,8 @@ def test_what_ships_of_a_decoder_is_its_last_round(monkeypatch, tmp_path):
     for number, updates in enumerate((5, 10)):
         folder = tmp_path / cell.name / f"round-{number}"
         folder.mkdir(parents=True)
-        folder.joinpath("recipe.json").write_text(
-            decoders.recipe_of(cell, updates, number).to_json()
-        )
+        recipe = decoders.recipe_of(cell, updates, number)
+        folder.joinpath("recipe.json").write_text(recipe.to_json())
         for file in ("model.msgpack", "metrics.csv"):
             folder.joinpath(file).write_text(f"{file} of round {number}")
     decoders.ship(tmp_path)

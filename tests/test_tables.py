@@ -64,9 +64,8 @@ def test_what_leaves_the_range_is_reported(x64, a, over):
 
 
 def gaussian_process(seed, n, q=16):
-    config = ik.tasks.GaussianProcess(
-        ik.Gaussian(0.7), num_supports=n, num_queries=q, inputs="sphere"
-    )
+    kernel, sizes = ik.Gaussian(0.7), {"num_supports": n, "num_queries": q}
+    config = ik.tasks.GaussianProcess(kernel, inputs="sphere", **sizes)
     return config.kernel, numpy(sample(jax.random.key(seed), config))
 
 

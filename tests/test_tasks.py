@@ -164,9 +164,8 @@ def test_the_scale_of_a_column_does_not_matter(scale):
     """The squares of such values overflow or vanish; the standardised column is the same."""
     y = np.random.default_rng(0).normal(size=30)
     x = np.arange(30.0)[:, None]
-    plain, scaled = (
-        ik.tasks.split(ik.tasks.Table(x * s, y * s, ("a",), "y"), 20) for s in (1.0, scale)
-    )
+    tables = [ik.tasks.Table(x * s, y * s, ("a",), "y") for s in (1.0, scale)]
+    plain, scaled = (ik.tasks.split(table, 20) for table in tables)
     for name in ("x", "y", "x_query", "y_query"):
         assert np.allclose(getattr(plain, name), getattr(scaled, name), rtol=1e-5)
 
@@ -205,9 +204,8 @@ def test_a_task_takes_lists_and_what_numpy_reads():
     for convert in (lambda part: part, np.asarray, Foreign, tuple):
         task = ik.Task(*map(convert, (x, y, x_query, mask)))
         assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task))
-        assert [a.dtype for a in jax.tree.leaves(task)] == [
-            a.dtype for a in jax.tree.leaves(expected)
-        ]
+        dtypes = [[a.dtype for a in jax.tree.leaves(tree)] for tree in (task, expected)]
+        assert dtypes[0] == dtypes[1]
         assert jax.tree.all(jax.tree.map(np.array_equal, task, expected))
         assert np.array_equal(task.replace(y=convert([3, 4, 5])).y, np.array([3.0, 4, 5]))
 

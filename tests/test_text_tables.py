@@ -28,17 +28,13 @@ def of_ablation():
 
 def of_claims(long):
     place = {"counterexample": {"seed": 3, "draw": 14}}
-    results = [
-        entry | {"tightness": entry["tightness"] or float("inf")} | place for entry in CLAIMS
-    ]
+    results = [row | {"tightness": row["tightness"] or float("inf")} | place for row in CLAIMS]
     return verify.summary(results, claims(), long)
 
 
 def distances(entries):
-    return {
-        space: Distance(**entries[space], matrix=np.zeros((6, 193)))
-        for space in ("prediction", "hat")
-    }
+    matrix = np.zeros((6, 193))
+    return {space: Distance(**entries[space], matrix=matrix) for space in ("prediction", "hat")}
 
 
 def identification():
@@ -90,9 +86,7 @@ def test_tables_fit_the_terminal_and_break_no_word(command, width, monkeypatch, 
 
     def remembered(table, *rest):
         for line in (table.header, *(line for group in table.groups for line in group)):
-            words.update(
-                word for cell in line for word in cell.split() if len(word) <= LONGEST_WORD
-            )
+            words.update(word for word in " ".join(line).split() if len(word) <= LONGEST_WORD)
         return console(table, *rest)
 
     monkeypatch.setattr(TextTable, "__rich_console__", remembered)

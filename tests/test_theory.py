@@ -160,11 +160,10 @@ def test_c7_gaussian_and_exponential(x64):
     G = kernel_matrix(gaussian, task.x_query, task.x)
     assert relative(compiled.gaussian_from_exponential(task.x_query, task.x, 1.5), G) < 1e-12
     sphere = task.x / np.linalg.norm(task.x, axis=1, keepdims=True)
-    ratio = kernel_matrix(gaussian, sphere, sphere) / kernel_matrix(
-        ik.Exponential(2.25), sphere, sphere
-    )
+    exponential = ik.Exponential(2.25)
+    ratio = kernel_matrix(gaussian, sphere, sphere) / kernel_matrix(exponential, sphere, sphere)
     assert np.allclose(ratio, ratio[0, 0])
-    ratio = G / kernel_matrix(ik.Exponential(2.25), task.x_query, task.x)
+    ratio = G / kernel_matrix(exponential, task.x_query, task.x)
     assert ratio.max() > 1.5 * ratio.min()
 
 
@@ -267,9 +266,8 @@ def test_c35_relative_error_of_a_sketch_at_an_angle(x64, levels):
         cosine = 1 - sine**2
         largest, lost = sigma[-1] / ridge, sigma[-m - 1] / ridge
         assert error <= bound * (1 + 1e-9)
-        assert (
-            bound <= min(lost / cosine + sine**2 / cosine, sine**2 * largest + cosine * lost) + 1e-9
-        )
+        bounds = lost / cosine + sine**2 / cosine, sine**2 * largest + cosine * lost
+        assert bound <= min(bounds) + 1e-9
         assert np.linalg.norm(change, 2) * ridge <= bound / (1 + bound) + 1e-9
         if levels:
             assert np.isclose(error, bound)

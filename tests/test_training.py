@@ -141,9 +141,8 @@ def test_training_lowers_the_loss_below_nadaraya_watson(compiled_as_users_do):
         inputs="uniform",
     )  # fmt: skip
     spec = ik.Architecture(num_features=1, width=32, depth=3, heads=4)
-    settings = Training(
-        steps=400, batch=32, learning_rate=4e-3, warmup=40, log_every=200, validation=512
-    )
+    sizes = {"steps": 400, "batch": 32, "warmup": 40, "log_every": 200, "validation": 512}
+    settings = Training(**sizes, learning_rate=4e-3)
     _, rows = train(ik.init(jax.random.key(0), spec), process, settings)
     last = rows[-1]
     assert last["step"] == 400

@@ -36,9 +36,8 @@ def test_attention_equals_numpy(x64, kind, causal):
     spec = ik.Spec(1, attention=kind, causal=causal)
     ours = jax.jit(partial(_attention.attend, spec=spec))(q, k, v, key_mask)
     assert relative(ours, weights @ np.asarray(v)) < 1e-12
-    assert (
-        relative(jax.jit(partial(_attention.pattern, spec=spec))(q, k, key_mask), weights) < 1e-12
-    )
+    pattern = jax.jit(partial(_attention.pattern, spec=spec))(q, k, key_mask)
+    assert relative(pattern, weights) < 1e-12
 
 
 def test_the_shapes_that_annotations_state_are_checked():
@@ -114,9 +113,8 @@ def test_random_models_run_through_the_same_forward(x64, name):
 
 def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     """What it says there is what it says of a query after the supports before; masks are felt."""
-    model = moved(
-        ik.init(jax.random.key(4), architecture(causal=True, tokens="interleaved", max_tokens=16))
-    )
+    spec = architecture(causal=True, tokens="interleaved", max_tokens=16)
+    model = moved(ik.init(jax.random.key(4), spec))
     task = draw(3)
     along = numpy(ik.predict_along(model, task))
     assert relative(along[7:], ik.predict(model, task)) < 1e-12
@@ -127,9 +125,7 @@ def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=x_query)
     assert relative(ik.predict(model, before), along[k : k + 1]) < 1e-12
     spread = task.replace(mask=np.array([True, False, True, True, False, False, True]))
-    unmasked = ik.Task(
-        x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query, y_query=None
-    )
+    unmasked = ik.Task(x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query)
     assert relative(ik.predict(model, spread), ik.predict(model, unmasked)) < 1e-12
 
 

@@ -63,9 +63,8 @@ def test_before_the_first_step_a_shared_pattern_is_made_once():
     """The head that asks for the weight of the sink has the queries and keys of the steps."""
     task, steps = draw(0), CASES["cg-exponential"].build(draw(0), 0.5, 4)
     separate = jax.make_jaxpr(lambda model: ik.predict(model, task))
-    counts = [
-        len(list(equations(separate(model).jaxpr, "exp"))) for model in (steps, ik.untie(steps))
-    ]
+    programs = [separate(model).jaxpr for model in (steps, ik.untie(steps))]
+    counts = [len(list(equations(program, "exp"))) for program in programs]
     assert counts == [3, 6]  # of a pattern: for a CPU with and without a shift, and for others
 
 

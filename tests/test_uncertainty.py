@@ -171,10 +171,9 @@ def test_dependent_queries_need_their_tasks(x64):
     for seed in range(20):
         predictive, y = drawn(40, 25, 1.0, seed)
         for name, by_task in (("by task", True), ("as if independent", False)):
-            passed[name] += uncertainty.coverage(predictive, y, 0.5, by_task=by_task).calibrated
-            passed[name] += uncertainty.uniformity(
-                predictive, y, by_task=by_task, draws=200
-            ).calibrated
+            options = {"by_task": by_task}
+            passed[name] += uncertainty.coverage(predictive, y, 0.5, **options).calibrated
+            passed[name] += uncertainty.uniformity(predictive, y, draws=200, **options).calibrated
     assert passed["by task"] >= 35
     assert passed["as if independent"] <= 20
 

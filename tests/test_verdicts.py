@@ -20,9 +20,7 @@ from icl_krr.probes._resampling import paired_differences
 from icl_krr.tasks import system
 
 LINEAR = ik.Linear()
-CONFIG = ik.tasks.LinearRegression(
-    num_features=6, num_supports=8, num_queries=4, condition=30.0, noise=0.1
-)
+CONFIG = ik.tasks.LinearRegression(num_features=6, num_supports=8, num_queries=4, condition=30.0)
 NAMES = ("gradient_descent", "conjugate_gradient")
 OPTIONS = {"candidates": NAMES, "kernels": ("linear",)}
 ONE = OPTIONS | {"candidates": NAMES[:1]}
@@ -53,10 +51,8 @@ def spectral(*filters):
 
     def answers(task):
         gram, cross, y = system(LINEAR, task)
-        sigma, vectors = jnp.linalg.eigh(gram)
-        rows = [
-            cross @ (vectors * q(jnp.maximum(sigma, 0))[None]) @ (vectors.T @ y) for q in filters
-        ]
+        sigma, V = jnp.linalg.eigh(gram)
+        rows = [cross @ (V * q(jnp.maximum(sigma, 0))[None]) @ (V.T @ y) for q in filters]
         return jnp.stack([0 * rows[0], *rows]).reshape(len(rows) + 1, *task.y_query.shape)
 
     return answers
@@ -152,9 +148,8 @@ def test_arrays_say_what_the_function_says(x64):
     result = identify_arrays(both, predictions, hats, other_hats=other, **OPTIONS)
     reference = of_descent()
     assert (result.verdict, result.remain) == (reference.verdict, reference.remain)
-    assert [one.name for one in result.nested_models] == [
-        one.name for one in reference.nested_models
-    ]
+    names, expected = ([one.name for one in r.nested_models] for r in (result, reference))
+    assert names == expected
     ours, theirs = (
         [[s.distances[space].interval for space in ("prediction", "hat")] for s in both.candidates]
         for both in (result, reference)

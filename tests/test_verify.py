@@ -242,9 +242,7 @@ def test_workers_end_with_their_parent(tmp_path):
     parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path)
     family = psutil.Process(parent.pid)
     for _ in range(600):
-        workers = [
-            child for child in family.children() if "spawn_main" in " ".join(child.cmdline())
-        ]
+        workers = [one for one in family.children() if "spawn_main" in " ".join(one.cmdline())]
         if workers:
             break
         time.sleep(0.05)

@@ -127,9 +127,8 @@ def test_a_mixture_is_a_sum(x64):
     assert np.allclose(gram(mixture, task), expected)
     model = ik.constructions.nadaraya_watson(mixture, num_features=task.num_features)
     assert model.num_heads == 2
-    smoothers = [
-        ik.solvers.nadaraya_watson(kernel, task).prediction for kernel in (EXPONENTIAL, GAUSSIAN)
-    ]
+    kernels = EXPONENTIAL, GAUSSIAN
+    smoothers = [ik.solvers.nadaraya_watson(kernel, task).prediction for kernel in kernels]
     mixed = (0.3 * smoothers[0] + 2 * smoothers[1]) / 2.3
     assert relative(ik.predict(model, task), mixed) < 1e-12
     assert relative(ik.solvers.nadaraya_watson(mixture, task).prediction, mixed) < 1e-12
@@ -235,15 +234,12 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
     x = np.asarray(task.x)
     coarse = np.round(x, 1)
     error = np.abs(np.exp(x @ x.T) - np.exp(coarse @ coarse.T))
-    assert np.all(
-        error <= numpy(theory.logit_perturbation(x @ x.T, coarse @ coarse.T)) * (1 + 1e-12)
-    )
+    bound = numpy(theory.logit_perturbation(x @ x.T, coarse @ coarse.T))
+    assert np.all(error <= bound * (1 + 1e-12))
 
 
-def cg(kernel=ik.Linear(), **options):  # noqa: B008
-    return ik.constructions.conjugate_gradient(
-        kernel, num_features=3, ridge=1.0, steps=1, **options
-    )
+def cg(kernel=ik.Linear(), **kwargs):  # noqa: B008
+    return ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=1.0, steps=1, **kwargs)
 
 
 @pytest.mark.parametrize(

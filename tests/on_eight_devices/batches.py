@@ -14,9 +14,7 @@ from icl_krr.experiments import SweepConfig
 from icl_krr.experiments._sweep.grid import run_cell
 
 KINDS = (AxisType.Auto, AxisType.Explicit)
-FAMILY = ik.tasks.GaussianProcess(
-    ik.Gaussian(1.0), num_features=2, num_supports=6, num_queries=2, noise=0.1
-)
+FAMILY = ik.tasks.GaussianProcess(ik.Gaussian(), num_features=2, num_supports=6, num_queries=2)
 MODEL = cg(draw(0, p=2), 0.3, 2)
 
 
@@ -124,9 +122,8 @@ def test_training_has_the_same_losses(monkeypatch):
 
 @pytest.mark.slow
 def test_a_sweep_has_the_same_rows(x64):
-    config = SweepConfig(
-        axis="ridge", lines=("chebyshev",), values=(0.1, 1.0, 2.0), steps=3, num_supports=6
-    )
+    values = (0.1, 1.0, 2.0)
+    config = SweepConfig("ridge", ("chebyshev",), values=values, steps=3, num_supports=6)
     expected = run_cell(config, "chebyshev", 0)
     with jax.set_mesh(mesh_of(AxisType.Auto)):
         got = run_cell(config, "chebyshev", 0)

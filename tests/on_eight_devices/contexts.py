@@ -11,9 +11,8 @@ import icl_krr as ik
 from icl_krr.catalogue import SOLVERS
 from icl_krr.transformer import predict_along
 
-MESHES = {
-    kind: jax.make_mesh((8,), ("context",), (kind,)) for kind in (AxisType.Auto, AxisType.Explicit)
-}
+KINDS = AxisType.Auto, AxisType.Explicit
+MESHES = {kind: jax.make_mesh((8,), ("context",), (kind,)) for kind in KINDS}
 MESH = MESHES[AxisType.Auto]
 # the last case of each solver: by softmax attention, if it runs on that, and some with features;
 # Jacobi's by linear attention, for its program by softmax attention takes long to compile.
@@ -37,13 +36,11 @@ def pulled_back(model, task, mesh=None, run=ik.predict):
 
     @jax.jit
     def both(model, task):
-        values, back = jax.vjp(lambda model, task: run(model, task, mesh=mesh), model, task)
-        return values, back(
-            jnp.linspace(1, 2, values.size, dtype=values.dtype).reshape(values.shape)
-        )
+        out, back = jax.vjp(lambda model, task: run(model, task, mesh=mesh), model, task)
+        return out, back(jnp.linspace(1, 2, out.size, dtype=out.dtype).reshape(out.shape))
 
-    values, slopes = both(model, task.replace(y_query=None))
-    return values, [leaf for leaf in jax.tree.leaves(slopes) if leaf.dtype == values.dtype]
+    out, slopes = both(model, task.replace(y_query=None))
+    return out, [leaf for leaf in jax.tree.leaves(slopes) if leaf.dtype == out.dtype]
 
 
 def assert_equal(got, expected, tolerance):
@@ -89,9 +86,7 @@ def test_predictions_along_the_supports(x64):
 def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
     model, task = of_a_case(CASES["ric-gaussian"])
     task = draw(3, p=3, n=16, q=2)
-    divided, whole = (
-        NamedSharding(MESHES[kind], PartitionSpec(*axes)) for axes in (["context"], [])
-    )
+    divided, whole = (NamedSharding(MESHES[kind], PartitionSpec(*at)) for at in (["context"], []))
     there = task.replace(
         x=jax.device_put(task.x, divided),
         y=jax.device_put(task.y, divided),
@@ -153,9 +148,8 @@ def test_a_fit_over_tasks_and_contexts(x64):
     tasks = jax.jit(jax.vmap(ik.tasks.sample, in_axes=(0, None)))(keys, family)
 
     def build(ridge):
-        return ik.constructions.conjugate_gradient(
-            ik.Linear(), num_features=2, ridge=ridge, steps=2
-        )
+        sizes = {"num_features": 2, "steps": 2}
+        return ik.constructions.conjugate_gradient(ik.Linear(), ridge=ridge, **sizes)
 
     def fitted(mesh):
         loss = ik.training.held_out(build, tasks, mesh=mesh)
