@@ -59,7 +59,7 @@ DAILY = {
         *("probes._reading.readouts.fit_probe", "probes._reading.readouts.streams", "_core.status"),
         *("tasks._batches.map_tasks", "training", "training._adapt.adapt", "training._loop.train"),
         *("training._objectives.marginal_likelihood", "training._step.advance", "transformer"),
-        *("transformer._memory.memory", "transformer._readouts.predictive"),
+        *("transformer._run_plan.memory", "transformer._readouts.predictive"),
     )
 }
 """Examples of docstrings that take more than a second, of functions that other tests call."""

@@ -19,7 +19,7 @@ from icl_krr._core.devices import Placement
 from icl_krr.cli import _program
 from icl_krr.experiments import draw_tasks  # noqa: F401
 from icl_krr.tabular import build_model  # noqa: F401
-from icl_krr.transformer._request import Request
+from icl_krr.transformer._hook_points import Request
 from icl_krr.transformer._run_plan import prepare_run
 
 GAUSSIAN, KEY = ik.Gaussian(), jax.random.key(0)

@@ -12,7 +12,7 @@ import icl_krr as ik
 from icl_krr.residual import Read, key_mask
 from icl_krr.transformer import Block, Unit
 from icl_krr.transformer._evaluate import evaluate_task
-from icl_krr.transformer._request import Request
+from icl_krr.transformer._hook_points import Request
 from icl_krr.transformer._tying import token_invariant_slots
 
 

@@ -23,7 +23,7 @@ def register_file(argument: str) -> str:
     import jax
 
     from .. import Linear
-    from ..solvers._language import trace
+    from ..solvers._language.trace import trace
     from ..solvers._run import NORMALISED, Solver as Marked
 
     file, _, name = argument.rpartition(":")

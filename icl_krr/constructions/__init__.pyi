@@ -19,7 +19,7 @@ from ._compiled import (
     preconditioned_conjugate_gradient,
     richardson,
 )
-from ._compiler import compile
+from ._compiler.compile import compile
 from ._delta_rules import (
     delta_rule,
     implicit_delta_rule,

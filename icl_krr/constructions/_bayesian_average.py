@@ -23,7 +23,7 @@ from ._assembly.options import Options
 from ._assembly.prefix import compiled_from, prefix_sums
 from ._assembly.prefix_sums import PosteriorSums
 from ._assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, repeat
-from ._compiler import run_on
+from ._compiler.compile import run_on
 from ._prefix_conjugate_gradient import FORMS
 
 _MAX_LOG_RATIO = 80.0

@@ -15,16 +15,9 @@ from .._core.constants import xp
 from ..residual import ROLES, Read
 from ..solvers._delta_rules import initial_curvature
 from ..transformer._weights import Heads, Transformer, Write
+from ._assembly import prefix
 from ._assembly.choice import linear_machine, machine
 from ._assembly.linear_attention import LinearAttention
-from ._assembly.prefix import (
-    accumulate,
-    causal_machine,
-    compiled_from,
-    floor,
-    one_elsewhere,
-    per_support,
-)
 from ._assembly.slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES, repeat
 
 _STEPS = 256
@@ -48,7 +41,7 @@ class _SequentialUpdates:
         default_limit = {"max_supports": _STEPS} if steps is None else {}
         # coefficients depend on earlier supports only, also where predictions do not
         machine_options: Any = default_limit | options | {"prefix": "exclusive"}
-        self.m = m = causal_machine(make, kernel, **machine_options)
+        self.m = m = prefix.causal_machine(make, kernel, **machine_options)
         self.alpha = m.state("alpha", SUPPORTS, "dual coefficients")
         self.next_alpha = m.state("next_alpha", SUPPORTS, "alpha one step later")
         self.prediction = m.state_of_fit()
@@ -142,7 +135,7 @@ def rule(solver: Any, make: Callable) -> Callable:
             solver.function(**numbers)  # which checks them
             return build_rule(_SequentialUpdates(make, kernel, steps, options), **numbers)
 
-        return compiled_from(solver)(build)
+        return prefix.compiled_from(solver)(build)
 
     return decorate
 
@@ -201,17 +194,19 @@ def momentum_delta_rule(updates, step_size, momentum, decay):
     phi = m.over_outputs(m.features)
     _, log_momentum = _with_logs(m, "momentum", momentum)
     decays, log_decay = _with_logs(m, "decay", decay)
-    gate_of_M = gated(m, accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS))
-    gate_of_S = gated(m, accumulate(m, "log_decay", "log decays before", log_decay, ()))
+    gate_of_M = gated(
+        m, prefix.accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS)
+    )
+    gate_of_S = gated(m, prefix.accumulate(m, "log_decay", "log decays before", log_decay, ()))
     heads = gate_of_M.width
-    eta = per_support(m, "step_size", step_size)
+    eta = prefix.per_support(m, "step_size", step_size)
     size = m.state("size", SUPPORTS, "step size / decay", width=1)
     stepped = m.state("stepped", SUPPORTS, "step size x phi(x)", width=m.features.width)
     M = m.state("M", SUPPORTS, "momentum", width=phi.width)
     total = np.kron(np.eye(r, dtype=m.dtype), np.ones((phi.width // r, 1), m.dtype))
 
     def prepare() -> None:
-        m.divide(eta, one_elsewhere(m, decays, "decays", "decay, and 1 elsewhere"), to=size)
+        m.divide(eta, prefix.one_elsewhere(m, decays, "decays", "decay, and 1 elsewhere"), to=size)
         m.multiply(repeat(eta, stepped.width), m.features, to=stepped)
 
     def predict(to: str) -> Read:
@@ -236,13 +231,13 @@ def momentum_delta_rule(updates, step_size, momentum, decay):
 
 def _with_logs(m: LinearAttention, name: str, value: Any) -> tuple[Read, Read]:
     """The reads of a number >= 0 of every support, and of its logarithm; the floor stands for 0."""
-    here = per_support(m, name, value)
+    here = prefix.per_support(m, name, value)
     if np.ndim(value) == 0:
-        return here, xp.log(xp.asarray(value, m.dtype) + floor(m)) * m.support
+        return here, xp.log(xp.asarray(value, m.dtype) + prefix.floor(m)) * m.support
     log = m.scratch(f"log_{name}_here", SUPPORTS, f"logarithm of {name}", width=1)
 
     def prepare() -> None:
-        positive = one_elsewhere(m, here + floor(m) * m.support, f"{name}_or_1", name)
+        positive = prefix.one_elsewhere(m, here + prefix.floor(m) * m.support, f"{name}_or_1", name)
         m.activate("log", positive, m.support, to=log)
 
     m.preparations.append(prepare)
@@ -270,7 +265,7 @@ def preconditioned_delta_rule(updates, step_size, initial, squash, center):
         weighted = m.multiply(phi, repeat(m.strength, width), to="weighted")
         squares = m.multiply(weighted, phi, to="squares")
         m.add(repeat(m.one - m.support, width), to=curvature)
-        m.add(floor(m) * here, to=curvature)
+        m.add(prefix.floor(m) * here, to=curvature)
         heads = 1 if gate is None else gate.width
         flags = repeat(m.support, heads)
         m.head(flags, flags, squares, to=curvature, heads=heads, log_gate=gate)
@@ -304,7 +299,7 @@ def kalman_delta_rule(updates, ridge, process_noise, covariance, info_scale):
     m = updates.m
     width = m.features.width
     ridge, scale = (xp.asarray(value, m.dtype) for value in (ridge, info_scale))
-    omega = per_support(m, "process_noise", process_noise)
+    omega = prefix.per_support(m, "process_noise", process_noise)
     pool = np.eye(width, dtype=m.dtype)
     if covariance == "isotropic":
         pool = np.full((width, 1), 1 / width, m.dtype)

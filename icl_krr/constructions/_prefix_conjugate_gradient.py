@@ -11,7 +11,7 @@ from ..kernels._kernel import check_kernel
 from ..solvers._prefix_iterations import token_solver
 from ._assembly.prefix import compiled_from, prefix_sums
 from ._assembly.prefix_sums import PosteriorSums
-from ._compiler import run_on
+from ._compiler.compile import run_on
 
 FORMS = ("textbook", "fused")
 

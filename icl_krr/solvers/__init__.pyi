@@ -21,7 +21,7 @@ from ._derivatives import (
 from ._exact import exact, leave_one_out, posterior
 from ._gradient_descent import gradient_descent, gradient_descent_in_alpha
 from ._gradient_descent_plus_plus import gradient_descent_plus_plus
-from ._language import per_step
+from ._language.trace import per_step
 from ._likelihood import log_marginal_likelihood
 from ._lookup import lookup
 from ._momentum import chebyshev, heavy_ball

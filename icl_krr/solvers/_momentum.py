@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._core import step_sizes
-from ._language import per_step
+from ._language.trace import per_step
 from ._run import solver
 
 

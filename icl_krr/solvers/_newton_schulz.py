@@ -11,18 +11,8 @@ import jax.numpy as jnp
 from .._core import linalg, step_sizes
 from .._core.numerics import matmul
 from .._core.status import Status, assess
-from ._accuracy import (
-    max_abs,
-    max_error,
-    nondifferentiable,
-    nonzero_divisor,
-    norm,
-    out_of_range,
-    output_scale,
-    rescale,
-    uneven,
-)
-from ._language import per_step
+from . import _accuracy
+from ._language.trace import per_step
 from ._run import KernelArrays, Solver
 
 
@@ -30,7 +20,7 @@ def covariance(x: Any, ridge: Any) -> Any:
     return matmul(x.T, x) + ridge * jnp.eye(x.shape[1], dtype=x.dtype)
 
 
-@nondifferentiable
+@_accuracy.nondifferentiable
 def _inverse_status(
     arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], stuck: bool, spectrum: bool
 ) -> Status:
@@ -43,26 +33,31 @@ def _inverse_status(
     """
     (x, at), outputs = arrays.features, arrays.y
     r, f = states["r"], states["prediction"][-1]
-    y, alpha, size = rescale(outputs, states["alpha"][-1])
+    y, alpha, size = _accuracy.rescale(outputs, states["alpha"][-1])
     C = covariance(x, ridge)
     trace, unit = jnp.sum(x * x), jnp.sqrt(jnp.diagonal(C))[:, None]
-    query_scale = max_abs(at / unit.T, axis=1)
+    query_scale = _accuracy.max_abs(at / unit.T, axis=1)
     right = jnp.concatenate([matmul(x.T, y), (at / query_scale).T], axis=1)
     solution = linalg.solve(C, right)
     best, h = solution[:, : y.shape[1]], solution[:, y.shape[1] :]
-    magnitude = jnp.sqrt(norm(y) ** 2 + norm(best * unit) ** 2)
-    rounded = jnp.finfo(y.dtype).eps * query_scale * norm(h * unit)[:, None] * magnitude[None]
-    scale = output_scale(y, f / size)[None]
-    share, half = (norm(r[i] / size) / nonzero_divisor(norm(y)) for i in (-1, (len(r) - 1) // 2))
+    magnitude = jnp.sqrt(_accuracy.norm(y) ** 2 + _accuracy.norm(best * unit) ** 2)
+    rounded = (
+        jnp.finfo(y.dtype).eps * query_scale * _accuracy.norm(h * unit)[:, None] * magnitude[None]
+    )
+    scale = _accuracy.output_scale(y, f / size)[None]
+    share, half = (
+        _accuracy.norm(r[i] / size) / _accuracy.nonzero_divisor(_accuracy.norm(y))
+        for i in (-1, (len(r) - 1) // 2)
+    )
     return assess(
-        max_error(share),
-        max_error((jnp.abs(f / size - matmul(at, best)) + rounded) / scale),
+        _accuracy.max_error(share),
+        _accuracy.max_error((jnp.abs(f / size - matmul(at, best)) + rounded) / scale),
         (trace + ridge) / ridge * jnp.finfo(y.dtype).eps,
         y.dtype,
         overflow=~jnp.isfinite(trace),
-        range=out_of_range(outputs, size, alpha, f / size),
+        range=_accuracy.out_of_range(outputs, size, alpha, f / size),
         falling=jnp.any(share < 0.9 * half),
-        uneven=uneven(jnp.sum(x * x, axis=1)),
+        uneven=_accuracy.uneven(jnp.sum(x * x, axis=1)),
         steps=len(r) - 1,
         spectrum=spectrum,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._core import checks
 from .._core.step_sizes import chebyshev, normalised_spectrum, richardson_step
-from ._language import per_step
+from ._language.trace import per_step
 from ._run import solver
 
 

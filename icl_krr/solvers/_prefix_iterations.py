@@ -18,7 +18,8 @@ from ..kernels._kernel import check_kernel
 from ..tasks._linear_system import System
 from ._algebra import like
 from ._conjugate_gradient import conjugate_gradient
-from ._language import iterates, trace
+from ._language.arrays import iterates
+from ._language.trace import trace
 from ._momentum import descend
 from ._preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
 from ._prefix import PrefixSpec, decays, make_tokens, num_features, prefix_spec, solve

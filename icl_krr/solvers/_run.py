@@ -26,19 +26,10 @@ from ..tasks._linear_system import check_matrices
 from ..tasks._task import support_mask
 from . import _accuracy
 from ._algebra import check_system, like, masked_arrays
-from ._language import (
-    ENTRIES,
-    FEATURES,
-    SCALAR,
-    SUPPORTS,
-    VECTOR,
-    Op,
-    Program,
-    homogeneity,
-    in_range_of_kernel,
-    iterates,
-    trace,
-)
+from ._language.analysis import SUPPORTS, homogeneity, in_range_of_kernel
+from ._language.arrays import iterates
+from ._language.trace import trace
+from ._language.values import ENTRIES, FEATURES, SCALAR, VECTOR, Op, Program
 from ._results import Trajectory
 from ._smoother import average
 

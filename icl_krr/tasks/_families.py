@@ -11,22 +11,14 @@ from jaxtyping import Array, Float
 from .._core import checks
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass, static
+from . import _samplers
 from ._columns import Scaling
-from ._samplers import (
-    INPUTS,
-    InOneProgram,
-    check_noise,
-    check_sizes,
-    draw_inputs,
-    observe,
-    restrict,
-)
 from ._tables import Table
 from ._task import Task
 
 
 @pytree_dataclass
-class Functions(InOneProgram):
+class Functions(_samplers.InOneProgram):
     """Base class of samplers that evaluate a random function at random inputs."""
 
     noise: Any = 0.0
@@ -37,9 +29,9 @@ class Functions(InOneProgram):
     inputs: str = static(default="normal")
 
     def __post_init__(self):
-        check_sizes(self)
-        check_noise(self.noise)
-        checks.choice("inputs", self.inputs, INPUTS)
+        _samplers.check_sizes(self)
+        _samplers.check_noise(self.noise)
+        checks.choice("inputs", self.inputs, _samplers.INPUTS)
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         """Draw a random function $f$ with r outputs and evaluate it at `x`.
@@ -51,8 +43,8 @@ class Functions(InOneProgram):
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)
-        x = draw_inputs(at, self, active)
-        return observe(error, x, self.function(function, x, self.num_outputs or 1), self)
+        x = _samplers.draw_inputs(at, self, active)
+        return _samplers.observe(error, x, self.function(function, x, self.num_outputs or 1), self)
 
 
 @pytree_dataclass
@@ -159,7 +151,7 @@ class Sinusoids(Functions):
 
 
 @pytree_dataclass
-class Rows(InOneProgram):
+class Rows(_samplers.InOneProgram):
     """Tasks of random rows of a table, drawn without replacement.
 
     The sampler centres x and y of each task and scales them to unit variance, with the mean and
@@ -212,5 +204,8 @@ class Rows(InOneProgram):
             mean, varies = jnp.mean(supports, axis=0, keepdims=True), jnp.ptp(supports, axis=0) > 0
             return (values - mean) / jnp.where(varies, jnp.std(supports, axis=0), 1)[None]
 
-        x, y = restrict(standardise(self.x[indices]), active), standardise(self.y[indices])
+        x, y = (
+            _samplers.restrict(standardise(self.x[indices]), active),
+            standardise(self.y[indices]),
+        )
         return Task(x=x[:n], y=y[:n], x_query=x[n:], y_query=y[n:])

@@ -16,20 +16,12 @@ from .._core.pytree import pytree_dataclass, static
 from .._core.xla_workarounds import sequential_on_cpu
 from ..kernels import Kernel, Linear
 from ..kernels._kernel import check_kernel
-from ._samplers import (
-    INPUTS,
-    InOneProgram,
-    check_noise,
-    check_sizes,
-    draw_inputs,
-    observe,
-    restrict,
-)
+from . import _samplers
 from ._task import Task
 
 
 @pytree_dataclass
-class GaussianProcess(InOneProgram):
+class GaussianProcess(_samplers.InOneProgram):
     r"""Tasks whose function $f$ is drawn from a Gaussian process, $f \sim GP(0, k)$.
 
     The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$.
@@ -65,9 +57,9 @@ class GaussianProcess(InOneProgram):
 
     def __post_init__(self):
         check_kernel(self.kernel)
-        check_sizes(self)
-        check_noise(self.noise)
-        checks.choice("inputs", self.inputs, INPUTS)
+        _samplers.check_sizes(self)
+        _samplers.check_noise(self.noise)
+        checks.choice("inputs", self.inputs, _samplers.INPUTS)
         for name in ("spread", "noise_spread"):
             checks.at_least(name, getattr(self, name), 1)
         spread = checks.concrete(self.spread)
@@ -80,7 +72,7 @@ class GaussianProcess(InOneProgram):
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)
         n, r = self.num_supports, self.num_outputs or 1
-        x = draw_inputs(at, self, active)
+        x = _samplers.draw_inputs(at, self, active)
         process = self.hyperparameters(key)
         # The kernel matrix may be singular, as for the linear kernel. A root from its eigenvalues
         # needs no jitter; eigenvalues below the rounding error are set to 0.
@@ -88,7 +80,7 @@ class GaussianProcess(InOneProgram):
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
         root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))[None]
         f = matmul(root, jax.random.normal(function, (n + self.num_queries, r)))
-        return observe(error, x, f, process)
+        return _samplers.observe(error, x, f, process)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
         """Return the kernel and the ridge of the posterior mean, the predictor with the least MSE.
@@ -111,7 +103,7 @@ def log_uniform(key: jax.Array, spread: Any) -> jax.Array:
 
 
 @pytree_dataclass
-class LinearRegression(InOneProgram):
+class LinearRegression(_samplers.InOneProgram):
     r"""Tasks of linear regression with random weights $w \sim N(0, I / p)$.
 
     The outputs at the supports are $y = w^T x + e$ with noise $e$. Normal inputs are
@@ -147,8 +139,8 @@ class LinearRegression(InOneProgram):
     sparsity: int | None = static(default=None)
 
     def __post_init__(self):
-        check_sizes(self)
-        check_noise(self.noise)
+        _samplers.check_sizes(self)
+        _samplers.check_noise(self.noise)
         checks.at_least("condition", self.condition, 1)
         checks.choice("inputs", self.inputs, ("normal", "uniform"))
         if self.sparsity is not None:
@@ -168,19 +160,19 @@ class LinearRegression(InOneProgram):
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
-        white = draw_inputs(at, self, None)
+        white = _samplers.draw_inputs(at, self, None)
         spectrum = self.spectrum
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
             x = matmul(x, sequential_on_cpu(partial(jax.random.orthogonal, n=p))(rotation).T)
-        x, w = restrict(x, active), jax.random.normal(weights, (p, r))
+        x, w = _samplers.restrict(x, active), jax.random.normal(weights, (p, r))
         if self.sparsity is not None:
             places = jax.random.permutation(jax.random.fold_in(weights, 0), p) < self.sparsity
             w = jnp.where(places[:, None], w, 0)
         f = matmul(x, w) / jnp.sqrt(self.sparsity or p)
-        return observe(error, x, f, self)
+        return _samplers.observe(error, x, f, self)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
         """Return the kernel and the ridge of the posterior mean, the predictor with the least MSE.

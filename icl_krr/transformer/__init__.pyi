@@ -4,12 +4,10 @@ from ._dense import dense
 from ._forward import forward
 from ._hook_points import Where
 from ._init import Architecture, init
-from ._memory import Memory, memory
 from ._predict import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
 from ._readouts import operand_bounds, predictive, readouts
-from ._resume import resume, tail
-from ._run_plan import Placement
-from ._stack import stack
+from ._resume import resume, stack, tail
+from ._run_plan import Memory, Placement, memory
 from ._tying import untie
 from ._weights import Block, Heads, Norm, Problem, Spec, Transformer, Unit, Weights, Write
 

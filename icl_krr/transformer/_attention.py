@@ -10,18 +10,9 @@ from .._core import devices
 from .._core.numerics import accumulation_dtype, matmul
 from .._core.xla_workarounds import NARROW, matmul_by_columns, unfused, vectorised_sum
 from ..residual._tokens import DividedTokens
+from . import _masks
 from ._blockwise_softmax import blockwise_softmax, is_blockwise
 from ._full_softmax import diagonal_logits, full_softmax
-from ._masks import (
-    KeyMask,
-    Order,
-    apply_mask,
-    key_positions,
-    local_mask,
-    order_of,
-    partial_mask,
-    zero_masked,
-)
 from ._ring_attention import ring_softmax
 from ._weights import Spec
 
@@ -35,7 +26,7 @@ def attend(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    key_mask: KeyMask,
+    key_mask: _masks.KeyMask,
     spec: Spec,
     log_gate: Float[Array, " T"] | None = None,
     window: int | None = None,
@@ -46,7 +37,7 @@ def attend(
     """
     if log_gate is not None:
         check_gate(key_mask, spec)
-    order = order_of(spec, window)
+    order = _masks.order_of(spec, window)
     divided = isinstance(key_mask, DividedTokens)
     if spec.attention == "softmax" and not (divided or is_blockwise(len(q), spec.streaming)):
         return full_softmax(q, k, key_mask, order)(v, key_mask)
@@ -56,7 +47,7 @@ def attend(
         mixed = linear_causal(q, k, v, key_mask, order, log_gate)
         return mixed + diagonal_logits(q, k, key_mask, 0.0) * v if order.mask == "own" else mixed
     all_k, all_v = k, v
-    k, v = (zero_masked(part, key_mask) for part in (k, v))
+    k, v = (_masks.zero_masked(part, key_mask) for part in (k, v))
     if divided:
         mixed, log_total = ring_softmax(q, k, v, key_mask, order)
     else:
@@ -70,13 +61,13 @@ def attend(
 
 
 def linear(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], key_mask: KeyMask
+    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], key_mask: _masks.KeyMask
 ) -> Float[Array, "T d"]:
     """Linear attention to all visible tokens, q (k^T v), in the way that XLA computes fastest."""
-    k, all_v = zero_masked(k, key_mask), v
-    v = zero_masked(v, key_mask)
+    k, all_v = _masks.zero_masked(k, key_mask), v
+    v = _masks.zero_masked(v, key_mask)
     if k.shape[1] == v.shape[1] == 1 and len(q) > LONG:
-        state = unfused(jnp.sum(zero_masked(k * all_v, key_mask), axis=0, keepdims=True))
+        state = unfused(jnp.sum(_masks.zero_masked(k * all_v, key_mask), axis=0, keepdims=True))
         # the same as the product, also for NaN, but its gradient sums what is selected
         return jnp.where(q == q, q * total(state, key_mask), q)
     if v.shape[1] >= NARROW or len(q) > LONG:
@@ -93,8 +84,8 @@ def linear_causal(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    key_mask: KeyMask,
-    order: Order,
+    key_mask: _masks.KeyMask,
+    order: _masks.Order,
     log_gate: Float[Array, " T"] | None,
 ) -> Float[Array, "T d"]:
     """Linear attention to earlier tokens, and to the token itself unless the mask is "exclusive".
@@ -102,7 +93,9 @@ def linear_causal(
     The first token attends to itself, if it is visible.
     """
     first = k[:1, :, None] * v[:1, None, :]
-    products = zero_masked(k, key_mask)[:, :, None] * zero_masked(v, key_mask)[:, None, :]
+    products = (
+        _masks.zero_masked(k, key_mask)[:, :, None] * _masks.zero_masked(v, key_mask)[:, None, :]
+    )
     wide, shift = accumulation_dtype(k.dtype), order.mask == "exclusive"
     log_gate = None if log_gate is None else log_gate.astype(wide)
     if order.window is not None:
@@ -112,7 +105,7 @@ def linear_causal(
     if log_gate is None:
         sums = jnp.cumsum(products, axis=0, dtype=wide)
     else:  # the gates of hidden tokens are their own: no sum passes through them
-        place = jnp.where(local_mask(key_mask), jnp.arange(len(q)), 0)
+        place = jnp.where(_masks.local_mask(key_mask), jnp.arange(len(q)), 0)
         key_gates = log_gate[jax.lax.cummax(place)]
         sums = decayed_sums(
             products.astype(wide), jnp.exp(jnp.diff(key_gates, prepend=key_gates[:1]))
@@ -143,8 +136,8 @@ def decayed_sums(terms: Float[Array, "T k d"], gates: Float[Array, " T"]) -> Flo
 def windowed_sums(
     terms: Float[Array, "T k d"],
     log_gate: Float[Array, " T"] | None,
-    key_mask: KeyMask,
-    order: Order,
+    key_mask: _masks.KeyMask,
+    order: _masks.Order,
 ) -> Float[Array, "T k d"]:
     """The sum of the terms of the first token and of the last w visible ones, times their gates.
 
@@ -159,7 +152,7 @@ def windowed_sums(
         )
     assert order.window is not None
     tokens, w = len(terms), min(order.window, len(terms))
-    _, last = key_positions(key_mask, order)  # 0 for the first token
+    _, last = _masks.key_positions(key_mask, order)  # 0 for the first token
     key_mask = jnp.asarray(key_mask).at[0].set(False)
     log_gate = jnp.zeros(tokens, terms.dtype) if log_gate is None else log_gate
     token = jnp.pad(jnp.argsort(~key_mask, stable=True), (0, -tokens % w))
@@ -187,7 +180,7 @@ def windowed_sums(
     return fade(log_gate - last_gates) * sums + fade(log_gate - log_gate[0]) * first
 
 
-def check_gate(key_mask: KeyMask, spec: Spec) -> None:
+def check_gate(key_mask: _masks.KeyMask, spec: Spec) -> None:
     if spec.attention != "linear" or not spec.causal or isinstance(key_mask, DividedTokens):
         raise ValueError(
             "log_gate needs causal linear attention on one device, got "
@@ -195,7 +188,7 @@ def check_gate(key_mask: KeyMask, spec: Spec) -> None:
         )
 
 
-def total(part: jax.Array, key_mask: KeyMask) -> jax.Array:
+def total(part: jax.Array, key_mask: _masks.KeyMask) -> jax.Array:
     """The sum over all tokens, of which this device may hold a part."""
     return devices.psum(part, key_mask.axes) if isinstance(key_mask, DividedTokens) else part
 
@@ -203,20 +196,20 @@ def total(part: jax.Array, key_mask: KeyMask) -> jax.Array:
 def pattern(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
-    key_mask: KeyMask,
+    key_mask: _masks.KeyMask,
     spec: Spec,
     log_gate: Float[Array, " T"] | None = None,
     window: int | None = None,
 ) -> Float[Array, "T T"]:
     """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
-    order = order_of(spec, window)
+    order = _masks.order_of(spec, window)
     if spec.attention == "linear":
-        weights, mask = matmul(q, k.T), partial_mask(key_mask, len(k))
+        weights, mask = matmul(q, k.T), _masks.partial_mask(key_mask, len(k))
         if log_gate is not None:
             check_gate(key_mask, spec)
             gaps = log_gate[:, None] - log_gate[None, :]
-            weights *= jnp.exp(apply_mask(gaps, mask, order, 0.0))
-        weights = apply_mask(weights, mask, order, 0.0)
+            weights *= jnp.exp(_masks.apply_mask(gaps, mask, order, 0.0))
+        weights = _masks.apply_mask(weights, mask, order, 0.0)
         diagonal = diagonal_logits(q, k, key_mask, 0.0) if order.mask == "own" else None
     else:
         weights, totals, _, diagonal = full_softmax(q, k, key_mask, order)

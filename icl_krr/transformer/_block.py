@@ -12,10 +12,9 @@ from .._core.xla_workarounds import ordered_collectives
 from ..residual import Stream
 from ..residual._tokens import DividedTokens
 from ._full_softmax import FullSoftmax
-from ._heads import run_heads
+from ._heads import add_to_stream, normalise, project, run_heads, sum_of_slots
 from ._hook_points import HookPoints
 from ._masks import KeyMask
-from ._stream import add_to_stream, normalise, project, sum_of_slots
 from ._tying import erased_slots, erases, known_zeros
 from ._weights import Block, Spec, Unit
 

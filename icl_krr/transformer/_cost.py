@@ -13,19 +13,9 @@ from .._core.numerics import accumulation_dtype
 from ..residual import Read, num_tokens
 from ..tasks import Task
 from ..tasks._batches import chunk_size, device_shard
+from . import _weights
 from ._heads import precomputed_heads
 from ._tying import erases, is_mean, token_invariant_slots
-from ._weights import (
-    Block,
-    Heads,
-    Spec,
-    Transformer,
-    Unit,
-    expressions,
-    width,
-    widths,
-    with_patterns,
-)
 
 
 class Cost(NamedTuple):
@@ -40,7 +30,7 @@ class Cost(NamedTuple):
     bytes: int
 
 
-def step_cost(model: Transformer, task: Task, place: Placement | None = None) -> Cost:
+def step_cost(model: _weights.Transformer, task: Task, place: Placement | None = None) -> Cost:
     """Count the work of one step, for one task or for a batch; with `place`, that of one device.
 
     With T tokens, of which K precede the queries, a matrix of a read, a head or an MLP unit takes
@@ -79,7 +69,7 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     steps = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), model.weights.steps
     )
-    for b, block in enumerate(with_patterns(steps, model.weights.patterns)):
+    for b, block in enumerate(_weights.with_patterns(steps, model.weights.patterns)):
         constant = {j for at, j in pairs if at == first + b}
         flops += sum(
             flops_of_heads(heads, model, tokens, keys, j in constant)
@@ -92,7 +82,9 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     return Cost(copies * flops, size * (copies * stream + weights))
 
 
-def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, constant: bool) -> int:
+def flops_of_heads(
+    heads: _weights.Heads, model: _weights.Transformer, tokens: int, keys: int, constant: bool
+) -> int:
     q, v = heads.query.width, sum(write.value.width for write in heads.writes)
     outs = (flops_of_out(write.out, write.value.width) for write in heads.writes)
     flops = tokens * (sum(flops_of_read(write.value) for write in heads.writes) + sum(outs))
@@ -105,13 +97,13 @@ def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, con
     return flops + 2 * tokens * keys * (v if constant else q + v)
 
 
-def flops_of_unit(unit: Unit) -> int:
+def flops_of_unit(unit: _weights.Unit) -> int:
     """For one token."""
     if erases(unit):
         return 0
-    reads = expressions(unit)
-    product = width(unit) * (len(reads) - 1)
-    return sum(map(flops_of_read, reads)) + product + flops_of_out(unit.out, width(unit))
+    reads = _weights.expressions(unit)
+    product = _weights.width(unit) * (len(reads) - 1)
+    return sum(map(flops_of_read, reads)) + product + flops_of_out(unit.out, _weights.width(unit))
 
 
 def flops_of_read(read: Read) -> int:
@@ -127,12 +119,14 @@ def flops_of_out(out: Any, hidden: int) -> int:
     return hidden if out is None else 2 * out.size + out.shape[-1]
 
 
-def numbers(block: Block, constant: set[int], tokens: int, rows: dict[str, int]) -> int:
+def numbers(block: _weights.Block, constant: set[int], tokens: int, rows: dict[str, int]) -> int:
     """How many numbers a block reads and writes, each slot once, `tokens` rows or those given."""
-    reads = [read for unit in block.mlp for read in expressions(unit)]
+    reads = [read for unit in block.mlp for read in _weights.expressions(unit)]
     for j, heads in enumerate(block.attention):
-        reads += expressions(heads)[len(heads.reads) if j in constant else 0 :]
-    written = {slot: size for layer in block.layers for slot, size in widths(layer).items()}
+        reads += _weights.expressions(heads)[len(heads.reads) if j in constant else 0 :]
+    written = {
+        slot: size for layer in block.layers for slot, size in _weights.widths(layer).items()
+    }
     used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}
     each = [*used.items(), *written.items()]
     return sum(rows.get(slot, tokens) * size for slot, size in each)
@@ -151,7 +145,7 @@ class Sent(NamedTuple):
 
 
 def step_sent(
-    model: Transformer, task: Task, place: Placement | None, gradient: bool = False
+    model: _weights.Transformer, task: Task, place: Placement | None, gradient: bool = False
 ) -> Sent:
     r"""Count what each device sends in one step: of its tasks, all outputs included.
 
@@ -195,7 +189,7 @@ def step_sent(
     sizes = [
         size
         for heads in groups
-        if not live.isdisjoint(widths(heads))
+        if not live.isdisjoint(_weights.widths(heads))
         for size in sent_by_heads(heads, model.spec, shard, devices, gradient)
     ]
     outputs = task.num_outputs // model.spec.num_outputs
@@ -203,7 +197,7 @@ def step_sent(
     return Sent(outputs * tasks * sum(sizes), -(-tasks // chunk) * len(sizes))
 
 
-def slots_of_prediction(model: Transformer) -> set[str]:
+def slots_of_prediction(model: _weights.Transformer) -> set[str]:
     """The slots on which the prediction depends."""
     live, before = {*model.weights.readout.blocks}, set()
     while live != before:
@@ -214,12 +208,14 @@ def slots_of_prediction(model: Transformer) -> set[str]:
                 reads = [*heads.reads, *(write.value for write in writes)]
                 live |= {slot for read in reads for slot in read.blocks if writes}
             for unit in block.mlp:
-                reads = expressions(unit) if unit.to in live else []
+                reads = _weights.expressions(unit) if unit.to in live else []
                 live |= {slot for read in reads for slot in read.blocks}
     return live
 
 
-def sent_by_heads(heads: Heads, spec: Spec, task: Task, devices: int, gradient: bool) -> list[int]:
+def sent_by_heads(
+    heads: _weights.Heads, spec: _weights.Spec, task: Task, devices: int, gradient: bool
+) -> list[int]:
     """The bytes of every array that one device sends for one group of heads."""
     q, v = heads.query.width, sum(write.value.width for write in heads.writes)
     size, wide = jnp.dtype(task.x.dtype).itemsize, accumulation_dtype(task.x.dtype).itemsize

@@ -14,7 +14,7 @@ from .._core.rescaling import power_of_two_scale
 from ..residual import Read
 from ..tasks import Task
 from ..tasks._task import support_mask
-from ._request import Request
+from ._hook_points import Request
 from ._weights import Heads, Transformer, Unit
 
 Degrees = dict[str, int]

@@ -1,4 +1,4 @@
-"""Points inside a block where values are read or replaced; `run_with_hooks` lists their names."""
+"""Points inside a block where values are read or replaced, and what a caller asks of a run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import jax
 
 from .._core.messages import suggestion
 from .._core.readable import readable
+from ..tasks import Task
 from ._weights import Transformer
 
 Hook = Callable[[Any, Any], Any]
@@ -196,3 +197,25 @@ def describe(value: Any) -> str:
     if not hasattr(value, "dtype"):
         return type(value).__name__
     return f"{value.dtype}{list(value.shape)}"
+
+
+Answer = Callable[[dict[str, jax.Array], Transformer, Task], Any]
+"""Function from all readouts by name, model and task to what a run returns."""
+
+
+class Request(NamedTuple):
+    """What a run of one task returns. It is static: every request has its own program.
+
+    Stored are the slots `names` at the start and after every step, and the points `keep` inside of
+    blocks (True: all). With `along`, the predictions at the supports precede those at the queries.
+    The result of `answer` replaces the prediction.
+    """
+
+    names: tuple[str, ...] = ()
+    keep: bool | tuple[str, ...] = ()
+    hooks: tuple[tuple[str, Hook], ...] = ()
+    along: bool = False
+    answer: Answer | None = None
+
+
+PREDICTION = Request()

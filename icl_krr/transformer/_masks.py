@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 
 from .._core import checks
 from ..residual._tokens import DividedTokens, positions
-from ._spec import Spec
+from ._parts import Spec
 
 KeyMask = Bool[Array, " T"] | Bool[np.ndarray, " T"] | DividedTokens
 """The tokens that can be read as keys. A NumPy array is a constant of the traced program.

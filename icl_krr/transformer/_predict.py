@@ -10,8 +10,7 @@ from jax.sharding import Mesh
 from .._core import checks
 from ..tasks import Task
 from ._cache import Cache
-from ._hook_points import Hook, check_arguments
-from ._request import Request
+from ._hook_points import Hook, Request, check_arguments
 from ._run_plan import prepare_run
 from ._weights import Transformer, check_model
 

@@ -11,8 +11,8 @@ from .._core import checks
 from ..tasks import Task
 from ..tasks._task import check_axes
 from ..uncertainty import Predictive
+from ._hook_points import Request
 from ._predict import run_with_cache
-from ._request import Request
 from ._run_plan import prepare_run
 from ._tying import untie
 from ._weights import Transformer, Unit, check_model

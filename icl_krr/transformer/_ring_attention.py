@@ -12,16 +12,7 @@ from .._core import devices
 from .._core.numerics import accumulation_dtype, power_of_two_below
 from .._core.xla_workarounds import joint_barrier
 from ..residual._tokens import DividedTokens
-from ._blockwise_softmax import (
-    Tiles,
-    all_into_tiles,
-    from_tiles,
-    quotients,
-    scaled,
-    slopes,
-    slopes_of_tiles,
-    sums_of_tiles,
-)
+from . import _blockwise_softmax
 from ._masks import Order, key_positions
 
 
@@ -59,12 +50,14 @@ def forward_ring(q, k, v, key_mask, number, last, order, axes):
     size = power_of_two_below(
         devices.pmax(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes)
     )
-    keys = k, scaled(v, size), key_mask, number
+    keys = k, _blockwise_softmax.scaled(v, size), key_mask, number
 
     def round(state, _):
         sums, shift, keys = state
         passed = devices.ppermute(keys, axes, ring=True)
-        new_sums, new_shift = sums_of_tiles(q, last, Tiles(*all_into_tiles(*keys)), order)
+        new_sums, new_shift = _blockwise_softmax.sums_of_tiles(
+            q, last, _blockwise_softmax.Tiles(*_blockwise_softmax.all_into_tiles(*keys)), order
+        )
         most = jnp.maximum(shift, new_shift)
         sums = sums * jnp.exp(shift - most)[:, None] + new_sums * jnp.exp(new_shift - most)[:, None]
         return (sums, most, passed), None
@@ -72,7 +65,7 @@ def forward_ring(q, k, v, key_mask, number, last, order, axes):
     start = jnp.zeros((len(q), v.shape[1] + 1), q.dtype), jnp.full(len(q), jnp.finfo(q.dtype).min)
     rounds = jax.lax.axis_size(axes)
     (sums, shift, _), _ = jax.lax.scan(round, (*start, keys), length=rounds)
-    return quotients(sums, shift, size)
+    return _blockwise_softmax.quotients(sums, shift, size)
 
 
 def forward_with_residuals(q, k, v, key_mask, number, last, order, axes):
@@ -82,12 +75,17 @@ def forward_with_residuals(q, k, v, key_mask, number, last, order, axes):
 
 def backward_ring(order, axes, residuals, cotangents):
     q, k, v, key_mask, number, last, out, log_total, rounding = residuals
-    queries = slopes(q, last, out, log_total, rounding, *cotangents)
+    queries = _blockwise_softmax.slopes(q, last, out, log_total, rounding, *cotangents)
 
     def round(state, _):
         d_q, keys, sums = state
-        new_d_q, *more = slopes_of_tiles(queries, Tiles(*all_into_tiles(*keys)), order)
-        sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
+        new_d_q, *more = _blockwise_softmax.slopes_of_tiles(
+            queries, _blockwise_softmax.Tiles(*_blockwise_softmax.all_into_tiles(*keys)), order
+        )
+        sums = [
+            s + _blockwise_softmax.from_tiles(tiles, len(k))
+            for s, tiles in zip(sums, more, strict=True)
+        ]
         return (d_q + new_d_q, *devices.ppermute((keys, sums), axes, ring=True)), None
 
     start = (jnp.zeros_like(q), (k, v, key_mask, number), [jnp.zeros_like(k), jnp.zeros_like(v)])

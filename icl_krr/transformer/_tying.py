@@ -11,24 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..residual import Fixed, Stream
-from ._weights import (
-    Block,
-    Heads,
-    Spec,
-    Transformer,
-    Unit,
-    check_model,
-    expressions,
-    widths,
-    with_patterns,
-)
+from . import _weights
 
 
-def written_slots(blocks: Iterable[Block]) -> set[str]:
-    return {slot for block in blocks for layer in block.layers for slot in widths(layer)}
+def written_slots(blocks: Iterable[_weights.Block]) -> set[str]:
+    return {slot for block in blocks for layer in block.layers for slot in _weights.widths(layer)}
 
 
-def live_slots(blocks: Iterable[Block]) -> set[str]:
+def live_slots(blocks: Iterable[_weights.Block]) -> set[str]:
     """The slots that the blocks write and may leave at values other than zero."""
     lasting: set[str] = set()
     for block in blocks:
@@ -39,12 +29,12 @@ def live_slots(blocks: Iterable[Block]) -> set[str]:
     return lasting
 
 
-def erased_slots(block: Block) -> set[str]:
+def erased_slots(block: _weights.Block) -> set[str]:
     """The slots from which the MLP subtracts exactly what they hold."""
     return {unit.to for unit in block.mlp if erases(unit)} - set(block.mlp_norm)
 
 
-def erases(unit: Unit) -> bool:
+def erases(unit: _weights.Unit) -> bool:
     """Whether a unit sets its slot to zero: it adds -h, and the coefficient is no weight."""
     if unit.gate is not None or unit.out is not None or unit.up is None:
         return False
@@ -53,7 +43,7 @@ def erases(unit: Unit) -> bool:
     return len(coefficients) == 1 and isinstance(block, Fixed) and block == -1
 
 
-def loop_carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:
+def loop_carried_slots(blocks: Iterable[_weights.Block], stream: Stream) -> Stream:
     """The slots whose values one step passes to the next; `stream` is the one before the first."""
     blocks = tuple(blocks)
     written, lasting = written_slots(blocks), live_slots(blocks)
@@ -66,7 +56,7 @@ def known_zeros(like: Any) -> Any:
     return np.zeros(like.shape, like.dtype)
 
 
-def untie(model: Transformer) -> Transformer:
+def untie(model: _weights.Transformer) -> _weights.Transformer:
     """Give every step its own copy of the weights; the predictions stay the same.
 
     Each leaf of `weights.steps` becomes [steps, ...], so that each step can be fine-tuned
@@ -79,20 +69,22 @@ def untie(model: Transformer) -> Transformer:
     >>> query(model).shape, query(untie(model)).shape
     ((1,), (4,))
     """
-    check_model(model)
+    _weights.check_model(model)
 
     def spread(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))
 
     weights = model.weights
     patterns = {name: replace(heads, pattern=None) for name, heads in weights.patterns.items()}
-    first = with_patterns(weights.prologue, patterns)
-    steps = with_patterns(weights.steps, jax.tree.map(lambda leaf: leaf[None], patterns))
+    first = _weights.with_patterns(weights.prologue, patterns)
+    steps = _weights.with_patterns(weights.steps, jax.tree.map(lambda leaf: leaf[None], patterns))
     steps = jax.tree.map(spread, steps)
     return model.replace(weights=replace(weights, prologue=first, steps=steps, patterns={}))
 
 
-def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tuple[Block, ...]]]:
+def split_steps(
+    model: _weights.Transformer,
+) -> tuple[list[Any], Callable[[list[Any]], tuple[_weights.Block, ...]]]:
     """The leaves that differ between steps, for the scan, and a function from them to blocks."""
     leaves, structure = jax.tree.flatten(model.weights.steps)
     for leaf in leaves:
@@ -104,17 +96,17 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
     tied = [leaf[0] if leaf.shape[0] == 1 else None for leaf in leaves]
     scanned = [leaf if shared is None else None for leaf, shared in zip(leaves, tied, strict=True)]
 
-    def blocks(now: list[Any]) -> tuple[Block, ...]:
+    def blocks(now: list[Any]) -> tuple[_weights.Block, ...]:
         pairs = zip(now, tied, strict=True)
         merged = structure.unflatten(
             [merged if shared is None else shared for merged, shared in pairs]
         )
-        return with_patterns(merged, model.weights.patterns)
+        return _weights.with_patterns(merged, model.weights.patterns)
 
     return scanned, blocks
 
 
-def token_invariant_slots(model: Transformer) -> frozenset[str]:
+def token_invariant_slots(model: _weights.Transformer) -> frozenset[str]:
     """The slots that are the same at all tokens: those of means and of units of such slots."""
     embedding = model.weights.embedding
     slots = {s for s in embedding if embedding[s].slots <= {"one"}} - set(model.weights.positions)
@@ -124,20 +116,22 @@ def token_invariant_slots(model: Transformer) -> frozenset[str]:
         for block in model.blocks:
             for heads in block.attention:
                 if not is_mean(heads, model.spec):
-                    slots -= set(widths(heads))
+                    slots -= set(_weights.widths(heads))
             for unit in block.mlp:
-                if not all(read.blocks and read.slots <= slots for read in expressions(unit)):
+                if not all(
+                    read.blocks and read.slots <= slots for read in _weights.expressions(unit)
+                ):
                     slots.discard(unit.to)
     return frozenset(slots)
 
 
-def is_mean(heads: Heads, spec: Spec) -> bool:
+def is_mean(heads: _weights.Heads, spec: _weights.Spec) -> bool:
     """Whether queries or keys read no slot, so that softmax weighs all visible tokens alike."""
     nothing = not (heads.query.blocks and heads.key.blocks)
     return nothing and spec.attention == "softmax" and not spec.causal
 
 
-def constant_heads(model: Transformer) -> list[tuple[int, int]]:
+def constant_heads(model: _weights.Transformer) -> list[tuple[int, int]]:
     """The pairs (block, group of heads) whose pattern is the same in every step.
 
     They read only slots that no step (in the prologue: no block after them) writes, with weights
@@ -145,7 +139,7 @@ def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     """
     blocks, first = model.blocks, len(model.weights.prologue)
 
-    def constant(at: int, block: Block, heads: Heads) -> bool:
+    def constant(at: int, block: _weights.Block, heads: _weights.Heads) -> bool:
         read = heads.query.slots | heads.key.slots
         weights = jax.tree.leaves((heads.query, heads.key, block.attention_norm))
         if heads.pattern is None:

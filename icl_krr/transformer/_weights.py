@@ -18,6 +18,7 @@ from ._parts import (
     Block as Block,
     Heads as Heads,
     Norm as Norm,
+    Spec as Spec,
     Unit as Unit,
     Write as Write,
     expressions as expressions,
@@ -25,7 +26,6 @@ from ._parts import (
     widths as widths,
     with_patterns as with_patterns,
 )
-from ._spec import Spec as Spec
 
 
 @readable

@@ -9,7 +9,7 @@ import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
 from icl_krr.tasks._batches import placement
 from icl_krr.transformer import Sent, step_sent
-from icl_krr.transformer._sharded import evaluate_batch_sharded, evaluate_sharded
+from icl_krr.transformer._evaluate import evaluate_batch_sharded, evaluate_sharded
 
 P, STEPS = 3, 13  # the length of no other loop
 CONFIG = ik.tasks.LinearRegression(num_features=P, num_supports=83, num_queries=5)

@@ -11,26 +11,12 @@ from ..._core.constants import xp
 from ...kernels import Kernel
 from ...kernels._kernel import check_kernel
 from ...kernels._log_bilinear import check_positive
-from ...solvers._language import (
-    ENTRIES,
-    FEATURES,
-    QUERIES,
-    READOUT,
-    SCALAR,
-    SUPPORTS,
-    Program,
-    roles,
-    trace,
-)
+from ...solvers._language.analysis import QUERIES, READOUT, SUPPORTS, roles
+from ...solvers._language.trace import trace
+from ...solvers._language.values import ENTRIES, FEATURES, SCALAR, Program
 from ...solvers._run import NORMALISED, OF_KERNEL, Solver, check_numbers
 from ...transformer._weights import Transformer
-from .._assembly.choice import (
-    average_machine,
-    construction_like,
-    linear_machine,
-    machine,
-    softmax_machine,
-)
+from .._assembly import choice
 from .._assembly.linear_attention import LinearAttention
 from .._assembly.machine import Machine
 from .._assembly.normalised_attention import NormalisedAttention
@@ -89,7 +75,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
             m.solves(keywords["ridge"])
         return emit(m, program, constants, steps)
 
-    return construction_like(solver, solver.parameters, Options, build)
+    return choice.construction_like(solver, solver.parameters, Options, build)
 
 
 def _choose_machine(
@@ -112,10 +98,10 @@ def _choose_machine(
     if sinks:
         return _normalised_machine(kernel, num_features, constants[sinks.pop()], **options)
     if "average" in kinds:
-        return average_machine(kernel, num_features, **options)
+        return choice.average_machine(kernel, num_features, **options)
     if "features" in kinds:
-        return linear_machine(kernel, num_features, **options)
-    return machine(kernel, num_features, **options)
+        return choice.linear_machine(kernel, num_features, **options)
+    return choice.machine(kernel, num_features, **options)
 
 
 def _normalised_machine(
@@ -127,7 +113,7 @@ def _normalised_machine(
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {AT_SUPPORTS: xp.log(c), AT_QUERIES: shift}
-    m = softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
+    m = choice.softmax_machine(kernel, num_features, sinks, NormalisedAttention, **options)
     m.sink_weight = c
     return m
 

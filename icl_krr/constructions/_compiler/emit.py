@@ -11,7 +11,8 @@ import numpy as np
 
 from ..._core.constants import xp
 from ...residual import ROLES, Read
-from ...solvers._language import ENTRIES, FEATURES, QUERIES, READOUT, SCALAR, Program, needs_sums
+from ...solvers._language.analysis import QUERIES, READOUT, needs_sums
+from ...solvers._language.values import ENTRIES, FEATURES, SCALAR, Program
 from .._assembly.normalised_attention import NormalisedAttention
 from .._assembly.slots import SUPPORTS_AND_QUERIES, tile
 from .._assembly.softmax_attention import SoftmaxAttention

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...solvers._language import QUERIES, READS, SCALAR, Op, Program
+from ...solvers._language.analysis import QUERIES
+from ...solvers._language.values import READS, SCALAR, Op, Program
 
 _HEADS = frozenset({"kernel", "smooth"})
 """Kinds of values that heads compute, and of which units add multiples."""
@@ -83,7 +84,8 @@ class Lowering:
         splits: whether coefficients and predictions are in slots of different widths.
 
     >>> import icl_krr as ik
-    >>> from icl_krr.solvers._language import roles, trace
+    >>> from icl_krr.solvers._language.analysis import roles
+    >>> from icl_krr.solvers._language.trace import trace
     >>> function = ik.solvers.conjugate_gradient.function
     >>> program, _ = trace(function, ik.Linear(), 4, {"ridge": 0.1})
     >>> new = dict(zip(program.states, program.new))

@@ -44,7 +44,8 @@ def order(instructions: list[Instruction], by_head: bool) -> Order:
 
     >>> import icl_krr as ik
     >>> from icl_krr.constructions._compiler.instructions import Lowering
-    >>> from icl_krr.solvers._language import roles, trace
+    >>> from icl_krr.solvers._language.analysis import roles
+    >>> from icl_krr.solvers._language.trace import trace
     >>> function = ik.solvers.conjugate_gradient.function
     >>> program, _ = trace(function, ik.Linear(), 4, {"ridge": 0.1})
     >>> new = dict(zip(program.states, program.new))

@@ -12,7 +12,7 @@ from ..._core.numerics import matmul
 from ...constructions._assembly.choice import linear_machine
 from ...constructions._assembly.linear_attention import LinearAttention
 from ...constructions._assembly.slots import SUPPORTS_AND_QUERIES
-from ...constructions._compiler import run_on
+from ...constructions._compiler.compile import run_on
 from ...solvers._conjugate_gradient import textbook
 from ...tasks import GaussianProcess, LinearRegression, sample
 from ...transformer import Architecture, Transformer, init, predict, run_with_cache

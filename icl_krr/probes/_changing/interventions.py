@@ -17,7 +17,7 @@ from ...residual import ROLES, fields
 from ...tasks._task import check_axes
 from ...transformer import Transformer, Where
 from ...transformer._evaluate import evaluate_task
-from ...transformer._request import Request
+from ...transformer._hook_points import Request
 from ...transformer._run_plan import check_compatible, prepare_run
 from .sites import Site, check_sites
 

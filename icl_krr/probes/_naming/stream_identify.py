@@ -16,7 +16,7 @@ from ...catalogue import candidate
 from ...residual._tokens import role_slice
 from ...tasks._task import check_plain
 from ...transformer._evaluate import embed_task, evaluate_task
-from ...transformer._request import Request
+from ...transformer._hook_points import Request
 from .._reading.readouts import StreamReader, streams_at
 from .._resampling import RESAMPLES, resamples
 from .candidate_fit import CandidateFit

@@ -14,8 +14,7 @@ from ..._core import checks
 from ..._core.readable import readable
 from ...tasks._task import check_one_output, support_mask
 from ...transformer import Transformer, Where, predict, run_with_hooks
-from ...transformer._hook_points import Hook
-from ...transformer._request import Request
+from ...transformer._hook_points import Hook, Request
 from ...transformer._run_plan import check_compatible, prepare_run
 from .derivatives import jacobian
 

@@ -13,8 +13,8 @@ from ..._core.numerics import matmul
 from ...residual import ROLES
 from ...transformer import Block, Transformer, dense
 from ...transformer._block import activate
+from ...transformer._heads import project
 from ...transformer._resume import unrolled_blocks
-from ...transformer._stream import project
 from ...transformer._weights import check_model
 
 LinearMaps = dict[str, jax.Array]

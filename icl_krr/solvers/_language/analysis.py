@@ -16,7 +16,7 @@ def roles(program: Program) -> tuple[frozenset[str], ...]:
     multiplies, and the factors of an inner product, are needed at the supports only.
 
     >>> import icl_krr as ik
-    >>> from icl_krr.solvers._language import trace
+    >>> from icl_krr.solvers._language.trace import trace
     >>> function = ik.solvers.conjugate_gradient.function
     >>> program, _ = trace(function, ik.Linear(), 4, {"ridge": 0.1})
     >>> needed = roles(program)
