@@ -98,9 +98,7 @@ def _output_counts(*args: Any) -> frozenset[int]:
     return frozenset(task.num_outputs for task in tasks if task.y.ndim == task.x.ndim)
 
 
-def _measure(
-    function: Callable, outputs: frozenset[int], numbers: list, args: Any, kwargs: Any
-) -> Status:
+def _measure(function: Callable, outputs: frozenset[int], numbers: list, args, kwargs) -> Status:
     dtype = jnp.result_type(*(leaf.dtype for leaf in numbers))
     wide = np.promote_types(dtype, jnp.result_type(float))
 
@@ -132,9 +130,7 @@ def _judge(outputs: frozenset[int], numbers: list, exact: list, changes: list) -
     )
 
 
-def _array_errors(
-    result: Any, exact: Any, changes: Any, outputs: frozenset[int]
-) -> tuple[Any, Any, Any]:
+def _array_errors(result: Any, exact: Any, changes: Any, outputs: frozenset[int]) -> tuple:
     """The largest error and the largest change of an array, and whether it leaves the range."""
     has_outputs = exact.ndim > 1 and exact.shape[-1] in outputs
     axes = tuple(range(exact.ndim - has_outputs))

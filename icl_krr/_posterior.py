@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,12 +73,10 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
         raise ValueError(
             f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
-    mean, variance = _mean_and_variance(
-        kernel, task, predict(model, _with_kernel_values(kernel, task))
-    )
-    tiles = model.spec.attention == "softmax" and is_blockwise(
-        task.num_supports, model.spec.streaming
-    )
+    f = predict(model, _with_kernel_values(kernel, task))
+    mean, variance = _mean_and_variance(kernel, task, f)
+    spec = model.spec
+    tiles = spec.attention == "softmax" and is_blockwise(task.num_supports, spec.streaming)
     if model.problem is None or tiles:
         return Posterior(mean, variance, _unmeasured_status(variance, model.steps))
     options = {"steps": model.steps, "spectrum": model.takes("spectrum")}
@@ -101,13 +98,11 @@ def _with_kernel_values(kernel: Kernel, task: Task) -> Task:
 
 
 @jit_if_concrete
-def _mean_and_variance(
-    kernel: Kernel, task: Task, predictions: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _mean_and_variance(kernel: Kernel, task: Task, f: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and variance, from the predictions of the outputs and of k(x)."""
     r = task.num_outputs
-    variance = kernel.diagonal(task.x_query) - jnp.diagonal(predictions[:, r:])
-    return predictions[:, 0] if task.y.ndim == 1 else predictions[:, :r], variance
+    variance = kernel.diagonal(task.x_query) - jnp.diagonal(f[:, r:])
+    return f[:, 0] if task.y.ndim == 1 else f[:, :r], variance
 
 
 def _differ(kernel: Kernel, other: Kernel) -> bool:
@@ -129,9 +124,7 @@ def _unmeasured_status(variance: jax.Array, steps: int) -> Status:
 
 
 @partial(jax.jit, static_argnames=("any_size", "steps", "spectrum"))
-def _measured_status(
-    kernel, ridge, task: Task, mean, variance, *, any_size: bool, **options: Any
-) -> Status:
+def _measured_status(kernel, ridge, task: Task, mean, variance, *, any_size, **options) -> Status:
     wide = jnp.result_type(float)
     wide_task = task.astype(wide)
     exact = solvers.posterior(kernel, wide_task, ridge=ridge)

@@ -110,15 +110,11 @@ class Power(Loss):
         checks.positive_scalar("smoothing", self.smoothing)
 
     def derivative(self, error: jax.Array) -> jax.Array:
-        exponent, smoothing = (
-            jnp.asarray(value, error.dtype) for value in (self.exponent, self.smoothing)
-        )
+        exponent, smoothing = (jnp.asarray(v, error.dtype) for v in (self.exponent, self.smoothing))
         return error * jnp.exp((exponent / 2 - 1) * jnp.log(error * error + smoothing))
 
     def record(self, m: Any, error: Any) -> Any:
-        exponent, smoothing = (
-            xp.asarray(value, m.dtype) for value in (self.exponent, self.smoothing)
-        )
+        exponent, smoothing = (xp.asarray(v, m.dtype) for v in (self.exponent, self.smoothing))
         square = m.multiply(error, error, to="square_error")
         log = m.scratch("log_square_error", ("support",), "logarithm of the squared error")
         argument = square + smoothing * m.per_output(m.one)

@@ -119,9 +119,7 @@ def axes_of(sharding: NamedSharding, dimension: int) -> Axes:
     return (spec,) if isinstance(spec, str) else tuple(spec or ())
 
 
-def shard_map(
-    function: Callable, mesh: Mesh | AbstractMesh, in_specs: Any, out_specs: Any
-) -> Callable:
+def shard_map(function: Callable, mesh: Mesh | AbstractMesh, in_specs, out_specs) -> Callable:
     """Return `jax.shard_map` of a function; arguments may be on a mesh with explicit axes."""
 
     def part(*arguments: Any) -> Any:
@@ -160,9 +158,7 @@ def shard_over_tasks(run: Callable, values: Any, *shared: Any, whole: bool = Tru
     return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, replicated), results)
 
 
-def shard_over(
-    mesh: Mesh | AbstractMesh, axes: Axes, run: Callable, values: Any, *shared: Any
-) -> Any:
+def shard_over(mesh: Mesh | AbstractMesh, axes: Axes, run: Callable, values, *shared) -> Any:
     """Return `run(values, *shared)`; the first axis of `values` is divided over axes of a mesh.
 
     If its size does not divide evenly, some devices compute the last entry again. JAX cannot

@@ -51,9 +51,8 @@ NO_CHECKSUM = "sha256:" + 64 * "0"
 
 def with_checksum(content: bytes) -> bytes:
     """The content of a file with its checksum in place of the first `NO_CHECKSUM`."""
-    return content.replace(
-        NO_CHECKSUM.encode(), f"sha256:{sha256(content).hexdigest()}".encode(), 1
-    )
+    checksum = f"sha256:{sha256(content).hexdigest()}"
+    return content.replace(NO_CHECKSUM.encode(), checksum.encode(), 1)
 
 
 def verify_checksum(content: bytes) -> None:
@@ -155,7 +154,7 @@ def parse_json(path: Path, content: bytes) -> Any:
         raise ValueError(f"{path} must be a JSON file: {error}") from None
 
 
-def convert_record(type_hint: Any, value: Any, path: Path, place: str = "") -> Any:
+def convert_record(hint: Any, value: Any, path: Path, place: str = "") -> Any:
     """A value of a JSON file, converted to a type; a ValueError names file, place and value.
 
     >>> from typing import TypedDict
@@ -171,16 +170,14 @@ def convert_record(type_hint: Any, value: Any, path: Path, place: str = "") -> A
     import msgspec  # `icl-krr --help` does not need it
 
     where = f"{path}: {place}" if place else f"{path}"
-    kind, inner = get_origin(type_hint), get_args(type_hint)
-    field_types = (
-        get_type_hints(type_hint) if is_dataclass(type_hint) or is_typeddict(type_hint) else {}
-    )
+    kind, inner = get_origin(hint), get_args(hint)
+    field_types = get_type_hints(hint) if is_dataclass(hint) or is_typeddict(hint) else {}
     if isinstance(value, dict) and (field_types or kind is dict):
         for name, one in value.items():
             if name in field_types or kind is dict:
                 field_type = field_types[name] if field_types else inner[1]
                 convert_record(field_type, one, path, f"{place}.{name}" if place else name)
-            elif is_dataclass(type_hint):
+            elif is_dataclass(hint):
                 raise ValueError(f"{where}: {unknown_name('field', name, field_types)}")
     elif isinstance(value, list) and kind is tuple:
         for i, one in enumerate(value):
@@ -188,7 +185,7 @@ def convert_record(type_hint: Any, value: Any, path: Path, place: str = "") -> A
     elif kind is Literal and value not in inner:
         raise ValueError(f"{path}: {unknown_name(place, value, inner)}")
     try:
-        return msgspec.convert(value, type_hint, dec_hook=lambda kind, one: kind(one))
+        return msgspec.convert(value, hint, dec_hook=lambda kind, one: kind(one))
     except msgspec.ValidationError as error:
         rule, _, inside = str(error).partition(" - at `$")
         rule = f": {re.sub(', got `.*|`', '', rule)}".replace(": Expected", " must be")

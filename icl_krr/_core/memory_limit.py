@@ -30,14 +30,10 @@ def check(what: str, numbers: float, like: Any, hint: str = _HINT) -> None:
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
     need = numbers * dtype.itemsize
-    if (
-        need > _UNCHECKED_BYTES
-        and not isinstance(like, Tracer)
-        and need > (available := free_bytes())
-    ):
+    if need > _UNCHECKED_BYTES and not isinstance(like, Tracer) and need > (free := free_bytes()):
         raise MemoryError(
             f"{what} must fit into memory, but needs {need / 1e9:.3g} GB and only "
-            f"{available / 1e9:.3g} GB are free; {hint}"
+            f"{free / 1e9:.3g} GB are free; {hint}"
         )
 
 

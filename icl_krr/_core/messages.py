@@ -73,11 +73,7 @@ def suggestion(name: Any, choices: Iterable[str]) -> str:
         or get_close_matches(query, spellings, 1)
         or [choice for choice in spellings if len(query) > 2 and query in choice][:3]
     )
-    return (
-        f"; did you mean {' or '.join(repr(spellings[choice]) for choice in close)}?"
-        if close
-        else ""
-    )
+    return f"; did you mean {' or '.join(repr(spellings[key]) for key in close)}?" if close else ""
 
 
 def constructor_hint(cls: type) -> str:
@@ -109,10 +105,8 @@ def suggest_keywords(function: F) -> F:
             return function(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ and not error.__traceback__.tb_next:  # before the first line
-                name, names = (
-                    function.__qualname__.removesuffix(".__init__"),
-                    _keywords_of(function),
-                )
+                name = function.__qualname__.removesuffix(".__init__")
+                names = _keywords_of(function)
                 for keyword in kwargs:
                     if keyword not in names:
                         message = unknown_name(f"keyword of {name}", keyword, names)

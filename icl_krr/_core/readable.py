@@ -53,9 +53,7 @@ def _fields_doc(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc
     else:
         defaults = dict.fromkeys(self._fields, MISSING) | self._field_defaults
     fields = {field: getattr(self, field) for field in defaults}
-    items = {
-        field: value for field, value in fields.items() if not _is_empty(value, defaults[field])
-    }
+    items = {key: value for key, value in fields.items() if not _is_empty(value, defaults[key])}
     return wl.bracketed(
         begin=wl.TextDoc(f"{name}("),
         docs=wl.named_objs(items.items(), depth=depth - 1, **options),

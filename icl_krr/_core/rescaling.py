@@ -32,9 +32,7 @@ def power_of_two_scale(y: jax.Array, axis: int | None = None) -> jax.Array:
     return jnp.where(extreme, power, 1)
 
 
-def rescaled(
-    scale: jax.Array, function: Callable, homogeneity: Any, y: jax.Array, *others: Any
-) -> Any:
+def rescaled(scale: jax.Array, function: Callable, homogeneity: Any, y: jax.Array, *others) -> Any:
     r"""Return function(y, *others), evaluated at y / scale.
 
     A result of degree d has $f(c y, w) = c^d f(y, w)$ for c > 0, hence $f(y, w) = s^d f(y / s, w)$.

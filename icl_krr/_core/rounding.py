@@ -67,12 +67,10 @@ def with_rounding_error(function: Callable, *args: Any) -> tuple[Any, Any]:
 @jax.jit
 def _perturbed(leaves: list) -> list[list]:
     rng, samples = np.random.default_rng(0), []
+    precisions = [float(jnp.finfo(leaf.dtype).eps) for leaf in leaves]
     for _ in range(_SAMPLES):
         signs = [rng.integers(0, 2, np.shape(leaf)) * 2 - 1 for leaf in leaves]
-        factors = [
-            1 + s * UNITS * float(jnp.finfo(v.dtype).eps)
-            for s, v in zip(signs, leaves, strict=True)
-        ]
+        factors = [1 + s * UNITS * eps for s, eps in zip(signs, precisions, strict=True)]
         samples.append([v * jnp.asarray(f, v.dtype) for v, f in zip(leaves, factors, strict=True)])
     return samples
 

@@ -114,9 +114,7 @@ def _scan(step: Callable, steps: int, first: jax.Array, *constants: jax.Array) -
     return jax.lax.scan(lambda state, _: step(state, *constants), first, length=steps)[1]
 
 
-def normalised_spectrum(
-    kernel: Any, ridge: Any, num_supports: Any, largest: Any = None
-) -> tuple[Any, Any]:
+def normalised_spectrum(kernel: Any, ridge: Any, num_supports: Any, largest: Any = None) -> tuple:
     """Return bounds on the eigenvalues of (D + ridge I)^-1 (K + ridge I) for n supports.
 
     They are (ridge / (n largest + ridge), 1), where `largest` bounds all values of the kernel.

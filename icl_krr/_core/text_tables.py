@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .files import Lines
 
 if TYPE_CHECKING:  # `icl-krr --help` does not need it
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.measure import Measurement
 
 LONGEST_WORD = 26
@@ -48,24 +47,19 @@ class TextTable:
         header, lines = table
         return cls(title, header, [lines])
 
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.measure import measure_renderables
         from rich.table import Table as Grid
         from rich.text import Text
 
         wide = options.update_width(10**6)
-        columns = [
-            *zip(self.header, *(line for group in self.groups for line in group), strict=True)
-        ]
+        columns = [*zip(self.header, *(line for part in self.groups for line in part), strict=True)]
         sizes = [measure_renderables(console, wide, [*map(Text, cells)]) for cells in columns]
         yield Text(self.title, "table.title")
         for block in _column_blocks(sizes, options.max_width):
             grid = Grid()
-            widths = _column_widths(
-                [sizes[at] for at in block], options.max_width - 1 - 3 * len(block)
-            )
+            space = options.max_width - 1 - 3 * len(block)
+            widths = _column_widths([sizes[at] for at in block], space)
             for at, width in zip(block, widths, strict=True):
                 cells = [cell for cell in columns[at][1:] if cell]
                 numbers = sum(_NUMBER.match(cell) is not None for cell in cells)

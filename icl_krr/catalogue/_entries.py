@@ -142,9 +142,7 @@ class SolverEntry:
     @property
     def keywords(self) -> tuple[str, ...]:
         """The names of the keyword arguments in `required_inputs`."""
-        return tuple(
-            given if isinstance(given, str) else given.__name__ for given in self.required_inputs
-        )
+        return tuple(key if isinstance(key, str) else key.__name__ for key in self.required_inputs)
 
     @property
     def call(self) -> str:

@@ -130,9 +130,8 @@ class _GroupAverage(PosteriorSums):
         of_system = np.kron(np.eye(self.systems), np.ones((outputs, 1))).astype(self.dtype)
         self.multiply(errors, errors, to=squares, out=of_system)
         scores = self.scratch("scores", SUPPORTS, "log N(y; mean, variance)")
-        self.add(
-            (-outputs / 2) * (logs + math.log(2 * math.pi) * self.per_output(self.one)), to=scores
-        )
+        constant = math.log(2 * math.pi) * self.per_output(self.one)
+        self.add((-outputs / 2) * (logs + constant), to=scores)
         self.activate("reciprocal", variances, -0.5 * squares, to=scores)
         self.erase(self.evidence)
         self.cumsum(scores, to=self.evidence)

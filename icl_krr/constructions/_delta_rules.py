@@ -194,9 +194,8 @@ def momentum_delta_rule(updates, step_size, momentum, decay):
     phi = m.over_outputs(m.features)
     _, log_momentum = _with_logs(m, "momentum", momentum)
     decays, log_decay = _with_logs(m, "decay", decay)
-    gate_of_M = gated(
-        m, prefix.accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS)
-    )
+    momenta = prefix.accumulate(m, "log_momentum", "log momenta", log_momentum, SUPPORTS)
+    gate_of_M = gated(m, momenta)
     gate_of_S = gated(m, prefix.accumulate(m, "log_decay", "log decays before", log_decay, ()))
     heads = gate_of_M.width
     eta = prefix.per_support(m, "step_size", step_size)
@@ -346,6 +345,4 @@ def kalman_delta_rule(updates, ridge, process_noise, covariance, info_scale):
             m.add(-diagonal, to=diagonal)
             m.divide(prediction_variance, divisor, to=diagonal)
 
-    return updates.build(
-        m.support, *updates.along(gain, diagonal), prepare=prepare, refresh=refresh
-    )
+    return updates.build(m.support, *updates.along(gain, diagonal), prepare, refresh)

@@ -62,8 +62,6 @@ class Exponential(LogBilinear):
         checks.matrices(x, x)
         return jnp.sqrt(mean_of_pairs(inner(x, x) ** 2, mask))
 
-    def derivative_in_bandwidth(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m"]:
+    def derivative_in_bandwidth(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial \tau = -k \log k / \tau$."""
         return -self(x, z) * self.log(x, z) / jnp.asarray(self.temperature, x.dtype)

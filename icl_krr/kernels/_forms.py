@@ -33,6 +33,9 @@ class Pattern(NamedTuple):
     tilt: Any = None
 
 
+Patterns = tuple[Pattern, ...]
+
+
 @readable
 class Diagonal(NamedTuple):
     r"""One term $w g(a |Ux|^2 + \langle t, x \rangle)$ of $k(x, x)$.

@@ -104,8 +104,6 @@ class Gaussian(Stationary, LogBilinear):
     def _of_squares(self, lengthscale: jax.Array, squares: jax.Array) -> jax.Array:
         return -squares / (2 * lengthscale**2)
 
-    def derivative_in_bandwidth(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m"]:
+    def derivative_in_bandwidth(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial \ell = -2 k \log k / \ell$."""
         return -2 * self(x, z) * self.log(x, z) / jnp.asarray(self.lengthscale, x.dtype)

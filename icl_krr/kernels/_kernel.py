@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from .._core.messages import constructor_hint
 from .._core.pytree import jit_if_concrete
 from ..catalogue import KERNELS, find, spelled
-from ._forms import Diagonal, FeatureLayer, Pattern
+from ._forms import Diagonal, FeatureLayer, Patterns
 
 CLASSES: dict[str, type[Kernel]] = {}
 """The kernels of this library by the names of their classes."""
@@ -132,9 +132,7 @@ class Kernel(ABC):
         r"""Pairs $(w_h, k_h)$ of weights and positive kernels with $k = \sum_h w_h k_h$."""
         raise not_positive(self, "to give smoothing weights")
 
-    def patterns(
-        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
-    ) -> tuple[Pattern, ...]:
+    def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         r"""The softmax patterns whose sum equals or, for `Linear` and Matern, approximates $k$.
 
         Args:

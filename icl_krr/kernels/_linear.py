@@ -19,7 +19,7 @@ from .._core.constants import xp
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass
 from ._algebra import check_projection, identity_or, inner, outer, precede, project
-from ._forms import Diagonal, FeatureLayer, Pattern
+from ._forms import Diagonal, FeatureLayer, Pattern, Patterns
 from ._kernel import Kernel
 
 
@@ -48,9 +48,7 @@ class Linear(Kernel):
     def sketched(self, sketch: Float[Array, "p m"]) -> Linear:
         return dataclasses.replace(self, projection=precede(self.projection, sketch))
 
-    def patterns(
-        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
-    ) -> tuple[Pattern, ...]:
+    def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         if epsilon is None:
             raise ValueError(
                 "attention must be Softmax(epsilon=...) to emulate the linear kernel, got no "
@@ -76,16 +74,12 @@ class Linear(Kernel):
     def nystrom_features(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         return FeatureLayer(self.projection, "identity", precede(self.projection, landmarks).T)
 
-    def derivative_in_x(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m p"]:
+    def derivative_in_x(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial x = U^T U z$."""
         U = identity_or(self.projection, x)
         return matmul(matmul(jnp.broadcast_to(z[None], (len(x), *z.shape)), U.T), U)
 
-    def derivative_in_projection(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m d p"]:
+    def derivative_in_projection(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial U = U (x z^T + z x^T)$."""
         U = identity_or(self.projection, x)
         shape = (len(x), len(z), x.shape[1])

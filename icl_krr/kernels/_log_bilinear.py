@@ -17,7 +17,7 @@ from .._core.constants import xp
 from .._core.numerics import matmul
 from .._core.pytree import jit_if_concrete
 from ._algebra import identity_or, inner, outer, precede, project, stationary
-from ._forms import Diagonal, FeatureLayer, Pattern
+from ._forms import Diagonal, FeatureLayer, Pattern, Patterns
 from ._kernel import Kernel, not_positive
 
 
@@ -142,9 +142,7 @@ class LogBilinear(PositiveKernel):
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
         return dataclasses.replace(self, projection=precede(self.projection, sketch))  # pyright: ignore[reportArgumentType]
 
-    def patterns(
-        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
-    ) -> tuple[Pattern, ...]:
+    def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         return (Pattern(1.0, *self.scalars(dtype), self.projection),)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
@@ -161,9 +159,7 @@ class LogBilinear(PositiveKernel):
             return layer
         return layer._replace(offsets=-d / 2 * xp.sum(at * at, axis=1), damping=d / 2)
 
-    def derivative_in_x(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m p"]:
+    def derivative_in_x(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial x = k(x, z) \, U^T U (d (z - x) + (c - d) z)$."""
         c, d = self.scalars(x.dtype)
         d = 0 if d is None else d
@@ -171,9 +167,7 @@ class LogBilinear(PositiveKernel):
         slope = d * (z[None] - x[:, None]) + (c - d) * z[None]
         return matmul(matmul(self(x, z)[:, :, None] * slope, U.T), U)
 
-    def derivative_in_projection(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m d p"]:
+    def derivative_in_projection(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial U = k U ((c - d) (x z^T + z x^T) - d (x - z) (x - z)^T)$."""
         c, d = self.scalars(x.dtype)
         d = 0 if d is None else d

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from .._core.numerics import matmul
 from .._core.pytree import pytree_dataclass
 from ._algebra import identity_or, outer, project_near, squared_distances
-from ._forms import Pattern
+from ._forms import Patterns
 from ._gaussian import Gaussian, Stationary
 from ._mixture import Mixture
 
@@ -75,14 +75,10 @@ class Matern(Stationary):
         kernels = [Gaussian(scale * self.lengthscale, self.projection) for scale in scales]
         return Mixture(tuple(kernels), np.asarray(weights, dtype) / sum(weights))
 
-    def patterns(
-        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
-    ) -> tuple[Pattern, ...]:
+    def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         return self.mixture(dtype).patterns(dtype)
 
-    def derivative_in_x(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m p"]:
+    def derivative_in_x(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial x = g \, U^T U (z - x)$, 0 for `Matern12` where $Ux = Uz$.
 
         $g = 2 \nu b(a) e^{-a} / \ell^2$ with $b = 1 / a$, $1$ and $(1 + a) / 3$ for the orders.
@@ -91,17 +87,13 @@ class Matern(Stationary):
         differences = z[None] - x[:, None]
         return matmul(matmul(self._pull(x, z)[:, :, None] * differences, U.T), U)
 
-    def derivative_in_projection(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m d p"]:
+    def derivative_in_projection(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial U = -g \, U (x - z) (x - z)^T$."""
         U = identity_or(self.projection, x)
         differences = x[:, None] - z[None]
         return -self._pull(x, z)[:, :, None, None] * outer(matmul(differences, U.T), differences)
 
-    def derivative_in_bandwidth(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m"]:
+    def derivative_in_bandwidth(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial \ell = g |Ux - Uz|^2 / \ell$."""
         squares = squared_distances(*project_near(self.projection, x, z))
         return self._pull(x, z) * squares / jnp.asarray(self.lengthscale, x.dtype)

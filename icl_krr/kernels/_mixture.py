@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from .._core import checks
 from .._core.constants import xp
 from .._core.pytree import jit_if_concrete, pytree_dataclass
-from ._forms import Diagonal, Pattern
+from ._forms import Diagonal, Patterns
 from ._kernel import Kernel, check_kernel
 from ._log_bilinear import PositiveKernel
 
@@ -76,9 +76,7 @@ class Mixture(Kernel):
     def sketched(self, sketch: Float[Array, "p m"]) -> Mixture:
         return dataclasses.replace(self, kernels=tuple(k.sketched(sketch) for k in self.kernels))
 
-    def patterns(
-        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
-    ) -> tuple[Pattern, ...]:
+    def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         return self._scaled([kernel.patterns(dtype) for kernel in self.kernels], dtype)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:

@@ -91,15 +91,11 @@ class Polynomial(Kernel):
         features = as_constant(self.feature_map(landmarks))
         return self.feature_layer(landmarks.dtype).times(features.T)
 
-    def derivative_in_x(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m p"]:
+    def derivative_in_x(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial x = g \langle Ux, Uz \rangle^{g - 1} U^T U z$."""
         return self._slope(x, z)[:, :, None] * self.base.derivative_in_x(x, z)
 
-    def derivative_in_projection(
-        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
-    ) -> Float[Array, "n m d p"]:
+    def derivative_in_projection(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Array:
         r"""$\partial k / \partial U = g \langle Ux, Uz \rangle^{g - 1} U (x z^T + z x^T)$."""
         return self._slope(x, z)[:, :, None, None] * self.base.derivative_in_projection(x, z)
 

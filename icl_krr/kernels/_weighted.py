@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from .._core.constants import xp
 from .._core.pytree import jit_if_concrete, pytree_dataclass, static
 from ._algebra import precede
-from ._forms import Diagonal, FeatureLayer, Pattern
+from ._forms import Diagonal, FeatureLayer, Patterns
 from ._kernel import Kernel
 from ._log_bilinear import PositiveKernel
 
@@ -58,9 +58,7 @@ class Weighted(Kernel):
             (share, weighted(part, self.num_features)) for share, part in self.kernel.parts
         )
 
-    def patterns(
-        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
-    ) -> tuple[Pattern, ...]:
+    def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         return tuple(map(self._with_factors, self.kernel.patterns(dtype, epsilon, symmetric)))
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:

@@ -163,10 +163,8 @@ class Read:
                 f"scale must be a scalar or a vector [{self.width}], got shape "
                 f"{list(np.shape(scale))}"
             )
-        blocks = {
-            slot: b * xp.asarray(scale, getattr(b, "dtype", float))
-            for slot, b in self.blocks.items()
-        }
+        items = self.blocks.items()
+        blocks = {slot: b * xp.asarray(scale, getattr(b, "dtype", float)) for slot, b in items}
         return Read(blocks, self.width)
 
     def __matmul__(self, matrix: jax.Array | np.ndarray) -> Read:

@@ -121,10 +121,8 @@ class Nystrom:
 
     def check(self, kernel: Kernel | None, ridge: Any) -> None:
         """Raise an error if the preconditioner was made for another kernel (if given) or ridge."""
-        for name, value, expected in (
-            ("kernel", kernel, self.kernel),
-            ("ridge", ridge, self.ridge),
-        ):
+        pairs = ("kernel", kernel, self.kernel), ("ridge", ridge, self.ridge)
+        for name, value, expected in pairs:
             if value is not None and not _equal(value, expected):
                 raise ValueError(
                     f"{name} must be {checks.short_repr(expected)}, for which the preconditioner "
@@ -149,9 +147,7 @@ def _equal(a: Any, b: Any) -> bool:
     )
 
 
-def nystrom(
-    kernel: Kernel, x: Float[Array, "n p"], *, ridge: float | jax.Array, rank: int
-) -> Nystrom:
+def nystrom(kernel: Kernel, x: Float[Array, "n p"], *, ridge: float | Array, rank: int) -> Nystrom:
     r"""Compute the Nystrom preconditioner with the first `rank` points as landmarks.
 
     Small eigenvalues of the landmarks' kernel matrix $W$ are treated as in `nystrom_features`. The

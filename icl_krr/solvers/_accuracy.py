@@ -25,9 +25,7 @@ def nondifferentiable(function: Callable) -> Any:
 
 
 @nondifferentiable
-def solution_status(
-    kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
-) -> Status:
+def solution_status(kernel: Kernel, task: Task, parts: System, ridge, alpha, lower) -> Status:
     """The status of a solution by Cholesky."""
     y, alpha, size = rescale(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
@@ -64,9 +62,7 @@ def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Stat
 
 
 @nondifferentiable
-def rounding_errors(
-    kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
-) -> jax.Array:
+def rounding_errors(kernel: Kernel, task: Task, parts: System, ridge, alpha, lower) -> jax.Array:
     r"""Estimate the rounding errors [q, r] of $k(x)^T \alpha$ with $A = L L^T$ and $A \alpha = y$.
 
     To first order, the error at $x$ is $h^T \delta A \, \alpha$ with $h = A^{-1} k(x)$, plus that

@@ -24,9 +24,7 @@ def like(y: jax.Array, result: jax.Array) -> jax.Array:
     return result[..., 0] if y.ndim == 1 else result
 
 
-def check_system(
-    kernel: Kernel, task: Task, ridge: object, steps: int = 1, matrices: int = 1
-) -> None:
+def check_system(kernel: Kernel, task: Task, ridge, steps: int = 1, matrices: int = 1) -> None:
     """Check the input of a solver that forms so many matrices [n, n] and stores all its steps."""
     check_kernel(kernel)
     check_axes(task)

@@ -17,9 +17,7 @@ from ._algebra import check_system
 
 
 @checks.suggest_keywords
-def log_marginal_likelihood(
-    kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
-) -> Float[Array, ""]:
+def log_marginal_likelihood(kernel: Kernel, task: Task, *, ridge: float | Array) -> Array:
     r"""Return the log marginal likelihood $\log p(y | x)$ of a Gaussian process, by Cholesky.
 
     $$\log p(y | x) = -(y^T \alpha + \log \det A + n \log 2\pi) / 2$$

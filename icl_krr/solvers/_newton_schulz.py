@@ -41,14 +41,11 @@ def _inverse_status(
     solution = linalg.solve(C, right)
     best, h = solution[:, : y.shape[1]], solution[:, y.shape[1] :]
     magnitude = jnp.sqrt(_accuracy.norm(y) ** 2 + _accuracy.norm(best * unit) ** 2)
-    rounded = (
-        jnp.finfo(y.dtype).eps * query_scale * _accuracy.norm(h * unit)[:, None] * magnitude[None]
-    )
+    eps = jnp.finfo(y.dtype).eps
+    rounded = eps * query_scale * _accuracy.norm(h * unit)[:, None] * magnitude[None]
     scale = _accuracy.output_scale(y, f / size)[None]
-    share, half = (
-        _accuracy.norm(r[i] / size) / _accuracy.nonzero_divisor(_accuracy.norm(y))
-        for i in (-1, (len(r) - 1) // 2)
-    )
+    divisor = _accuracy.nonzero_divisor(_accuracy.norm(y))
+    share, half = (_accuracy.norm(r[i] / size) / divisor for i in (-1, (len(r) - 1) // 2))
     return assess(
         _accuracy.max_error(share),
         _accuracy.max_error((jnp.abs(f / size - matmul(at, best)) + rounded) / scale),

@@ -99,9 +99,7 @@ def decays(tokens: Tokens, spec: PrefixSpec) -> Float[Array, "T n"]:
 
 
 @partial(jax.jit, static_argnames=("iterates", "static", "result", "degrees"))
-def solve(
-    task: Task, iterates: Callable, static: tuple, result: Callable, degrees: Any, *arrays: Any
-) -> Any:
+def solve(task: Task, iterates: Callable, static: tuple, result: Callable, degrees, *arrays) -> Any:
     """Return `result` of the iterates of a task, whose y has the shape [n, r] and no masked values.
 
     Args:

@@ -76,9 +76,7 @@ def without_doubtful(answer: Answer, config: DepthConfig) -> Answer:
     exact, status = facts["exact_ok"], facts["status"]
     converged = status is None or (exact and (config.steps is not None or status["ok"]))
     reliable = {"exact": exact, "transformer": converged}
-    lost = {
-        name: np.full_like(predictions[name], np.nan) for name, ok in reliable.items() if not ok
-    }
+    lost = {key: np.full_like(predictions[key], np.nan) for key, ok in reliable.items() if not ok}
     return answer._replace(result=answer.result._replace(predictions=predictions | lost))
 
 
@@ -106,10 +104,8 @@ def solve(
 def needs_float64(answer: Answer, config: DepthConfig) -> str:
     """Why float32 has too few digits for an answer, or "" if it has enough."""
     facts, process = answer.result.facts, answer.process
-    status, exact = (
-        facts["status"],
-        answer.division.scaling.undo(answer.result.predictions["exact"]),
-    )
+    status = facts["status"]
+    exact = answer.division.scaling.undo(answer.result.predictions["exact"])
     away = largest((exact - process.mean, process.std))
     if not process.ok or not facts["exact_ok"]:
         return "exact KRR in float32 may be wrong"
@@ -123,9 +119,7 @@ def needs_float64(answer: Answer, config: DepthConfig) -> str:
     return ""
 
 
-def process_of(
-    division: Division, kernel: Kernel, ridge: float, amplitude: float | None = None
-) -> Process:
+def process_of(division: Division, kernel: Kernel, ridge: float, amplitude: Any = None) -> Process:
     """The Gaussian process at the queries, with mean, std, amplitude and noise in units of y."""
     unit = float(division.scaling.undo_width(np.ones(())))
     if amplitude is not None:
@@ -141,10 +135,8 @@ def predictions(division: Division, result: DepthResult, process: Process) -> li
     exact, std = scaling.undo(result.predictions["exact"]), process.std
     known = scaling.undo(y), scaling.undo(result.predictions["transformer"]), exact, std
     columns = (*known, exact - WIDTH * std, exact + WIDTH * std)
-    return [
-        Prediction(int(row), *map(float, values))
-        for row, *values in zip(rows, *columns, strict=True)
-    ]
+    lines = zip(rows, *columns, strict=True)
+    return [Prediction(int(row), *map(float, values)) for row, *values in lines]
 
 
 def errors(division: Division, result: DepthResult) -> dict[str, float]:

@@ -15,9 +15,7 @@ from .._core import memory_limit
 from ..catalogue import SOLVERS, SolverEntry, find
 
 
-def build(
-    solver: str, kernel: Kernel, task: Task, ridge: float, steps: int
-) -> tuple[Transformer, np.ndarray]:
+def build(solver: str, kernel: Kernel, task: Task, ridge, steps) -> tuple[Transformer, np.ndarray]:
     """The construction, and the oracle's predictions after every step."""
     row = find("solver", SOLVERS, solver)
     needs = keywords(row, kernel, task, ridge, steps)
@@ -29,24 +27,18 @@ def build(
 
 
 @partial(jax.jit, static_argnames=("solver", "words"))
-def predictions(
-    solver: Callable, kernel: Kernel, task: Task, numbers: dict, words: Any
-) -> jax.Array:
+def predictions(solver: Callable, kernel: Kernel, task: Task, numbers: dict, words) -> jax.Array:
     """The predictions of a solver alone: a program without its status compiles in half the time."""
     return solver(kernel, task, **numbers, **dict(words)).prediction
 
 
-def build_model(
-    solver: str, kernel: Kernel, task: Task, ridge: float | None, steps: int | None
-) -> Transformer:
+def build_model(solver: str, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> Transformer:
     """The construction alone."""
     row = find("solver", SOLVERS, solver)
     return with_keywords(row, kernel, task, keywords(row, kernel, task, ridge, steps))
 
 
-def keywords(
-    row: SolverEntry, kernel: Kernel, task: Task, ridge: Any, steps: Any
-) -> dict[str, Any]:
+def keywords(row: SolverEntry, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict:
     """What one must tell the construction and the oracle; {} for a solver without steps."""
     if not row.iterates:
         return {}
@@ -55,9 +47,7 @@ def keywords(
     return {"steps": steps, **solver_keywords(row, kernel, task, ridge)}
 
 
-def with_keywords(
-    row: SolverEntry, kernel: Kernel, task: Task, needs: dict[str, Any]
-) -> Transformer:
+def with_keywords(row: SolverEntry, kernel: Kernel, task: Task, needs: dict) -> Transformer:
     return construct(row.name, kernel, task, **needs, **(attention(kernel, task) if needs else {}))
 
 
@@ -143,9 +133,5 @@ INPUTS: dict[str, Callable[..., Any]] = {
 }
 """{keyword of a solver: function of (kernel, task, ridge)}."""
 
-PREFIX_INPUTS = {
-    "spectrum": prefix_spectrum,
-    "step_size": stable_step_size,
-    "momentum": stable_momentum,
-}
+PREFIX_INPUTS = dict(spectrum=prefix_spectrum, step_size=stable_step_size, momentum=stable_momentum)
 """Those of causal solvers, which hold for all prefixes of a task."""

@@ -72,9 +72,7 @@ def run(
     size = norm(best)
     truth = None if task.y_query is None else np.asarray(task.y_query)
 
-    def row(
-        predictor: str, step: int, blocks: int, f: np.ndarray, oracle: np.ndarray | None = None
-    ) -> Row:
+    def row(predictor: str, step: int, blocks: int, f: np.ndarray, oracle: Any = None) -> Row:
         error = np.nan if truth is None else norm(f - truth) / np.sqrt(f.size)
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)

@@ -64,9 +64,8 @@ class DepthConfig:
                 )
             takes = (kernel,)
         if not (fits := self.having_bandwidths(takes)):
-            name = next(
-                name for name in self.set_bandwidths if kernel_class(takes[0]).bandwidth != name
-            )
+            field = kernel_class(takes[0]).bandwidth
+            name = next(name for name in self.set_bandwidths if field != name)
             raise ValueError(
                 f"{name} must be None for kernel {takes[0]!r}, which has no {name}, "
                 f"got {getattr(self, name)}"
@@ -102,11 +101,7 @@ class DepthConfig:
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
         """The kernels that have every bandwidth that is set, or one if each feature needs one."""
         bandwidth_of = {name: kernel_class(name).bandwidth for name in kernels}
-        fits = {
-            name
-            for name, bandwidth in bandwidth_of.items()
-            if set(self.set_bandwidths) <= {bandwidth}
-        }
+        fits = {name for name, field in bandwidth_of.items() if set(self.set_bandwidths) <= {field}}
         return tuple(
             name
             for name in kernels
@@ -200,22 +195,18 @@ def choose_kernel(
 ) -> tuple[Kernel, dict[str, float]]:
     """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
     # a float, because JAX compiles another program for an integer
-    bandwidth_value = (
-        float(getattr(config, config.set_bandwidths[0])) if config.set_bandwidths else None
-    )
-    if bandwidth_value is not None and len(config.kernels) == 1:
-        return transform(kernel_class(config.kernels[0])).of_bandwidth(bandwidth_value), {}
+    bandwidth = float(getattr(config, config.set_bandwidths[0])) if config.set_bandwidths else None
+    if bandwidth is not None and len(config.kernels) == 1:
+        return transform(kernel_class(config.kernels[0])).of_bandwidth(bandwidth), {}
     choices = {}
     for name in config.kernels:
         family, smooths = map(transform, families(name))
         if SOLVERS[config.solver].iterates:
             choices[name] = _model_selection.choose_kernel(
-                family, task, config.ridge, bandwidth_value, progress, config.centred
+                family, task, config.ridge, bandwidth, progress, config.centred
             )
         else:
-            choices[name] = _model_selection.choose_smoother(
-                smooths, task, bandwidth_value, progress
-            )
+            choices[name] = _model_selection.choose_smoother(smooths, task, bandwidth, progress)
     name = min(choices, key=lambda name: choices[name].error)
     kernel, error = choices[name]
     if kernel.bandwidth and not math.isfinite(error):

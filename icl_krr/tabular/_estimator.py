@@ -224,10 +224,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if self.model_.problem is not None:
                 self.status_ = check(self.model_, task)
                 unit = supports.scaling.undo_width(np.ones(()))
-                relative_amplitude = (
-                    None if self.amplitude is None else self.amplitude / unit / unit
-                )
-                self._amplitude = self._process(supports.x[:1], relative_amplitude).amplitude
+                relative = None if self.amplitude is None else self.amplitude / unit / unit
+                self._amplitude = self._process(supports.x[:1], relative).amplitude
                 self.amplitude_ = self._amplitude * unit * unit
 
     def _precision(self) -> Any:

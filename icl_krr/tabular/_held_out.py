@@ -35,9 +35,7 @@ def refuse_one_row(count: int, chosen: Sequence[str]) -> None:
 
 
 @partial(jax.jit, static_argnames="centred")
-def leave_one_out_errors(
-    kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False
-) -> jax.Array:
+def leave_one_out_errors(kernel: Kernel, task: Task, grid: Any, centred: bool = False) -> jax.Array:
     r"""Leave-one-out errors [g, n, r] of regression at g ridges; infinite if they are not finite.
 
     With $K = V \mathrm{diag}(\sigma) V^T$, $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal

@@ -86,10 +86,8 @@ def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
 @jax.jit
 def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
     """tr K / n, or 1 if it is 0, and the largest k(x, x) of supports and queries."""
-    on, at_queries = (
-        jnp.where(support_mask(task), kernel.diagonal(task.x), 0),
-        kernel.diagonal(task.x_query),
-    )
+    on = jnp.where(support_mask(task), kernel.diagonal(task.x), 0)
+    at_queries = kernel.diagonal(task.x_query)
     unit = jnp.sum(on) / task.num_supports
     return jnp.where(unit > 0, unit, 1), jnp.max(jnp.concatenate([on, at_queries]))
 
@@ -174,17 +172,13 @@ def choose(
     method: str,
     progress: Progress,
 ) -> Choice:
-    fixed_bandwidth = family.bandwidth is None or bandwidth is not None
-    outer, tried = FIXED if fixed_bandwidth else BANDWIDTHS[str(task.x.dtype)], []
+    fixed = family.bandwidth is None or bandwidth is not None
+    outer, tried = FIXED if fixed else BANDWIDTHS[str(task.x.dtype)], []
     with jax.enable_x64(True):
-        free = {str(family.bandwidth): not fixed_bandwidth, "ridge": inner is not FIXED}
+        free = {str(family.bandwidth): not fixed, "ridge": inner is not FIXED}
         names = [name for name, is_free in free.items() if is_free]
         few = subsample(task, method, *names)
-        grid = (
-            [bandwidth]
-            if fixed_bandwidth
-            else outer.values(typical_bandwidth(family, few)).tolist()
-        )
+        grid = [bandwidth] if fixed else outer.values(typical_bandwidth(family, few)).tolist()
 
         def at(step: int) -> np.ndarray:
             tried.append(step)

@@ -120,12 +120,10 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
     with jax.enable_x64(True):
         task = Task(*parts)
         check_system(kernel, task, ridge, matrices=3)  # inside of a program, nothing is checked
-        best, variance_solution, *diagonals = regression(kernel, task, ridge)
+        best, solution, *diagonals = regression(kernel, task, ridge)
     on, prior = map(np.asarray, diagonals)
-    mean, alpha, variance = map(
-        np.asarray, (best.prediction, best.alpha, variance_solution.variance)
-    )
-    gaps = float(best.status.gap), float(variance_solution.status.gap)
+    mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, solution.variance))
+    gaps = float(best.status.gap), float(solution.status.gap)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0
     if amplitude is None:
         amplitude = fit / len(y)
@@ -148,13 +146,11 @@ def regression(kernel: Kernel, task: Task, ridge: float) -> tuple:
     """Exact regression, its variance, and k(x, x): one program, which factorises A once."""
     best = solvers.exact(kernel, task, ridge=ridge)
     # for y = 0, the status is that of the variance alone
-    variance_solution = solvers.posterior(kernel, task.replace(y=0 * task.y), ridge=ridge)
-    return best, variance_solution, kernel.diagonal(task.x), kernel.diagonal(task.x_query)
+    solution = solvers.posterior(kernel, task.replace(y=0 * task.y), ridge=ridge)
+    return best, solution, kernel.diagonal(task.x), kernel.diagonal(task.x_query)
 
 
-def transformed(
-    kernel: Kernel, task: Task, ridge: float, amplitude: Any, exact: Process
-) -> Process:
+def transformed(kernel: Kernel, task: Task, ridge: float, amplitude, exact: Process) -> Process:
     """The process of a transformer, compared with the exact one."""
     features, approximates = featured(kernel, task.x)
     width = features.feature_map(task.x[:1]).shape[1]
@@ -184,9 +180,7 @@ def transformed(
     return approximation._replace(error=error)
 
 
-def make_process(
-    mean: np.ndarray, variance: Any, amplitude: Any, ridge: float, source: str
-) -> Process:
+def make_process(mean: np.ndarray, variance, amplitude, ridge: float, source: str) -> Process:
     variance, amplitude = np.maximum(variance, 0), np.maximum(amplitude, 0)
     std = np.sqrt(np.multiply.outer(variance + ridge, amplitude))
     return Process(mean, std, variance, amplitude, amplitude * ridge, np.inf, source)

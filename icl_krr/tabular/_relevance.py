@@ -163,15 +163,11 @@ def maximise_marginal_likelihood(
     return MarginalLikelihoodFit(fitted_kernel, ridge, -float(best.fun))
 
 
-def _finite_loss(
-    free: np.ndarray, kernel: Kernel, task: Task, fixed_ridge: bool
-) -> tuple[float, np.ndarray]:
+def _finite_loss(free: Any, kernel: Kernel, task: Task, fixed_ridge: bool) -> tuple[float, Any]:
     """The loss and its gradient; `UNKNOWN` and 0 where they are not finite."""
-    value, slope = map(
-        np.asarray, negative_log_marginal_likelihood(free, kernel, task, fixed_ridge)
-    )
-    finite = np.isfinite(value) and np.all(np.isfinite(slope))
-    return (float(value), slope) if finite else (UNKNOWN, np.zeros_like(slope))
+    loss, slope = map(np.asarray, negative_log_marginal_likelihood(free, kernel, task, fixed_ridge))
+    finite = np.isfinite(loss) and np.all(np.isfinite(slope))
+    return (float(loss), slope) if finite else (UNKNOWN, np.zeros_like(slope))
 
 
 def minimise(loss: Any, start: np.ndarray, box: Any, slope: float) -> Any:

@@ -29,9 +29,7 @@ TOKENS = 2048
 which costs more time than the operations take."""
 
 
-def map_tasks(
-    function: Callable[..., Any], tasks: Task, *shared: Any, chunk: int | None = None
-) -> Any:
+def map_tasks(function: Callable, tasks: Task, *shared: Any, chunk: int | None = None) -> Any:
     """Apply `function` to every task of a batch and stack the results.
 
     The result equals `jax.vmap(function)(tasks)`, but JAX computes only `chunk` tasks at a time. On
@@ -217,6 +215,4 @@ def _partition_specs(task: Task, place: Placement) -> Task:
     batch = [place.tasks or None] * (task.x.ndim - 2)
     supports, queries = PartitionSpec(*batch, place.context or None), PartitionSpec(*batch)
     of_supports = {"x": supports, "y": supports, "mask": supports}
-    return jax.tree_util.tree_map_with_path(
-        lambda at, _: of_supports.get(at[0].name, queries), task
-    )
+    return jax.tree_util.tree_map_with_path(lambda k, _: of_supports.get(k[0].name, queries), task)

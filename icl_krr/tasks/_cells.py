@@ -82,10 +82,8 @@ def check_cells(cells: Cells, rules: dict[str, Rule], missing: str | None) -> No
     (line, name, value, words), *others = wrong
     end = f"line {line}, column {short_repr(name)}: expected {words}, got {short_repr(value)}"
     if others:
-        places = (
-            f"line {a}, column {short_repr(b)}, {short_repr(c)}"
-            for a, b, c, _ in others[: SHOWN - 1]
-        )
+        some = others[: SHOWN - 1]
+        places = (f"line {a}, column {short_repr(b)}, {short_repr(c)}" for a, b, c, _ in some)
         end += f"; and {len(others)} more: {'; '.join(places)}"
         end += "; ..." if len(wrong) > SHOWN else ""
     end += "; correct these cells" if others else "; correct the cell or remove the row"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,9 +67,8 @@ def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column
             f"{one_line(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the "
             "command line, encode=True in Python) or remove the column"
         )
-    return tuple(
-        Column(name, _distinct_texts(cells, name) if name in texts else None) for name in names
-    )
+    values = {name: _distinct_texts(cells, name) for name in texts}
+    return tuple(Column(name, values.get(name)) for name in names)
 
 
 def present(values: Sequence[str]) -> list[str]:
@@ -115,9 +114,7 @@ class Scaling(NamedTuple):
     deviation: np.ndarray
 
     @classmethod
-    def of(
-        cls, values: np.ndarray, weight: np.ndarray | None = None, centred: bool = True
-    ) -> Scaling:
+    def of(cls, values: np.ndarray, weight: Any = None, centred: bool = True) -> Scaling:
         """The mean and the standard deviation of values; the deviation is 1 if they are equal.
 
         With `weight` [n], they are those of values of these weights. If not `centred`, the mean

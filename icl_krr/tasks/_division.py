@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,9 +45,7 @@ def split(table: Table, num_supports: int, seed: int = 0, queries: Queries | Non
     return divide(table, num_supports, seed, queries).task
 
 
-def divide(
-    table: Table, num_supports: int, seed: int = 0, queries: Queries | None = None
-) -> Division:
+def divide(table: Table, num_supports: int, seed: int = 0, queries: Any = None) -> Division:
     """`split`, and what leads back to the table."""
     checks.instance("table", table, Table, "an icl_krr.tasks.Table")
     checks.instance("queries", queries, (Queries, type(None)), "an icl_krr.tasks.Queries or None")

@@ -204,8 +204,6 @@ class Rows(_samplers.InOneProgram):
             mean, varies = jnp.mean(supports, axis=0, keepdims=True), jnp.ptp(supports, axis=0) > 0
             return (values - mean) / jnp.where(varies, jnp.std(supports, axis=0), 1)[None]
 
-        x, y = (
-            _samplers.restrict(standardise(self.x[indices]), active),
-            standardise(self.y[indices]),
-        )
+        x = _samplers.restrict(standardise(self.x[indices]), active)
+        y = standardise(self.y[indices])
         return Task(x=x[:n], y=y[:n], x_query=x[n:], y_query=y[n:])

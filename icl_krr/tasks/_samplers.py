@@ -156,9 +156,8 @@ def shifted(name: str, family: Sampler) -> Sampler:
     if row.supports != 1:
         if not hasattr(result, "num_supports"):
             raise ValueError(f"family must have num_supports, got {type(result).__name__}")
-        result = dataclasses.replace(
-            result, num_supports=max(1, int(row.supports * result.num_supports))
-        )
+        supports = max(1, int(row.supports * result.num_supports))
+        result = dataclasses.replace(result, num_supports=supports)
     if row.noise != 1:
         noise = checks.concrete(getattr(result, "noise", None))
         if noise is None or not noise > 0:

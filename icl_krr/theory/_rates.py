@@ -153,9 +153,7 @@ def prediction_bound(
 
 
 @jax.jit
-def errors_of_predictions(
-    kernel: Kernel, task: Task, alpha: jax.Array, ridge: jax.Array
-) -> jax.Array:
+def errors_of_predictions(kernel: Kernel, task: Task, alpha: Array, ridge: Array) -> Array:
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
@@ -175,9 +173,7 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Number) -> jax.Array:
     return 1 / (sigma + ridge)
 
 
-def gradient_filter(
-    sigma: Float[Array, "..."], ridge: Number, step_size: Number, steps: int
-) -> jax.Array:
+def gradient_filter(sigma: Array, ridge: Number, step_size: Number, steps: int) -> Array:
     r"""Return the filter $(1 - (1 - \eta s)^t) / s$ of $t$ gradient descent steps from 0 (C23).
 
     Here $s = \sigma + \lambda$.
@@ -195,9 +191,7 @@ def gradient_filter(
     return (1 - (1 - step_size * a) ** steps) / a
 
 
-def chebyshev_filter(
-    sigma: Float[Array, "..."], ridge: Number, spectrum: tuple, steps: int
-) -> jax.Array:
+def chebyshev_filter(sigma: Array, ridge: Number, spectrum: tuple, steps: int) -> Array:
     r"""Return the filter $(1 - T_t(z(s)) / T_t(z(0))) / s$ of $t$ Chebyshev steps from 0 (C23).
 
     Here $s = \sigma + \lambda$, $z$ is the linear map of the interval (low, high) to $(-1, 1)$, and

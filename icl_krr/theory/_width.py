@@ -145,9 +145,7 @@ def expected_gap(
     return jnp.sqrt(jnp.sum(jnp.where(tail, shrunk, 0)) / jnp.sum(shrunk))
 
 
-def logit_perturbation(
-    logits: Float[Array, "n n"], sketched: Float[Array, "n n"]
-) -> Float[Array, "n n"]:
+def logit_perturbation(logits: Float[Array, "n n"], sketched: Float[Array, "n n"]) -> Array:
     r"""Bound the change of every entry $e^s$ if a sketch changes the logits $s$ to $\hat s$ (C20).
 
     $$|e^s - e^{\hat s}| \leq e^{\max(s, \hat s)} |s - \hat s|$$

@@ -164,10 +164,8 @@ def compiled_step(positive: tuple[str, ...], optimiser: Any) -> Callable:
 
 
 def parameter_names(parameters: Any) -> list[str]:
-    leaves = jax.tree_util.tree_leaves_with_path(parameters)
-    return [
-        jax.tree_util.keystr(at, simple=True, separator=".") or "parameters" for at, _ in leaves
-    ]
+    pairs = jax.tree_util.tree_leaves_with_path(parameters)
+    return [jax.tree_util.keystr(at, simple=True, separator=".") or "parameters" for at, _ in pairs]
 
 
 def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
@@ -197,9 +195,8 @@ def on_named_leaves(function: Callable, tree: Any, positive: tuple[str, ...]) ->
 
 def what_moved(start: Any, fitted: Any) -> list[Moved]:
     rows = []
-    for name, old, new in zip(
-        parameter_names(start), *map(jax.tree.leaves, (start, fitted)), strict=True
-    ):
+    columns = map(jax.tree.leaves, (start, fitted))
+    for name, old, new in zip(parameter_names(start), *columns, strict=True):
         old, new = np.asarray(old, float), np.asarray(new, float)
         size = float(np.linalg.norm(old))
         distance = float(np.linalg.norm(new - old))

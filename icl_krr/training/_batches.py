@@ -32,9 +32,8 @@ def draw_observed(keys: jax.Array, family: Sampler, active: Any = None) -> Task:
     n, q = shapes.num_supports, shapes.num_queries
     longer: Any = dataclasses.replace(family, num_supports=n + q, num_queries=1)  # pyright: ignore
     tasks = sample_batch(keys, longer, active)
-    return tasks.replace(
-        x=tasks.x[:, :n], y=tasks.y[:, :n], x_query=tasks.x[:, n:], y_query=tasks.y[:, n:]
-    )
+    x, y = tasks.x, tasks.y
+    return tasks.replace(x=x[:, :n], y=y[:, :n], x_query=x[:, n:], y_query=y[:, n:])
 
 
 def check_observed(family: Sampler) -> None:

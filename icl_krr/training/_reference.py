@@ -53,9 +53,7 @@ class Reference(NamedTuple):
 
 
 @jax.jit
-def errors_of(
-    kernel: Kernel, ridge: float | jax.Array, smoother: Kernel, tasks: Task
-) -> dict[str, jax.Array]:
+def errors_of(kernel: Kernel, ridge: Any, smoother: Kernel, tasks: Task) -> dict[str, jax.Array]:
     def squares(task: Task) -> dict[str, jax.Array]:
         predictions = {
             "exact": regression(kernel, task, ridge),
@@ -118,11 +116,8 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
         return Reference(kernel, ridge, True, Gaussian(width))
     ridges = 10.0 ** np.arange(-4, 3, dtype=tasks.x.dtype)
     candidates = []
-    for make, bandwidths in (
-        (linear, widths[:1]),
-        (Gaussian, widths),
-        (Exponential, widths[6:] ** 2),
-    ):
+    grids = (linear, widths[:1]), (Gaussian, widths), (Exponential, widths[6:] ** 2)
+    for make, bandwidths in grids:
         grid = np.stack(np.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
         error, (bandwidth, ridge) = best(regression, make, grid, tasks)
         candidates.append((error, make(bandwidth), ridge))
@@ -205,8 +200,6 @@ def with_variance(best: Reference, scale: Any, task: Task) -> Predictive:
     result = solvers.posterior(best.kernel, task, ridge=best.ridge)
     variance = scale * (result.variance + best.ridge)
     variance = variance if task.y.ndim == 1 else variance[:, None]
-    mean, variance = (
-        result.mean[..., None],
-        jnp.broadcast_to(variance, result.mean.shape)[..., None],
-    )
+    mean = result.mean[..., None]
+    variance = jnp.broadcast_to(variance, result.mean.shape)[..., None]
     return Predictive(jnp.ones_like(mean), mean, variance)

@@ -44,9 +44,8 @@ def optimiser(settings: Training) -> optax.GradientTransformation:
     rate = optax.warmup_cosine_decay_schedule(
         0.0, s.learning_rate, s.warmup, max(s.steps, s.warmup + 1), s.decay * s.learning_rate
     )
-    return optax.chain(
-        optax.clip_by_global_norm(s.clip), optax.adamw(rate, weight_decay=s.weight_decay)
-    )
+    clip = optax.clip_by_global_norm(s.clip)
+    return optax.chain(clip, optax.adamw(rate, weight_decay=s.weight_decay))
 
 
 def start(model: Transformer, settings: Training) -> State:

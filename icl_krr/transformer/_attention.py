@@ -53,9 +53,8 @@ def attend(
     else:
         mixed, log_total = blockwise_softmax(q, k, v, jnp.asarray(key_mask), order)
     if order.mask == "own":
-        self_weight = jax.nn.sigmoid(
-            diagonal_logits(q, all_k, key_mask, -jnp.inf) - log_total[:, None]
-        )
+        logits = diagonal_logits(q, all_k, key_mask, -jnp.inf)
+        self_weight = jax.nn.sigmoid(logits - log_total[:, None])
         return mixed + self_weight * (all_v - mixed)
     return mixed
 
@@ -93,9 +92,8 @@ def linear_causal(
     The first token attends to itself, if it is visible.
     """
     first = k[:1, :, None] * v[:1, None, :]
-    products = (
-        _masks.zero_masked(k, key_mask)[:, :, None] * _masks.zero_masked(v, key_mask)[:, None, :]
-    )
+    k, v = (_masks.zero_masked(part, key_mask) for part in (k, v))
+    products = k[:, :, None] * v[:, None, :]
     wide, shift = accumulation_dtype(k.dtype), order.mask == "exclusive"
     log_gate = None if log_gate is None else log_gate.astype(wide)
     if order.window is not None:
@@ -107,9 +105,8 @@ def linear_causal(
     else:  # the gates of hidden tokens are their own: no sum passes through them
         place = jnp.where(_masks.local_mask(key_mask), jnp.arange(len(q)), 0)
         key_gates = log_gate[jax.lax.cummax(place)]
-        sums = decayed_sums(
-            products.astype(wide), jnp.exp(jnp.diff(key_gates, prepend=key_gates[:1]))
-        )
+        decay = jnp.exp(jnp.diff(key_gates, prepend=key_gates[:1]))
+        sums = decayed_sums(products.astype(wide), decay)
         fade = jnp.exp(log_gate[shift:] - key_gates[: len(q) - shift])[:, None, None]
     if isinstance(key_mask, DividedTokens):
         last_sum, first_query = sums[-1], len(q) - key_mask.queries
@@ -173,9 +170,8 @@ def windowed_sums(
     # at place p of its block, a token reads what is after place p of the block before
     before = jnp.pad(ends[:-1, 1:], ((1, 0), (0, 1), (0, 0), (0, 0)))
     sums = starts + fade(gates - jnp.pad(gates[:-1, -1:], ((1, 0), (0, 0)))) * before
-    sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))[
-        jnp.maximum(last, 0)
-    ]
+    sums = jnp.pad(sums.reshape(-1, *terms.shape[2:]), ((1, 0), (0, 0), (0, 0)))
+    sums = sums[jnp.maximum(last, 0)]
     last_gates = jnp.where(last < 1, log_gate, gates.reshape(-1)[last - 1])
     return fade(log_gate - last_gates) * sums + fade(log_gate - log_gate[0]) * first
 

@@ -100,9 +100,8 @@ def weights_of(
 
 def forward_tiles(q, k, v, key_mask, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    q, k, v, key_mask, number, last = joint_barrier(
-        q, k, v, key_mask, *key_positions(key_mask, order)
-    )
+    places = key_positions(key_mask, order)
+    q, k, v, key_mask, number, last = joint_barrier(q, k, v, key_mask, *places)
     size = power_of_two_below(jnp.max(jnp.abs(v), axis=0))
     keys = Tiles(*all_into_tiles(k, scaled(v, size), key_mask, number))
     return quotients(*sums_of_tiles(q, last, keys, order), size)

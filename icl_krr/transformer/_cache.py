@@ -165,9 +165,8 @@ def step_shape(leaf: Any) -> Any:
 def label(blocks: list[int]) -> str:
     """The blocks at the same place in every step, such as "blocks.1, 6, ..., 36"."""
     numbers = [*map(str, blocks)]
-    return "blocks." + ", ".join(
-        numbers if len(numbers) < 4 else [*numbers[:2], "...", numbers[-1]]
-    )
+    some = numbers if len(numbers) < 4 else [*numbers[:2], "...", numbers[-1]]
+    return "blocks." + ", ".join(some)
 
 
 def with_slots(points: dict[str, Any]) -> Iterator[str]:

@@ -66,9 +66,7 @@ def step_cost(model: _weights.Transformer, task: Task, place: Placement | None =
     rows = dict.fromkeys(token_invariant_slots(model), 1)
     pairs = [] if place and place.context else precomputed_heads(model, tokens)
     first = len(model.weights.prologue)
-    steps = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), model.weights.steps
-    )
+    steps = jax.tree.map(lambda w: jax.ShapeDtypeStruct(w.shape[1:], w.dtype), model.weights.steps)
     for b, block in enumerate(_weights.with_patterns(steps, model.weights.patterns)):
         constant = {j for at, j in pairs if at == first + b}
         flops += sum(
@@ -108,9 +106,7 @@ def flops_of_unit(unit: _weights.Unit) -> int:
 
 def flops_of_read(read: Read) -> int:
     """For one token: the products, and the sum over slots."""
-    products = sum(
-        2 * block.size if np.ndim(block) else read.width for block in read.blocks.values()
-    )
+    products = sum(2 * b.size if np.ndim(b) else read.width for b in read.blocks.values())
     return products + max(len(read.blocks) - 1, 0) * read.width
 
 
@@ -124,9 +120,7 @@ def numbers(block: _weights.Block, constant: set[int], tokens: int, rows: dict[s
     reads = [read for unit in block.mlp for read in _weights.expressions(unit)]
     for j, heads in enumerate(block.attention):
         reads += _weights.expressions(heads)[len(heads.reads) if j in constant else 0 :]
-    written = {
-        slot: size for layer in block.layers for slot, size in _weights.widths(layer).items()
-    }
+    written = {slot: size for part in block.layers for slot, size in _weights.widths(part).items()}
     used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}
     each = [*used.items(), *written.items()]
     return sum(rows.get(slot, tokens) * size for slot, size in each)

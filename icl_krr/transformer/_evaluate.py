@@ -175,10 +175,8 @@ class Readout(NamedTuple):
         prediction = self.like_y(weights.readout(rows))
         if not every:
             return prediction
-        return {
-            "prediction": prediction,
-            **{name: read(rows) for name, read in weights.readouts.items()},
-        }
+        readouts = {name: read(rows) for name, read in weights.readouts.items()}
+        return {"prediction": prediction, **readouts}
 
     def slots(self, stream: Stream) -> dict[str, jax.Array]:
         """The slots of the request, and the prediction, in one stream."""

@@ -42,10 +42,8 @@ def add_to_stream(stream: Stream, written: Stream) -> Stream:
 
 
 def sum_of_slots(stream: Stream, written: Stream) -> Stream:
-    added = {
-        slot: stream[slot] + part if slot in stream else part for slot, part in written.items()
-    }
-    return {**stream, **added}
+    new = {slot: stream[slot] + part if slot in stream else part for slot, part in written.items()}
+    return {**stream, **new}
 
 
 def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:

@@ -98,9 +98,7 @@ class HookPoints:
 class Hooks:
     """The hooks of a run, the points whose values are stored, and the names of all points."""
 
-    def __init__(
-        self, model: Transformer, hooks: Mapping[str, Hook], keep: bool | Collection[str]
-    ) -> None:
+    def __init__(self, model: Transformer, hooks: Mapping[str, Hook], keep: bool | Collection[str]):
         self.hooks = [place_hook(name, hook, model) for name, hook in hooks.items()]
         self.keep = keep
         self.names: set[str] = set()

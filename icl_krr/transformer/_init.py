@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,9 +84,8 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     checks.key("key", key)
     dtype = checks.dtype(dtype)
     leaves = jax.tree.leaves(jax.eval_shape(lambda key: draw(key, architecture, dtype), key))
-    memory_limit.check(
-        "weights", sum(leaf.size for leaf in leaves), key, "use a smaller width or depth"
-    )
+    numbers = sum(leaf.size for leaf in leaves)
+    memory_limit.check("weights", numbers, key, "use a smaller width or depth")
     return draw(key, architecture, dtype)
 
 
@@ -105,9 +105,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     name_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, names)
     keys = dict(zip(NAMES, jax.vmap(step_keys, in_axes=(0, None))(name_keys, steps), strict=True))
 
-    def normal(
-        name: str, rows: int, columns: int, scale: float = 1.0, step: jax.Array | int = 0
-    ) -> jax.Array:
+    def normal(name: str, rows: int, columns: int, scale: float = 1.0, step: Any = 0) -> jax.Array:
         drawn = jax.random.normal(keys[name][step], (rows, columns), dtype)
         return scale * rows**-0.5 * drawn
 
@@ -134,9 +132,8 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         return Block((heads,), (mlp, bias), norm(), norm())
 
     widths = (a.num_features, a.num_outputs, 1, 1, 1)
-    embedding = {
-        name: normal(f"embed.{name}", width, d) for name, width in zip(DATA, widths, strict=True)
-    }
+    pairs = zip(DATA, widths, strict=True)
+    embedding = {name: normal(f"embed.{name}", width, d) for name, width in pairs}
     zero = affine(lambda _, *shape: jnp.zeros(shape, dtype), "log_variance", a.num_outputs)
     positions = {} if a.max_tokens is None else {"stream": jnp.zeros((a.max_tokens, d), dtype)}
     weights = Weights(

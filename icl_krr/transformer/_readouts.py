@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from .._core import checks
 from ..tasks import Task
@@ -125,9 +125,7 @@ def as_distribution(read: dict[str, Array], model: Transformer, task: Task) -> P
     return Predictive(*(jnp.broadcast_to(part, shape) for part in (weights, means, variances)))
 
 
-def operand_bounds(
-    model: Transformer, task: Task, *, margin: float = 1.25
-) -> dict[str, Float[Array, ""]]:
+def operand_bounds(model: Transformer, task: Task, *, margin: float = 1.25) -> dict[str, Array]:
     """Find the largest operands of the gated units: a `bound` for `icl_krr.ReLU`.
 
     Run a construction with exact arithmetic, then build the same construction with
@@ -150,9 +148,8 @@ def operand_bounds(
     check_model(model)
     check_axes(task)
     if task.num_outputs != model.spec.num_outputs:
-        each = [
-            operand_bounds(model, task.replace(y=y, y_query=None), margin=margin) for y in task.y.T
-        ]
+        tasks = (task.replace(y=y, y_query=None) for y in task.y.T)
+        each = [operand_bounds(model, one, margin=margin) for one in tasks]
         return jax.tree.map(lambda *bounds: jnp.max(jnp.stack(bounds)), *each)
     _, cache = run_with_cache(model, task, names=(), points=("resid_mid",))
     blocks = untie(model).blocks

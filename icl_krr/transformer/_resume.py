@@ -42,9 +42,7 @@ def tail(model: Transformer, block: int) -> Transformer:
     cut = step_blocks(model, done - 1)[(block - first) - (done - 1) * per_step :]
     later: tuple[Block, ...] = ()
     if done < model.steps:
-        later = jax.tree.map(
-            lambda leaf: leaf if len(leaf) == 1 else leaf[done:], model.weights.steps
-        )
+        later = jax.tree.map(lambda w: w if len(w) == 1 else w[done:], model.weights.steps)
     weights = model.weights.replace(prologue=cut, steps=later)  # pyright: ignore[reportAttributeAccessIssue]
     return model.replace(weights=weights, steps=model.steps - done)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -47,9 +47,8 @@ def forward_ring(q, k, v, key_mask, number, last, order, axes):
     q, k, v, key_mask = joint_barrier(q, k, v, key_mask)
     if order.mask:
         v, number, last = joint_barrier(v, number, last)
-    size = power_of_two_below(
-        devices.pmax(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes)
-    )
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0))
+    size = power_of_two_below(devices.pmax(largest, axes))
     keys = k, _blockwise_softmax.scaled(v, size), key_mask, number
 
     def round(state, _):
@@ -82,10 +81,8 @@ def backward_ring(order, axes, residuals, cotangents):
         new_d_q, *more = _blockwise_softmax.slopes_of_tiles(
             queries, _blockwise_softmax.Tiles(*_blockwise_softmax.all_into_tiles(*keys)), order
         )
-        sums = [
-            s + _blockwise_softmax.from_tiles(tiles, len(k))
-            for s, tiles in zip(sums, more, strict=True)
-        ]
+        parts = [_blockwise_softmax.from_tiles(tiles, len(k)) for tiles in more]
+        sums = [s + part for s, part in zip(sums, parts, strict=True)]
         return (d_q + new_d_q, *devices.ppermute((keys, sums), axes, ring=True)), None
 
     start = (jnp.zeros_like(q), (k, v, key_mask, number), [jnp.zeros_like(k), jnp.zeros_like(v)])

@@ -48,10 +48,8 @@ class RunPlan:
         spec, layout = model.spec, model.layout
         tokens = num_tokens(task, spec.tokens)
         slots = [layout[name] for name in self.request.names if name != "prediction"]
-        stored = sum(
-            slot.width * len(range(tokens)[role_slice(slot.at, task, spec.tokens)])
-            for slot in slots
-        )
+        rows = [len(range(tokens)[role_slice(slot.at, task, spec.tokens)]) for slot in slots]
+        stored = sum(slot.width * n for slot, n in zip(slots, rows, strict=True))
         points = ALL_POINTS if self.request.keep is True else self.request.keep or ()
         streams = model.blocks_per_step * sum(point.startswith("resid") for point in points)
         in_blocks = streams * tokens * layout.width

@@ -98,9 +98,7 @@ def split_steps(
 
     def blocks(now: list[Any]) -> tuple[_weights.Block, ...]:
         pairs = zip(now, tied, strict=True)
-        merged = structure.unflatten(
-            [merged if shared is None else shared for merged, shared in pairs]
-        )
+        merged = structure.unflatten([leaf if shared is None else shared for leaf, shared in pairs])
         return _weights.with_patterns(merged, model.weights.patterns)
 
     return scanned, blocks
@@ -118,9 +116,8 @@ def token_invariant_slots(model: _weights.Transformer) -> frozenset[str]:
                 if not is_mean(heads, model.spec):
                     slots -= set(_weights.widths(heads))
             for unit in block.mlp:
-                if not all(
-                    read.blocks and read.slots <= slots for read in _weights.expressions(unit)
-                ):
+                reads = _weights.expressions(unit)
+                if not all(read.blocks and read.slots <= slots for read in reads):
                     slots.discard(unit.to)
     return frozenset(slots)
 

@@ -51,9 +51,7 @@ class Arithmetic:
         """Add a reciprocal to a slot, channel by channel."""
         m.emit(Unit(repeat(m.inside(m.at(to)), divisor.width), divisor, None, to.slot, "inverse"))
 
-    def activate(
-        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out
-    ) -> None:
+    def activate(self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out):
         """Add a factor times a function of a value to a slot.
 
         Args:

@@ -115,9 +115,7 @@ def softmax_machine(
     return kind(kernel, settings, *arguments, sinks=sinks)
 
 
-def average_machine(
-    kernel: Kernel, num_features: int, **options: Unpack[Options]
-) -> SoftmaxAttention:
+def average_machine(kernel: Kernel, num_features: int, **options: Any) -> SoftmaxAttention:
     """Make the machine of a smoother: its sink has no weight, unless means are divided."""
     if kernel.featured:
         raise ValueError(f"kernel must be positive for nadaraya_watson, got {kernel!r}")

@@ -63,9 +63,7 @@ class LinearAttention(Machine):
     def kernel_times(self, v: Read) -> Read:
         return self.inner_products_times(v)
 
-    def inner_products_times(
-        self, v: Read, keys: Read | None = None, queries: Read | None = None
-    ) -> Read:
+    def inner_products_times(self, v: Read, keys: Any = None, queries: Any = None) -> Read:
         """Return sum_j <q_i, w_j> v_j; the default of queries q and keys w are the features."""
         name = "K_" + "_".join(v.blocks)
         product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")

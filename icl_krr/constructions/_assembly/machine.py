@@ -281,9 +281,8 @@ class Machine(Recorder, ABC):
         blocks = self.record(step)
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
         layers = tuple(layer for block in (*first, *blocks) for layer in block.layers)
-        unread = self.flags.difference(
-            Operation(layers).reads, *(read.slots for read in readouts.values())
-        )
+        used = [read.slots for read in readouts.values()]
+        unread = self.flags.difference(Operation(layers).reads, *used)
         self.slots = [slot for slot in self.slots if slot.name not in unread]
         self.embedding = {k: v for k, v in self.embedding.items() if k not in unread}
         patterns = {}

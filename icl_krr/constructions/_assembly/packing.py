@@ -55,20 +55,18 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
     old one), and not before an earlier one that reads or writes what it writes.
     """
     places: list[int] = []
-    for i, operation in enumerate(program):
+    for i, op in enumerate(program):
         earliest = 0
         for earlier, place in zip(program[:i], places, strict=True):
-            if earlier.writes & operation.reads or (
-                earlier.erases and earlier.writes & operation.writes
-            ):
+            if earlier.writes & op.reads or (earlier.erases and earlier.writes & op.writes):
                 earliest = max(earliest, place + 1)
-            elif (earlier.reads | earlier.writes) & operation.writes:
+            elif (earlier.reads | earlier.writes) & op.writes:
                 earliest = max(earliest, place)
-        places.append(earliest + (earliest % 2 != operation.local))
+        places.append(earliest + (earliest % 2 != op.local))
 
     def layers_of(sublayer: int) -> list:
-        group = [operation for operation, i in zip(program, places, strict=True) if i == sublayer]
-        return [layer for operation in group for layer in operation.layers]
+        group = [op for op, i in zip(program, places, strict=True) if i == sublayer]
+        return [layer for op in group for layer in op.layers]
 
     return tuple(
         Block(tuple(_share_patterns(layers_of(attention))), tuple(layers_of(attention + 1)))

@@ -53,9 +53,7 @@ class ReLU(Arithmetic):
         for slot, bound in bounds.items():
             checks.positive_scalar(f"bound of {slot}" if slot else "bound", bound)
 
-    def add(
-        self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False
-    ) -> None:
+    def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False):
         eye = np.eye(value.width, dtype=m.dtype)
         at = ROLES if {*m.at(value)} <= {*at} else at
         _relus(m, join(value, -value), np.concatenate([eye, -eye]), to.slot, at, erases)
@@ -89,9 +87,7 @@ class ReLU(Arithmetic):
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
         _tabulate_inverse(m, self.width, divisor, to, 1 / _table_bound(self.bound, m, to.slot), 1.0)
 
-    def activate(
-        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out
-    ) -> None:
+    def activate(self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: Out):
         raise ValueError(
             f"arithmetic must be 'exact' for units with the function {function!r}, got {self!r}"
         )
@@ -138,9 +134,7 @@ def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
     return every + m.one @ xp.tile(offsets, value.width)[None, :]
 
 
-def _relus(
-    m: Recorder, hidden: Read, out: Any, to: str, at: tuple[str, ...], erases: bool = False
-) -> None:
+def _relus(m: Recorder, hidden: Read, out: Any, to: str, at: tuple[str, ...], erases: bool = False):
     """Add relu(hidden) out to a slot at the roles `at`; elsewhere, it is shifted far below 0."""
     if at != ROLES:
         name = "not_" + "_or_".join(at)

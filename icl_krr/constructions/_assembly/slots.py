@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
-from typing import Any
 
 import jax
 import numpy as np
@@ -43,9 +42,8 @@ class Recorder:
         self.late: list[tuple[Read, Read, Read | None]] = []  # slot, value and its divisor
         self.x = self.field("x", spec.num_features, SUPPORTS_AND_QUERIES, "features", sketch)
         self.y = self.field("y", spec.num_outputs, SUPPORTS, "outputs")
-        self.aggregator, self.support, self.query = (
-            self.field(role, 1, (role,), "flag") for role in ROLES
-        )
+        flags = (self.field(role, 1, (role,), "flag") for role in ROLES)
+        self.aggregator, self.support, self.query = flags
         self.one = self.field("one", 1, ROLES, "constant 1")
         self.flags = {"aggregator", "support", "query", "one"}
 
@@ -65,9 +63,7 @@ class Recorder:
         self.embedding[slot.name] = Read({}, slot.width) if starts_as is None else starts_as
         return Layout((slot,)).read(slot.name, self.dtype)
 
-    def field(
-        self, name: str, width: int, at: tuple[str, ...], about: str, sketch: Any = None
-    ) -> Read:
+    def field(self, name: str, width: int, at: tuple[str, ...], about: str, sketch=None) -> Read:
         """Declare a slot for a field of the tokens or its sketch P^T x; no block writes it."""
         read = Layout((Slot(name, width),)).read(name, self.dtype)
         if sketch is not None:

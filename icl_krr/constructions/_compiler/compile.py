@@ -104,9 +104,7 @@ def _choose_machine(
     return choice.machine(kernel, num_features, **options)
 
 
-def _normalised_machine(
-    kernel: Kernel, num_features: int, sink: Any, **options: Any
-) -> NormalisedAttention:
+def _normalised_machine(kernel: Kernel, num_features: int, sink, **options) -> NormalisedAttention:
     """Make a softmax machine whose sink has this weight at the supports."""
     check_positive(kernel, "to have a softmax normaliser")
     attention = options.get("attention")

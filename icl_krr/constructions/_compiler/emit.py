@@ -33,9 +33,7 @@ class Emitter:
         nystrom: the slot of Nystrom features and their matrix, by the number of the constant.
     """
 
-    def __init__(
-        self, m: Any, program: Program, constants: Sequence[Any], needed: Sequence[frozenset[str]]
-    ):
+    def __init__(self, m, program: Program, constants: Sequence, needed: Sequence[frozenset[str]]):
         self.m, self.program, self.constants = m, program, constants
         self.slots: dict[str, Read] = {}
         self.share = None
@@ -234,9 +232,7 @@ class Emitter:
             return powers[0] - powers[1]
         return self.m.degree if term.kind == "diagonal" else sum(powers)
 
-    def prepare(
-        self, terms: Sequence[Term], slot: Read, k: int
-    ) -> tuple[list[Any], list[Callable[[], Any]]]:
+    def prepare(self, terms: Sequence[Term], slot: Read, k: int) -> tuple[list, list[Callable]]:
         """Return summands, and operations that add the other terms to a slot, as c^k their value.
 
         All that they read has been computed then.
@@ -245,9 +241,8 @@ class Emitter:
         for term in terms:
             more = k - self.power(term)
             if term.kind == "read":
-                summands.append(
-                    self.times(term.factors, self.expression(term.operands[0])[0], more)
-                )
+                operand, *_ = self.expression(term.operands[0])
+                summands.append(self.times(term.factors, operand, more))
             elif term.kind == "kernel":
                 product = self.times(term.factors, self.products[term.value], more)
                 if len(term.operands) == 1:

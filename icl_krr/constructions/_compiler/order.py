@@ -124,10 +124,7 @@ class _Graph:
     def groups(self, copied: list[str]) -> list[frozenset[int]]:
         """For each instruction, itself and all that are in a cycle with it."""
         reached = _closure(self.edges(copied))
-        return [
-            frozenset({k, *(j for j in others if k in reached[j])})
-            for k, others in enumerate(reached)
-        ]
+        return [frozenset({k, *(j for j in to if k in reached[j])}) for k, to in enumerate(reached)]
 
     def cycles(self, copied: list[str]) -> set[frozenset[int]]:
         """The cycles, without those of updates that one sublayer can compute."""

@@ -16,9 +16,7 @@ _Parts = dict[str, jax.Array]
 """A value: its array at the supports and at the queries; that of a scalar counts as the first."""
 
 
-def iterates(
-    program: Program, constants: Sequence[Any], arrays: Any, steps: int
-) -> tuple[jax.Array, ...]:
+def iterates(program: Program, constants: Sequence, arrays, steps: int) -> tuple[jax.Array, ...]:
     """Return all iterates of each state, at the queries for the readout and else at supports.
 
     Args:

@@ -19,9 +19,8 @@ class _Matrix:
     def __matmul__(self, v: Any) -> Value:
         shape = getattr(v, "shape", type(v).__name__)
         inner = self.kind == "inner"
-        if not isinstance(v, Value) or not (
-            shape in (VECTOR, OPEN) or (inner and shape == FEATURES)
-        ):
+        shapes = (VECTOR, OPEN, FEATURES) if inner else (VECTOR, OPEN)
+        if not isinstance(v, Value) or shape not in shapes:
             refuse(f"a matrix multiplies a vector, got a {shape}")
         shape = shape if inner else VECTOR
         return self.recording.value(self.kind, shape, *self.args, v, constants=self.constants)
