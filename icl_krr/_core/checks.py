@@ -162,10 +162,8 @@ def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     def text(value: Any) -> str:
         return one_line(value) if isinstance(value, str) else short_repr(value)
 
-    return "; ".join(
-        f"{one_line(name)}: stored {text(stored.get(name))}, given {text(current.get(name))}"
-        for name in names
-    )
+    pairs = ((one_line(key), stored.get(key), current.get(key)) for key in names)
+    return "; ".join(f"{key}: stored {text(old)}, given {text(new)}" for key, old, new in pairs)
 
 
 def numeric(name: str, value: Any) -> np.ndarray | None:

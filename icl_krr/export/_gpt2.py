@@ -92,11 +92,7 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
         final_norm=norm(state, "ln_f"),
     )
     spec = Spec(
-        num_features=len(inward.weight),
-        causal=True,
-        inclusive=True,
-        tokens="interleaved",
-        aggregator=False,
+        len(inward.weight), causal=True, inclusive=True, tokens="interleaved", aggregator=False
     )
     layout = Layout((Slot("stream", d), Slot("one", 1, kind="data")))
     return Transformer(weights, spec, layout, config.n_layer)

@@ -82,12 +82,10 @@ def _squared_distances_jvp(primals, tangents):
     (x, z), (dx, dz) = primals, tangents
     centre = jnp.mean(z, axis=0, keepdims=True)
     x_centred, z_centred = x - centre, z - centre
-    diagonal_terms = (
-        jnp.sum(x_centred * dx, axis=1)[:, None] + jnp.sum(z_centred * dz, axis=1)[None]
-    )
-    return squared_distances(x, z), 2 * (
-        diagonal_terms - matmul(x_centred, dz.T) - matmul(dx, z_centred.T)
-    )
+    x_terms, z_terms = jnp.sum(x_centred * dx, axis=1), jnp.sum(z_centred * dz, axis=1)
+    diagonal_terms = x_terms[:, None] + z_terms[None]
+    change = diagonal_terms - matmul(x_centred, dz.T) - matmul(dx, z_centred.T)
+    return squared_distances(x, z), 2 * change
 
 
 def stationary(

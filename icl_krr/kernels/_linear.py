@@ -56,10 +56,8 @@ class Linear(Kernel):
             )
         epsilon = xp.asarray(epsilon, dtype)
         weight, other = (1 / (2 * epsilon), -epsilon) if symmetric else (1 / epsilon, None)
-        return (
-            Pattern(weight, epsilon, None, self.projection),
-            Pattern(-weight, other, None, self.projection),
-        )
+        U = self.projection
+        return Pattern(weight, epsilon, None, U), Pattern(-weight, other, None, U)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
         return (Diagonal(1.0, "identity", 1.0, self.projection),)

@@ -54,9 +54,8 @@ class Weighted(Kernel):
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
-        return tuple(
-            (share, weighted(part, self.num_features)) for share, part in self.kernel.parts
-        )
+        parts = self.kernel.parts
+        return tuple((share, weighted(part, self.num_features)) for share, part in parts)
 
     def patterns(self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True) -> Patterns:
         return tuple(map(self._with_factors, self.kernel.patterns(dtype, epsilon, symmetric)))
@@ -88,9 +87,8 @@ class Weighted(Kernel):
     def _with_factors(self, form: Any, power: int = 1) -> Any:
         """A form that reads x from (x, u), with the tilt `power` times u."""
         both = np.eye(self.num_features + 1, dtype=jnp.result_type(float))
-        return form._replace(
-            projection=precede(form.projection, both[:, :-1]), tilt=power * both[-1]
-        )
+        projection = precede(form.projection, both[:, :-1])
+        return form._replace(projection=projection, tilt=power * both[-1])
 
 
 @pytree_dataclass

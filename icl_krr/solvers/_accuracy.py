@@ -76,11 +76,8 @@ def rounding_errors(kernel: Kernel, task: Task, parts: System, ridge, alpha, low
     x, _ = masked_arrays(task)
     across = jnp.where(support_mask(task)[None], kernel.rounding(task.x_query, x), 0)
     within, across = (kernel.rounding(x, x) / unit / unit.T) ** 2, (across / unit.T / scale) ** 2
-    squares = (
-        jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
-        + matmul(h.T, matmul(within, a))
-        + matmul(across, a)
-    )
+    sums = jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
+    squares = sums + matmul(h.T, matmul(within, a)) + matmul(across, a)
     return jnp.finfo(y.dtype).eps * scale * jnp.sqrt(squares)
 
 
@@ -89,9 +86,7 @@ _EXTRAPOLATION = 10.0
 
 
 @nondifferentiable
-def trajectory_status(
-    parts: System, ridge: Any, alpha: Any, r: Any, stuck: bool = False, spectrum: bool = False
-) -> Status:
+def trajectory_status(parts: System, ridge, alpha, r, stuck=False, spectrum=False) -> Status:
     r"""The status of the last iterate, from all alpha [L + 1, n, r] and all residuals r.
 
     The error at the queries is $k(x)^T A^{-1} r$. If $s = r^T K r / |r|^2$ is the mean eigenvalue
@@ -135,13 +130,7 @@ def trajectory_status(
 
 
 def measured_status(
-    best: Status,
-    parts: System,
-    residual: Any,
-    gap: Any,
-    *results: Any,
-    any_size: bool = False,
-    **flags: Any,
+    best: Status, parts: System, residual, gap, *results: Any, any_size: bool = False, **flags: Any
 ) -> Status:
     """The status of results whose gap to the `best` solution, of a wider dtype, was measured.
 

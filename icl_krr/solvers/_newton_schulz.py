@@ -21,9 +21,7 @@ def covariance(x: Any, ridge: Any) -> Any:
 
 
 @_accuracy.nondifferentiable
-def _inverse_status(
-    arrays: KernelArrays, ridge: Any, states: Mapping[str, Any], stuck: bool, spectrum: bool
-) -> Status:
+def _inverse_status(arrays: KernelArrays, ridge, states: Mapping, stuck, spectrum) -> Status:
     r"""The status of the last iterate: its distance from the weights that Cholesky finds.
 
     The error of these at $x$ is $h^T (\delta b - \delta C w)$ with $h = C^{-1} x$. An entry of

@@ -89,11 +89,7 @@ def narrow(wide: Division) -> Division:
 
 
 def solve(
-    division: Division,
-    config: DepthConfig,
-    amplitude: float | None,
-    progress: Progress,
-    chosen: Chosen,
+    division: Division, config: DepthConfig, amplitude: Any, progress: Progress, chosen: Chosen
 ) -> Answer:
     result = _depth.run(division.task, config, progress, chosen)
     progress("the standard deviations")

@@ -101,12 +101,8 @@ class DepthConfig:
     def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
         """The kernels that have every bandwidth that is set, or one if each feature needs one."""
         bandwidth_of = {name: kernel_class(name).bandwidth for name in kernels}
-        fits = {name for name, field in bandwidth_of.items() if set(self.set_bandwidths) <= {field}}
-        return tuple(
-            name
-            for name in kernels
-            if name in fits and (bandwidth_of[name] or self.bandwidths == "one")
-        )
+        fits = [name for name in kernels if {*self.set_bandwidths} <= {bandwidth_of[name]}]
+        return tuple(name for name in fits if bandwidth_of[name] or self.bandwidths == "one")
 
 
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:

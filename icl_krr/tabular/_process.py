@@ -130,11 +130,8 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
         rounded = np.finfo(float).eps * np.einsum("n...,n->...", alpha**2, on + ridge)
     exact = make_process(mean, variance, amplitude, ridge, "exact regression in float64")
     size = np.maximum(np.max(np.abs(y), axis=0), np.max(np.abs(mean), axis=0))
-    error = largest(
-        (gaps[0] * size, exact.std),
-        (gaps[1] * prior, 2 * (exact.variance + ridge)),
-        (rounded, 2 * fit),
-    )
+    variances = gaps[1] * prior, 2 * (exact.variance + ridge)
+    error = largest((gaps[0] * size, exact.std), variances, (rounded, 2 * fit))
     if error <= TOLERANCE:
         return exact._replace(error=error)
     lost: Any = {name: np.full_like(getattr(exact, name), np.nan) for name in Process._fields[:5]}

@@ -11,15 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._core import checks, devices, memory_limit
-from .._core.devices import (
-    CONTEXT,
-    TASKS,
-    Placement,
-    axes_of,
-    shard_over,
-    shard_over_tasks,
-    sharding_of,
-)
+from .._core.devices import CONTEXT, TASKS, Placement, shard_over_tasks
 from .._core.pytree import jit_if_concrete
 from ._samplers import Sampler, sample
 from ._task import Task, check_axes, support_mask
@@ -64,9 +56,9 @@ def map_tasks(function: Callable, tasks: Task, *shared: Any, chunk: int | None =
     def run(tasks: Task, *shared: Any) -> Any:
         return jax.lax.map(lambda task: function(task, *shared), tasks, batch_size=size)
 
-    sharding = sharding_of(tasks.x)
-    if sharding is not None and (axes := axes_of(sharding, 0)):
-        return shard_over(sharding.mesh, axes, run, tasks, *shared)
+    sharding = devices.sharding_of(tasks.x)
+    if sharding is not None and (axes := devices.axes_of(sharding, 0)):
+        return devices.shard_over(sharding.mesh, axes, run, tasks, *shared)
     return shard_over_tasks(run, tasks, *shared)
 
 
@@ -166,9 +158,7 @@ def placement(task: Task, mesh: Mesh | None = None) -> Placement | None:
     return Placement(whole, *over) if batch else Placement(whole, (), *over)
 
 
-def shard_map_tasks(
-    function: Callable[..., Any], task: Task, place: Placement, out_specs: Any, *others: Any
-) -> Any:
+def shard_map_tasks(function: Callable, task: Task, place: Placement, out_specs, *others) -> Any:
     """Call `function(shard of the task, *others)` on all devices and join the results.
 
     Sizes that do not divide are padded: a batch by copies of its last task, supports by the mask.

@@ -185,9 +185,5 @@ def _shift_task(shift: str, task: Task) -> Task:
     x, y = task.x * factors, row.y * task.y
     if row.repeated and (half := task.num_supports // 2):
         x, y = (values.at[-half:].set(values[:half]) for values in (x, y))
-    return Task(
-        x=x,
-        y=y,
-        x_query=task.x_query * factors,
-        y_query=None if task.y_query is None else row.y * task.y_query,
-    )
+    y_query = None if task.y_query is None else row.y * task.y_query
+    return Task(x=x, y=y, x_query=task.x_query * factors, y_query=y_query)

@@ -149,9 +149,7 @@ def best(
 
 # the tasks are an argument: XLA would fold kernel matrices of constant tasks as it compiles
 @partial(jax.jit, static_argnums=(0, 1))
-def errors_on(
-    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: jax.Array, tasks: Task
-) -> jax.Array:
+def errors_on(predict: Callable, make: Callable, grid: jax.Array, tasks: Task) -> jax.Array:
     def error(at: jax.Array) -> jax.Array:
         def task_error(task: Task) -> jax.Array:
             return jnp.mean((predict(make(at[0]), task, *at[1:]) - task.y_query) ** 2)

@@ -197,11 +197,8 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     task = task_shapes(family)
     check_batch(max(s.batch, s.validation), task)
     full = {"supports": task.num_supports, "features": task.num_features}
-    for name, what in (
-        ("min_supports", "supports"),
-        ("start_supports", "supports"),
-        ("start_features", "features"),
-    ):
+    kinds = {"min_supports": "supports", "start_supports": "supports", "start_features": "features"}
+    for name, what in kinds.items():
         value = getattr(s, name)
         if value is not None:
             checks.count(name, value)

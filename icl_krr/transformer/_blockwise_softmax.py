@@ -91,11 +91,8 @@ def weights_of(
     q: jax.Array, last: jax.Array, shift: jax.Array, keys: Tiles, order: Order
 ) -> Float[Array, "keys queries"]:
     """exp(logits - shift), or 0 where the query does not see the key."""
-    return jnp.where(
-        attends_to(keys.key_mask, keys.number, last, order),
-        jnp.exp(logits(q, keys) - shift[None]),
-        0,
-    )
+    mask = attends_to(keys.key_mask, keys.number, last, order)
+    return jnp.where(mask, jnp.exp(logits(q, keys) - shift[None]), 0)
 
 
 def forward_tiles(q, k, v, key_mask, order):
@@ -154,9 +151,8 @@ def shifts(q: jax.Array, last: jax.Array, keys: Tiles, order: Order) -> Float[Ar
             q, last = taken
 
             def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-                masked = jnp.where(
-                    attends_to(keys.key_mask, keys.number, last, order), logits(q, keys), -jnp.inf
-                )
+                mask = attends_to(keys.key_mask, keys.number, last, order)
+                masked = jnp.where(mask, logits(q, keys), -jnp.inf)
                 return jnp.maximum(most, jnp.max(masked, axis=0)), None
 
             start = jnp.full(len(q), dtype.min)

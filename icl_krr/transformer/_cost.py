@@ -69,10 +69,8 @@ def step_cost(model: _weights.Transformer, task: Task, place: Placement | None =
     steps = jax.tree.map(lambda w: jax.ShapeDtypeStruct(w.shape[1:], w.dtype), model.weights.steps)
     for b, block in enumerate(_weights.with_patterns(steps, model.weights.patterns)):
         constant = {j for at, j in pairs if at == first + b}
-        flops += sum(
-            flops_of_heads(heads, model, tokens, keys, j in constant)
-            for j, heads in enumerate(block.attention)
-        )
+        each = enumerate(block.attention)
+        flops += sum(flops_of_heads(h, model, tokens, keys, j in constant) for j, h in each)
         flops += sum(rows.get(unit.to, tokens) * flops_of_unit(unit) for unit in block.mlp)
         stream += numbers(block, constant, tokens, rows)
         stream += tokens * keys * sum(block.attention[j].heads for j in constant)

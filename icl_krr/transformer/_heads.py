@@ -170,11 +170,7 @@ def patterns(
 
 
 def attend_each(
-    reads: list[jax.Array],
-    v: Float[Array, "T H d"],
-    key_mask: KeyMask,
-    spec: Spec,
-    window: int | None,
+    reads: list, v: Float[Array, "T H d"], key_mask: KeyMask, spec: Spec, window: int | None
 ) -> Float[Array, "T H d"]:
     def one_head(v: jax.Array, q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
         return attend(q, k, v, key_mask, spec, *(g[:, 0] for g in gate), window=window)

@@ -92,10 +92,8 @@ def name_patterns(*parts: tuple[Block, ...]) -> tuple[dict[str, Heads], list[tup
         return heads if name is None else Heads(None, None, heads.writes, heads.heads, None, name)
 
     patterns = {names[key]: replace(h, writes=(), pattern=names[key]) for key, h in common}
-    return patterns, [
-        tuple(replace(block, attention=tuple(map(named, block.attention))) for block in part)
-        for part in parts
-    ]
+    new = [[replace(b, attention=tuple(map(named, b.attention))) for b in part] for part in parts]
+    return patterns, [*map(tuple, new)]
 
 
 def _pattern_key(heads: Heads) -> tuple[int | None, ...]:

@@ -67,9 +67,7 @@ class CausalOptions(Options, PrefixOptions, TypedDict, total=False):
     max_supports: int | None
 
 
-def compiled_from(
-    solver: Callable, options: type = CausalOptions
-) -> Callable[[Callable], Callable[..., Transformer]]:
+def compiled_from(solver: Callable, options: type = CausalOptions) -> Callable[..., Callable]:
     """Decorate the builder of a construction, which gets the keywords of a solver and its own.
 
     The construction takes these keywords, with their defaults, and `options`.

@@ -50,13 +50,7 @@ class SoftmaxAttention(Machine):
     scalars_at = ROLES
     degree = 1
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        softmax: Softmax,
-        *options: Any,
-        sinks: Mapping[tuple[str, ...], Any] | None,
-    ):
+    def __init__(self, kernel: Kernel, softmax: Softmax, *options: Any, sinks: Mapping | None):
         super().__init__(kernel, "softmax", *options)
         log_c, limit = checks.concrete(softmax.log_sink), int(-np.log(jnp.finfo(self.dtype).tiny))
         if log_c is not None and abs(log_c) > limit:  # ridge / c would be lost

@@ -79,11 +79,7 @@ def construction_of(solver: Solver) -> Callable[..., Transformer]:
 
 
 def _choose_machine(
-    program: Program,
-    constants: Sequence[Any],
-    kernel: Kernel,
-    num_features: int,
-    options: Mapping[str, Any],
+    program: Program, constants: Sequence, kernel: Kernel, num_features: int, options: Mapping
 ) -> Machine:
     """Make the machine of a kernel that has all that a program asks for."""
     kinds = {op.kind for op in program.ops}
@@ -196,10 +192,8 @@ def nystrom_features(m: Machine, preconditioner: Any) -> tuple[Read, Any]:
             "attention must be 'linear' for a Nystrom preconditioner, "
             f"got {m.spec.attention!r}; use preconditioner='jacobi'"
         )
-    landmarks, mix, core = (
-        xp.asarray(a, m.dtype)
-        for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
-    )
+    parts = preconditioner.landmarks, preconditioner.mix, preconditioner.core
+    landmarks, mix, core = (xp.asarray(part, m.dtype) for part in parts)
     directions = xp.matmul(m.features_at(landmarks).T, mix)
     F = m.state("nystrom", AT_SUPPORTS, "Nystrom features", width=preconditioner.rank)
     m.late.append((F, m.features @ directions, None))

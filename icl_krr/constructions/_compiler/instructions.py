@@ -117,10 +117,8 @@ class Lowering:
         result: list[Instruction] = []
         while self.stored != previous:  # a term may turn out to be stored for another value
             previous = set(self.stored)
-            result = [
-                self.compute(leaf)
-                for leaf in sorted(previous, key=lambda leaf: (leaf.source, leaf.kind))
-            ]
+            leaves = sorted(previous, key=lambda leaf: (leaf.source, leaf.kind))
+            result = [self.compute(leaf) for leaf in leaves]
             for state, i in self.new.items():
                 terms = self.terms(i, self.part(i), state)
                 result.append(Instruction(Leaf("new", state), self.part(i), terms))

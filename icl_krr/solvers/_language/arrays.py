@@ -43,10 +43,8 @@ def iterates(program: Program, constants: Sequence, arrays, steps: int) -> tuple
         numbers = [scanned.get(i, value) for i, value in enumerate(constants)]
         values = invariants | dict(zip(program.old, states, strict=True))
         values = _evaluate(program, numbers, arrays, needed, program.new, values)
-        states = [
-            {part: values[i][part] for part in state_parts}
-            for i, state_parts in zip(program.new, parts, strict=True)
-        ]
+        pairs = zip(program.new, parts, strict=True)
+        states = [{part: values[i][part] for part in state_parts} for i, state_parts in pairs]
         return states, [state[part] for state, part in zip(states, outputs, strict=True)]
 
     per_step = {i: constants[i] for i in sorted(program.per_step)}

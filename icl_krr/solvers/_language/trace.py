@@ -35,11 +35,7 @@ def per_step(values: Any) -> PerStep:
 
 
 def trace(
-    function: Callable,
-    kernel: Kernel,
-    steps: int,
-    parameters: Mapping[str, Any],
-    sketched: bool = False,
+    function: Callable, kernel: Kernel, steps: int, parameters: Mapping, sketched: bool = False
 ) -> tuple[Program, list[Any]]:
     """Return the program of a solver and the constants that it reads.
 
