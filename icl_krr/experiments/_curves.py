@@ -72,13 +72,11 @@ def curves(
             with_exact(kernel, ridge, draw_tasks(key, tasks, family))
             for key in jax.random.split(jax.random.key(seed))
         )
-        squares = {
-            name: tuned(name, kernel, ridge, steps, points, tuning, scored) for name in names
-        }
-        results.append((squares, scored.variances))
+        errors = {name: tuned(name, kernel, ridge, steps, points, tuning, scored) for name in names}
+        results.append((errors, scored.variances))
     every, variances = zip(*results, strict=True)
-    squares = {name: np.concatenate([one[name] for one in every]) for name in names}
-    return Curves(squares, np.concatenate(variances))
+    errors = {name: np.concatenate([one[name] for one in every]) for name in names}
+    return Curves(errors, np.concatenate(variances))
 
 
 class Known(NamedTuple):

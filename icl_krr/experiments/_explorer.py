@@ -17,6 +17,7 @@ from ..sketches import nystrom_features, sketched
 from ..tabular import _model_selection
 from ..tasks import GaussianProcess, Task, sample, system
 from ..transformer import Transformer, run_with_cache
+from ._shared.rows import Show
 
 SLOTS = ("alpha", "r", "p")
 TRUE_TEMPERATURE = 0.5
@@ -114,9 +115,7 @@ def build_cell(
     return constructions.conjugate_gradient(kernel, sketch=phi, **options), sketched(kernel, phi)
 
 
-def explore(
-    config: ExplorerConfig, progress: Callable[[str], None] = lambda words: None
-) -> Explored:
+def explore(config: ExplorerConfig, progress: Show = lambda _: None) -> Explored:
     """Compute every cell of the grid, with one compiled program per width."""
     task = draw_task(config)
     at = [jnp.asarray(values, float) for values in (config.temperatures, config.ridges)]
@@ -134,9 +133,8 @@ def explore(
         arrays[name], over[name] = np.asarray(values), GRID_AXES[:2]
     smoother = lambda task, t: solvers.nadaraya_watson(Exponential(t), task).prediction  # noqa: E731
     smooth = jax.jit(jax.vmap(smoother, (None, 0)))(task, at[0])
-    tuned = solvers.nadaraya_watson(
-        _model_selection.choose_smoother(Exponential, task).kernel, task
-    ).prediction
+    smoother = _model_selection.choose_smoother(Exponential, task).kernel
+    tuned = solvers.nadaraya_watson(smoother, task).prediction
     arrays["smoother"], over["smoother"] = np.asarray(smooth), GRID_AXES[:1]
     constant = {
         "tuned smoother": np.asarray(tuned),

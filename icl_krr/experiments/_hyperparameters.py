@@ -123,10 +123,8 @@ def of_run(run: Run, count: int, seed: int) -> Data:
     checks.count("tasks", count)
     key = jax.random.key(seed)
     drawn = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
-    fitted, held_out_tasks = (
-        tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in drawn
-    )
-    return Data(fitted, fitted, held_out_tasks)
+    fitted, validation = (tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in drawn)
+    return Data(fitted, fitted, validation)
 
 
 def fit_hyperparameters(

@@ -124,11 +124,8 @@ def compare(
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
     task = original.astype(wide)
-    ridge, original_system, parts = (
-        jnp.asarray(ridge, wide),
-        system(kernel, original),
-        system(kernel, task),
-    )
+    ridge = jnp.asarray(ridge, wide)
+    original_system, parts = system(kernel, original), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
     iterates = len(slots["prediction"])

@@ -34,12 +34,10 @@ class Differences(NamedTuple):
     high: np.ndarray
 
 
-def paired_differences(
-    distances: np.ndarray, resampled: np.ndarray, allowed: np.ndarray
-) -> Differences:
+def paired_differences(distances: np.ndarray, draws: np.ndarray, valid: np.ndarray) -> Differences:
     r"""Compare every candidate with the leader, by the max-T method.
 
-    The leader has the least sum of distances over spaces, of the candidates that are `allowed`. All
+    The leader has the least sum of distances over spaces, of the candidates that are `valid`. All
     candidates are measured on the same resampled tasks, so the variation that tasks cause in all of
     them cancels in the differences $\Delta_c$. With the bootstrap deviation $s_c$ of $\Delta_c$,
     the intervals are $\Delta_c \pm t s_c$, where $t$ is the `LEVEL` quantile, over resamples, of
@@ -58,9 +56,9 @@ def paired_differences(
     >>> found.leader, found.low.round(3).tolist(), found.high.round(3).tolist()
     (0, [[0.0], [0.2]], [[0.0], [0.2]])
     """
-    leader = int(np.argmin(np.where(allowed, distances.sum(axis=1), np.inf)))
+    leader = int(np.argmin(np.where(valid, distances.sum(axis=1), np.inf)))
     mean = distances - distances[leader]
-    drawn = resampled - resampled[leader] - mean[..., None]
+    drawn = draws - draws[leader] - mean[..., None]
     deviation = drawn.std(axis=-1)
     sure = deviation <= 1e-12 * np.maximum(np.abs(mean), 1)
     scaled = np.abs(drawn) / np.where(sure, np.inf, deviation)[..., None]

@@ -95,10 +95,7 @@ def table(ablation: Ablation) -> Lines:
             interval = f"({row['low']:.2g}, {row['high']:.2g})"
             line[2:] = [f"{row['change']:.3g} {interval}", f"{row['loss']:.3g}"]
         if expects:
-            numbers = [row.get(key) for key in ("expected change", "gap to expectation")]
-            line += [
-                row.get("expectation", ""),
-                *("" if x is None else f"{x:.2g}" for x in numbers),
-            ]
+            values = [row.get(key) for key in ("expected change", "gap to expectation")]
+            line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in values)]
         lines.append(line)
     return header, lines

@@ -99,18 +99,16 @@ def chebyshev(
 def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -> jax.Array:
     K, k, y = products(kernel, task, w)
     y, normaliser = w.slot("y", y), K(jnp.ones_like(y)) + ridge
-    next_alpha = w.slot("next_alpha", y / normaliser)
+    alpha = w.slot("next_alpha", y / normaliser)
 
     def step(state: State, _: None) -> tuple[State, None]:
-        next_alpha = state[0]
-        Kv, kv = (w.slot("smoothed", w.head("smoothed", product(next_alpha))) for product in (K, k))
+        alpha = state[0]
+        Kv, kv = (w.slot("smoothed", w.head("smoothed", product(alpha))) for product in (K, k))
         prediction = w.slot("prediction", w.slot("normaliser_query", kv))
-        return (
-            w.slot("next_alpha", next_alpha + (y - ridge * next_alpha - Kv) / normaliser),
-            prediction,
-        ), None
+        alpha = w.slot("next_alpha", alpha + (y - ridge * alpha - Kv) / normaliser)
+        return (alpha, prediction), None
 
-    (_, prediction), _ = jax.lax.scan(step, (next_alpha, 0 * k(y)), length=steps)
+    (_, prediction), _ = jax.lax.scan(step, (alpha, 0 * k(y)), length=steps)
     return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
 
 
@@ -127,19 +125,17 @@ class Expectation(NamedTuple):
 
         @jax.jit
         def every(tasks: Task) -> jax.Array:
-            def of_task(index: jax.Array, task: Task) -> jax.Array:
-                return self.compute(kernel, task, Without(names, index), **needs)[:, 0]
+            def run(i: jax.Array, task: Task) -> jax.Array:
+                return self.compute(kernel, task, Without(names, i), **needs)[:, 0]
 
-            return jax.lax.map(
-                lambda index: map_tasks(partial(of_task, index), tasks), jnp.arange(len(names))
-            )
+            return jax.lax.map(lambda i: map_tasks(partial(run, i), tasks), jnp.arange(len(names)))
 
         return dict(zip(names, every(tasks), strict=True))
 
 
 NOTHING, ZERO = "no effect: no prediction reads it", "f = 0"
 NO_NUMBER = "NaN or infinite: division by 0"
-CONJUGATE_GRADIENT = Expectation(
+CONJUGATE = Expectation(
     conjugate_gradient,
     "linear",
     {
@@ -182,9 +178,5 @@ RICHARDSON = Expectation(
     },
 )
 
-EXPECTED = {
-    "conjugate_gradient": CONJUGATE_GRADIENT,
-    "chebyshev": CHEBYSHEV,
-    "richardson": RICHARDSON,
-}
+EXPECTED = {"conjugate_gradient": CONJUGATE, "chebyshev": CHEBYSHEV, "richardson": RICHARDSON}
 """{solver of the catalogue: its expected predictions}; other solvers have none."""

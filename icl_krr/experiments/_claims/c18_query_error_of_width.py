@@ -20,12 +20,8 @@ SKETCHES = ("best", METRIC)
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     results = measure(key, jnp.asarray(config.ridges), config)
-    error, printed, dual, both = (
-        results.error,
-        results.printed,
-        results.dual,
-        results.dual + results.second,
-    )
+    error, printed, dual = results.error, results.printed, results.dual
+    both = dual + results.second
     axes = {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES, "task": TASKS}
     axes |= {"query": range(config.num_queries)}
     rows = tidy(axes, error=error, printed=printed, dual=dual, bound=both)

@@ -25,10 +25,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     floor = config.ridge / (np.array(config.n) + config.ridge)
     bound = np.stack([theory.chebyshev_rate(lowest, 1.0, t) for lowest in floor]) + 1e-12
     slopes = [exponent(config.n, chebyshev) for _, chebyshev in steps]
-    over = [
-        of_budget(keys, theory.budget(error, n, OF_BUDGETS), n) / error
-        for error, n in config.budgets
-    ]
+    over = [of_budget(keys, theory.budget(e, n, OF_BUDGETS), n) / e for e, n in config.budgets]
     return rows, {
         "largest eigenvalue of (D + ridge I)^-1 A <= 1": np.transpose(high),
         "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": at_least(

@@ -17,14 +17,11 @@ SKETCHES = ("none", "best", METRIC, "gaussian")
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     results = measure(key, config)  # [draw, kernel, sketch]
     sketched = results.model_gap[:, 0, 1:, config.width + 1]
-    rate, condition, steps = results.rate, results.condition, range(config.steps + 1)
-    bound = (results.dual + results.second)[..., None, :] + rate[..., None] * results.factor[
-        ..., None, :
-    ]
+    rate, cond, steps = results.rate, results.condition, range(config.steps + 1)
+    both = results.dual + results.second
+    bound = both[..., None, :] + rate[..., None] * results.factor[..., None, :]
     axes = {"draw": range(config.draws), "kernel": KERNELS, "sketch": SKETCHES, "step": steps}
-    rows = tidy(
-        axes, error=results.path[..., 0], bound=bound[..., 0], condition=condition[..., None]
-    )
+    rows = tidy(axes, error=results.path[..., 0], bound=bound[..., 0], condition=cond[..., None])
     return rows, {
         "no sketch: |alpha_t - alpha*|_A / |alpha*|_A <= rate of CG for A": at_most(
             results.alpha[:, :, 0], rate[:, :, 0], stated=True
@@ -35,10 +32,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         "0.02": np.max(results.error[:, :, 1:], axis=(0, 1, 3)),
         "linear kernel, every sketch: |f_t - f^| / |f^| <= 1e-6 after m + 1 steps": sketched,
         "linear kernel, best sketch and best metric: condition number of A^ <= that of A": at_most(
-            condition[:, 0, 1:3], condition[:, 0, :1], slack=1e-6
+            cond[:, 0, 1:3], cond[:, 0, :1], slack=1e-6
         ),
         "Gaussian sketch: largest quotient of the condition numbers of A^ and A over draws >= "
-        "1.2": np.max(condition[..., 3] / condition[..., 0], axis=0),
+        "1.2": np.max(cond[..., 3] / cond[..., 0], axis=0),
     }
 
 

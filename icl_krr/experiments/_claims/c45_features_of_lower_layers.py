@@ -42,12 +42,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
         }
     pair = (jax.random.fold_in(key, i) for i in range(2))
     halves = [draw_tasks(half_key, config.tasks, trained.family) for half_key in pair]
-    both = [
-        [vars(risks(half, below)) for half in halves] for below in (None, *models, first(model))
-    ]
-    risk = {
-        kind: np.array([tuned(*(r[kind] for r in pair)) for pair in both]) for kind in both[0][0]
-    }
+    both = [[vars(risks(one, below)) for one in halves] for below in (None, *models, first(model))]
+    risk = {key: np.array([tuned(*(r[key] for r in pair)) for pair in both]) for key in both[0][0]}
     y, mean = halves[1].y_query, jnp.mean(halves[1].y, axis=1, keepdims=True)
     others = [risk["smoother"][0], *(float(jnp.mean((y - guess) ** 2)) for guess in (mean, 0))]
     kinds = ("Gaussian", "linear")

@@ -95,9 +95,7 @@ def measure(
         return jnp.mean((both - task.y_query[None]) ** 2, axis=1)
 
     def errors(phi: RandomFeatures) -> tuple[jax.Array, ...]:
-        cross, gram = (
-            estimates(phi, points, task.x, config.widths, 16) for points in (task.x_query, task.x)
-        )
+        cross, gram = (estimates(phi, x, task.x, config.widths, 16) for x in (task.x_query, task.x))
         head, solver = (jax.vmap(risks)(cross, gram) / risks(*exact)[None]).T
         return distance(cross, exact[0][None]), head, solver
 

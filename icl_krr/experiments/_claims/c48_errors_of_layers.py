@@ -12,18 +12,13 @@ from ...catalogue import compared
 from ...probes import Probe, fit_probe, layerwise
 from ...probes._naming.layer_predictions import split_halves
 from ...tasks import GaussianProcess, Task, map_tasks
-from ..identify._error_profile import (
-    Profile,
-    Protocol,
-    Search,
-    exact_hyperparameters,
-    profile_targets,
-)
+from .._shared.draws import draw_batches
+from ..identify import _error_profile as profiles
 from ..identify._profile_paths import NULLS
 from ..solverbench import _distractor_functions as distractor_functions
 from ..solverbench._settings import PROCESS, BenchConfig, BenchFamily
 from .claim import CORRECTED, TASK_FAMILY, Checks, Claim, Config, Exactly, check, stated
-from .measuring import Plot, Rows, draw_tasks
+from .measuring import Plot, Rows
 
 KERNEL, NOISE = Gaussian(0.8), 0.05
 OWN, PROBE = "its own predictions", "a linear probe"
@@ -33,10 +28,13 @@ SHARE, SMOOTHERS = "a share of exact KRR", "kernel smoothers, a falling lengthsc
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     """Read constructions of known solvers in two ways, and predictors that run no solver."""
     one = setting(config, key)
-    both = [profile_targets(tasks, KERNEL, one.ridge(KERNEL)) for tasks in split_halves(one.tasks)]
-    exact_values = exact_hyperparameters(KERNEL, one.ridge(KERNEL))
-    options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
-    protocol = Protocol(both, ("gaussian",), 2 * config.layers, exact_values, **options)
+    both = [
+        profiles.profile_targets(tasks, KERNEL, one.ridge(KERNEL))
+        for tasks in split_halves(one.tasks)
+    ]
+    exact_values = profiles.exact_hyperparameters(KERNEL, one.ridge(KERNEL))
+    options: Any = {"candidates": config.candidates, "search": profiles.Search(*config.search)}
+    protocol = profiles.Protocol(both, ("gaussian",), 2 * config.layers, exact_values, **options)
     rows = []
     for name in config.known:
         model = one.build(name, KERNEL)
@@ -51,11 +49,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 
 def checks(rows: Rows, config: Config) -> dict[str, Any]:
-    def of(by: str, column: str, in_config: bool = True) -> np.ndarray:
+    def of(by: str, column: str, inside: bool = True) -> np.ndarray:
         chosen = [row for row in rows if "named" in row and row["read by"] == by]
-        return np.array(
-            [row[column] for row in chosen if (row["model"] in config.known) == in_config]
-        )
+        return np.array([row[column] for row in chosen if (row["model"] in config.known) == inside])
 
     reading = "its own predictions, and predictors beside it that run no solver"
     return {
@@ -68,7 +64,7 @@ def checks(rows: Rows, config: Config) -> dict[str, Any]:
         "own predictions: share of readings in which a predictor without a solver is as near "
         "<= 0": check(np.mean(of(OWN, "null is as near")), reading=reading),
         "models that run no solver: this share >= 1": check(
-            np.mean(of(OWN, "null is as near", in_config=False)), reading=reading
+            np.mean(of(OWN, "null is as near", inside=False)), reading=reading
         ),
         "a linear probe of every layer: this share >= 0.5": np.mean(of(PROBE, "null is as near")),
     }
@@ -79,9 +75,7 @@ def setting(config: Config, key: jax.Array) -> BenchFamily:
     sizes = {"num_supports": config.num_supports, "num_queries": config.num_queries}
     family = GaussianProcess(KERNEL, NOISE, num_features=2, inputs="uniform", **sizes)
     counts = 2 * config.tasks, config.probe_tasks
-    tasks, probing = (
-        draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
-    )
+    tasks, probing = draw_batches(key, counts, family)
     return BenchFamily(PROCESS, family, tasks, probing, BenchConfig(steps=config.layers))
 
 
@@ -105,15 +99,13 @@ def of_stranger(name: str, ridge: jax.Array, layers: int, tasks: Task) -> jax.Ar
         return distractor_functions.exact(KERNEL, task, ridge + 0 * shares, shares)
 
     def smoothers(task: Task) -> jax.Array:
-        predictions = [
-            solvers.nadaraya_watson(Gaussian(width), task).prediction for width in widths
-        ]
+        predictions = [solvers.nadaraya_watson(Gaussian(w), task).prediction for w in widths]
         return jnp.stack([jnp.zeros_like(predictions[0]), *predictions])
 
     return map_tasks({SHARE: share, SMOOTHERS: smoothers}[name], tasks)
 
 
-def rows_of(profile: Profile, model: str, by: str) -> Rows:
+def rows_of(profile: profiles.Profile, model: str, by: str) -> Rows:
     """What the profile says of a model in every reading, and its errors layer by layer."""
     about, rows = {"model": model, "read by": by}, []
     for reading in profile.readings:

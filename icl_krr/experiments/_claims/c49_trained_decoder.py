@@ -12,19 +12,13 @@ from ...catalogue import compared
 from ...kernels import name_of
 from ...probes import fit_probe, has_slot, layerwise
 from ...tasks import Task, map_tasks
+from .._shared.draws import draw_batches
 from .._shared.runs import load
-from ..identify._error_profile import (
-    ErrorReading,
-    ProfileCandidate,
-    Protocol,
-    Search,
-    exact_hyperparameters,
-    profile_targets,
-)
+from ..identify import _error_profile as profiles
 from ..identify._probe_controls import in_dtype_of_tasks, read_by_probe, untrained
 from ..identify._profile_paths import NULLS, num_steps, path
 from .claim import FALSE, TASK_FAMILY, Checks, Claim, Config, Exactly, at_least, check, stated
-from .measuring import Plot, Rows, draw_tasks
+from .measuring import Plot, Rows
 
 TRAINED, RANDOM = "trained", "untrained"
 RICHARDSON = "richardson"
@@ -36,14 +30,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     family: Any = loaded[config.runs[0]].family
     family = dataclasses.replace(family, num_queries=config.num_queries)
     counts = config.probe_tasks, config.tasks, config.tasks
-    probing, *both = (
-        draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
-    )
+    probing, *both = draw_batches(key, counts, family)
     kernel, ridge = family.optimal()
-    both = [profile_targets(tasks, kernel, ridge) for tasks in both]
-    exact_values = exact_hyperparameters(kernel, float(ridge))
-    options: Any = {"candidates": config.candidates, "search": Search(*config.search)}
-    protocol, rows = Protocol(both, (name_of(kernel),), config.steps, exact_values, **options), []
+    both = [profiles.profile_targets(tasks, kernel, ridge) for tasks in both]
+    exact_values = profiles.exact_hyperparameters(kernel, float(ridge))
+    options: Any = {"candidates": config.candidates, "search": profiles.Search(*config.search)}
+    protocol, rows = (
+        profiles.Protocol(both, (name_of(kernel),), config.steps, exact_values, **options),
+        [],
+    )
     for i, (name, one) in enumerate(loaded.items()):
         model = in_dtype_of_tasks(one.model, probing)
         probe = None if has_slot(model) else fit_probe(model, probing)
@@ -68,7 +63,9 @@ def path_of(name: str, kernel: str, logs: jax.Array, tasks: Task, steps: int) ->
     return map_tasks(lambda task: path(name, kernel, logs, task, steps), tasks)
 
 
-def predicted(protocol: Protocol, answers: jax.Array, rival: ProfileCandidate) -> float:
+def predicted(
+    protocol: profiles.Protocol, answers: jax.Array, rival: profiles.ProfileCandidate
+) -> float:
     """The relative distance of predictions after layers and at the steps of the nearest errors."""
     fit, count = rival.fit, num_steps(rival.name, protocol.steps)
     path = path_of(rival.name, fit.kernel, fit.logs, protocol.scored.tasks, count)
@@ -76,7 +73,7 @@ def predicted(protocol: Protocol, answers: jax.Array, rival: ProfileCandidate) -
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(ours**2)))
 
 
-def of_reading(reading: ErrorReading, tuned: Any) -> dict[str, Any]:
+def of_reading(reading: profiles.ErrorReading, tuned: Any) -> dict[str, Any]:
     """What a reading says, with distances of errors and of predictions."""
     null = next(one for one in reading.candidates if one.name in NULLS)
     ours = next(one for one in reading.candidates if one.name == RICHARDSON)

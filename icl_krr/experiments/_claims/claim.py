@@ -196,9 +196,7 @@ def compare(
     A measured value that is NaN or infinite, or a bound that is NaN, violates the check. `trivial`
     is a bound that holds without any theorem; for `stated` and `reading` see `Check`.
     """
-    measured, bound = np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(v, float)) for v in (measured, bound))
-    )
+    measured, bound = np.broadcast_arrays(*(np.array(v, float, ndmin=1) for v in (measured, bound)))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(measured <= bound, 0.0, np.inf)
         ratios = np.where(bound > 0, measured / np.where(bound > 0, bound, 1), ratios)

@@ -74,18 +74,15 @@ def largest(
     keys: jax.Array, frequencies: jax.Array, radii: jax.Array, dims: jax.Array, config: Any
 ) -> tuple[jax.Array, jax.Array]:
     """The largest errors in the ball [scaling, d, draw, width], by ascent, and their pairs."""
-    counts, norm = (
-        np.array(config.widths)[:, None],
-        partial(jnp.linalg.norm, axis=-1, keepdims=True),
-    )
+    counts = np.array(config.widths)[:, None]
+    norm = partial(jnp.linalg.norm, axis=-1, keepdims=True)
     weights = jnp.asarray(np.where(np.arange(config.widths[-1]) < counts, 1 / counts, 0))
 
     def search(key, frequencies_of_draw, weights, radius, d):
         value = jax.vmap(jax.value_and_grad(score_error), in_axes=(0, None, None, None))
         start = jax.random.normal(key, (config.starts, 2, frequencies_of_draw.shape[1]))
-        start = jnp.where(
-            (jnp.arange(frequencies_of_draw.shape[1], dtype=d.dtype) < d)[None, None], start, 0
-        )
+        within = jnp.arange(frequencies_of_draw.shape[1], dtype=d.dtype) < d
+        start = jnp.where(within[None, None], start, 0)
 
         def step(state, size):
             pair, best, error = state

@@ -47,10 +47,8 @@ def every(
         def measure(first: Any, *others: Any) -> Any:
             if getattr(first, "ndim", 1) == 0:
                 first = jax.random.split(first, others[-1].draws)
-            results = program(first, *others)
-            return (
-                fields(results) if isinstance(results, dict) else jax.tree.map(np.asarray, results)
-            )
+            value = program(first, *others)
+            return fields(value) if isinstance(value, dict) else jax.tree.map(np.asarray, value)
 
         measure.clear_cache = program.clear_cache  # pyright: ignore[reportAttributeAccessIssue]
         return measure
@@ -101,9 +99,7 @@ def slot_gaps(cache: Any, path: Any, *names: str) -> jax.Array:
     """The largest gaps of slots to the iterates of a solver, over the steps of the path."""
     paths = [getattr(path, name) for name in names]
     pairs = zip(names, paths, strict=True)
-    return jnp.stack(
-        [largest_gap(cache[name][: len(iterates)], iterates) for name, iterates in pairs]
-    )
+    return jnp.stack([largest_gap(cache[name][: len(path)], path) for name, path in pairs])
 
 
 def exponent(sizes: Any, values: Any) -> float:

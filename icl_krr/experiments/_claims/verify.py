@@ -58,11 +58,11 @@ def verify_all(
 ) -> dict[str, tuple[Record, Rows]]:
     """Run several claims, some with settings in `configs`; on a CPU, one per core at a time.
 
-    A claim with a seed is a cell of a study, which keeps it in the folder (see `study.run`).
+    A claim with a seed is a cell of a study, which keeps it in the folder (see `plan.run`).
     """
     settings = {name: claim.quick if quick else claim.config for name, claim in chosen.items()}
     settings |= configs
-    study = Study(
+    plan = Study(
         "claims",
         {},
         {"claim": chosen, "seed": seeds},
@@ -70,9 +70,7 @@ def verify_all(
         lambda cell: f"{named_values(settings[cell['claim']])} {quick} {surroundings()}",
     )
     alone = len(chosen) == 1 or jax.default_backend() != "cpu"
-    cells = run(
-        study, folder, progress, one_by_one if alone else partial(side_by_side, quick)
-    ).cells
+    cells = run(plan, folder, progress, one_by_one if alone else partial(side_by_side, quick)).cells
     records = {}
     for name, claim in chosen.items():
         by_seed = {cell["seed"]: result for cell, result in cells if cell["claim"] == name}

@@ -25,12 +25,10 @@ def read_arrays(
             if not file.read(6).startswith((b"PK", np.lib.format.MAGIC_PREFIX)):
                 raise ValueError("it is not a NumPy file")
             file.seek(0)
-            stored = np.load(file, allow_pickle=False)
-            if not isinstance(stored, np.lib.npyio.NpzFile):
+            data = np.load(file, allow_pickle=False)
+            if not isinstance(data, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array without a name")
-            arrays = {
-                name: np.asarray(stored[name]) for name in (*names, *optional) if name in stored
-            }
+            arrays = {name: np.asarray(data[name]) for name in (*names, *optional) if name in data}
         except Exception as error:  # NumPy, zipfile and zlib raise a dozen kinds for damaged files
             raise ValueError(
                 f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "

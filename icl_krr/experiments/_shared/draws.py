@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -13,6 +15,11 @@ def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
     """Draw a batch of tasks with one compiled program."""
     check_batch(count, task_shapes(sampler))
     return sample_each(jax.random.split(key, count), sampler)
+
+
+def draw_batches(key: jax.Array, counts: Sequence[int], sampler: Sampler) -> list[Task]:
+    """Draw batches of these numbers of tasks, each from its own key."""
+    return [draw_tasks(jax.random.fold_in(key, i), n, sampler) for i, n in enumerate(counts)]
 
 
 @jax.jit

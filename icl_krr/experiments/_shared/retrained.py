@@ -53,31 +53,11 @@ class RetrainingStudy(NamedTuple):
         return family(self.task)
 
 
-TRAINING = Training(
-    steps=2000, batch=64, warmup=100, log_every=500, validation=2048, target="exact"
-)
-LINEAR = TaskRecipe(
-    family="linear",
-    num_features=8,
-    num_supports=24,
-    num_queries=8,
-    inputs="uniform",
-    noise=0.01,
-    condition=100.0,
-)
-PROCESS = TaskRecipe(
-    family="gaussian_process",
-    num_features=1,
-    num_supports=16,
-    num_queries=16,
-    inputs="uniform",
-    noise=0.05,
-    lengthscale=0.4,
-)
+TRAINING = Training(steps=2000, log_every=500, validation=2048, target="exact")
+LINEAR = TaskRecipe(family="linear", num_features=8, inputs="uniform", noise=0.01, condition=100.0)
+PROCESS = TaskRecipe(num_supports=16, num_queries=16, inputs="uniform", lengthscale=0.4)
 BASE = ModelRecipe(width=16, depth=4, heads=4)
-WIDTHS = {
-    f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in (4, 6, 8, 12, 16, 24)
-}
+WIDTHS = {f"width {w}": ModelRecipe(width=w, depth=3, heads=2) for w in (4, 6, 8, 12, 16, 24)}
 RETRAINING_STUDIES = {
     "widths": RetrainingStudy(LINEAR, TRAINING, WIDTHS, shipped=False),
     "longer": RetrainingStudy(LINEAR, dataclasses.replace(TRAINING, steps=6000), WIDTHS),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Rows = list[dict[str, Any]]
+Show = Callable[[str], None]
 
 
 class Plot(NamedTuple):

@@ -10,23 +10,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ... import Architecture, Transformer, catalogue, init, untie
+from ... import Architecture, Transformer, catalogue, init, tasks, untie
 from ..._core.messages import suggestion
 from ...catalogue import FAMILIES, SOLVERS, taken
 from ...kernels import make_kernel
 from ...tabular._build import build_model
-from ...tasks import (
-    DecisionTree,
-    GaussianProcess,
-    LinearRegression,
-    ReLUNetwork,
-    Rows,
-    Sampler,
-    Sinusoids,
-    diabetes,
-    read_table,
-    sample,
-)
+from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table
 from ...training import _checkpoint
 from ...training._settings import LIKELIHOOD
 from .recipe import (
@@ -119,7 +108,7 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     """The model with random or constructed weights."""
     m, seed = recipe.model, recipe.training.seed
     key = jax.random.key(seed)
-    task = sample(jax.random.fold_in(key, 4), drawn)
+    task = tasks.sample(jax.random.fold_in(key, 4), drawn)
     if m.start is None or m.start not in SOLVERS:
         if m.ridge is not None:
             raise ValueError(
@@ -197,10 +186,10 @@ def table(
 
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "gaussian_process": gaussian_process,
-    "linear": LinearRegression,
-    "relu_network": ReLUNetwork,
-    "decision_tree": DecisionTree,
-    "sinusoids": Sinusoids,
+    "linear": tasks.LinearRegression,
+    "relu_network": tasks.ReLUNetwork,
+    "decision_tree": tasks.DecisionTree,
+    "sinusoids": tasks.Sinusoids,
     "table": table,
 }
 """{family of the catalogue: its sampler}."""

@@ -18,23 +18,13 @@ from ...tabular._build import construct
 from ...tasks import Task, system
 from .._shared.rows import Plot
 from .._shared.spectra import METRIC, sketch, with_metric
-from .axis import (
-    along,
-    check_temperature,
-    condition,
-    feature,
-    feature_count,
-    floating,
-    positive,
-    relu_width,
-    step,
-    support,
-)
+from . import axis
+from .axis import along, support
 from .settings import NOISE, SweepSettings
 from .trial import Trial, against_exact, kernel_of, solve
 
 
-@along(step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
+@along(axis.step, solvers=True, plot=Plot("value", "error", ("line",), "bound"))
 def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The error of alpha after every step, with the bound of theory."""
     kernel, rate = kernel_of(config), SOLVERS[line].rate or theory.RATES.get(line)
@@ -49,7 +39,7 @@ def depth(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
 
 
 @along(
-    feature,
+    axis.feature,
     values=(1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
     lines=("best", "orthonormal", METRIC, "gaussian", "coordinates", "landmarks"),
     kernel="linear",
@@ -94,7 +84,7 @@ def width(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
 
 
 @along(
-    positive,
+    axis.positive,
     values=tuple(10.0**k for k in range(-3, 4)),
     solvers=True,
     smooths=True,
@@ -106,7 +96,7 @@ def ridge(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Arr
 
 
 @along(
-    partial(check_temperature, "values"),
+    partial(axis.check_temperature, "values"),
     values=(0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0),
     solvers=True,
     smooths=True,
@@ -130,7 +120,7 @@ RANDOM = {
 }
 
 
-@along(feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
+@along(axis.feature_count, values=(8, 16, 32, 64), lines=(*RANDOM, "landmarks"), traced=False)
 def features(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """Conjugate gradient by linear attention on m features of the kernel."""
     kernel, p = kernel_of(config), task.num_features
@@ -170,7 +160,7 @@ SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "pAp
 
 
 @along(
-    condition,
+    axis.condition,
     values=(10.0, 100.0, 1000.0, 10000.0),
     lines=(
         *(f"{solver} {part} {d}" for solver in PREFIX for part in ("C", "vectors") for d in HALF),
@@ -196,7 +186,7 @@ def rounding(line: str, value: Any, task: Task, config: SweepSettings, key: jax.
 
 
 @along(
-    floating,
+    axis.floating,
     values=("bfloat16", "float32", "float64"),
     solvers=True,
     plot=Plot("step", "gap", ("line", "value")),
@@ -212,7 +202,7 @@ def precision(line: str, value: Any, task: Task, config: SweepSettings, key: jax
 
 
 @along(
-    relu_width,
+    axis.relu_width,
     values=(16, 32, 64, 128, 256),
     lines=("chebyshev", "richardson"),
     solvers=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -18,23 +18,11 @@ from ...probes import CandidateFit, align
 from ...probes._naming.candidate_fit import FitProblem, Start, best_fit, total_costs
 from ...probes._naming.elimination import MeasuredDistances, eliminate, special_cases
 from ...probes._resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
+from .._shared.rows import Show
 from .._shared.runs import Run
+from . import _profile_paths as paths
 from ._probe_controls import read_by_probe, subject_of, untrained
-from ._profile_paths import (
-    ALIGNMENTS,
-    ERRORS,
-    MEASURES,
-    NULLS,
-    Errors,
-    Targets,
-    cost,
-    exact_predictions,
-    logarithms,
-    num_steps,
-    sizes,
-    squared_errors,
-    squares,
-)
+from ._profile_paths import NULLS, Targets, logarithms, sizes
 from ._settings import IdentifyConfig
 
 STEPS = 4
@@ -88,10 +76,8 @@ class ErrorReading(NamedTuple):
     def tied(self) -> tuple[str, ...]:
         """Solvers and nulls that are tied with the nearest, except for more general forms of it."""
         best = self.nearest.name
-        rest = [one for one in self.candidates if one.tied and one.name != best]
-        return tuple(
-            one.name for one in rest if one.is_null or best not in candidate(one.name).contains
-        )
+        names = [one.name for one in self.candidates if one.tied and one.name != best]
+        return tuple(one for one in names if one in NULLS or best not in candidate(one).contains)
 
     @property
     def verdict(self) -> str:
@@ -156,9 +142,7 @@ class Protocol:
         self.searches: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
         self.weights = resamples(len(self.scored.truth), RESAMPLES, seed)
 
-    def read(
-        self, layer_predictions: Sequence[Any], progress: Callable[[str], None] = lambda words: None
-    ) -> Profile:
+    def read(self, layer_predictions: Sequence[Any], progress: Show = lambda _: None) -> Profile:
         """Compare one model with every candidate, for every measure and alignment.
 
         Args:
@@ -167,7 +151,7 @@ class Protocol:
             progress: function that is called with the name of each candidate.
         """
         tuning, scoring = (
-            np.asarray(squares(jnp.asarray(part), targets), float)
+            np.asarray(paths.squares(jnp.asarray(part), targets), float)
             for part, targets in zip(layer_predictions, (self.fitted, self.scored), strict=True)
         )
         tuning = logarithms(tuning.mean(axis=1), np.asarray(sizes(self.fitted)).mean(axis=1), np)
@@ -187,10 +171,10 @@ class Protocol:
             ErrorReading(
                 measure, how, self.compare(fits[measure, how], layer_curves[place], size, place)
             )
-            for how in ALIGNMENTS
-            for place, measure in enumerate(MEASURES)
+            for how in paths.ALIGNMENTS
+            for place, measure in enumerate(paths.MEASURES)
         )
-        return Profile(dict(zip(MEASURES, model_curves, strict=True)), readings)
+        return Profile(dict(zip(paths.MEASURES, model_curves, strict=True)), readings)
 
     def tune(
         self, kernel: str, name: str, model_curves: np.ndarray
@@ -200,18 +184,16 @@ class Protocol:
         The steps of a null are monotone: it has no first step.
         """
         fits: dict[tuple[str, str], CandidateFit] = {}
-        each, steps = np.arange(1, model_curves.shape[1] + 1), num_steps(name, self.steps)
-        for how, (place, measure) in 2 * [*product(ALIGNMENTS, enumerate(MEASURES))]:
+        each, steps = np.arange(1, model_curves.shape[1] + 1), paths.num_steps(name, self.steps)
+        for how, (place, measure) in 2 * [*product(paths.ALIGNMENTS, enumerate(paths.MEASURES))]:
 
             def aligned(curves, how=how, place=place) -> np.ndarray:
                 fixed = how == "1:1" and name not in NULLS
-                return each if fixed else align(cost(curves[place], model_curves[place]))
+                return each if fixed else align(paths.cost(curves[place], model_curves[place]))
 
-            data = Errors(self.fitted, place, model_curves[place])
-            problem = FitProblem(ERRORS, name, kernel, steps, data, aligned)
-            starts: list[Start] = [
-                (problem, one.logs, problem.aligned(one.logs, each)) for one in fits.values()
-            ]
+            data = paths.Errors(self.fitted, place, model_curves[place])
+            problem = FitProblem(paths.ERRORS, name, kernel, steps, data, aligned)
+            starts = [(problem, one.logs, problem.aligned(one.logs, each)) for one in fits.values()]
             before = fits.get((measure, how))
             if before is None:
                 fits[measure, how] = best_fit([*starts, *self.starts(problem)])
@@ -239,7 +221,7 @@ class Protocol:
         cube, logs, curves = self.searches[key]
         at = [problem.align(one) for one in curves]
         model_curve, measure = problem.data.curve, problem.data.measure
-        total = total_costs(np.array([cost(one[measure], model_curve) for one in curves]), at)
+        total = total_costs(np.array([paths.cost(one[measure], model_curve) for one in curves]), at)
         for part in (range(half, 2 * half), range(half)):
             chosen: list[int] = []
             for i in sorted(part, key=lambda i: total[i]):
@@ -255,8 +237,8 @@ class Protocol:
         """Candidates on the tasks to score, the nearest first, beside the curves of the model."""
         curves, gaps = [], []
         for fit in fits:
-            steps = num_steps(fit.candidate, self.steps)
-            squared = squared_errors(fit.candidate, fit.kernel, fit.logs, self.scored, steps)
+            steps = paths.num_steps(fit.candidate, self.steps)
+            squared = paths.squared_errors(fit.candidate, fit.kernel, fit.logs, self.scored, steps)
             aligned = np.asarray(squared, float)[:, :, list(fit.alignment)]
             each = self.resampled(aligned, size)[place]
             curves.append(each[0])
@@ -288,7 +270,7 @@ class Protocol:
 def profile_targets(tasks: Task, kernel: Kernel, ridge: Any) -> Targets:
     """The targets of tasks with `y_query`; `kernel` and `ridge` are those of exact regression."""
     plain = tasks.replace(y_query=None)
-    return Targets(plain, tasks.y_query, exact_predictions(kernel, ridge, plain))
+    return Targets(plain, tasks.y_query, paths.exact_predictions(kernel, ridge, plain))
 
 
 def exact_hyperparameters(kernel: Kernel, ridge: float) -> dict[str, float]:
@@ -307,9 +289,7 @@ class ProfileFindings(NamedTuple):
     ridge: float
 
 
-def examine(
-    run: Run, config: IdentifyConfig, progress: Callable[[str], None] = lambda words: None
-) -> ProfileFindings:
+def examine(run: Run, config: IdentifyConfig, progress: Show = lambda _: None) -> ProfileFindings:
     """Read a model by a linear probe of every layer, and compare its errors with candidates'.
 
     Probes, candidates and comparison have tasks of their own; the last quarter of the tasks of the

@@ -11,21 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import Architecture, Gaussian, Linear, Transformer, init
-from ...probes import (
-    Identification,
-    Probe,
-    fit_probe,
-    has_slot,
-    identify_streams,
-    layerwise,
-    streams,
-)
+from ... import Architecture, Gaussian, Linear, Transformer, init, probes
+from ...probes import fit_probe
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, shifted
 from ...tasks._batches import task_shapes
 from ...training import Reference, reference
 from .._shared.draws import draw_tasks
-from .._shared.rows import Rows
+from .._shared.rows import Rows, Show
 from .._shared.runs import Run
 from ._settings import IdentifyConfig
 
@@ -46,7 +38,7 @@ class Subject(NamedTuple):
     """A model to examine: its probe, unless it has a readout at every layer, and its tasks."""
 
     model: Transformer
-    probe: Probe | None
+    probe: probes.Probe | None
     probing: Task
     scored: Task
     fitted: Task
@@ -56,16 +48,16 @@ class Subject(NamedTuple):
     @property
     def layers(self) -> Callable[[Task], jax.Array]:
         """The predictions after every layer."""
-        return partial(layerwise, self.model, probe=self.probe)
+        return partial(probes.layerwise, self.model, probe=self.probe)
 
 
-def subject_of(run: Run, config: IdentifyConfig, progress: Callable[[str], None]) -> Subject:
+def subject_of(run: Run, config: IdentifyConfig, progress: Show) -> Subject:
     key, (probing, scored, fitted) = jax.random.key(config.seed), tasks_of(run, config)
     progress("finding the exact predictor of the tasks")
     best = reference(family_of(run, config), jax.random.fold_in(key, 4))
     progress("fitting linear probes and their controls")
     model = in_dtype_of_tasks(run.model, fitted)
-    probe = None if has_slot(model) else fit_probe(model, probing)
+    probe = None if probes.has_slot(model) else fit_probe(model, probing)
     return Subject(model, probe, probing, scored, fitted, best, jax.random.fold_in(key, 3))
 
 
@@ -75,8 +67,8 @@ def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
 
 
 def examine_streams(
-    run: Run, config: IdentifyConfig, progress: Callable[[str], None]
-) -> Identification | None:
+    run: Run, config: IdentifyConfig, progress: Show
+) -> probes.Identification | None:
     """Identify a model through its streams; None where `identify_streams` does not apply."""
     drawn = tasks_of(run, dataclasses.replace(config, shift=None))
     scored, fitted = (one.replace(y_query=None) for one in drawn[1:])
@@ -85,7 +77,7 @@ def examine_streams(
         return None
     model = in_dtype_of_tasks(run.model, fitted)
     options: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
-    return identify_streams(model, fitted, scored, **options, progress=progress)
+    return probes.identify_streams(model, fitted, scored, **options, progress=progress)
 
 
 def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | None:
@@ -98,7 +90,7 @@ def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | 
 def read_by_probe(model: Transformer, probing: Task) -> Callable[[Task], jax.Array]:
     """A probe's predictions [L + 1, q]. After the last layer, a random model has one of its own."""
     probe = fit_probe(model, probing)
-    return lambda task: probe(streams(model, task))[..., 0]
+    return lambda task: probe(probes.streams(model, task))[..., 0]
 
 
 def controls(
@@ -113,7 +105,7 @@ def controls(
     order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
     others = draw_tasks(jax.random.fold_in(key, 2), len(fitted.x), other_family(family))
     errors = {
-        "lens": mean_squares(partial(layerwise, model), scored),
+        "lens": mean_squares(partial(probes.layerwise, model), scored),
         "shuffled": _probe_errors(model, fit_probe(model, fitted, fitted.y_query[order]), scored),
         "other family": _probe_errors(model, fit_probe(model, others), scored),
     }
@@ -137,7 +129,7 @@ def other_family(family: Sampler) -> Sampler:
 
 def _probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
     """Mean squared errors of the probe after every layer, including the last."""
-    return mean_squares(lambda task: probe(streams(model, task))[..., 0], scored)
+    return mean_squares(lambda task: probe(probes.streams(model, task))[..., 0], scored)
 
 
 def mean_squares(layer_predictions: Any, scored: Task) -> np.ndarray:

@@ -28,10 +28,8 @@ def reading_table(reading: ErrorReading) -> Lines:
         if one.is_null:
             steps, share = "its own value", "null"
         values = ", ".join(f"{name} {value:.2g}" for name, value in one.fit.values.items())
-        distance, is_tied = (
-            f"{one.distance:.2g} ({low:.2g}, {high:.2g})",
-            "yes" if one.tied else "no",
-        )
+        distance = f"{one.distance:.2g} ({low:.2g}, {high:.2g})"
+        is_tied = "yes" if one.tied else "no"
         lines.append([one.name, one.fit.kernel, distance, share, is_tied, steps, values])
     return header, lines
 

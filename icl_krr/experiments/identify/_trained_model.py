@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,12 +17,10 @@ from ...probes import Filter, Identification, effective, spectral_filter
 from ...probes._naming.comparison import Options, compare
 from ...probes._naming.identification import distance_cell
 from ...probes._naming.layer_predictions import flatten, run_model
-from .._shared.rows import Rows
+from .._shared.rows import Rows, Show
 from .._shared.runs import Run
 from ._probe_controls import controls, family_of, subject_of
 from ._settings import IdentifyConfig
-
-Show = Callable[[str], None]
 
 
 class Findings(NamedTuple):
@@ -72,11 +70,9 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
 
 def layer_table(findings: Findings) -> Lines:
     """A table with the error of every layer and the parameters of its nearest predictors."""
-    header = list(findings.layers[-1])
-    lines = [
-        [f"{row[key]:.3g}" if key in row else "-" for key in header] for row in findings.layers
-    ]
-    return header, lines
+    keys = list(findings.layers[-1])
+    lines = [[f"{row[key]:.3g}" if key in row else "-" for key in keys] for row in findings.layers]
+    return keys, lines
 
 
 def distance_table(result: Identification, space: str) -> Lines:
@@ -129,11 +125,8 @@ def filter_rows(findings: Findings) -> Rows:
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
     result = findings.identification
-    tables = [
-        layer_table(findings),
-        *(distance_table(result, one) for one in result.best.distances),
-    ]
-    return "\n".join(map(to_markdown, tables))
+    parts = [layer_table(findings), *(distance_table(result, one) for one in result.best.distances)]
+    return "\n".join(map(to_markdown, parts))
 
 
 Positions = Mapping[int, Findings]
@@ -161,14 +154,12 @@ def examine_positions(
                 f"positions must be <= {longest}, the number of supports of the tasks, "
                 f"got {position}"
             )
-    positions_findings = {}
+    findings = {}
     for count in sorted({*positions, longest}):
-        shorter_run = run._replace(family=dataclasses.replace(family, num_supports=count))
+        shorter = run._replace(family=dataclasses.replace(family, num_supports=count))
         words = f"{count} of {longest} supports: " if positions else ""
-        positions_findings[count] = examine(
-            shorter_run, config, lambda what, words=words: progress(words + what)
-        )
-    return positions_findings
+        findings[count] = examine(shorter, config, lambda what, words=words: progress(words + what))
+    return findings
 
 
 def verdict_table(positions: Positions) -> Lines:

@@ -105,7 +105,7 @@ SUPERPOSED_CASES = (("gradient_descent", 1), ("gradient_descent", 2), ("chebyshe
 def _superposed_models(families: Families, key: jax.Array, quick: bool) -> Iterator[Model]:
     """Streams with fewer channels than the construction, on linear tasks."""
     one = families[LINEAR]
-    for i, (solver, fewer) in enumerate(SUPERPOSED_CASES[: 1 if quick else None]):
+    for i, (solver, less) in enumerate(SUPERPOSED_CASES[: 1 if quick else None]):
         model = candidate_model(solver, "linear", one)
         assert model.weights is not None
         count = model.weights.layout.width
@@ -114,12 +114,10 @@ def _superposed_models(families: Families, key: jax.Array, quick: bool) -> Itera
             model.weights,
             training_tasks(one.probing),
             jax.random.fold_in(key, i),
-            count - fewer,
+            count - less,
             updates,
         )
-        yield _variant_model(
-            model, "superposed", f"in {count - fewer} of {count} channels", weights
-        )
+        yield _variant_model(model, "superposed", f"in {count - less} of {count} channels", weights)
 
 
 def training_tasks(tasks: Task) -> Task:

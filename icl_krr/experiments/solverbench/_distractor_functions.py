@@ -17,6 +17,7 @@ from ..._core.linalg import eigh
 from ..._core.numerics import matmul
 from ...tasks import Task
 
+Path = Float[Array, "steps q"]
 Gram = Callable[[jax.Array, jax.Array], jax.Array]
 """A kernel of this library, or any function of points [n, p] and [m, p] to values [n, m]."""
 
@@ -46,9 +47,7 @@ def _iterate_predictions(
     return matmul(jnp.concatenate([first[None], alphas]), at.T)
 
 
-def over_relaxation(
-    kernel: Gram, task: Task, ridge: float, steps: int, omega: float = 1.4
-) -> Float[Array, "steps q"]:
+def over_relaxation(kernel: Gram, task: Task, ridge: float, steps: int, omega: float = 1.4) -> Path:
     """Successive over-relaxation (SOR) over the supports in their order."""
 
     def sweep(A: jax.Array, alpha: jax.Array) -> jax.Array:
@@ -61,9 +60,7 @@ def over_relaxation(
     return _iterate_predictions(kernel, task, ridge, sweep, steps)
 
 
-def anderson(
-    kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
-) -> Float[Array, "steps q"]:
+def anderson(kernel: Gram, task: Task, ridge: float, steps: int, step_size: float) -> Path:
     """Anderson acceleration with memory 1 of gradient descent."""
     A, at = _regularised_system(kernel, task, ridge)
 
@@ -95,14 +92,12 @@ def spectral(
     return matmul(alphas, kernel(task.x_query, task.x).T)
 
 
-def exact(kernel: Gram, task: Task, ridges: Any, shares: Any) -> Float[Array, "steps q"]:
+def exact(kernel: Gram, task: Task, ridges: Any, shares: Any) -> Path:
     """A share of exact KRR after every layer [steps], with one ridge for each layer [steps]."""
     return spectral(kernel, task, lambda sigma: shares[:, None] / (sigma[None] + ridges[:, None]))
 
 
-def gradient_flow(
-    kernel: Gram, task: Task, ridge: float, times: Float[Array, " steps"]
-) -> Float[Array, "steps q"]:
+def gradient_flow(kernel: Gram, task: Task, ridge: float, times: Float[Array, " steps"]) -> Path:
     """Gradient descent in continuous time, at one time for each layer."""
 
     def filters(sigma: jax.Array) -> jax.Array:
@@ -112,9 +107,7 @@ def gradient_flow(
     return spectral(kernel, task, filters)
 
 
-def descent(
-    kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
-) -> Float[Array, "steps q"]:
+def descent(kernel: Gram, task: Task, ridge: float, steps: int, step_size: float) -> Path:
     """Gradient descent on any kernel, for kernels without a construction."""
 
     def update(A: jax.Array, alpha: jax.Array) -> jax.Array:

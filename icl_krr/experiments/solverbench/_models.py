@@ -83,15 +83,13 @@ def run_on_tasks(model: Model) -> Answers:
     return Answers(*map(np.asarray, arrays))
 
 
-def oracle(
-    solver: str, kernel: Kernel, family: BenchFamily
-) -> Callable[[Task], dict[str, jax.Array]]:
+def oracle(solver: str, kernel: Kernel, one: BenchFamily) -> Callable[[Task], dict[str, jax.Array]]:
     """The states of a candidate after every layer, computed without a transformer."""
     row = candidate(solver)
-    needs = family.solver_keywords(row, kernel)
+    needs = one.solver_keywords(row, kernel)
     if row.sequential:
         needs.pop("steps")
-    layers = family.config.steps
+    layers = one.config.steps
 
     def states(task: Task) -> dict[str, jax.Array]:
         result = solvers.lookup(row)(kernel, task, **needs)

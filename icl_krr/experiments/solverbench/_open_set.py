@@ -64,9 +64,8 @@ def distractor_transformers(
 
     def on(other: Kernel) -> Transformer:
         step = 1 / one.largest_eigenvalue(other)
-        return compile(
-            solvers.descent, other, steps=steps, step_size=step, **one.compile_keywords(other)
-        )
+        keywords = one.compile_keywords(other)
+        return compile(solvers.descent, other, steps=steps, step_size=step, **keywords)
 
     def answering(readout: Read) -> Transformer:
         model = descent(step_size=eta)

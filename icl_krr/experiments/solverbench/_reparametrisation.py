@@ -11,20 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ... import Layout, Read, Slot, Task, map_tasks
+from ... import Layout, Read, Slot, Task, Transformer, map_tasks
 from ..._core.numerics import matmul
 from ...probes import layerwise
-from ...transformer import (
-    Block,
-    Heads,
-    Transformer,
-    Unit,
-    Weights,
-    Write,
-    dense,
-    run_with_cache,
-    untie,
-)
+from ...transformer import Block, Heads, Unit, Weights, Write, dense, run_with_cache, untie
 
 
 @jax.jit

@@ -80,11 +80,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares of outcomes by variant and of verdicts in the open set, confusion, and the rows."""
     variants = {}
     for variant in VARIANTS:
-        counts = [row["outcome"] for row in rows if row["variant"] == variant]
-        if counts and variant != OPEN:
-            variants[variant] = {
-                name: Share.of(counts.count(name), len(counts)) for name in OUTCOMES
-            }
+        kinds = [row["outcome"] for row in rows if row["variant"] == variant]
+        if kinds and variant != OPEN:
+            variants[variant] = {name: Share.of(kinds.count(name), len(kinds)) for name in OUTCOMES}
     statuses = [row["status"] for row in rows if row["variant"] == OPEN]
     false = statuses.count(IDENTIFIED) + statuses.count(TIED)
     return {

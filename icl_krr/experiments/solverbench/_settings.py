@@ -16,7 +16,7 @@ from ...kernels import make_kernel, name_of
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, system
 from ...tasks._batches import unstack
 from ...theory import log_sink
-from .._shared.draws import draw_tasks
+from .._shared.draws import draw_batches
 from .._shared.recipe import Recipe
 from .._shared.runs import family
 
@@ -111,11 +111,8 @@ class BenchFamily:
 
     def compile_keywords(self, kernel: Kernel) -> dict[str, Any]:
         """Keywords of a solver that is no candidate, without its step sizes."""
-        return {
-            "num_features": self.tasks.num_features,
-            "ridge": self.ridge(kernel),
-            **self.attention(kernel),
-        }
+        p = self.tasks.num_features
+        return {"num_features": p, "ridge": self.ridge(kernel), **self.attention(kernel)}
 
 
 Families = dict[str, BenchFamily]
@@ -124,9 +121,7 @@ Families = dict[str, BenchFamily]
 @jax.jit
 def largest_eigenvalues(kernel: Kernel, tasks: Task) -> jax.Array:
     """The largest eigenvalue of K of every task."""
-    return map_tasks(
-        lambda task: jnp.linalg.eigvalsh(system(kernel, task).gram)[-1], tasks, chunk=1
-    )
+    return map_tasks(lambda t: jnp.linalg.eigvalsh(system(kernel, t).gram)[-1], tasks, chunk=1)
 
 
 def sampler(name: str, config: BenchConfig) -> Sampler:
@@ -145,8 +140,5 @@ def bench_family(name: str, config: BenchConfig) -> BenchFamily:
     task_sampler = sampler(name, config)
     key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
     counts = (2 * config.tasks, config.probe_tasks)
-    drawn = [
-        draw_tasks(jax.random.fold_in(key, i), count, task_sampler)
-        for i, count in enumerate(counts)
-    ]
+    drawn = draw_batches(key, counts, task_sampler)
     return BenchFamily(name, task_sampler, drawn[0], drawn[1], config)

@@ -159,20 +159,18 @@ class FitProblem(NamedTuple):
         logs, costs = search(*self[:4], points, fixed_logs, self.data)
         return np.asarray(logs, float), np.asarray(costs, float)
 
-    def residual_and_jacobian(self, logs: Any, at: np.ndarray) -> Any:
+    def residuals(self, logs: Any, at: np.ndarray) -> Any:
         return residuals_and_jacobian(*self[:4], logs, self.data, at)
 
     def aligned(self, logs: np.ndarray, at: np.ndarray) -> np.ndarray:
         """The step of every layer for these parameters."""
-        return self.align(np.asarray(self.residual_and_jacobian(logs, at)[2], float))
+        return self.align(np.asarray(self.residuals(logs, at)[2], float))
 
     def refine(self, logs: np.ndarray, at: np.ndarray) -> CandidateFit:
         """Fit parameters by least squares and align layers, in turn."""
         error, bounds = np.inf, log_upper_bounds(self.space.row(self.name), self.kernel)
         for _ in range(self.space.rounds):
-            error, logs = minimise(
-                lambda x, at=at: self.residual_and_jacobian(x, at)[:2], logs, bounds
-            )
+            error, logs = minimise(lambda x, at=at: self.residuals(x, at)[:2], logs, bounds)
             error /= self.weight(at) ** 0.5
             new_alignment = at if self.space.rounds == 1 else self.aligned(logs, at)
             if np.array_equal(new_alignment, at):
@@ -210,9 +208,7 @@ class PredictionData(NamedTuple):
     layers: Any
 
 
-def _prediction_path(
-    name: str, kernel: str, logs: Any, data: PredictionData, steps: int
-) -> jax.Array:
+def _predict(name: str, kernel: str, logs: Any, data: PredictionData, steps: int) -> jax.Array:
     """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
     row = find_candidate(name)
     return map_tasks(lambda task: solve(row, kernel, logs, task, steps), data.tasks)
@@ -233,7 +229,7 @@ def sizes(layers: Float[Array, "b L m"]) -> Float[Array, " L"]:
     return jnp.where(size > 0, size, 1)
 
 
-PREDICTIONS = Space(_prediction_path, squares, differences)
+PREDICTIONS = Space(_predict, squares, differences)
 
 
 def clip_distances(distances: npt.ArrayLike) -> np.ndarray:
@@ -317,7 +313,7 @@ def fit_candidate(
     else:
         logs, costs = (
             initial.logs[None],
-            problem.residual_and_jacobian(initial.logs, np.array(initial.alignment))[2][None],
+            problem.residuals(initial.logs, np.array(initial.alignment))[2][None],
         )
     costs = clip_distances(costs)
     initial_points = [

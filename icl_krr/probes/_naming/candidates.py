@@ -17,6 +17,7 @@ from ...tasks import Task, map_tasks, system
 from .._reading.hyperparameters import typical_bandwidth
 
 Values = dict[str, Any]
+Logs = Float[Array, " k"]
 BANDWIDTH = Box(-1.2, 1.2)
 """Initial search range of the bandwidth over the typical bandwidth, as exponents of 10."""
 
@@ -40,9 +41,7 @@ def log_upper_bounds(solver: Tunable, kernel: str) -> np.ndarray:
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 
 
-def scaled_log_parameters(
-    solver: Tunable, kernel: str, relative: Float[Array, " k"], tasks: Task
-) -> Float[Array, " k"]:
+def scaled_log_parameters(solver: Tunable, kernel: str, relative: Logs, tasks: Task) -> Logs:
     """Log parameters at a point of the unit cube, scaled to the kernel matrices of the tasks."""
     boxes = parameters(solver, kernel)
     logs = {
@@ -59,7 +58,7 @@ def scaled_log_parameters(
 
 
 def solve(
-    solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
+    solver: SolverEntry, kernel: str, logs: Logs, task: Task, steps: int
 ) -> Float[Array, "steps m"]:
     """The candidate's predictions [T + 1, q r] for one task and the log parameters `logs`."""
     predictions = run_oracle(solver, kernel, logs, task, steps).prediction
@@ -69,9 +68,7 @@ def solve(
     return predictions.reshape(steps + 1, -1)
 
 
-def run_oracle(
-    solver: SolverEntry, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
-) -> Any:
+def run_oracle(solver: SolverEntry, kernel: str, logs: Logs, task: Task, steps: int) -> Any:
     """The result of the candidate's oracle for one task, with its states if it has any."""
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
     kernel_object, oracle = make_kernel(kernel, values), solvers.lookup(solver)

@@ -13,18 +13,9 @@ from ...catalogue import KERNELS, candidate, candidates as all_candidates, find,
 from ...kernels import Kernel, make_kernel
 from ...kernels._kernel import check_kernel
 from .._resampling import RESAMPLES, resamples
+from . import distances
 from .candidate_fit import CandidateFit, fit_candidate
-from .distances import (
-    BASELINES,
-    CandidateResult,
-    Distance,
-    Gaps,
-    NestedModelResult,
-    baseline_gaps,
-    candidate_gaps,
-    distance,
-    stratify,
-)
+from .distances import BASELINES, Distance, Gaps, candidate_gaps
 from .elimination import CLOSE, RESOLUTION, diverges, eliminate, is_regular, measure, total_distance
 from .identification import EXACT, Identification, identification
 from .layer_predictions import ModelPredictions
@@ -109,44 +100,42 @@ class BoundedFit(NamedTuple):
 
 def compare(model: ModelPredictions, options: Options) -> Identification:
     """Fit all candidates and nulls to the predictions of a model, and eliminate candidates."""
-    steps = 4 * model.fitted_predictions.shape[1] if options.steps is None else options.steps
+    predictions = model.fitted_predictions
+    steps = 4 * predictions.shape[1] if options.steps is None else options.steps
 
     def fit(name: str, kernels: list[str]) -> CandidateFit:
-        each = [
-            fit_candidate(name, kernel, model.fitted, model.fitted_predictions, steps)
-            for kernel in kernels
-        ]
+        each = [fit_candidate(name, one, model.fitted, predictions, steps) for one in kernels]
         return min(each, key=lambda fit: fit.error)
 
     fitted = _refit([BoundedFit(one, steps) for one in options.fits(fit)], model, options)
     fits, gaps = [one.fit for one in fitted], [candidate_gaps(*one, model) for one in fitted]
     options.progress("nested models")
     nested = fit_nested_models(model, options.kernel_names)
-    baselines = {name: baseline_gaps(name, model) for name in BASELINES}
+    baselines = {name: distances.baseline_gaps(name, model) for name in BASELINES}
     baselines |= {rung.name: rung.gaps for rung in nested if rung.name in NULLS}
     # Distances on the scored tasks, which are put into groups and drawn again and again
     best = min(fits, key=lambda fit: fit.error)
     by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
     system = by if options.system is None else options.system
-    edges, stratum = stratify(*system, model.scored, options.strata)
+    edges, stratum = distances.stratify(*system, model.scored, options.strata)
     resample = resamples(len(stratum), RESAMPLES, options.seed)
     reasons, tied = eliminate_candidates(fits, gaps, baselines, resample)
 
-    def distances(gaps: Gaps) -> dict[str, Distance]:
-        return {space: distance(one, stratum, resample) for space, one in gaps.items()}
+    def of_spaces(gaps: Gaps) -> dict[str, Distance]:
+        return {space: distances.distance(one, stratum, resample) for space, one in gaps.items()}
 
     candidates = [
-        CandidateResult(
-            one.fit, distances(gap), reason, is_regular(one.fit.alignment, gap), one.limit
+        distances.CandidateResult(
+            one.fit, of_spaces(gap), reason, is_regular(one.fit.alignment, gap), one.limit
         )
         for one, gap, reason in zip(fitted, gaps, reasons, strict=True)
     ]
     return identification(
         candidates,
-        {name: distances(gap) for name, gap in baselines.items()},
+        {name: of_spaces(gap) for name, gap in baselines.items()},
         tied,
         edges,
-        tuple(NestedModelResult(*rung[:3], distances(rung.gaps)) for rung in nested),
+        tuple(distances.NestedModelResult(*rung[:3], of_spaces(rung.gaps)) for rung in nested),
         model.num_excluded,
     )
 

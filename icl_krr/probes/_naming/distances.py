@@ -22,12 +22,9 @@ from .candidates import solve
 from .layer_predictions import ModelPredictions
 
 SPACES = ("prediction", "hat")
-TITLES = {
-    "prediction": "predictions",
-    "hat": "hat matrices",
-    "state": "states",
-    "innovation": "innovations",
-}
+TITLES = dict(
+    prediction="predictions", hat="hat matrices", state="states", innovation="innovations"
+)
 """What is compared in each space. The first two spaces are of predictions, the other two of
 streams: the step of a layer, decoded from its stream, and the change of this step, decoded from
 what the block wrote.
@@ -86,16 +83,12 @@ Gaps = dict[str, AlignedDistances]
 def candidate_gaps(one: CandidateFit, steps: int, model: ModelPredictions) -> Gaps:
     predictions, hats = squared_distances(one.candidate, one.kernel, one.logs, model, steps)
     return {
-        "prediction": _align_distances(
-            predictions, squared_norms(model.predictions, 2), one.alignment
-        ),
-        "hat": _align_distances(hats, squared_norms(model.hats, (2, 3)), one.alignment),
+        "prediction": _align(predictions, squared_norms(model.predictions, 2), one.alignment),
+        "hat": _align(hats, squared_norms(model.hats, (2, 3)), one.alignment),
     }
 
 
-def _align_distances(
-    squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]
-) -> AlignedDistances:
+def _align(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -> AlignedDistances:
     """Distances at the aligned steps; values that diverged become very large."""
     each = np.asarray(squares, float)
     chosen = clip_finite(each[:, range(len(steps)), list(steps)])
@@ -113,9 +106,7 @@ def layer_distances(layers: jax.Array | np.ndarray, values: npt.ArrayLike) -> Al
     """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
     axes = tuple(range(2, layers.ndim))
     squares = squared_norms(np.asarray(layers, float) - np.asarray(values, float), axes)
-    return _align_distances(
-        squares[:, :, None], squared_norms(layers, axes), (0,) * squares.shape[1]
-    )
+    return _align(squares[:, :, None], squared_norms(layers, axes), (0,) * squares.shape[1])
 
 
 def squared_norms(values: npt.ArrayLike, axes: Any) -> np.ndarray:

@@ -52,9 +52,7 @@ def eliminate(
     case of it is as near. A row is not tied if it is farther in any space, or, with np.all, in all.
     """
     reasons, count = [*prior_reasons], len(fits)
-    in_use = np.append(
-        np.logical_not([*map(bool, prior_reasons)]), np.ones(len(distances.mean) - count, bool)
-    )
+    in_use = np.array([not one for one in prior_reasons] + [True] * (len(distances.mean) - count))
     places, leads = np.flatnonzero(in_use), in_use & (np.arange(len(in_use)) < count)
     each = paired_differences(distances.mean[in_use], distances.drawn[in_use], leads[in_use])
     leader = fits[places[each.leader]].candidate

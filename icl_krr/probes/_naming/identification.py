@@ -21,19 +21,21 @@ CONTROLS = {
     UNTRAINED: "the steps, decoded from an untrained model",
 }
 """Controls of streams, each at the candidate's own parameters, by the name in tables."""
-BASELINE_NOTE = "Baselines and nulls: " + "; ".join(
-    f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
-)
+
+
+def _listed(words: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in words.items())
+
+
+BASELINE_NOTE = "Baselines and nulls: " + _listed(BASELINES | NULLS)
 BASELINE_NOTE += ". cond: condition number of K + ridge I, which puts the tasks into groups"
 STREAM_NOTE = (
-    f"Controls: {'; '.join(f'{name}: {words}' for name, words in (NULLS | CONTROLS).items())}. "
+    f"Controls: {_listed(NULLS | CONTROLS)}. "
     "Independent steps: how many independent combinations of the steps so far each layer decodes. "
     "Effect: distance of the change of the answer from that of the candidate's construction, if "
     "its decoded states are removed, and if they are swapped for those of another task."
 )
-NESTED_MODEL_NOTE = "Statements: " + "; ".join(
-    f"{name}: {words}" for name, words in DESCRIPTIONS.items()
-)
+STATEMENT_NOTE = "Statements: " + _listed(DESCRIPTIONS)
 
 
 def _candidate_table(
@@ -89,7 +91,7 @@ def _steps_cell(result: CandidateResult) -> str:
     return f"{steps} ({', '.join(words)})" if words else steps
 
 
-def _nested_model_table(best: CandidateResult, models: Sequence[NestedModelResult]) -> TextTable:
+def _model_table(best: CandidateResult, models: Sequence[NestedModelResult]) -> TextTable:
     """A line for every statement about the model, from weak to strong, and the nearest solver."""
     lines = [
         [one.name, one.kernel, *_cells_of(one.distances), ", ".join(parameters_of(one.values))]
@@ -110,9 +112,8 @@ def _cells_of(distances: dict[str, Distance]) -> list[str]:
 
 
 def distance_cell(d: Distance) -> str:
-    return (
-        f"{format_number(d.mean)} ({format_number(d.interval[0])}, {format_number(d.interval[1])})"
-    )
+    low, high = map(format_number, d.interval)
+    return f"{format_number(d.mean)} ({low}, {high})"
 
 
 def _strata_cell(d: Distance) -> str:
@@ -249,17 +250,10 @@ class Identification(NamedTuple):
         """The tables of the candidates and of the nested models, each with what its names mean."""
         first = _candidate_table(self.candidates, self.baselines, self.strata)
         if stream := self.best.stream_result:
-            cells = [
-                f"{name}: {distance_cell(of['state'])}" for name, of in stream.supports.items()
-            ]
-            support_line = f"States at the supports: {'; '.join(cells) or 'not read'}"
+            line = [f"{name}: {distance_cell(of['state'])}" for name, of in stream.supports.items()]
+            support_line = f"States at the supports: {'; '.join(line) or 'not read'}"
             return [first, STREAM_NOTE, support_line]
-        return [
-            first,
-            BASELINE_NOTE,
-            _nested_model_table(self.best, self.nested_models),
-            NESTED_MODEL_NOTE,
-        ]
+        return [first, BASELINE_NOTE, _model_table(self.best, self.nested_models), STATEMENT_NOTE]
 
 
 def identification(

@@ -89,11 +89,9 @@ def from_arrays(
     _check_arrays(tasks, arrays)
     fitted, scored = split_halves(tasks)
     dtype, cut = tasks.x.dtype, len(fitted.x)
-    predictions, hats = (np.asarray(array).astype(dtype) for array in (layer_predictions, hats))
+    values, hats = (np.asarray(array).astype(dtype) for array in (layer_predictions, hats))
     other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
-    return flatten(
-        fitted, scored, LayerArrays(predictions[:cut], predictions[cut:], hats[cut:], other)
-    )
+    return flatten(fitted, scored, LayerArrays(values[:cut], values[cut:], hats[cut:], other))
 
 
 def streams_from_arrays(tasks: Task, arrays: dict[str, Any]) -> list[StreamArrays]:
@@ -129,15 +127,13 @@ def _check_arrays(tasks: Task, arrays: dict[str, tuple[Any, tuple[str, ...]]]):
         all_sizes = shared | sizes | {"r": tasks.num_outputs}
         fits = shape == tuple(map(all_sizes.get, axes))
         if not fits or all_sizes["layers + 1"] <= least or all_sizes.get("d") == 0:
-            conditions = [f"layers >= {least}", "d >= 1"][: 2 if "d" in axes else 1]
+            needs = [f"layers >= {least}", "d >= 1"][: 2 if "d" in axes else 1]
             if name != first:
-                conditions = [
-                    f"{axis} = {shared[axis]}" for axis in ("layers + 1", "d") if axis in shared
-                ]
-                conditions[-1] += f" like {first}"
+                needs = [f"{key} = {shared[key]}" for key in ("layers + 1", "d") if key in shared]
+                needs[-1] += f" like {first}"
             tasks_have = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
             raise ValueError(
-                f"{name} must be [{', '.join(axes)}] with {', '.join(conditions)} and {tasks_have} "
+                f"{name} must be [{', '.join(axes)}] with {', '.join(needs)} and {tasks_have} "
                 f"like tasks, got shape {list(shape)}"
             )
         check_size(name, array)
@@ -230,10 +226,7 @@ def eval_output_shape(
         ) from None
     if not isinstance(result, jax.ShapeDtypeStruct):
         raise TypeError(f"{requirement}, got {type(result).__name__}; return one array")
-    fits = [
-        size == need or need < 0 <= size + need
-        for size, need in zip(result.shape, shape, strict=False)
-    ]
+    fits = [n == need or need < 0 <= n + need for n, need in zip(result.shape, shape, strict=False)]
     if len(result.shape) != len(shape) or not all(fits):
         raise ValueError(f"{requirement}, got shape {list(result.shape)}")
     checks.floating(name, result)

@@ -174,9 +174,8 @@ def _fit_family(
         return weights @ rows.T - targets.T, weights * norms[:, 0]
 
     def with_error(one: FilterFit, gaps: np.ndarray, layer_values: np.ndarray) -> FilterFit:
-        return one._replace(
-            layer_values=layer_values, error=float(np.sqrt(np.sum(gaps**2) / len(layers)))
-        )
+        error = float(np.sqrt(np.sum(gaps**2) / len(layers)))
+        return one._replace(layer_values=layer_values, error=error)
 
     def on_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
         spectra = spectrum.at(kernel, log_bandwidth)
@@ -274,9 +273,8 @@ def ridge_path(sigma: Any, ridge: Any, layer_values: Any) -> Any:
 
 
 def gradient_flow(sigma: Any, ridge: Any, layer_values: Any) -> Any:
-    return -layer_values.__array_namespace__().expm1(-layer_values * (sigma + ridge)) / (
-        sigma + ridge
-    )
+    shifted = sigma + ridge
+    return -layer_values.__array_namespace__().expm1(-layer_values * shifted) / shifted
 
 
 def exact_regression(sigma: Any, ridge: Any, layer_values: Any) -> Any:

@@ -11,18 +11,11 @@ import numpy as np
 from ... import Task, Transformer, constructions, dense
 from ...catalogue import candidate
 from ...kernels import kernel_class, make_kernel
+from . import distances
 from .candidate_fit import CandidateFit
 from .candidates import keywords
 from .decoding import Decoder, Decoders, Halves, as_rows
-from .distances import (
-    AlignedDistances,
-    CandidateResult,
-    Distance,
-    Gaps,
-    StreamResult,
-    clip_finite,
-    distance,
-)
+from .distances import AlignedDistances, CandidateResult, Distance, Gaps, clip_finite, distance
 from .elimination import CLOSE, DIVERGED, eliminate, measure, total_distance
 from .nested_models import Spectrum, exact_regression, gradient_flow, ridge_path
 from .stream_fit import MIN_INNOVATION, step_rows, targets
@@ -42,12 +35,10 @@ def state_rows(
     fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
 ) -> Halves:
     """A state of a candidate, from step 0 to that of the last layer, at most 1e50 in size."""
-    compute = partial(
+    run = partial(
         step_rows, fit.candidate, fit.kernel, fit.logs, size=size, steps=steps, state=state
     )
-    rows = Halves(
-        *(np.asarray(compute(half), float)[:, : max(fit.alignment) + 1] for half in halves)
-    )
+    rows = Halves(*(np.asarray(run(half), float)[:, : max(fit.alignment) + 1] for half in halves))
     return rows.each(lambda part: np.clip(np.nan_to_num(part, nan=1e50), -1e50, 1e50))
 
 
@@ -168,9 +159,8 @@ def _count_independent_steps(steps: Halves, model: Decoders, fit: CandidateFit) 
     for count, decoder in enumerate(layers, start=1):
         left, sigma, _ = np.linalg.svd(steps.fitted[1, :count].T, full_matrices=False)
         span = left[:, sigma > 1e-6 * sigma[0]]
-        counts.append(
-            int(np.sum(np.linalg.svd(_undecoded(decoder, span), compute_uv=False) < CLOSE))
-        )
+        sigma = np.linalg.svd(_undecoded(decoder, span), compute_uv=False)
+        counts.append(int(np.sum(sigma < CLOSE)))
     return tuple(counts)
 
 
@@ -294,12 +284,11 @@ def candidate_result(
     effects: Any,
 ) -> CandidateResult:
     """The candidate with its staircases: how far each layer is from each step, and the control."""
-    distances = gap_distances(one.gaps, resample)
+    own = gap_distances(one.gaps, resample)
     controls = {name: gap_distances(gaps, resample) for name, gaps in one.controls.items()}
-    for spaces, model in ((distances, of.model), (controls[UNTRAINED], one.untrained)):
+    for spaces, model in ((own, of.model), (controls[UNTRAINED], one.untrained)):
         matrix = _staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)
     ranks = _count_independent_steps(one.targets, of.model, one.fit)
-    return CandidateResult(
-        one.fit, distances, reason, stream_result=StreamResult(controls, ranks, supports, effects)
-    )
+    stream = distances.StreamResult(controls, ranks, supports, effects)
+    return CandidateResult(one.fit, own, reason, stream_result=stream)

@@ -137,9 +137,7 @@ def cost(rows: jax.Array, data: StreamBases) -> jax.Array:
 STREAMS = Space(path, cost, residuals, rounds=1, enough=1e-4)
 
 
-def fit_to_streams(
-    name: str, kernels: Sequence[str], data: StreamBases, steps: int
-) -> CandidateFit:
+def fit_streams(name: str, kernels: Sequence[str], data: StreamBases, steps: int) -> CandidateFit:
     r"""Fit kernel, parameters and steps per layer of a candidate to what the streams hold.
 
     Each layer has the best linear map for its target at every point of the search, so that it has

@@ -19,6 +19,7 @@ from ...transformer._evaluate import embed_task, evaluate_task
 from ...transformer._hook_points import Request
 from .._reading.readouts import StreamReader, streams_at
 from .._resampling import RESAMPLES, resamples
+from . import stream_controls
 from .candidate_fit import CandidateFit
 from .candidates import run_oracle
 from .comparison import Options
@@ -28,21 +29,8 @@ from .elimination import CLOSE, total_distance
 from .identification import Identification, identification
 from .layer_predictions import check_outputs, eval_output_shape, roll_outputs
 from .nested_models import Spectrum
-from .stream_controls import (
-    OWN,
-    UNTRAINED,
-    RoleStreams,
-    StreamComparison,
-    candidate_result,
-    compare_candidate,
-    eliminate_candidates,
-    fitted_construction,
-    gap_distances,
-    layer_targets,
-    state_rows,
-    takes_steps,
-)
-from .stream_fit import fit_to_streams, stream_bases
+from .stream_controls import OWN, UNTRAINED, RoleStreams, StreamComparison, state_rows, takes_steps
+from .stream_fit import fit_streams, stream_bases
 
 ROLES = ("query", "support")
 Directions = dict[str, np.ndarray]
@@ -95,12 +83,11 @@ def _support_states(
         if getattr(getattr(shapes, name, None), "shape", None) != (2, 3):  # of supports and steps
             continue
         rows = state_rows(one.fit, (of.fitted, of.scored), of.size, steps, name)
-        targets = {OWN: layer_targets(one.fit, rows)}
+        targets = {OWN: stream_controls.layer_targets(one.fit, rows)}
         for words, model in {"": of.model, f", {UNTRAINED}": next(iter(of.controls), None)}.items():
             if model is not None:
-                distances[name + words] = gap_distances(
-                    of.gaps(targets, model, one.fit)[OWN], resample
-                )
+                own = of.gaps(targets, model, one.fit)[OWN]
+                distances[name + words] = stream_controls.gap_distances(own, resample)
         if distances[name]["state"].mean <= CLOSE:
             decoded["support"][name] = rows
     return distances, {role: states for role, states in decoded.items() if states}
@@ -116,23 +103,20 @@ def _intervention_effects(
     """Distances of what follows from moved states to what follows in the construction."""
     of, at = roles[0], np.array(fit.alignment)
     layers, each = np.flatnonzero(at) + 1, at[at > 0]
-    construction = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), fitted_construction(fit, of.fitted)
-    )
+    solver = stream_controls.fitted_construction(fit, of.fitted)
+    construction = jax.tree.map(lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), solver)
     read = read_roles(construction, _concatenate_tasks(of.fitted, of.scored))
     model_directions, true_directions = {}, {}
     for role, states in decoded.items():
         i = ROLES.index(role)
         true_decoders = decoders(read[i], len(of.fitted.x), of.size)
         targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in each]
-        for along, role_decoders, places in (
+        for along, maps, places in (
             (model_directions, roles[i].model, layers),
             (true_directions, true_decoders, each),
         ):
             pairs = zip(places, targets, strict=True)
-            along[role] = np.stack(
-                [role_decoders.states[k].directions(t)[:, :-1] for k, t in pairs]
-            )
+            along[role] = np.stack([maps.states[k].directions(t)[:, :-1] for k, t in pairs])
     distances = {}
     for kind, by in changes(fit, decoded, of, steps).items():
         moved = _prediction_changes(model, model_directions, by, of.scored, layers)
@@ -329,10 +313,8 @@ def _check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None
     else:
         checks.function(name, reader)
     axes = f"[layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} and d >= 1"
-    requirement = f"{name} must return streams {axes}"
-    shape = eval_output_shape(
-        f"streams of {name}", read, tasks, requirement, (-3, tasks.num_queries, -1)
-    )
+    rule = f"{name} must return streams {axes}"
+    shape = eval_output_shape(f"streams of {name}", read, tasks, rule, (-3, tasks.num_queries, -1))
     checks.factorable(f"streams of {name}", shape)
     count = shape.shape[0] - 1
     if layers not in (None, count):
@@ -375,12 +357,12 @@ def compare_streams(
     of = roles[0]
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
     few = stream_bases(of.fitted, of.size, of.model, of.start)
-    fits = options.fits(partial(fit_to_streams, data=few, steps=steps))
+    fits = options.fits(partial(fit_streams, data=few, steps=steps))
     options.progress("controls")
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
-    read = [compare_candidate(fit, of, spectra, steps) for fit in fits]
+    read = [stream_controls.compare_candidate(fit, of, spectra, steps) for fit in fits]
     resample = resamples(of.tasks, RESAMPLES, options.seed)
-    reasons, ties, uninformative = eliminate_candidates(read, of, resample)
+    reasons, ties, uninformative = stream_controls.eliminate_candidates(read, of, resample)
     nearest = min(
         range(len(read)),
         key=lambda i: (uninformative[i], bool(reasons[i]), total_distance(read[i].gaps)),
@@ -396,7 +378,9 @@ def compare_streams(
                 if not all(value <= CLOSE for value in moved.values()):  # NaN is not
                     words = ", ".join(f"{kind} {value:.2g}" for kind, value in moved.items())
                     reason = f"the answer does not follow its states ({words})"
-        candidates.append(candidate_result(one, reason, of, resample, supports, moved))
+        candidates.append(
+            stream_controls.candidate_result(one, reason, of, resample, supports, moved)
+        )
     last = [one.fit.candidate for one, nothing in zip(read, uninformative, strict=True) if nothing]
     remains = any(not one.reason for one in candidates)
     return identification(candidates, {}, () if remains else ties, last=last)

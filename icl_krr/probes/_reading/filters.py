@@ -88,9 +88,8 @@ def spectral_filter(
         if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
             raise ValueError(f"edges must be at least two ascending numbers, got {edges.tolist()}")
     check_like(tasks, hats=(hats, "b L q n"))
-    sigma, numerators, weights = (
-        np.asarray(part, float) for part in project(kernel, tasks, jnp.asarray(hats))
-    )
+    parts = project(kernel, tasks, jnp.asarray(hats))
+    sigma, numerators, weights = (np.asarray(part, float) for part in parts)
     largest = sigma.max()
     ends = largest * SMALLEST, largest * (1 + 1e-9)
     cuts = np.geomspace(*ends, bins + 1) if edges is None else edges

@@ -169,14 +169,12 @@ def fit_probe(
             f"targets must be [b, q] = {[batch, queries]} or [b, q, r], "
             f"got shape {list(targets.shape)}"
         )
-    h = _streams_of_tasks(model, tasks)
+    h = _stream_batch(model, tasks)
     cut = max(1, 3 * batch // 4) * queries
     return Probe(*_regress_layers(h, targets, cut))
 
 
-def _streams_of_tasks(
-    model: Transformer | StreamReader, tasks: Task
-) -> Float[Array, "b layers q d"]:
+def _stream_batch(model: Transformer | StreamReader, tasks: Task) -> Float[Array, "b layers q d"]:
     if isinstance(model, Transformer):
         return streams_of_batch(model, tasks)
     arrays = [np.asarray(model(task)) for task in unstack(tasks)]
@@ -195,11 +193,9 @@ def streams_of_batch(model: Transformer, tasks: Task) -> Float[Array, "b layers 
 
 
 @partial(jax.jit, static_argnames="cut")
-def _regress_layers(
-    h: Float[Array, "b layers q d"], targets: Float[Array, "b q ..."], cut: int
-) -> tuple:
+def _regress_layers(h: Float[Array, "b layers q d"], y: Float[Array, "b q ..."], cut: int) -> tuple:
     features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])
-    rows = targets.reshape(features.shape[1], -1)
+    rows = y.reshape(features.shape[1], -1)
     return jax.lax.map(lambda layer: ridge_regression(layer, rows, cut), features)
 
 

@@ -110,10 +110,8 @@ def _role_stream(merged: Transformer, role: str) -> jax.Array:
     """The stream [d_model] of a token with the flags of its role and zero x and y."""
     spec = merged.spec
     widths = {"x": spec.num_features, "y": spec.num_outputs, **dict.fromkeys([*ROLES, "one"], 1)}
-    fields = {
-        name: jnp.full((1, width), name in (role, "one"), merged.dtype)
-        for name, width in widths.items()
-    }
+    flags = (role, "one")
+    fields = {name: jnp.full((1, n), name in flags, merged.dtype) for name, n in widths.items()}
     return merged.weights.embedding["stream"](fields)[0]
 
 
