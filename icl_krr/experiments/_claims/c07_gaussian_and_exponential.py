@@ -43,8 +43,7 @@ def measure(key: jax.Array, sphere: jax.Array, temperature: jax.Array, config: C
 
     def stack(kernel: Kernel, ridge: jax.Array) -> jax.Array:
         options = {"ridge": ridge, "steps": steps, "attention": softmax(kernel, task)}
-        model = constructions.conjugate_gradient(kernel, num_features=p, **options)
-        return predict(model, task)
+        return predict(constructions.conjugate_gradient(kernel, num_features=p, **options), task)
 
     def exact(kernel: Kernel, ridge: jax.Array) -> jax.Array:
         return solvers.exact(kernel, task, ridge=ridge).prediction

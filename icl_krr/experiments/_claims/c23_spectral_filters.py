@@ -17,8 +17,7 @@ LINEAR = ("gradient descent", "chebyshev")
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
-    family = LinearRegression(**sizes(config), condition=10.0)
-    tasks = draw_tasks(key, config.draws, family)
+    tasks = draw_tasks(key, config.draws, LinearRegression(**sizes(config), condition=10.0))
     top = jnp.max(jax.lax.map(lambda task: theory.eigenvalues(Linear(), task)[-1], tasks))
     results = measure(tasks, top, config)
     sigma, q, expected = results.sigma, results.q, results.expected

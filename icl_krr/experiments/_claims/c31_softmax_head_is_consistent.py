@@ -141,8 +141,7 @@ def smoother(key: jax.Array, bandwidth: jax.Array, place: Inputs, size: int) -> 
     task = Task(x=x, y=regression(x), x_query=x_query)
     kernel = place.kernel.of_temperature(bandwidth**2)
     model = constructions.nadaraya_watson(kernel, num_features=place.p)
-    error = predict(model, task) - regression(x_query)
-    return error, jnp.sum(weights(model, task) ** 2, axis=1)
+    return predict(model, task) - regression(x_query), jnp.sum(weights(model, task) ** 2, axis=1)
 
 
 @every(1, 1, static=("size", "most"))

@@ -142,8 +142,7 @@ def logits(model: Transformer, task: Task) -> jax.Array:
     """The logits of the first head at the supports, then the queries, for all supports."""
     group = unrolled_blocks(model)[len(model.weights.prologue)].attention[0]
     stream = embed(model.weights.embedding, task)
-    n = task.num_supports
-    return matmul(group.query(stream)[1:], group.key(stream)[1 : n + 1].T)
+    return matmul(group.query(stream)[1:], group.key(stream)[1 : task.num_supports + 1].T)
 
 
 def per_head(read: Read, heads: int, slot: str) -> np.ndarray:

@@ -64,8 +64,7 @@ def attention(key: jax.Array, pair: jax.Array, config: Config) -> jax.Array:
     d = config.dimensions[0]
     q, k = pair[:, None, :d]
     model = sums(drawn(key, d, config.widths[-1], "trigonometric"), num_features=d)
-    estimate = predict(model, Task(x=k, y=jnp.ones(1), x_query=q))
-    return jnp.abs(estimate - scores(d)(q, k)[0])[0]
+    return jnp.abs(predict(model, Task(x=k, y=jnp.ones(1), x_query=q)) - scores(d)(q, k)[0])[0]
 
 
 CLAIM = Claim(

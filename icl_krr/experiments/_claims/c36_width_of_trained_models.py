@@ -68,8 +68,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
 
 def of_model(risk: Any, slopes: Any, rank: Any, risks: Any, steep: Any, ranks: Any) -> dict:
     """The features that a model uses, and a comparison with the best sketch to as many."""
-    matrix = np.linalg.lstsq(steep[p], slopes)[0].T
-    _, gains, directions = np.linalg.svd(matrix)
+    _, gains, directions = np.linalg.svd(np.linalg.lstsq(steep[p], slopes)[0].T)
     k = int(np.sum(gains > 0.5))
     overlap = np.linalg.svd(directions[:k, :k], compute_uv=False)
     return {

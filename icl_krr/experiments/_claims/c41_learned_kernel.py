@@ -110,8 +110,7 @@ def train(model: Transformer, tasks: Task, steps: int) -> Transformer:
     adam = optax.adam(optax.cosine_decay_schedule(0.02, steps))
 
     def loss(weights: Any, batch: Task) -> jax.Array:
-        answers = predict_batch(model.replace(weights=weights), batch)
-        return jnp.mean((answers - batch.y_query) ** 2)
+        return jnp.mean((predict_batch(model.replace(weights=weights), batch) - batch.y_query) ** 2)
 
     def step(carry: tuple, start: jax.Array) -> tuple[tuple, None]:
         weights, state = carry

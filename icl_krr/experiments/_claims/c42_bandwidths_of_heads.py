@@ -99,8 +99,7 @@ def fit(model: Transformer, tasks: Task) -> dict[str, jax.Array]:
             "slope": slopes[0] / (2 * theta[0]),
         }
 
-    weights = jnp.moveaxis(jax.lax.map(pattern, tasks), 0, 2)
-    return jax.lax.map(jax.vmap(of_head), weights)
+    return jax.lax.map(jax.vmap(of_head), jnp.moveaxis(jax.lax.map(pattern, tasks), 0, 2))
 
 
 CLAIM = Claim(

@@ -72,8 +72,7 @@ def one_query(d: int, n: int, kind: str = "") -> float:
 
     def count(queries: int) -> float:
         sizes = (n, d), (n, model.spec.num_outputs), (queries, d)
-        task = Task(*(jnp.zeros(size) for size in sizes))
-        cost: Any = program.lower(model, task).cost_analysis()
+        cost: Any = program.lower(model, Task(*(jnp.zeros(size) for size in sizes))).cost_analysis()
         return cost["flops"]
 
     return count(2) - count(1)

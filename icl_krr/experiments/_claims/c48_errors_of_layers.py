@@ -28,11 +28,9 @@ SHARE, SMOOTHERS = "a share of exact KRR", "kernel smoothers, a falling lengthsc
 def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     """Read constructions of known solvers in two ways, and predictors that run no solver."""
     one = setting(config, key)
-    both = [
-        profiles.profile_targets(tasks, KERNEL, one.ridge(KERNEL))
-        for tasks in split_halves(one.tasks)
-    ]
-    exact_values = profiles.exact_hyperparameters(KERNEL, one.ridge(KERNEL))
+    ridge = one.ridge(KERNEL)
+    both = [profiles.profile_targets(tasks, KERNEL, ridge) for tasks in split_halves(one.tasks)]
+    exact_values = profiles.exact_hyperparameters(KERNEL, ridge)
     options: Any = {"candidates": config.candidates, "search": profiles.Search(*config.search)}
     protocol = profiles.Protocol(both, ("gaussian",), 2 * config.layers, exact_values, **options)
     rows = []
@@ -74,8 +72,7 @@ def setting(config: Config, key: jax.Array) -> BenchFamily:
     """Tasks, and constructions that suit them."""
     sizes = {"num_supports": config.num_supports, "num_queries": config.num_queries}
     family = GaussianProcess(KERNEL, NOISE, num_features=2, inputs="uniform", **sizes)
-    counts = 2 * config.tasks, config.probe_tasks
-    tasks, probing = draw_batches(key, counts, family)
+    tasks, probing = draw_batches(key, (2 * config.tasks, config.probe_tasks), family)
     return BenchFamily(PROCESS, family, tasks, probing, BenchConfig(steps=config.layers))
 
 

@@ -35,10 +35,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     both = [profiles.profile_targets(tasks, kernel, ridge) for tasks in both]
     exact_values = profiles.exact_hyperparameters(kernel, float(ridge))
     options: Any = {"candidates": config.candidates, "search": profiles.Search(*config.search)}
-    protocol, rows = (
-        profiles.Protocol(both, (name_of(kernel),), config.steps, exact_values, **options),
-        [],
-    )
+    rows = []
+    protocol = profiles.Protocol(both, (name_of(kernel),), config.steps, exact_values, **options)
     for i, (name, one) in enumerate(loaded.items()):
         model = in_dtype_of_tasks(one.model, probing)
         probe = None if has_slot(model) else fit_probe(model, probing)

@@ -55,8 +55,7 @@ def shares(weights: jax.Array) -> jax.Array:
 
 def distance(weights: jax.Array, exact: jax.Array) -> jax.Array:
     """Total-variation distance of attention weights, mean over the queries [...]."""
-    errors = jnp.abs(shares(weights) - shares(exact))
-    return jnp.mean(jnp.sum(errors, axis=-1), axis=-1) / 2
+    return jnp.mean(jnp.sum(jnp.abs(shares(weights) - shares(exact)), axis=-1), axis=-1) / 2
 
 
 def score_error(

@@ -58,7 +58,7 @@ def verify_all(
 ) -> dict[str, tuple[Record, Rows]]:
     """Run several claims, some with settings in `configs`; on a CPU, one per core at a time.
 
-    A claim with a seed is a cell of a study, which keeps it in the folder (see `plan.run`).
+    A claim with a seed is a cell of a study, which keeps it in the folder (see `study.run`).
     """
     settings = {name: claim.quick if quick else claim.config for name, claim in chosen.items()}
     settings |= configs

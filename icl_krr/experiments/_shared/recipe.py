@@ -159,9 +159,7 @@ class Recipe:
                     rule = f"{part}.{name} must be >= 0 and < {most}"
                     raise ValueError(f"{path}: {rule}, got {messages.short_repr(value)}")
         start = recipe.model.start
-        if not (
-            start is None or start in SOLVERS or start in run_names() or start.startswith(DIGEST)
-        ):
+        if not (start in (None, *SOLVERS, *run_names()) or start.startswith(DIGEST)):
             raise ValueError(
                 f"{path}: model.start must be the name of a solver or a run of the package, got "
                 f"{messages.short_repr(start)}; give the folder of another run as --model.start "

@@ -91,9 +91,8 @@ def load_models(study: str, variant: str) -> Transformer:
 def random_models(study: str, variant: str) -> Transformer:
     """The models of a variant before training; see `load_models`."""
     settings = RETRAINING_STUDIES[study]
-    sizes = architecture(
-        settings.variants[variant], settings.task.num_features, settings.task.num_supports
-    )
+    task = settings.task
+    sizes = architecture(settings.variants[variant], task.num_features, task.num_supports)
     return stack_models([init(jax.random.key(seed), sizes) for seed in settings.seeds(variant)])
 
 

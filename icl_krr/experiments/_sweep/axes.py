@@ -149,8 +149,7 @@ def position(line: str, value: Any, task: Task, config: SweepSettings, key: jax.
     kernel = kernel_of(config)
     model = solve(line, kernel, task, config.ridge, config)
     prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
-    exact = solvers.exact(kernel, prefix, ridge=config.ridge).prediction
-    return Trial(model, prefix, exact)
+    return Trial(model, prefix, solvers.exact(kernel, prefix, ridge=config.ridge).prediction)
 
 
 HALF = ("float16", "bfloat16")
@@ -212,8 +211,7 @@ def precision(line: str, value: Any, task: Task, config: SweepSettings, key: jax
 def arithmetic(line: str, value: Any, task: Task, config: SweepSettings, key: jax.Array) -> Trial:
     """The number of segments of the ReLU tables."""
     kernel = kernel_of(config)
-    exact_twin = solve(line, kernel, task, config.ridge, config)
-    bounds = operand_bounds(exact_twin, task, margin=2.0)
+    bounds = operand_bounds(solve(line, kernel, task, config.ridge, config), task, margin=2.0)
     model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     return Trial(model, task, exact, smoother=kernel)

@@ -83,8 +83,7 @@ def last(rows: Rows) -> Rows:
 
 @partial(jax.jit, static_argnames=("line", "config"))
 def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfig) -> dict:
-    each = jax.vmap(lambda value: measure(key, value, line, config))
-    return shard_over_tasks(each, values)
+    return shard_over_tasks(jax.vmap(lambda value: measure(key, value, line, config)), values)
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:

@@ -103,6 +103,7 @@ class Search(NamedTuple):
     starts: int
 
 
+Fits = dict[tuple[str, str], CandidateFit]
 SEARCH = Search(768, 5)
 APART = 0.06
 """Least distance of two points that are refined, in the unit cube: the curves have many minima."""
@@ -176,14 +177,12 @@ class Protocol:
         )
         return Profile(dict(zip(paths.MEASURES, model_curves, strict=True)), readings)
 
-    def tune(
-        self, kernel: str, name: str, model_curves: np.ndarray
-    ) -> dict[tuple[str, str], CandidateFit]:
+    def tune(self, kernel: str, name: str, model_curves: np.ndarray) -> Fits:
         """A candidate tuned for every measure and alignment, also from where others ended.
 
         The steps of a null are monotone: it has no first step.
         """
-        fits: dict[tuple[str, str], CandidateFit] = {}
+        fits: Fits = {}
         each, steps = np.arange(1, model_curves.shape[1] + 1), paths.num_steps(name, self.steps)
         for how, (place, measure) in 2 * [*product(paths.ALIGNMENTS, enumerate(paths.MEASURES))]:
 

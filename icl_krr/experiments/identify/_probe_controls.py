@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import Architecture, Gaussian, Linear, Transformer, init, probes
-from ...probes import fit_probe
+from ...probes import Identification, fit_probe
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks, shifted
 from ...tasks._batches import task_shapes
 from ...training import Reference, reference
@@ -66,9 +66,7 @@ def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
 
 
-def examine_streams(
-    run: Run, config: IdentifyConfig, progress: Show
-) -> probes.Identification | None:
+def examine_streams(run: Run, config: IdentifyConfig, progress: Show) -> Identification | None:
     """Identify a model through its streams; None where `identify_streams` does not apply."""
     drawn = tasks_of(run, dataclasses.replace(config, shift=None))
     scored, fitted = (one.replace(y_query=None) for one in drawn[1:])

@@ -85,8 +85,7 @@ def spectral(
     kernel: Gram, task: Task, filters: Callable[[jax.Array], jax.Array]
 ) -> Float[Array, "layers q"]:
     """Predictions k(x)^T g_l(K) y; `filters` maps eigenvalues [n] to g_l [layers, n]."""
-    gram = kernel(task.x, task.x)
-    sigma, vectors = eigh(gram)
+    sigma, vectors = eigh(kernel(task.x, task.x))
     coefficients = matmul(vectors.T, task.y[:, None])[:, 0]
     alphas = matmul(filters(jnp.maximum(sigma, 0)) * coefficients[None], vectors.T)
     return matmul(alphas, kernel(task.x_query, task.x).T)
@@ -120,7 +119,6 @@ def laplace(lengthscale: float) -> Gram:
     """The Laplace kernel exp(-|x - z| / lengthscale), which is no kernel of the catalogue."""
 
     def kernel(x: jax.Array, z: jax.Array) -> jax.Array:
-        square = jnp.sum((x[:, None] - z[None]) ** 2, axis=-1)
-        return jnp.exp(-jnp.sqrt(square) / lengthscale)
+        return jnp.exp(-jnp.sqrt(jnp.sum((x[:, None] - z[None]) ** 2, axis=-1)) / lengthscale)
 
     return kernel

@@ -96,8 +96,7 @@ def one_attention(kernel: Kernel, *, num_features: int, ridge: float, steps: int
     repeat, add_up = jnp.tile(jnp.eye(size), size), jnp.repeat(jnp.eye(size), size, axis=0)
 
     def start() -> None:
-        query = tokens @ jnp.ones((1, size))
-        m.head(query, key=m.x, value=m.x @ repeat, to=gram, heads=size)
+        m.head(tokens @ jnp.ones((1, size)), key=m.x, value=m.x @ repeat, to=gram, heads=size)
 
     def step() -> None:
         pp, rp = m.scratch("pp", at, "p . p"), m.scratch("rp", at, "r . p")

@@ -34,8 +34,7 @@ def all_models(config: BenchConfig) -> list[Model]:
     names = (LINEAR,) if config.quick else (LINEAR, PROCESS)
     families = {name: bench_family(name, config) for name in names}
     models = [*candidate_models(families, config), *open_models(families, config)]
-    order = np.random.default_rng(config.seed).permutation(len(models))
-    return [models[i] for i in order]
+    return [models[i] for i in np.random.default_rng(config.seed).permutation(len(models))]
 
 
 def write_bench(
@@ -113,8 +112,7 @@ def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
     _write_arrays(path, **states)
     truth = states["prediction"][:, 1:]
     gap = np.sqrt(np.sum((answers.answers[:, 1:] - truth) ** 2, axis=(0, 2)))
-    size = np.sqrt(np.sum(truth**2, axis=(0, 2)))
-    return {"distance to truth": float(np.mean(gap / size))}
+    return {"distance to truth": float(np.mean(gap / np.sqrt(np.sum(truth**2, axis=(0, 2)))))}
 
 
 def _write_arrays(path: Path, **arrays: Any) -> None:

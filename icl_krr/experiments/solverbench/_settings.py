@@ -139,6 +139,5 @@ def bench_family(name: str, config: BenchConfig) -> BenchFamily:
     """Draw the tasks of the family "linear" or "process"."""
     task_sampler = sampler(name, config)
     key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
-    counts = (2 * config.tasks, config.probe_tasks)
-    drawn = draw_batches(key, counts, task_sampler)
+    drawn = draw_batches(key, (2 * config.tasks, config.probe_tasks), task_sampler)
     return BenchFamily(name, task_sampler, drawn[0], drawn[1], config)

@@ -181,9 +181,7 @@ def stratify(
 def _condition_numbers(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
-        masked = task.num_supports - jnp.sum(
-            support_mask(task), dtype=int
-        )  # each has an eigenvalue of 0
+        masked = task.num_supports - jnp.sum(support_mask(task), dtype=int)  # with eigenvalue 0
         low = jnp.maximum(sigma[masked], jnp.finfo(sigma.dtype).eps * sigma[-1])
         return (sigma[-1] + ridge) / (low + ridge)
 

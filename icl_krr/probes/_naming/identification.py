@@ -97,8 +97,7 @@ def _model_table(best: CandidateResult, models: Sequence[NestedModelResult]) -> 
         [one.name, one.kernel, *_cells_of(one.distances), ", ".join(parameters_of(one.values))]
         for one in models
     ]
-    solver = f"solver: {best.fit.candidate}"
-    lines.append([solver, best.fit.kernel, *_cells_of(best.distances), ""])
+    lines.append([f"solver: {best.fit.candidate}", best.fit.kernel, *_cells_of(best.distances), ""])
     title = "Nested models: relative distance to what fulfils a statement, mean over layers"
     return TextTable(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
 

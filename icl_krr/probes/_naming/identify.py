@@ -83,8 +83,7 @@ def identify(
     for name, tasks in (("fitted", fitted), ("scored", scored)):
         check_axes(tasks, 1, name)
     options = Options(candidates, kernels, steps, strata, system, seed, progress)
-    arrays = run_model(layer_predictions, fitted, scored)
-    return compare(flatten(fitted, scored, arrays), options)
+    return compare(flatten(fitted, scored, run_model(layer_predictions, fitted, scored)), options)
 
 
 def identify_arrays(

@@ -76,20 +76,18 @@ def roll_outputs(tasks: Task) -> Task:
     return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 
-def from_arrays(
-    tasks: Task, layer_predictions: Any, hats: Any, other_hats: Any
-) -> ModelPredictions:
+def from_arrays(tasks: Task, predictions: Any, hats: Any, other_hats: Any) -> ModelPredictions:
     """The predictions in arrays: the first half of the tasks to fit, the second half to score."""
     check_axes(tasks, 1, "tasks")
     axes = ("b", "layers + 1", "q", *["r"] * (tasks.y.ndim - 2))
     hat_axes = (*axes, "n", *axes[3:])
-    arrays = {"layer_predictions": (layer_predictions, axes), "hats": (hats, hat_axes)}
+    arrays = {"layer_predictions": (predictions, axes), "hats": (hats, hat_axes)}
     if other_hats is not None:
         arrays["other_hats"] = (other_hats, hat_axes)
     _check_arrays(tasks, arrays)
     fitted, scored = split_halves(tasks)
     dtype, cut = tasks.x.dtype, len(fitted.x)
-    values, hats = (np.asarray(array).astype(dtype) for array in (layer_predictions, hats))
+    values, hats = (np.asarray(array).astype(dtype) for array in (predictions, hats))
     other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
     return flatten(fitted, scored, LayerArrays(values[:cut], values[cut:], hats[cut:], other))
 

@@ -164,9 +164,8 @@ def _fit_family(
 
     def combined(predictions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gaps [L, ...] of the best combinations of predictions [b, m, q], and coefficients."""
-        rows, targets = (
-            part.reshape(len(part), -1).T for part in (np.moveaxis(predictions, 1, 0), layers)
-        )
+        by_layer = np.moveaxis(predictions, 1, 0)
+        rows, targets = (part.reshape(len(part), -1).T for part in (by_layer, layers))
         cut = max(1, 3 * len(predictions) // 4) * predictions.shape[2]
         tried = [solve() for solve in combinations(rows[:cut], targets[:cut])]
         best = np.argmin([np.sum((rows[cut:] @ weights - targets[cut:]) ** 2) for weights in tried])

@@ -62,8 +62,7 @@ def stream_bases(tasks: Task, size: float, model: Decoders, start: Decoder) -> S
 
 def _pad_bases(bases: list[np.ndarray]) -> np.ndarray:
     """Bases with columns of 0, as many as a power of 2, so that models share programs."""
-    most = max(basis.shape[1] for basis in bases)
-    width = max(16, 1 << (most - 1).bit_length())
+    width = max(16, 1 << (max(basis.shape[1] for basis in bases) - 1).bit_length())
     return np.array([np.pad(basis, ((0, 0), (0, width - basis.shape[1]))) for basis in bases])
 
 

@@ -334,8 +334,7 @@ def init_models(reader: Any, layers: StreamArrays, tasks: Task, seed: int) -> li
         _, count, _, width = layers.streams.shape
         sizes = {"width": max(width - 1, 1), "depth": count - 1, "heads": 1}
         spec = Architecture(num_features=tasks.num_features, **sizes)
-    keys = jax.random.split(jax.random.key(seed), CONTROLS)
-    return [init(key, spec) for key in keys]
+    return [init(key, spec) for key in jax.random.split(jax.random.key(seed), CONTROLS)]
 
 
 def role_streams(
@@ -367,7 +366,7 @@ def compare_streams(
         range(len(read)),
         key=lambda i: (uninformative[i], bool(reasons[i]), total_distance(read[i].gaps)),
     )
-    candidates = []
+    results = []
     for i, (one, reason) in enumerate(zip(read, reasons, strict=True)):
         supports, moved = {}, {}
         if model is not None and takes_steps(one.fit) and (i == nearest or not reason):
@@ -378,9 +377,7 @@ def compare_streams(
                 if not all(value <= CLOSE for value in moved.values()):  # NaN is not
                     words = ", ".join(f"{kind} {value:.2g}" for kind, value in moved.items())
                     reason = f"the answer does not follow its states ({words})"
-        candidates.append(
-            stream_controls.candidate_result(one, reason, of, resample, supports, moved)
-        )
+        results.append(stream_controls.candidate_result(one, reason, of, resample, supports, moved))
     last = [one.fit.candidate for one, nothing in zip(read, uninformative, strict=True) if nothing]
-    remains = any(not one.reason for one in candidates)
-    return identification(candidates, {}, () if remains else ties, last=last)
+    remains = any(not one.reason for one in results)
+    return identification(results, {}, () if remains else ties, last=last)

@@ -216,8 +216,7 @@ def decoder_layer_predictions(
         tokens = torch.cat([supports.expand(len(x_query), -1, -1), x_query[:, None]], dim=1)
         outputs = model(inputs_embeds=read_in(tokens), output_hidden_states=True, use_cache=False)
         *before, last = (hidden[:, -1] for hidden in outputs.hidden_states)
-        layers = torch.stack([*map(final_norm, before), last])
-        return read_out(layers)[..., 0]
+        return read_out(torch.stack([*map(final_norm, before), last]))[..., 0]
 
     return predict
 

@@ -92,8 +92,7 @@ def rows(logs, tasks, hats, kind, kernel):
 def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
     """The bandwidth at which |log k| is about 1: root mean square over tasks."""
     typical = kernel_class(kernel).typical_bandwidth
-    each = map_tasks(lambda task: typical(task.x, task.mask) ** 2, tasks)
-    return jnp.sqrt(jnp.mean(each))
+    return jnp.sqrt(jnp.mean(map_tasks(lambda task: typical(task.x, task.mask) ** 2, tasks)))
 
 
 def minimise(

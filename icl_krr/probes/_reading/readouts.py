@@ -170,8 +170,7 @@ def fit_probe(
             f"got shape {list(targets.shape)}"
         )
     h = _stream_batch(model, tasks)
-    cut = max(1, 3 * batch // 4) * queries
-    return Probe(*_regress_layers(h, targets, cut))
+    return Probe(*_regress_layers(h, targets, max(1, 3 * batch // 4) * queries))
 
 
 def _stream_batch(model: Transformer | StreamReader, tasks: Task) -> Float[Array, "b layers q d"]:
