@@ -89,13 +89,8 @@ def draw_task(config: ExplorerConfig) -> Task:
 def sorted_task(task: Task, place: Callable[[np.ndarray], np.ndarray]) -> Task:
     """The task with supports and queries sorted by `place(x)` [rows]."""
     task = jax.tree.map(np.asarray, task)
-    support_order, query_order = (np.argsort(place(x)) for x in (task.x, task.x_query))
-    return Task(
-        task.x[support_order],
-        task.y[support_order],
-        task.x_query[query_order],
-        y_query=task.y_query[query_order],
-    )
+    order, queries = (np.argsort(place(x)) for x in (task.x, task.x_query))
+    return Task(task.x[order], task.y[order], task.x_query[queries], y_query=task.y_query[queries])
 
 
 def angle(x: np.ndarray) -> np.ndarray:

@@ -154,14 +154,8 @@ def fit_hyperparameters(
     if likelihood:
         solved = lambda at: (make_kernel(str(config.kernel), at), at["ridge"])  # noqa: E731
         objective = marginal_likelihood(build, solved, tasks)
-    fit = adapt(
-        objective,
-        start,
-        positive=tuple(start),
-        method=config.method,
-        iterations=config.iterations,
-        progress=progress,
-    )
+    options: Any = {"method": config.method, "iterations": config.iterations}
+    fit = adapt(objective, start, positive=tuple(start), progress=progress, **options)
     names = ("solver", "kernel", "steps", "objective", "method")
     facts = {
         **{name: getattr(config, name) for name in names},

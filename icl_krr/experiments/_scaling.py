@@ -66,14 +66,8 @@ def task_settings(row: dict[str, Any]) -> tuple:
 
 def family_of(key: tuple, queries: int = 1) -> GaussianProcess:
     lengthscale, noise, p, n = key
-    return GaussianProcess(
-        Gaussian(lengthscale),
-        noise=noise,
-        num_features=p,
-        num_supports=n,
-        num_queries=queries,
-        inputs="uniform",
-    )
+    sizes: Any = {"num_features": p, "num_supports": n, "num_queries": queries}
+    return GaussianProcess(Gaussian(lengthscale), noise=noise, inputs="uniform", **sizes)
 
 
 @partial(jax.jit, static_argnames="tasks")

@@ -21,10 +21,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Checks]:
     parts = [measure(hard, form, config) for form in config.forms]
     gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     steps = range(0, config.steps + 1, 10)
-    rows = tidy(
-        {"draw": range(config.draws), "form": config.forms, "data": DATA, "step": steps},
-        gap=gaps[..., steps],
-    )
+    axes = {"draw": range(config.draws), "form": config.forms, "data": DATA, "step": steps}
+    rows = tidy(axes, gap=gaps[..., steps])
     allowed = np.array([[0.05 if form == "pipelined" else 0.001] for form in config.forms])
     return rows, {
         "number of NaN or infinite values in all slots and steps = 0": at_most(missing, 0),

@@ -65,15 +65,12 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
     kernel, p, most = Exponential(config.temperature), config.num_features, max(config.widths)
 
     def once(key: jax.Array) -> tuple[jax.Array, ...]:
-        at, feature_key = jax.random.split(key)
+        at, draw = jax.random.split(key)
         pair = jax.random.normal(at, (2, 1, p))
         x, z = pair / jnp.linalg.norm(pair, axis=-1, keepdims=True)
         options = {"num_features": p, "width": most}
-        maps = [
-            positive_features(feature_key, kernel, orthogonal=each, **options)
-            for each in (False, True)
-        ]
-        maps.append(trigonometric_features(feature_key, kernel, num_features=p, width=most))
+        maps = [positive_features(draw, kernel, orthogonal=on, **options) for on in (False, True)]
+        maps.append(trigonometric_features(draw, kernel, **options))
         true = kernel(x, z)[0, 0]
         estimate = jnp.stack([estimates(phi, x, z, config.widths, p)[:, 0, 0] for phi in maps])
         # p features in turn are orthogonal

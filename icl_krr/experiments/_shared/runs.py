@@ -18,17 +18,8 @@ from ...tabular._build import build_model
 from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table
 from ...training import _checkpoint
 from ...training._settings import LIKELIHOOD
-from .recipe import (
-    DIGEST,
-    RUNS,
-    WEIGHTS,
-    ModelRecipe,
-    Recipe,
-    TaskRecipe,
-    folder_of,
-    holds_run,
-    run_names,
-)
+from . import recipe as recipes
+from .recipe import DIGEST, WEIGHTS, ModelRecipe, Recipe, TaskRecipe, run_names
 
 
 class Run(NamedTuple):
@@ -65,9 +56,9 @@ def weights_of(folder: Path, where: str | Path) -> Path:
 
 def find(where: str | Path, *others: str, name: str = "model") -> Path:
     """The folder of a run; the error for an unknown run lists `others` as valid values, too."""
-    folder = folder_of(where)
-    if not holds_run(folder):
-        runs = [run for run in run_names() if (RUNS / run / WEIGHTS[0]).exists()]
+    folder = recipes.folder_of(where)
+    if not recipes.holds_run(folder):
+        runs = [run for run in run_names() if (recipes.RUNS / run / WEIGHTS[0]).exists()]
         empty = ", which holds no recipe.json" if folder.is_dir() else ""
         raise ValueError(
             f"{name} must be a run's folder or one of {', '.join([*runs, *others])}; "

@@ -3,14 +3,5 @@
 from ..._core.files import Lines, from_csv, parse_json, plain, replace, to_csv, to_json, to_markdown
 from ..._core.text_tables import format_number
 
-__all__ = [
-    "Lines",
-    "format_number",
-    "from_csv",
-    "parse_json",
-    "plain",
-    "replace",
-    "to_csv",
-    "to_json",
-    "to_markdown",
-]
+__all__ = ["Lines", "format_number", "from_csv", "parse_json", "plain", "replace"]
+__all__ += ["to_csv", "to_json", "to_markdown"]

@@ -137,7 +137,7 @@ def examine_positions(
     run: Run,
     config: IdentifyConfig,
     positions: tuple[int, ...] = (),
-    progress: Show = lambda words: None,
+    progress: Show = lambda _: None,
 ) -> Positions:
     """Examine a model after each number of supports in `positions`, and after all n of its tasks.
 

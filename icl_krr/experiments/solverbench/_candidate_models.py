@@ -110,13 +110,8 @@ def _superposed_models(families: Families, key: jax.Array, quick: bool) -> Itera
         assert model.weights is not None
         count = model.weights.layout.width
         updates = 20 if quick else 2000
-        weights = superposed(
-            model.weights,
-            training_tasks(one.probing),
-            jax.random.fold_in(key, i),
-            count - less,
-            updates,
-        )
+        tasks, step_key = training_tasks(one.probing), jax.random.fold_in(key, i)
+        weights = superposed(model.weights, tasks, step_key, count - less, updates)
         yield _variant_model(model, "superposed", f"in {count - less} of {count} channels", weights)
 
 

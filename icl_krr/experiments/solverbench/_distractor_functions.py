@@ -29,11 +29,7 @@ def _regularised_system(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Arr
 
 
 def _iterate_predictions(
-    kernel: Gram,
-    task: Task,
-    ridge: float,
-    update: Callable[[jax.Array, jax.Array], jax.Array],
-    steps: int,
+    kernel: Gram, task: Task, ridge: float, update: Callable[..., jax.Array], steps: int
 ) -> jax.Array:
     """Predictions [steps + 1, q] of the iterates alpha, alpha <- update(A, alpha)."""
     A, at = _regularised_system(kernel, task, ridge)

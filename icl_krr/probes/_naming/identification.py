@@ -51,7 +51,8 @@ def _candidate_table(
     """
     edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(format_number, strata)))
     last = [f"prediction, cond {edges}"]
-    if candidates[0].stream_result:
+    stream = candidates[0].stream_result
+    if stream:
         last = ["nearest control", "independent steps", "effect if removed, swapped"]
     header = ["candidate", "kernel", *candidates[0].distances, "ruled out by"]
     header += ["solver step at each layer", "parameters", *last]
@@ -61,9 +62,7 @@ def _candidate_table(
         cells = [*map(distance_cell, one.distances.values()), *cells, *_last_cells(one)]
         lines.append([one.fit.candidate, one.fit.kernel, *cells])
     for name, of in baselines.items():
-        cells = (
-            [""] * len(last) if candidates[0].stream_result else [_strata_cell(of["prediction"])]
-        )
+        cells = [""] * len(last) if stream else [_strata_cell(of["prediction"])]
         last_lines.append([name, "", *map(distance_cell, of.values()), "", "", "", *cells])
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
     return TextTable(title, header, [lines, last_lines])

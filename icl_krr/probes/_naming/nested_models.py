@@ -349,16 +349,11 @@ def _derivative_models(model: ModelPredictions) -> list[NestedModel]:
         "smoother": {"hat": _nearest_weights(hats, mask)},
     }
     layers = {"prediction": model.predictions, "hat": model.hats}
-    return [
-        NestedModel(
-            name,
-            "",
-            {},
-            {space: layer_distances(layers[space], array) for space, array in of.items()},
-        )
-        for name, of in nearest_arrays.items()
-        if of
-    ]
+
+    def gaps(of: dict[str, np.ndarray]) -> Gaps:
+        return {space: layer_distances(layers[space], array) for space, array in of.items()}
+
+    return [NestedModel(name, "", {}, gaps(of)) for name, of in nearest_arrays.items() if of]
 
 
 def _nearest_weights(rows: np.ndarray, allowed: np.ndarray) -> np.ndarray:

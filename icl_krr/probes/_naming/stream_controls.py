@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -58,11 +58,7 @@ def _mixed_steps(steps: Halves, seed: int) -> Halves:
 
 
 def _null_targets(
-    fit: CandidateFit,
-    spectra: tuple[Spectrum, Spectrum],
-    model: Decoders,
-    start: Decoder,
-    size: float,
+    fit: CandidateFit, spectra: Sequence[Spectrum], model: Decoders, start: Decoder, size: float
 ) -> dict[str, Halves]:
     """Targets without steps on the candidate's kernel: each layer has the value it decodes best."""
     bandwidth = fit.values.get(kernel_class(fit.kernel).bandwidth or "", 1.0)
@@ -279,13 +275,13 @@ def candidate_result(
     one: StreamComparison,
     reason: str,
     of: RoleStreams,
-    resample: np.ndarray,
+    draws: np.ndarray,
     supports: Any,
     effects: Any,
 ) -> CandidateResult:
     """The candidate with its staircases: how far each layer is from each step, and the control."""
-    own = gap_distances(one.gaps, resample)
-    controls = {name: gap_distances(gaps, resample) for name, gaps in one.controls.items()}
+    own = gap_distances(one.gaps, draws)
+    controls = {name: gap_distances(gaps, draws) for name, gaps in one.controls.items()}
     for spaces, model in ((own, of.model), (controls[UNTRAINED], one.untrained)):
         matrix = _staircase(one.rows, model.states, of.start)
         spaces["state"] = spaces["state"]._replace(matrix=matrix)

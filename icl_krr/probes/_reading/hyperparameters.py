@@ -57,12 +57,10 @@ def effective(
     names += ["ridge"] if kind == "regression" else []
     scale = 1.0 if bandwidth is None else float(typical_bandwidth(kernel, tasks))
     rest = (tasks, jnp.asarray(hats), kind, kernel)
+    middle = np.array([0 if name == "ridge" else np.log(scale) for name in names])
+    unit = np.array([2 if name == "ridge" else 1 for name in names])
     fits = [
-        minimise(
-            lambda logs: rows(logs, *rest),
-            np.array([2 * at if name == "ridge" else np.log(scale) + at for name in names]),
-        )
-        for at in (-3.0, -1.0, 1.0)
+        minimise(lambda logs: rows(logs, *rest), middle + at * unit) for at in (-3.0, -1.0, 1.0)
     ]
     gap, logs = min(fits, key=lambda one: one[0])
     return dict(zip(names, np.exp(logs).tolist(), strict=True)) | {"distance": gap}

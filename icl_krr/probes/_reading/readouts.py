@@ -214,9 +214,8 @@ def ridge_regression(
         return jnp.einsum("de,ker->kdr", vectors, shrunk), mean, offset
 
     weights, mean, offset = solve(features[:cut], targets[:cut])
-    predictions = (
-        jnp.einsum("md,kdr->kmr", features[cut:] - mean[None], weights) + offset[None, None]
-    )
+    centred = features[cut:] - mean[None]
+    predictions = jnp.einsum("md,kdr->kmr", centred, weights) + offset[None, None]
     best = jnp.argmin(jnp.sum((predictions - targets[None, cut:]) ** 2, axis=(1, 2)))
     weights, mean, offset = solve(features, targets)
     return weights[best], mean, offset
