@@ -17,15 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks import ablations_models as models, records
-from benchmarks.ablations_models import (
-    CANDIDATES,
-    DISTRACTORS,
-    EFFECTS,
-    KIND,
-    NAMES,
-    PARTS,
-    REPLACED,
-)
+from benchmarks.ablations_models import CANDIDATES, EFFECTS, KIND, NAMES, PARTS, REPLACED
 from benchmarks.records import Row as Record, digits, table
 from icl_krr.experiments import Cell, Study, load, to_markdown
 from icl_krr.experiments.identify import INTERVAL_QUANTILES, paired_differences, resamples
@@ -82,7 +74,7 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
 
     @cache
     def tasks(name: str, condition: float | None = None) -> BenchFamily:
-        return models.run_setting(runs[name], runs[name].model.steps, sizes, condition)
+        return models.run_setting(runs[name], sizes, condition)
 
     def measure(cell: Cell) -> Record:
         name = cell["model"]
@@ -94,18 +86,11 @@ def trained(quick: bool, folder: Path, names: list[str]) -> list[Record]:
 
     keys = [(str(tasks(name).sampler), runs[name].model.steps) for name in names]
     first = {name: names[keys.index(key)] for name, key in zip(names, keys, strict=True)}
-    axes = {
-        "tasks of": dict.fromkeys(first.values()),
-        "variant": RIDGES,
-        "solver": QUICK_NAMES if quick else NAMES,
-    }
-    model_rows, beside = (
-        records.finished(study, folder / study.name)
-        for study in (
-            Study("trained", sizes, {"model": names}, measure),
-            Study("beside", sizes, axes, measure_beside),
-        )
-    )
+    solvers = QUICK_NAMES if quick else NAMES
+    axes = {"tasks of": dict.fromkeys(first.values()), "variant": RIDGES, "solver": solvers}
+    own = Study("trained", sizes, {"model": names}, measure)
+    other = Study("beside", sizes, axes, measure_beside)
+    model_rows, beside = (records.finished(study, folder / study.name) for study in (own, other))
     return [
         cell | row | {"beside": [c | r for c, r in beside if c["tasks of"] == first[cell["model"]]]}
         for cell, row in model_rows
@@ -196,15 +181,13 @@ def add_case(line: list[int], holds: bool | None) -> None:
 Patterns = list[np.ndarray]
 
 
-def offers(
-    rows: list[Record], patterns: Patterns, i: int, other_family: bool = False
-) -> dict[str, Patterns]:
+def offers(rows: list[Record], patterns: Patterns, i: int, away: bool) -> dict[str, Patterns]:
     """The patterns of all other settings than that of a model, by solver."""
     return by_solver(
         (other["solver"], one)
         for other, one in zip(rows, patterns, strict=True)
-        if (other["family"] != rows[i]["family"]) == other_family
-        and (other_family or other["variant"] != rows[i]["variant"])
+        if (other["family"] != rows[i]["family"]) == away
+        and (away or other["variant"] != rows[i]["variant"])
     )
 
 
@@ -258,7 +241,7 @@ def distractors(rows: list[Record], patterns: Patterns, limit: float) -> dict[st
     """
     counts: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
-        by_name = offers(rows, patterns, i)
+        by_name = offers(rows, patterns, i, away=False)
         by_name = {n: o for n, o in by_name.items() if n in CANDIDATES and n != row["solver"]}
         one = nearest(patterns[i], by_name)
         named = len(one.tied) == 1 and one.distance <= limit
@@ -276,10 +259,8 @@ def of_part(effects: Effects, part: str, effect: str, replaced: str) -> np.ndarr
 
 
 def heads_most(effects: Effects, replaced: str) -> bool:
-    gap = of_part(effects, "heads", "change", replaced) - of_part(
-        effects, "units", "change", replaced
-    )
-    return above(np.mean(gap, axis=1))
+    heads, units = (of_part(effects, part, "change", replaced) for part in ("heads", "units"))
+    return above(np.mean(heads - units, axis=1))
 
 
 def hurts(part: str, least: float) -> Callable[[Effects, str], bool]:
@@ -330,13 +311,10 @@ def scores(rows: list[Record], all_effects: list[Effects]) -> list[Record]:
     for key in sorted(kinds, key=lambda kind: kind != MAIN):
         for name, parts in reversed(SETS.items()):
             patterns = [pattern(one, key, parts) for one in all_effects]
-            score = {"set": name, "replaced": key[0], "effect": key[1], **confusion(rows, patterns)}
+            row = {"set": name, "replaced": key[0], "effect": key[1], **confusion(rows, patterns)}
             away = confusion(rows, patterns, other_family=True)["right"] if both else [0, 0]
-            score |= {
-                "other family": away,
-                "distractors": distractors(rows, patterns, score["within"]),
-            }
-            score_rows.append(score)
+            row |= {"other family": away, "distractors": distractors(rows, patterns, row["within"])}
+            score_rows.append(row)
     return score_rows
 
 
@@ -371,7 +349,7 @@ def stated(constructed_rows: list[Record], trained: list[Record]) -> list[Record
     """How many models each statement is true of, [cases, models]."""
     every = [(row["solver"], effects_of(row)) for row in constructed_rows]
     learnt = [effects_of(row) for row in trained]
-    statements = []
+    lines = []
     for statement, holds in STATEMENTS.items():
         for replaced in REPLACED:
             if "probe" in statement and replaced != MAIN[0]:
@@ -383,21 +361,16 @@ def stated(constructed_rows: list[Record], trained: list[Record]) -> list[Record
             for effects in learnt:
                 add_case(of_trained, holds(effects, replaced))
             words = "" if "probe" in statement else f" ({replaced})"
-            statements.append(
-                {"statement": statement + words, "known": counts, "trained": of_trained}
-            )
+            lines.append({"statement": statement + words, "known": counts, "trained": of_trained})
     deeper = deeper_is_better(constructed_rows)
-    statements.append(
-        {"statement": "two more layers lower the error", "known": deeper, "trained": [0, 0]}
-    )
-    return statements
+    last = {"statement": "two more layers lower the error", "known": deeper, "trained": [0, 0]}
+    return [*lines, last]
 
 
-def deeper_is_better(constructed_rows: list[Record]) -> dict[str, list[int]]:
+def deeper_is_better(rows: list[Record]) -> dict[str, list[int]]:
     """Whether 8 layers err less than 6 on the same tasks."""
     errors = {
-        (row["family"], row["solver"], row["variant"]): sum(row["intact"]["target"])
-        for row in constructed_rows
+        (row["family"], row["solver"], row["variant"]): sum(row["intact"]["target"]) for row in rows
     }
     counts: dict[str, list[int]] = {}
     for (family, name, variant), error in errors.items():
@@ -409,18 +382,13 @@ def deeper_is_better(constructed_rows: list[Record]) -> dict[str, list[int]]:
 
 def report(constructed_rows: list[Record], trained: list[Record]) -> Record:
     """Everything that the tables and the figure show."""
-    scored = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
-    limits = {
-        one["set"]: one["within"] for one in scored if (one["replaced"], one["effect"]) == MAIN
-    }
-    patterns = [
-        pattern_row(row["solver"], row["family"], row)
-        for row in constructed_rows
-        if row["variant"] == "base"
-    ]
+    rows = scores(constructed_rows, [effects_of(row) for row in constructed_rows])
+    limits = {one["set"]: one["within"] for one in rows if (one["replaced"], one["effect"]) == MAIN}
+    base = [row for row in constructed_rows if row["variant"] == "base"]
+    patterns = [pattern_row(row["solver"], row["family"], row) for row in base]
     patterns += [pattern_row(row["model"], "own", row) for row in trained]
     return {
-        "confusion": scored,
+        "confusion": rows,
         "trained": [compared(row, limits) for row in trained],
         "statements": stated(constructed_rows, trained),
         "patterns": patterns,
@@ -511,7 +479,7 @@ def statement_table(record: Record) -> str:
     for one in record["statements"]:
         cells = [f"{one['trained'][0]}/{one['trained'][1]}"]
         groups = [(name,) for name in candidates]
-        groups += [DISTRACTORS, tuple(name for name in NAMES if KIND[name] == "no solver")]
+        groups += [models.DISTRACTORS, tuple(name for name in NAMES if KIND[name] == "no solver")]
         for names in groups:
             counts = [one["known"][name] for name in names if name in one["known"]]
             cases, total = (sum(pair[k] for pair in counts) for k in (0, 1))
@@ -544,11 +512,8 @@ def markdown(record: Record) -> str:
 
 
 def draw(axis: Axes, values: list[float], label: str, color: str, style: str) -> None:
-    count = len(values)
-    where = (np.arange(count) + 0.5) / count
-    axis.plot(
-        where, np.clip(values, *RANGE), style, color=color, label=label, linewidth=1, markersize=3
-    )
+    x, y = (np.arange(len(values)) + 0.5) / len(values), np.clip(values, *RANGE)
+    axis.plot(x, y, style, color=color, label=label, linewidth=1, markersize=3)
 
 
 def ablations_figure(record: Record) -> Figure:

@@ -34,24 +34,15 @@ Record = dict[str, Any]
 
 
 CANDIDATES = compared()
-DISTRACTORS = tuple(
-    name for name in ("nesterov", "averaged_descent", "steepest_descent") if name not in SOLVERS
-)
+DISTRACTORS = ("nesterov", "averaged_descent", "steepest_descent")
 """Solvers that are not in the catalogue."""
 SMOOTHERS = ("smoother_equal", "smoother_falling", "smoother_sharper")
 RANDOM = "random_encoder"
 NONE = (*SMOOTHERS, RANDOM)
 """Models that run no solver: kernel smoothers, and random weights with a fitted readout."""
 NAMES = (*CANDIDATES, *DISTRACTORS, *NONE)
-KIND: dict[str, str] = {
-    name: kind
-    for kind, names in (
-        ("candidate", CANDIDATES),
-        ("other solver", DISTRACTORS),
-        ("no solver", NONE),
-    )
-    for name in names
-}
+KIND = dict.fromkeys(CANDIDATES, "candidate") | dict.fromkeys(DISTRACTORS, "other solver")
+KIND |= dict.fromkeys(NONE, "no solver")
 WIDTH = 32
 """Channels of the random encoder."""
 
@@ -84,23 +75,19 @@ def config_of(variant: Variant, sizes: dict[str, int]) -> BenchConfig:
     return BenchConfig(**sizes, **rest)
 
 
-def run_setting(
-    run: Run, steps: int, sizes: dict[str, int], condition: float | None
-) -> BenchFamily:
+def run_setting(run: Run, sizes: dict[str, int], condition: float | None) -> BenchFamily:
     """The tasks of a trained run, with the ridge of their exact predictor, or a condition number.
 
     The tasks depend on the family alone, so models of one family share them.
     """
     family: Any = dataclasses.replace(run.family, num_queries=sizes["num_queries"])  # pyright: ignore
-    counts = (2 * sizes["tasks"], sizes["probe_tasks"])
+    both = (2 * sizes["tasks"], sizes["probe_tasks"])
     key = jax.random.key(0)
-    tasks, probing = (
-        draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(counts)
-    )
+    tasks, probing = (draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(both))
     if condition is None:
         kernel, ridge = exact_of(family)
         condition = max(float(jnp.mean(largest_eigenvalues(kernel, tasks))) / float(ridge), 1.01)
-    config = config_of(Variant(condition=condition, steps=steps), sizes)
+    config = config_of(Variant(condition=condition, steps=run.model.steps), sizes)
     return BenchFamily("run", family, tasks, probing, config)
 
 
@@ -184,13 +171,10 @@ def smoother(name: str, kernel: Kernel, one: BenchFamily) -> Transformer:
 
 def random_encoder(one: BenchFamily) -> Transformer:
     """An untrained encoder whose readout is fitted to the outputs: it has learnt no steps."""
-    spec = Architecture(
-        num_features=one.tasks.num_features, width=WIDTH, depth=one.config.steps, heads=4
-    )
+    spec = Architecture(num_features=one.tasks.num_features, width=WIDTH, depth=one.config.steps)
     model = init(jax.random.key(17 + one.config.seed), spec, one.tasks.x.dtype)
     last = streams_of_batch(model, one.probing)[:, -1]
-    assert one.probing.y_query is not None
-    targets = one.probing.y_query.reshape(-1, 1)
+    targets = outputs_of(one.probing).reshape(-1, 1)
     features = last.reshape(len(targets), -1)[:, :WIDTH]
     weights, _, _ = ridge_regression(features, targets, 3 * len(targets) // 4)
     return model.replace(weights=model.weights.replace(readout=Read({"stream": weights}, 1)))  # pyright: ignore[reportAttributeAccessIssue]
@@ -232,14 +216,12 @@ def without_parts(model: Transformer, tasks: Task) -> tuple[np.ndarray, dict[str
     )
     means = interventions.role_means(model, tasks, interventions.point_names(ids))
     sources = {"zero": jax.tree.map(jnp.zeros_like, means), "mean": means}
-    predictions = {
+    answers = {
         name: np.asarray(interventions.run_interventions(model, tasks, codes, source, ids, 16))
         for name, source in sources.items()
     }
-    shape = (len(PARTS), len(layers), *predictions["zero"].shape[1:])
-    return predictions["zero"][0], {
-        name: one[1:].reshape(shape) for name, one in predictions.items()
-    }
+    shape = (len(PARTS), len(layers), *answers["zero"].shape[1:])
+    return answers["zero"][0], {name: one[1:].reshape(shape) for name, one in answers.items()}
 
 
 @jax.jit

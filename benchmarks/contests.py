@@ -101,9 +101,8 @@ def compete(contest: Contest, repeats: int) -> list[Row]:
         met = None if target is None else ratio <= target
         quarters = firsts[name], float(lower), float(middle), float(upper)
         outcome = ratio, target, met, errors[name], megabytes if ours else None
-        rows.append(
-            Row(contest.suite, contest.name, name, *quarters, *outcome, contest.dtype, contest.size)
-        )
+        names = contest.suite, contest.name, name
+        rows.append(Row(*names, *quarters, *outcome, contest.dtype, contest.size))
     return rows
 
 

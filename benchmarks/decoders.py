@@ -46,6 +46,7 @@ class Cell(NamedTuple):
         return f"p{p}-n{n}-l{scale:.2g}-depth{depth}-width{width}-seed{seed}"
 
 
+OF_TASKS = ("num_features", "num_supports", "lengthscale")
 LENGTHS = {1: 0.57, 2: 0.8, 5: 1.26}
 """The lengthscale for each number of features p, about 0.57 sqrt(p): half of it is the other."""
 DEPTHS, SEEDS = (4, 8, 12), (0, 1, 2, 3, 4)
@@ -67,14 +68,8 @@ SHIPPED = {f"gp-decoder-{depth}": Cell(depth=depth) for depth in DEPTHS}
 
 def recipe_of(cell: Cell, updates: int, seed: int = 0) -> lab.Recipe:
     """The recipe of one round."""
-    tasks = lab.TaskRecipe(
-        num_features=cell.num_features,
-        num_supports=cell.num_supports,
-        num_queries=1,
-        inputs="uniform",
-        noise=0.05,
-        lengthscale=cell.lengthscale,
-    )
+    sizes = {name: getattr(cell, name) for name in OF_TASKS}
+    tasks = lab.TaskRecipe(num_queries=1, inputs="uniform", noise=0.05, **sizes)
     model = lab.ModelRecipe(style="decoder", width=cell.width, depth=cell.depth)
     training = Training(
         steps=updates,
@@ -158,7 +153,7 @@ def row_of(cell: Cell, result: Record) -> Record:
         "model": cell.name,
         "style": "decoder",
         "attention": "softmax",
-        **{name: row[name] for name in ("num_features", "num_supports", "lengthscale")},
+        **{name: row[name] for name in OF_TASKS},
         "noise": 0.05,
         **{name: row[name] for name in ("depth", "width", "seed")},
         **{name: result[name] for name in ("updates", "converged", "validation", "exact")},

@@ -39,9 +39,8 @@ class Case(NamedTuple):
 
     def model(self, steps: int) -> ik.Transformer:
         # a large ridge: the logits and states of no step overflow, whatever its precision
-        return ik.constructions.conjugate_gradient(
-            self.kernel, num_features=self.p, ridge=float(self.n), steps=steps
-        )
+        build = ik.constructions.conjugate_gradient
+        return build(self.kernel, num_features=self.p, ridge=float(self.n), steps=steps)
 
     def task(self, mesh: jax.sharding.Mesh, *, drawn: bool = False) -> ik.Task:
         config = ik.tasks.LinearRegression(num_features=self.p, num_supports=self.n)

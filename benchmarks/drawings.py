@@ -22,28 +22,28 @@ from icl_krr.report import explorer_section
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"
 
-SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
+USE, MODEL, TRUTH, DATA = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
-    "solvers": (1, 0, 1, "reference algorithms,\nwithout a transformer", ORACLE),
-    "audit": (0, 0, 1, "rounding of any function", SEEN),
-    "theory": (2, 0, 1, "bounds, identities", ORACLE),
-    "catalogue": (3, 0, 1, "names of solvers, kernels,\nsweeps and tasks", OTHER),
-    "kernels": (0, 1, 1, "{kernel_names}", OTHER),
-    "sketches": (1, 1, 1, "width: sketches,\nfeatures", OTHER),
-    "constructions": (2, 1, 1, "solvers as weights", FORWARD),
-    "training": (3, 1, 1, "trained weights", FORWARD),
-    "tasks": (0, 2, 1, "samplers, tables", OTHER),
-    "residual": (1, 2, 1, "slots, tokens, reads", FORWARD),
-    "transformer": (2, 2, 1, "forward pass,\ncapture, hooks", FORWARD),
-    "probes": (3, 2, 1, "hat matrices, filters,\npatching, identify", SEEN),
-    "tabular": (0, 3, 1, "tables: fit, predict,\nscikit-learn", SEEN),
-    "uncertainty": (1, 3, 1, "predictive distributions", SEEN),
-    "posterior": (2, 3, 1, "mean and variance", SEEN),
-    "export": (3, 3, 1, "safetensors files,\nT5, GPT-2", SEEN),
-    "experiments": (0, 4, 2, "{claims} claims, sweeps, identification, runs", SEEN),
-    "plots": (2, 4, 2, "figures", SEEN),
-    "cli": (0, 5, 2, "icl-krr demo, predict, fit, verify, ...", SEEN),
-    "report": (2, 5, 2, "an HTML page with sliders", SEEN),
+    "solvers": (1, 0, 1, "reference algorithms,\nwithout a transformer", TRUTH),
+    "audit": (0, 0, 1, "rounding of any function", USE),
+    "theory": (2, 0, 1, "bounds, identities", TRUTH),
+    "catalogue": (3, 0, 1, "names of solvers, kernels,\nsweeps and tasks", DATA),
+    "kernels": (0, 1, 1, "{kernel_names}", DATA),
+    "sketches": (1, 1, 1, "width: sketches,\nfeatures", DATA),
+    "constructions": (2, 1, 1, "solvers as weights", MODEL),
+    "training": (3, 1, 1, "trained weights", MODEL),
+    "tasks": (0, 2, 1, "samplers, tables", DATA),
+    "residual": (1, 2, 1, "slots, tokens, reads", MODEL),
+    "transformer": (2, 2, 1, "forward pass,\ncapture, hooks", MODEL),
+    "probes": (3, 2, 1, "hat matrices, filters,\npatching, identify", USE),
+    "tabular": (0, 3, 1, "tables: fit, predict,\nscikit-learn", USE),
+    "uncertainty": (1, 3, 1, "predictive distributions", USE),
+    "posterior": (2, 3, 1, "mean and variance", USE),
+    "export": (3, 3, 1, "safetensors files,\nT5, GPT-2", USE),
+    "experiments": (0, 4, 2, "{claims} claims, sweeps, identification, runs", USE),
+    "plots": (2, 4, 2, "figures", USE),
+    "cli": (0, 5, 2, "icl-krr demo, predict, fit, verify, ...", USE),
+    "report": (2, 5, 2, "an HTML page with sliders", USE),
 }
 ARROWS = (
     ("kernels", "sketches", "k(x, z)"),
@@ -60,10 +60,10 @@ ARROWS = (
 
 
 LEGEND = {
-    "data and names": OTHER,
-    "forward pass": FORWARD,
-    "reference": ORACLE,
-    "use and analysis": SEEN,
+    "data and names": DATA,
+    "forward pass": MODEL,
+    "reference": TRUTH,
+    "use and analysis": USE,
 }
 
 
@@ -120,11 +120,10 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
             ours = [row for row in here if row.program == "icl_krr"]
             at = [row.size[size] for row in ours]
             words = f"{name} attention: solver without transformer"
-            times = [r.median_ms for r in ours]
-            top.plot(at, times, "o-", color=color, label=f"{name} attention: forward pass")
-            bare = [
-                min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
-            ]
+            label = f"{name} attention: forward pass"
+            top.plot(at, [r.median_ms for r in ours], "o-", color=color, label=label)
+            others = [row for row in here if row.ratio == 1]
+            bare = [min(r.median_ms for r in others if r.size == o.size) for o in ours]
             top.plot(at, bare, "s--", color=color, markersize=3, label=words)
             bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color)
         for axis in (top, bottom):

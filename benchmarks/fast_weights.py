@@ -79,11 +79,9 @@ def solved(ridge, b, C):
     return cho_solve((jnp.linalg.cholesky(C + ridge * jnp.eye(len(C))), True), b)
 
 
-def of_rule(oracle: Any, parameters: str, states: str, *cost: str, **words: Any) -> Method:
+def of_rule(oracle: Any, names: str, states: str, *cost: str, **words: Any) -> Method:
     """A method of a solver, with further keywords."""
-    return Method(
-        partial(oracle.function, **words), parameters, states, cost, partial(oracle, **words)
-    )
+    return Method(partial(oracle.function, **words), names, states, cost, partial(oracle, **words))
 
 
 def kalman_filter(noise):
@@ -106,7 +104,7 @@ MESA = Method(
 )  # fmt: skip
 GATED = "step_size gate"
 CURVED = "4*m*r + 4*m + r", "m*r + m"
-OF_KALMAN = "ridge process_noise info_scale gate"
+KALMAN = "ridge process_noise info_scale gate"
 METHODS = {
     "delta rule": of_rule(of.delta_rule, "step_size", "S", "4*m*r + r", "m*r"),
     "delta rule, normalised": of_rule(
@@ -124,11 +122,9 @@ METHODS = {
         of.preconditioned_delta_rule, "step_size initial squash center gate", "S A", *CURVED
     ),
     "Kalman, isotropic": of_rule(
-        of.kalman_delta_rule, OF_KALMAN, "S p", "4*m*r + 3*m + r", "m*r + 1", covariance="isotropic"
+        of.kalman_delta_rule, KALMAN, "S p", "4*m*r + 3*m + r", "m*r + 1", covariance="isotropic"
     ),
-    "Kalman, diagonal": of_rule(
-        of.kalman_delta_rule, OF_KALMAN, "S p", "4*m*r + 8*m + r", "m*r + m"
-    ),
+    "Kalman, diagonal": of_rule(of.kalman_delta_rule, KALMAN, "S p", "4*m*r + 8*m + r", "m*r + m"),
     "Mesa": MESA,
     "Mesa, gated": MESA._replace(parameters="ridge gate"),
     "Mesa, window": MESA._replace(parameters="ridge window", oracle=None),
@@ -328,16 +324,14 @@ def fixed_points(cycles: int, seed: int) -> list[records.Row]:
     for name, parameters in STEADY.items():
         print(f"{cycles} cycles: {name}", flush=True)
         w = final_weights(name, parameters(few), X, target, cycles)
+        w_of_many = final_weights(name, parameters(many), long, noisy, cycles)
         back = final_weights(name, parameters(few), X[:, ::-1], target[:, ::-1], cycles)
         pairs = {
             "supports": ((X @ w)[..., 0], target),
             "least norm": (w, least_norm),
             "ridge": (w, ridge),
             "other order": (back, w),
-            "least squares": (
-                final_weights(name, parameters(many), long, noisy, cycles),
-                least_squares,
-            ),
+            "least squares": (w_of_many, least_squares),
         }
         rows.append({"method": name, **{aim: relative(*pair) for aim, pair in pairs.items()}})
     return rows
@@ -451,29 +445,24 @@ def document(record: records.Row) -> str:
         "Mesa solves by Cholesky; a window also keeps its pairs, m + r numbers each:",
         to_markdown((header, lines)),
     ]
+    columns = ["method", *MEASURES, "not distinguishable from Mesa", "status not ok"]
     for one in record["contests"]:
         lines = []
         for name, row in one["rows"].items():
             _, low, high = row["minus Mesa"]
             same = "yes" if low <= 0 <= high else "no"
-            lines.append(
-                [name, *(spread(row[k]) for k in MEASURES), same, format_value(row["not ok"])]
-            )
+            lines.append([name, *(spread(row[k]) for k in MEASURES), same, as_text(row["not ok"])])
         parts += [
             f"Tasks: {one['kind']} (seeds {', '.join(map(str, one['seeds']))}). "
             "Medians and 95 % intervals over tasks; errors in units of the variance of "
             "the function, regret: sum over positions of what is above the error of the exact "
             "posterior, minus Mesa: the same beside gated Mesa:",
-            to_markdown(
-                (["method", *MEASURES, "not distinguishable from Mesa", "status not ok"], lines)
-            ),
+            to_markdown((columns, lines)),
         ]
     for title, key in TITLES.items():
         names = record[key][0]
-        columns = {
-            name: lambda row, name=name: format_value(row.get(name, "refused")) for name in names
-        }
-        parts += [title, to_markdown(records.table(record[key], columns))]
+        reads = {name: lambda row, name=name: as_text(row.get(name, "refused")) for name in names}
+        parts += [title, to_markdown(records.table(record[key], reads))]
     return "\n".join(parts)
 
 
@@ -490,9 +479,9 @@ TITLES = {
 }
 
 
-def format_value(value: Any) -> str:
+def as_text(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(format_value(one) for one in value)
+        return ", ".join(as_text(one) for one in value)
     if value is None:
         return "-"
     return format_number(value, 2) if isinstance(value, float) else str(value)

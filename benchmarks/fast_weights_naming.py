@@ -91,9 +91,8 @@ def cases() -> list[Case]:
 
 def with_gate(values: dict[str, Any]) -> dict[str, Any]:
     """The keywords of a rule with a gate, from fitted values, which are positive."""
-    return {n: v for n, v in values.items() if n != "forgetting"} | {
-        "log_gate": -values["forgetting"]
-    }
+    others = {n: v for n, v in values.items() if n != "forgetting"}
+    return others | {"log_gate": -values["forgetting"]}
 
 
 def register_gated() -> None:
@@ -115,9 +114,7 @@ def candidate_names() -> tuple[str, ...]:
     return (*RULES, *(f"gated_{name}" for name in RULES), *BATCH)
 
 
-def tasks_of(
-    noise: float, seed: int, sphere: bool = False, count: int = TASKS
-) -> tuple[Task, Task]:
+def tasks_of(noise: float, seed: int, sphere: bool, count: int) -> tuple[Task, Task]:
     """Tasks to fit and tasks to score; on a sphere, all inputs have length 1."""
     family = LinearRegression(
         num_features=FEATURES, num_supports=SUPPORTS, num_queries=QUERIES, noise=noise
@@ -138,13 +135,11 @@ def model_of(case: Case) -> tuple[Transformer, jax.Array]:
     it. Conjugate gradient has one step for each layer, or has converged before the first.
     """
     row = SOLVERS[case.rule]
-    values = EDGES[case.edge][1] if case.edge else RULES[case.rule]
-    gate = {"log_gate": -GATE} if case.gated else {}
+    kwargs = EDGES[case.edge][1] if case.edge else RULES[case.rule]
+    kwargs = kwargs | ({"log_gate": -GATE} if case.gated else {})
     repeats = row.sequential or case.edge == "converged"
     steps = SUPPORTS if repeats else LAYERS
-    model = constructions.lookup(row)(
-        Linear(), num_features=FEATURES, steps=steps, **values, **gate
-    )
+    model = constructions.lookup(row)(Linear(), num_features=FEATURES, steps=steps, **kwargs)
     at = [0, *[steps] * LAYERS] if repeats else [*range(LAYERS + 1)]
     return model, jnp.array(at)
 
@@ -176,9 +171,7 @@ def turn(case: Case) -> Callable[[Task, jax.Array], jax.Array]:
     if case.reading == PLAIN:
         return lambda task, streams: streams
     key = jax.random.fold_in(jax.random.key(case.seed), 51)
-    return lambda task, streams: (
-        streams @ jax.random.orthogonal(key, streams.shape[-1], dtype=streams.dtype)
-    )
+    return lambda task, h: h @ jax.random.orthogonal(key, h.shape[-1], dtype=h.dtype)
 
 
 def row_of(result: Identification) -> Record:
@@ -352,14 +345,12 @@ def decoder_table(rows: list[Record]) -> Lines:
         baseline = min(row["baselines"].items(), key=lambda one: distance(one[1]))
         along = "-" if best["along"] is None else f"{best['along']:.2g}"
         stream = row["by stream"]
-        nearest = stream["candidates"][0]
+        first = stream["candidates"][0]
         line = [f"{row['model']}, {row['seed']}", f"{row['ratio']:.3g}", row["status"]]
         line += [f"{short(best['name'])} {best['prediction']:.2g}, {best['hat']:.2g}"]
         line += [along, f"{row['exact along']:.2g}"]
         line += [f"{baseline[0]} {baseline[1]['prediction']:.2g}, {baseline[1]['hat']:.2g}"]
-        lines.append(
-            [*line, f"{stream['status']}; {short(nearest['name'])} {distance(nearest):.2g}"]
-        )
+        lines.append([*line, f"{stream['status']}; {short(first['name'])} {distance(first):.2g}"])
     return header, lines
 
 

@@ -25,20 +25,13 @@ LINEAR, FEATURED = ik.Linear(), ik.Exponential(1.0)
 
 
 def draw(seed: int, p: int, n: int, r: int | None = None) -> ik.Task:
-    config = ik.tasks.LinearRegression(
-        num_features=p, num_supports=n, num_outputs=r, num_queries=3, noise=0.1
-    )
+    config = ik.tasks.LinearRegression(num_features=p, num_supports=n, num_outputs=r, num_queries=3)
     return ik.tasks.sample(jax.random.key(seed), config)
 
 
 def build(task: ik.Task, ridge: float, steps: int) -> ik.Transformer:
-    return ik.constructions.conjugate_gradient(
-        LINEAR,
-        num_features=task.num_features,
-        num_outputs=task.num_outputs,
-        ridge=ridge,
-        steps=steps,
-    )
+    sizes: Any = {"num_features": task.num_features, "num_outputs": task.num_outputs}
+    return ik.constructions.conjugate_gradient(LINEAR, ridge=ridge, steps=steps, **sizes)
 
 
 def worst(a: Any, b: Any) -> float:
@@ -180,9 +173,8 @@ def program(task: ik.Task, m: int | None) -> Callable[[], jax.Array]:
     """Conjugate gradient by linear attention on m features, or by softmax attention."""
     draw = partial(ik.sketches.positive_features, jax.random.key(1), FEATURED, num_features=8)
     sketch = None if m is None else draw(width=m)
-    model = ik.constructions.conjugate_gradient(
-        FEATURED, num_features=8, ridge=task.num_supports / 10, steps=8, sketch=sketch
-    )
+    build = ik.constructions.conjugate_gradient
+    model = build(FEATURED, num_features=8, ridge=task.num_supports / 10, steps=8, sketch=sketch)
     forward = jax.jit(ik.predict)
     return lambda: forward(model, task)
 

@@ -73,9 +73,7 @@ class Problem(NamedTuple):
         return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
 
     def exact_loss(self) -> float:
-        exact = jax.jit(
-            partial(map_tasks, lambda task: solvers.exact(Linear(), task, ridge=self.ridge))
-        )
+        exact = jax.jit(partial(map_tasks, lambda t: solvers.exact(Linear(), t, ridge=self.ridge)))
         return float(jnp.mean((exact(self.scored).prediction - self.scored.y_query) ** 2))
 
     def tune_scalars(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
@@ -88,10 +86,8 @@ def draw_problem(config: Config, seed: int) -> Problem:
     family = config.family
     kernel, ridge = family.optimal()
     key = jax.random.key(seed)
-    tuning, scored = (
-        draw_tasks(jax.random.fold_in(key, i), count, family)
-        for i, count in enumerate((config.tuning, config.tasks))
-    )
+    both = (config.tuning, config.tasks)
+    tuning, scored = (draw_tasks(jax.random.fold_in(key, i), n, family) for i, n in enumerate(both))
     bounds = jax.jit(partial(map_tasks, lambda task: spectral_bounds(kernel, task, ridge=ridge)))
     low, high = bounds(tuning)
     return Problem(config, ridge, tuning, scored, (float(jnp.min(low)), float(jnp.max(high))))
@@ -128,36 +124,26 @@ def competitors(problem: Problem, depth: int) -> dict[str, Transformer]:
     def interval(at: dict[str, Any]) -> tuple[Any, Any]:
         return at["high"] * at["share"] / (1 + at["share"]), at["high"]
 
+    nodes, ends = chebyshev_step_sizes(high / 10, high, depth), {"share": 0.1, "high": high}
+    chebyshev = partial(constructions.chebyshev, Linear(), ridge=problem.ridge, **sizes)
     builds: dict[str, tuple[Callable[[Any], Transformer], dict[str, Any]]] = {
         "tuned step": (lambda at: descent(at["step"]), {"step": 2 / (low + high)}),
-        "tuned steps": (
-            lambda at: descent(at["steps"]),
-            {"steps": chebyshev_step_sizes(high / 10, high, depth)},
-        ),
+        "tuned steps": (lambda at: descent(at["steps"]), {"steps": nodes}),
         "Chebyshev roots, tuned interval": (
             lambda at: descent(chebyshev_step_sizes(*interval(at), depth)),
-            {"share": 0.1, "high": high},
+            ends,
         ),
-        "Chebyshev iteration, tuned interval": (
-            lambda at: constructions.chebyshev(
-                Linear(), ridge=problem.ridge, spectrum=interval(at), **sizes
-            ),
-            {"share": 0.1, "high": high},
-        ),
+        "Chebyshev iteration, tuned interval": (lambda at: chebyshev(spectrum=interval(at)), ends),
         "GD++, tuned": (
-            lambda at: constructions.gradient_descent_plus_plus(
-                Linear(), step_size=at["step"], curvature=at["curvature"], **sizes
-            ),
-            {"step": 2 / high, "curvature": 0.2 / high},
+            lambda at: constructions.gradient_descent_plus_plus(Linear(), **at, **sizes),
+            {"step_size": 2 / high, "curvature": 0.2 / high},
         ),
     }
     models = {"textbook step": descent(2 / (low + high))}
     for name, (build, first) in builds.items():
         models[name] = build(problem.tune_scalars(build, first))
-    models["conjugate gradient, as many steps"] = constructions.conjugate_gradient(
-        Linear(), ridge=problem.ridge, **sizes
-    )
-    return models
+    best = constructions.conjugate_gradient(Linear(), ridge=problem.ridge, **sizes)
+    return models | {"conjugate gradient, as many steps": best}
 
 
 Path = list[tuple[int, Transformer, float]]
@@ -172,12 +158,10 @@ def train_without_divergence(problem: Problem, first: Transformer, seed: int) ->
     """
     c, path = problem.config, []
     for rate in c.learning_rates:
-        settings = Training(
-            steps=c.updates, batch=c.batch, learning_rate=rate, warmup=100, seed=seed
-        )
-        state, path = start(first, settings), [(0, first, problem.loss(first))]
+        recipe = Training(steps=c.updates, batch=c.batch, learning_rate=rate, seed=seed)
+        state, path = start(first, recipe), [(0, first, problem.loss(first))]
         for update in range(1, c.updates + 1):
-            state, _ = advance(state, c.family, settings)
+            state, _ = advance(state, c.family, recipe)
             if update % c.every == 0 or update in (10, 50, 100):
                 model = jax.tree.map(jnp.copy, state.model)  # the next step takes its buffers
                 path.append((update, model, problem.loss(model)))
@@ -228,9 +212,7 @@ def compare(config: Config) -> Comparison:
                         for update, model, error in trained
                         for row in of_blocks(problem, begun, model)
                     ]
-                    moved += [
-                        {"seed": seed, **row} for row in weight_difference(models[name], begun)
-                    ]
+                    moved += [{"seed": seed, **r} for r in weight_difference(models[name], begun)]
             final_losses = {name: problem.loss(model) for name, model in models.items()}
             for name, error in final_losses.items():
                 gain = (final_losses["textbook step"] - least) / (error - least)
@@ -248,9 +230,7 @@ def of_blocks(problem: Problem, begun: Transformer, model: Transformer) -> Rows:
             "block": block,
             "step x high": step * high,
             "curvature x high": curvature * high,
-            "change": float(
-                np.linalg.norm([row["change"] for row in changes if row["block"] == block])
-            ),
+            "change": float(np.linalg.norm([r["change"] for r in changes if r["block"] == block])),
         }
         for block, (step, curvature) in enumerate(zip(*block_coefficients(model), strict=True))
     ]
@@ -343,16 +323,14 @@ def path_figure(comparison: Comparison) -> Figure:
     blocks = sorted({row["block"] for row in comparison.path})
     losses = {name: mean_loss(comparison, name) for name in ("tuned step", "GD++, tuned")}
     losses |= {"Chebyshev roots": mean_loss(comparison, "Chebyshev roots, tuned interval")}
-    draw_blocks(axes[0, 0], comparison, blocks[:1], "loss", "loss at the queries")
+    draw_path(axes[0, 0], comparison, blocks[:1], "loss", "loss at the queries")
     for dashes, (name, loss) in zip(("--", ":", "-."), losses.items(), strict=True):
         axes[0, 0].axhline(loss, color="black", linestyle=dashes, label=name)
     axes[0, 0].set_yscale("log")
-    draw_blocks(axes[0, 1], comparison, blocks, "step x high", "step size\nx largest eigenvalue")
+    draw_path(axes[0, 1], comparison, blocks, "step x high", "step size\nx largest eigenvalue")
     curvature = "curvature (GD++)\nx largest eigenvalue"
-    draw_blocks(axes[1, 0], comparison, blocks, "curvature x high", curvature)
-    draw_blocks(
-        axes[1, 1], comparison, blocks, "change", "relative distance\nfrom the construction"
-    )
+    draw_path(axes[1, 0], comparison, blocks, "curvature x high", curvature)
+    draw_path(axes[1, 1], comparison, blocks, "change", "relative distance\nfrom the construction")
     for axis in axes.flat:
         label_ticks(axis, whole="x")
         axis.set_xlabel("update")
@@ -374,9 +352,7 @@ def mean_loss(comparison: Comparison, method: str) -> float:
     return float(np.mean(here))
 
 
-def draw_blocks(
-    axis: Axes, comparison: Comparison, blocks: list[int], key: str, label: str
-) -> None:
+def draw_path(axis: Axes, comparison: Comparison, blocks: list[int], key: str, label: str) -> None:
     """Mean and range over seeds, one line per block."""
     cells = grouped(comparison.path, itemgetter("update", "block"))
     updates = sorted({update for update, _ in cells})

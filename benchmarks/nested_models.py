@@ -15,9 +15,7 @@ from icl_krr.experiments import to_markdown
 
 def main() -> None:
     args = options(__doc__, quick="", folders={"type": Path, "nargs": "+"})
-    records = {
-        folder.name: json.loads((folder / "identify.json").read_text()) for folder in args.folders
-    }
+    records = {path.name: json.loads((path / "identify.json").read_text()) for path in args.folders}
     summaries = {name: short(record) for name, record in records.items()}
     save("nested-models", summaries, table(summaries))
 
@@ -27,25 +25,20 @@ def short(record: dict[str, Any]) -> dict[str, Any]:
     seeds = []
     for result in record["seeds"]:
         best = result["candidates"][0]
-        solver = {"name": best["candidate"], "kernel": best["kernel"]}
-        solver |= {space: interval_of(best[space]) for space in ("prediction", "hat")}
+        solver = {"name": best["candidate"], "kernel": best["kernel"], **intervals(best)}
         models = [
-            {"name": model["name"], "kernel": model["kernel"]}
-            | {
-                space: interval_of(model[space])
-                for space in ("prediction", "hat")
-                if space in model
-            }
+            {"name": model["name"], "kernel": model["kernel"], **intervals(model)}
             for model in result["nested models"]
         ]
-        seeds.append(
-            {"seed": result["seed"], "status": result["status"], "nested models": models, **solver}
-        )
+        about = {name: result[name] for name in ("seed", "status")}
+        seeds.append({**about, "nested models": models, **solver})
     meta = {name: record["meta"][name] for name in ("seed", "dtype", "versions", "device")}
-    settings = {
-        name: record["meta"]["settings"][name] for name in ("tasks", "probe_tasks", "kernels")
-    }
-    return {"meta": {**meta, **settings}, "together": record["together"], "seeds": seeds}
+    sizes = {name: record["meta"]["settings"][name] for name in ("tasks", "probe_tasks", "kernels")}
+    return {"meta": {**meta, **sizes}, "together": record["together"], "seeds": seeds}
+
+
+def intervals(fit: dict[str, Any]) -> dict[str, Any]:
+    return {space: interval_of(fit[space]) for space in ("prediction", "hat") if space in fit}
 
 
 def interval_of(distance: dict[str, Any]) -> dict[str, Any]:

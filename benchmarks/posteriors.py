@@ -149,11 +149,9 @@ def document(record: dict[str, Any]) -> str:
     return "\n".join(map(to_markdown, tables))
 
 
-def after_steps(rows: list[records.Row], name: str) -> dict[str, Callable[[records.Row], str]]:
+def after_steps(rows: list[records.Row], key: str) -> dict[str, Callable[[records.Row], str]]:
     """A column for each number of steps."""
-    return {
-        f"{name}, {t} steps": lambda row, t=t: format_number(row[name][t]) for t in rows[0][name]
-    }
+    return {f"{key}, {t} steps": lambda row, t=t: format_number(row[key][t]) for t in rows[0][key]}
 
 
 def main() -> None:
@@ -166,11 +164,9 @@ def main() -> None:
             for (m, n), decay, dtype in product(sizes, DECAYS.values(), ("float64", "float32"))
         ]
         grid = ((1e-2, 16),) if quick else product(RIDGES, LENGTHS)
-        m = 4 if quick else WIDTH
+        m, decay = 4 if quick else WIDTH, DECAYS["decaying"]
         times = {"m + 1": m + 1, "3 m": 3 * m, "8 m": 8 * m}
-        record["float32"] = [
-            errors(m, n, ridge, DECAYS["decaying"], "float32", times) for ridge, n in grid
-        ]
+        record["float32"] = [errors(m, n, ridge, decay, "float32", times) for ridge, n in grid]
     dtype = "times in float32; errors in the dtype of the row, against oracles in float64"
     meta = records.meta("posteriors", seeds=[*range(SEED, SEED + SEEDS)], dtype=dtype)
     records.finish("posteriors", {"meta": meta, **record}, document, quick)

@@ -30,12 +30,7 @@ AXES: dict[str, tuple] = {
     "solver": ("gradient_descent", "chebyshev", "conjugate_gradient"),
     "level": (0.0, 1e-3, 1e-2, 1e-1),  # standard deviations of the noise
 }
-QUICK_AXES = {
-    "seed": (0,),
-    "tasks": (bench.LINEAR,),
-    "solver": AXES["solver"][:1],
-    "level": (0, 1e-2),
-}
+QUICK = {"seed": (0,), "tasks": (bench.LINEAR,), "solver": AXES["solver"][:1], "level": (0, 1e-2)}
 CANDIDATES = (*AXES["solver"], "heavy_ball")
 """What `identify` fits, on the kernel of the construction."""
 SIZES, QUICK_SIZES = (bench.BenchConfig(), bench.BenchConfig(**bench.QUICK, quick=True))
@@ -44,10 +39,8 @@ SIZES, QUICK_SIZES = (bench.BenchConfig(), bench.BenchConfig(**bench.QUICK, quic
 def measure(cell: experiments.Cell, sizes: bench.BenchConfig) -> list[records.Row]:
     """What `identify` says of a construction with noise, read in both ways."""
     seed, family, solver, level = cell.values()
-    one, (kernel, *_) = (
-        bench.bench_family(family, replace(sizes, seed=seed)),
-        bench.FAMILY_KERNELS[family],
-    )
+    one = bench.bench_family(family, replace(sizes, seed=seed))
+    kernel, *_ = bench.FAMILY_KERNELS[family]
     model, key = bench.candidate_model(solver, kernel, one), jax.random.key(seed)
     assert model.weights is not None
     for name, value in (("solver", solver), ("level", level)):
@@ -123,7 +116,7 @@ def power_figure(record: records.Row) -> Figure:
 def main() -> None:
     args = records.options(__doc__, seed="first seed of tasks and noise", folder=True)
     jax.config.update("jax_enable_x64", True)
-    axes, sizes = (QUICK_AXES, QUICK_SIZES) if args.quick else (AXES, SIZES)
+    axes, sizes = (QUICK, QUICK_SIZES) if args.quick else (AXES, SIZES)
     axes = axes | {"seed": [args.seed + seed for seed in axes["seed"]]}
     study = experiments.Study("power", asdict(sizes), axes, partial(measure, sizes=sizes))
     rows = [row for _, both in records.finished(study, args.folder) for row in both]

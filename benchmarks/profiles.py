@@ -28,6 +28,7 @@ from icl_krr.tasks import Task, map_tasks
 from icl_krr.transformer import Transformer
 
 Row = dict[str, Any]
+Readout = Callable[[Task], jax.Array]
 OWN, FACTOR, PROBE = "its own prediction", "one factor per layer", "a linear probe"
 READERS = {
     OWN: "the prediction that the model itself would make after a layer",
@@ -74,18 +75,14 @@ def protocol_of(family: str, kernel: str, config: bench.BenchConfig) -> identifi
     """The protocol on the tasks of a family, with the kernel of the model first."""
     one = streams.setting_of(family, config)
     kernel_object = one.kernel(kernel)
-    both = [
-        identification.profile_targets(tasks, kernel_object, one.ridge(kernel_object))
-        for tasks in split_halves(one.tasks)
-    ]
+    ridge, halves = one.ridge(kernel_object), split_halves(one.tasks)
+    both = [identification.profile_targets(tasks, kernel_object, ridge) for tasks in halves]
     kernels = dict.fromkeys((kernel, *bench.FAMILY_KERNELS[family]))
-    values = identification.exact_hyperparameters(kernel_object, one.ridge(kernel_object))
+    values = identification.exact_hyperparameters(kernel_object, ridge)
     return identification.Protocol(both, tuple(kernels), 2 * config.steps, values, config.seed)
 
 
-def readers(
-    case: Case, one: bench.BenchFamily, reader: Any
-) -> dict[str, Callable[[Task], jax.Array]]:
+def readers(case: Case, one: bench.BenchFamily, reader: Any) -> dict[str, Readout]:
     """The ways to read predictions [L + 1, q] from a model."""
     functions = {}
     if model_reader := own_reader(case, one, reader):
@@ -96,9 +93,7 @@ def readers(
     return functions
 
 
-def own_reader(
-    case: Case, one: bench.BenchFamily, reader: Any
-) -> Callable[[Task], jax.Array] | None:
+def own_reader(case: Case, one: bench.BenchFamily, reader: Any) -> Readout | None:
     if case.kind == DISTRACTOR and case.about in (functions := bench.distractor_functions(one)):
         return functions[case.about]
     if case.kind in (PLAIN, JUNK):
@@ -112,7 +107,7 @@ def own_reader(
     return None
 
 
-def factors(reader: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
+def factors(reader: Readout, tasks: Task) -> jax.Array:
     """The factor of every layer [L + 1] with the least error on the tasks of the probes."""
     predictions = jax.jit(partial(map_tasks, reader))(tasks)
     products = jnp.sum(predictions * tasks.y_query[:, None], axis=(0, 2))
@@ -322,9 +317,8 @@ def confusion_figure(record: Row) -> Figure:
             pairs.append((row["right"][0], label if label in names else "another solver"))
     panels.append(("through the stream, with use", *matrix(pairs, candidates, names)))
     figure = Figure(figsize=(18, 5.4), layout="constrained")
-    for axis, (title, columns, counts) in zip(
-        figure.subplots(1, len(panels), sharey=True), panels, strict=True
-    ):
+    axes = figure.subplots(1, len(panels), sharey=True)
+    for axis, (title, columns, counts) in zip(axes, panels, strict=True):
         share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         axis.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for (i, j), count in np.ndenumerate(counts):
@@ -356,9 +350,7 @@ def main() -> None:
     if args.quick:
         config, every = bench.BenchConfig(**bench.QUICK, quick=True), QUICK_CASES
     settings, axes = dataclasses.asdict(config), {"case": every}
-    study = experiments.Study(
-        "profiles", settings, axes, lambda cell: examine(cell["case"], config)
-    )
+    study = experiments.Study("profiles", settings, axes, lambda at: examine(at["case"], config))
     rows = [row for _, row in records.finished(study, args.folder)]
     facts = {"seeds": sorted({row["seed"] for row in rows}), "dtype": "float64"}
     facts |= {"config": settings, "not run": len(every) - len(rows)}

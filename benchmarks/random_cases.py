@@ -174,7 +174,7 @@ def solver_kwargs(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array)
     """What a solver must be told."""
     kwargs: dict[str, Any] = {"ridge": ridge, "steps": STEPS}
     if "spectrum" in ROWS[name].required_inputs:
-        kwargs["spectrum"] = ik.spectral_bounds(kernel, task, ridge=ridge)
+        kwargs["spectrum"] = bounds(kernel, task, ridge)
     if "num_supports" in ROWS[name].required_inputs:
         largest = jnp.max(kernel.diagonal(task.x), where=task.mask, initial=0)
         kwargs |= {"num_supports": task.num_supports, "largest": largest}
@@ -198,10 +198,8 @@ def solve(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
 
 
 def build(name: str, kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> ik.Transformer:
-    sizes = {"num_features": task.num_features, "dtype": task.x.dtype}
-    return getattr(ik.constructions, name)(
-        kernel, **sizes, **solver_kwargs(name, kernel, task, ridge)
-    )
+    kwargs = solver_kwargs(name, kernel, task, ridge) | {"dtype": task.x.dtype}
+    return getattr(ik.constructions, name)(kernel, num_features=task.num_features, **kwargs)
 
 
 def check(name: str, *problem: Any) -> Any:
@@ -209,10 +207,8 @@ def check(name: str, *problem: Any) -> Any:
     return ik.predict(model, problem[1]), ik.check(model, problem[1]).ok
 
 
-def exactly(
-    field: str, names: tuple[str, ...], kernel: ik.Kernel, task: ik.Task, ridge: Any
-) -> Any:
-    solution = getattr(ik.solvers, field)(kernel, task, ridge=ridge)
+def exactly(call: str, names: tuple[str, ...], kernel: ik.Kernel, task: ik.Task, ridge: Any) -> Any:
+    solution = getattr(ik.solvers, call)(kernel, task, ridge=ridge)
     return tuple(getattr(solution, name) for name in names), solution.status.ok
 
 
@@ -243,6 +239,10 @@ def called(name: str) -> Callable:
     return jax.jit(call)
 
 
+def bounds(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
+    return ik.spectral_bounds(kernel, task, ridge=ridge)
+
+
 def predicted(*problem: Any) -> jax.Array:
     return ik.predict(build("conjugate_gradient", *problem), problem[1])
 
@@ -270,10 +270,7 @@ PLAIN = {
 SLOPES = ("sum in y", "sum in supports", "in queries", "sum in ridge")
 SLOPED: dict[str, tuple[Callable, Callable]] = {
     "`exact`": (audited, lambda *problem: exactly("exact", ("prediction",), *problem)[0][0]),
-    "`solvers.conjugate_gradient`": (
-        audited_steps,
-        lambda *of: solve("conjugate_gradient", *of)[0],
-    ),
+    "`solvers.conjugate_gradient`": (audited_steps, lambda *a: solve("conjugate_gradient", *a)[0]),
     "`predict`, `conjugate_gradient`": (audited_steps, predicted),
 }
 SUBJECTS: dict[str, Subject] = {
@@ -292,10 +289,7 @@ SUBJECTS: dict[str, Subject] = {
         f"`audit` of `{name}`": Subject(partial(audited, called(name)), answers)
         for name, answers in PLAIN.items()
     },
-    "`audit` of `spectral_bounds`": Subject(
-        partial(audited, jax.jit(lambda *of: ik.spectral_bounds(*of[:2], ridge=of[2]))),
-        ("low", "high"),
-    ),
+    "`audit` of `spectral_bounds`": Subject(partial(audited, jax.jit(bounds)), ("low", "high")),
     "`audit` of `predict` of `conjugate_gradient`": Subject(
         partial(audited_steps, jax.jit(predicted)), ("mean",)
     ),
@@ -380,9 +374,7 @@ def run(
                 every = results(subject, make, drawn, dtype) if kernel in subject.kernels else ()
                 for i, (values, ok) in enumerate(every):
                     pairs = zip(jax.tree.leaves(values), subject.answers, strict=True)
-                    error = max(
-                        scaled_error(v, expected[i].get(answer), dtype) for v, answer in pairs
-                    )
+                    error = max(scaled_error(v, expected[i].get(key), dtype) for v, key in pairs)
                     yield CaseOutcome(name, dtype, kernel, seed, i, error, bool(ok))
 
 

@@ -16,18 +16,8 @@ from typing import Any
 import jax
 from matplotlib.figure import Figure
 
-from icl_krr.experiments import (
-    RUNS as PACKAGE_RUNS,
-    Cell,
-    Lines,
-    Study,
-    environment,
-    format_number,
-    parse_json,
-    plain,
-    replace,
-    run,
-)
+from icl_krr import experiments
+from icl_krr.experiments import Cell, Lines, Study, plain, replace
 from icl_krr.plots import svg
 
 RESULTS = Path(__file__).parent / "results"
@@ -84,12 +74,16 @@ def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[An
 
 def digits(key: str, count: int = 3) -> Callable[[Row], str]:
     """A column of numbers."""
-    return lambda row: format_number(row[key], count)
+    return lambda row: experiments.format_number(row[key], count)
 
 
 def meta(command: str, *packages: str, **facts: Any) -> dict[str, Any]:
     """What a record says of its run: the command, the machine, versions, and further facts."""
-    return {"command": f"python -m benchmarks.{command}", **environment(*packages), **facts}
+    return {
+        "command": f"python -m benchmarks.{command}",
+        **experiments.environment(*packages),
+        **facts,
+    }
 
 
 def caption(text: str, meta: Mapping[str, Any], **more: Any) -> str:
@@ -115,7 +109,7 @@ def write(path: Path, record: Any) -> None:
 
 def read(name: str) -> Any:
     path = RESULTS / f"{name}.json"
-    return parse_json(path, path.read_bytes())
+    return experiments.parse_json(path, path.read_bytes())
 
 
 def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
@@ -169,10 +163,10 @@ def finished(study: Study, folder: Path) -> list[tuple[Cell, Any]]:
         print(f"{study.name}: {done} of {total}: {words}", flush=True)
 
     folder.mkdir(parents=True, exist_ok=True)
-    measured = run(study, folder, progress, each).cells
+    measured = experiments.run(study, folder, progress, each).cells
     return [(cell, result) for cell, result in measured if result is not None]
 
 
 def folder_of(name: str) -> Path:
     """The folder of a reference run: in the package, or here."""
-    return RUNS / name if (RUNS / name).is_dir() else PACKAGE_RUNS / name
+    return RUNS / name if (RUNS / name).is_dir() else experiments.RUNS / name

@@ -12,16 +12,9 @@ import jax
 import tyro
 
 from benchmarks import drawings, records
+from icl_krr import experiments
 from icl_krr.catalogue import KERNELS, SOLVERS, SolverEntry, taken
-from icl_krr.experiments import (
-    Lines,
-    choose_claims,
-    claims,
-    claims_to_markdown,
-    to_json,
-    to_markdown,
-    verify_all,
-)
+from icl_krr.experiments import Lines, choose_claims, to_markdown
 from icl_krr.kernels import make_kernel
 from icl_krr.tabular import build_model
 from icl_krr.tasks import LinearRegression, Task, sample
@@ -70,12 +63,12 @@ def test_again(names: tuple[str, ...]) -> None:
     """Merge fresh results into the record of the claims and their table."""
     record = records.read("claims")
     entries = {entry["id"]: entry for entry in record["claims"]}
-    for name, (result, _) in verify_all(choose_claims(names), seeds=SEEDS).items():
+    for name, (result, _) in experiments.verify_all(choose_claims(names), seeds=SEEDS).items():
         entries[name] = result
         print(f"{name}: {result['status']}")
-    record["claims"] = [entries[name] for name in claims() if name in entries]
-    record = json.loads(to_json(record))
-    records.save("claims", record, claims_to_markdown(record["claims"]))
+    record["claims"] = [entries[name] for name in experiments.claims() if name in entries]
+    record = json.loads(experiments.to_json(record))
+    records.save("claims", record, experiments.claims_to_markdown(record["claims"]))
 
 
 def built(row: SolverEntry, kind: str) -> Transformer | None:
@@ -90,11 +83,9 @@ def built(row: SolverEntry, kind: str) -> Transformer | None:
 def room_table() -> Lines:
     """The guide's: what lives in a room and what it may import, as the test of imports reads it."""
     allowed = runpy.run_path(str(ROOT / "tests/test_structure.py"))["ALLOWED"]
-    purposes = {name: room[3].replace("\n", " ") for name, room in drawings.design_rooms().items()}
-    purposes |= {"core": "checks, guarded arithmetic, files, status", "losses": "of delta rules"}
-    lines = [
-        [f"`{name}`", purposes[name.removeprefix("_")], rooms] for name, rooms in allowed.items()
-    ]
+    about = {name: room[3].replace("\n", " ") for name, room in drawings.design_rooms().items()}
+    about |= {"core": "checks, guarded arithmetic, files, status", "losses": "of delta rules"}
+    lines = [[f"`{name}`", about[name.removeprefix("_")], rooms] for name, rooms in allowed.items()]
     return ["room", "what lives there", "imports, beside what all share"], lines
 
 
@@ -110,9 +101,7 @@ def solver_table() -> Lines:
         states = [slot.name for slot in layout.slots if slot.kind == "state"]
         # leave out the states that softmax attention needs for any solver
         of_attention = ("alpha", "prediction", "sink", "normaliser")
-        shared = [name for name in states if not name.startswith(of_attention)]
+        slots = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
-        lines.append(
-            [f"`{row.name}`", f"`{row.call}`", ", ".join(shared), *blocks, row.input_scope]
-        )
+        lines.append([f"`{row.name}`", f"`{row.call}`", ", ".join(slots), *blocks, row.input_scope])
     return header, lines

@@ -186,14 +186,9 @@ def document(record: Row) -> str:
     header = ["supports", "each: first fit, s", "each, s", "GP, each, s", "GP, each / each"]
     header += ["RMSE of each", "RMSE of GP, each"]
     lines = []
-    for n, (first, our_times, peer) in records.grouped(record["times"], itemgetter("n")).items():
-        seconds = [row["seconds"] for row in (first, our_times, peer)]
-        numbers = [
-            *seconds,
-            peer["seconds"] / our_times["seconds"],
-            our_times["rmse"],
-            peer["rmse"],
-        ]
+    for n, (first, ours, peer) in records.grouped(record["times"], itemgetter("n")).items():
+        seconds = [row["seconds"] for row in (first, ours, peer)]
+        numbers = [*seconds, peer["seconds"] / ours["seconds"], ours["rmse"], peer["rmse"]]
         lines.append([str(n), *(format_number(value, 3) for value in numbers)])
     tables.append((header, lines))
     return "\n".join(map(to_markdown, tables))

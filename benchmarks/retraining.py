@@ -52,9 +52,8 @@ def all_seeds(
     `rates` holds the chosen learning rates of the studies so far.
     """
     seeds = study.seeds(variant)
-    tried = (
-        experiments.LEARNING_RATES if study.tuned_by is None else (rates[study.tuned_by, variant],)
-    )
+    tuner = study.tuned_by
+    choices = experiments.LEARNING_RATES if tuner is None else (rates[tuner, variant],)
 
     top = folder / name / variant.replace(" ", "-")
 
@@ -73,16 +72,15 @@ def all_seeds(
         of = experiments.Study(f"{name}: {variant}", {}, axes, measure, source)
         return [row for _, row in records.finished(of, top)]
 
-    tuning = run(tried, seeds[:1])
+    tuning = run(choices, seeds[:1])
     converged = [record for record in tuning if record["validation"] is not None]
     best = min(converged, key=lambda record: record["validation"])["learning_rate"]
     rates[name, variant] = best
     runs = tuning + run((best,), seeds[1:])
     like = jax.tree.map(lambda leaf: leaf[0], experiments.random_models(name, variant))
     models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in seeds]
-    save_weights(
-        folder / experiments.weights_file(name, variant).name, experiments.stack_models(models)
-    )
+    file = folder / experiments.weights_file(name, variant).name
+    save_weights(file, experiments.stack_models(models))
     return [
         {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
         for record in runs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -49,13 +49,11 @@ def reached(name: str) -> list[str]:
         return jax.numpy.stack([((each - tasks.y_query) ** 2).mean(axis=1) for each in answers])
 
     each = [squares(jax.random.fold_in(key, 1 + i)) for i in range(TASKS // CHUNK)]
-    model, best_errors = np.concatenate(each, axis=1).astype(float)
+    model, optimal = np.concatenate(each, axis=1).astype(float)
     rng = np.random.default_rng(SEED)
     drawn = (rng.integers(TASKS, size=TASKS) for _ in range(1000))
-    low, high = np.quantile(
-        [model[at].mean() / best_errors[at].mean() for at in drawn], (0.025, 0.975)
-    )
-    least, loss, noise = best_errors.mean(), model.mean(), run.recipe.task.noise
+    low, high = np.quantile([model[at].mean() / optimal[at].mean() for at in drawn], (0.025, 0.975))
+    least, loss, noise = optimal.mean(), model.mean(), run.recipe.task.noise
     ratio = f"{loss / least:.3f} ({low:.3f}, {high:.3f})"
     noisy = f"{(loss + noise) / (least + noise):.3f}"
     return [f"`{name}`", f"{least:.3g}", f"{loss:.3g}", ratio, noisy]
@@ -73,8 +71,7 @@ def compute(name: str) -> list[str]:
     with (folder / "metrics.csv").open() as file:
         rows = [{key: float(row[key]) for key in ROW} for row in csv.DictReader(file)]
     seconds = sum(
-        (row["step"] - before["step"]) / row["steps_per_second"]
-        for before, row in itertools.pairwise(rows)
+        (row["step"] - last["step"]) / row["steps_per_second"] for last, row in pairwise(rows)
     )
     task = ik.tasks.sample(jax.random.key(0), run.family)
     flops = 3 * step_cost(run.model, task).flops * run.model.steps * training.batch * training.steps

@@ -12,24 +12,9 @@ from matplotlib.figure import Figure
 
 from benchmarks import records
 from benchmarks.records import Row as Record
+from icl_krr import experiments as lab
 from icl_krr.catalogue import SOLVERS
-from icl_krr.experiments import (
-    AXIS_SETTINGS,
-    FEWEST_VALUES,
-    TASK_SETTINGS,
-    along_axis,
-    axis_value,
-    by_architecture,
-    curves,
-    equivalents,
-    family_of,
-    fit_slope,
-    format_number,
-    format_steps,
-    read_models,
-    task_settings,
-    to_markdown,
-)
+from icl_krr.experiments import TASK_SETTINGS, along_axis, axis_value, format_number, task_settings
 from icl_krr.plots import curves_figure
 
 SEEDS = (0, 1, 2)
@@ -47,7 +32,7 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
     queries, families = options.pop("queries"), []
     for key in dict.fromkeys(map(task_settings, models)):
         print(f"solvers on the tasks {dict(zip(TASK_SETTINGS, key, strict=True))}", flush=True)
-        solved = curves(family_of(key, queries), seeds=seeds, **options)
+        solved = lab.curves(lab.family_of(key, queries), seeds=seeds, **options)
         parts = {name: (solved.excess(name), *solved.interval(name)) for name in solved.squares}
         names = ("excess", "low", "high")
         curve_points = {
@@ -58,22 +43,20 @@ def measured(models: list[Record], sizes: Record, seeds: tuple[int, ...]) -> Rec
         facts = {name: here[0][name] for name in (*TASK_SETTINGS, "dimension")}
         families.append(facts | {"curves": curve_points})
         for row in here:
-            row["equivalents"] = equivalents(solved, row)
+            row["equivalents"] = lab.equivalents(solved, row)
     return {"families": families, "models": models, "slopes": slopes(models)}
 
 
 def slopes(models: list[Record]) -> list[Record]:
     """A slope along each axis, of all models of an architecture and of those that converged."""
     fits = []
-    for group, rows in by_architecture(models).items():
-        for axis in AXIS_SETTINGS:
-            for which, here in (
-                ("all", rows),
-                ("converged", [row for row in rows if row["converged"]]),
-            ):
+    for group, rows in lab.by_architecture(models).items():
+        converged = [row for row in rows if row["converged"]]
+        for axis in lab.AXIS_SETTINGS:
+            for which, here in (("all", rows), ("converged", converged)):
                 here = [row for row in along_axis(here, axis) if row["excess"] > 0]
                 values = [axis_value(axis, row) for row in here]
-                fit = fit_slope(values, [row["excess"] for row in here])
+                fit = lab.fit_slope(values, [row["excess"] for row in here])
                 counts = {"count": len(here), "values": len({*values})}
                 facts = {"group": group, "axis": axis, "models": which, **counts}
                 fits.append(facts | {"fit": fit and fit._asdict()})
@@ -93,7 +76,7 @@ def document(record: Record) -> str:
             f"{row['updates']}{'' if row['converged'] else ', still falling'}",
             f"{row['excess']:.3g} ± {row['sampling']:.1g}",
             format_number(row["nadaraya_watson"] / row["exact"] - 1),
-            *(format_steps(row["equivalents"][name]) for name in solvers),
+            *(lab.format_steps(row["equivalents"][name]) for name in solvers),
         ]
         for row in sorted(record["models"], key=lambda row: (row["group"], task_settings(row)))
     ]
@@ -101,14 +84,12 @@ def document(record: Record) -> str:
     header += ["updates", "excess", "excess of one head"]
     for name in solvers:
         blocks = SOLVERS[name].blocks.get("softmax")  # of a step
-        words = (
-            f"{blocks} block{'s' if blocks > 1 else ''} a step" if blocks else "by features only"
-        )
-        header.append(f"{name} ({words})")
+        cost = f"{blocks} block{'s' if blocks > 1 else ''} a step" if blocks else "by features only"
+        header.append(f"{name} ({cost})")
     lines = []
     for row in record["slopes"]:
         fit = row["fit"]
-        said = f"too few points ({row['values']} of {FEWEST_VALUES} values)"
+        said = f"too few points ({row['values']} of {lab.FEWEST_VALUES} values)"
         if fit:
             said = f"{fit['slope']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})"
         lines.append([row["group"], row["axis"], row["models"], str(row["count"]), said])
@@ -127,7 +108,7 @@ def document(record: Record) -> str:
     steps_header = ["lengthscale", "noise", "p", "N", "effective dimension", "solver"]
     steps_header += [f"t = {t}" for t in times]
     tables = ((header, models), (slopes_header, lines), (steps_header, steps))
-    return "\n".join(map(to_markdown, tables))
+    return "\n".join(map(lab.to_markdown, tables))
 
 
 def figure(record: Record) -> Figure:
@@ -137,16 +118,14 @@ def figure(record: Record) -> Figure:
     """
     models, about = record["models"], record["meta"]
     solvers = [*record["families"][0]["curves"]]
-    groups, titles = by_architecture(models), {name: name.replace("_", " ") for name in solvers}
+    groups, titles = lab.by_architecture(models), {name: name.replace("_", " ") for name in solvers}
     main = max(groups.values(), key=len)
     (key,) = {task_settings(row) for row in along_axis(main, "depth")}
     depth = along_axis(main, "width")[0]["depth"]
     panels: dict[str, dict[str, Any]] = {}
-    for axis in AXIS_SETTINGS:
-        every = (
-            axis_value(axis, row) for rows in groups.values() for row in along_axis(rows, axis)
-        )
-        if len({*every}) < 2:
+    for axis in lab.AXIS_SETTINGS:
+        grid = {axis_value(axis, row) for rows in groups.values() for row in along_axis(rows, axis)}
+        if len(grid) < 2:
             continue
         curved = {}
         if axis == "depth":
@@ -186,7 +165,7 @@ def figure(record: Record) -> Figure:
 
 def main() -> None:
     args = records.options(__doc__)
-    sizes, seeds, models = SIZES, SEEDS, read_models()
+    sizes, seeds, models = SIZES, SEEDS, lab.read_models()
     if args.quick:
         sizes, seeds = QUICK, SEEDS[:1]
         models = [row for row in models if task_settings(row) == task_settings(models[0])]

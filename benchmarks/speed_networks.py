@@ -21,11 +21,9 @@ from icl_krr.transformer import Architecture, init, step_cost
 
 def network(depth: int, width: int, batch: int, seed: int) -> tuple[ik.Transformer, ik.Task, str]:
     """A model in the style of GPT-2, and tasks of 82 tokens, p = 20."""
-    architecture = Architecture(
-        num_features=20, width=width, depth=depth, heads=4, causal=True, max_tokens=128
-    )
+    spec = Architecture(num_features=20, width=width, depth=depth, causal=True, max_tokens=128)
     tasks = draw(LinearRegression(num_features=20, num_supports=80), batch, seed)
-    return init(jax.random.key(seed), architecture), tasks, f"{depth} layers x {width}"
+    return init(jax.random.key(seed), spec), tasks, f"{depth} layers x {width}"
 
 
 def loss(model: ik.Transformer, tasks: ik.Task) -> jax.Array:

@@ -144,9 +144,7 @@ def over_tasks(one: Callable[[Task], Any], tasks: Task) -> dict[str, Callable[[T
     return {"vmap": jax.vmap(one), **chunks}
 
 
-def plain_predictions(
-    kernel: Kernel, tasks: Task, solver: str, options: dict[str, Any]
-) -> Programs:
+def plain_predictions(kernel: Kernel, tasks: Task, solver: str, kwargs: dict[str, Any]) -> Programs:
     """Programs for the predictions of a batch of tasks [b, q], by name."""
     forms, row = {"plain": formed}, ROWS[solver]
     if kernel.featured:
@@ -160,8 +158,8 @@ def plain_predictions(
 
         def solve(task: Task, system: Callable[..., System] = system) -> jax.Array:
             if solver not in SOLVERS:
-                return solvers.lookup(row)(kernel, task, **row.options, **options).prediction[-1]
-            return SOLVERS[solver](system(kernel, task), **options)
+                return solvers.lookup(row)(kernel, task, **row.options, **kwargs).prediction[-1]
+            return SOLVERS[solver](system(kernel, task), **kwargs)
 
         for way, run in over_tasks(solve, tasks).items():
             programs[f"{form}, {way}"] = partial(jax.jit(run), tasks)

@@ -122,10 +122,8 @@ def against_plain(
 ) -> Contest:
     kernel, config, ridge = route
     options = {"ridge": ridge, "steps": steps, **options}
-    row = SOLVERS[solver]
-    model = ik.constructions.lookup(row)(
-        kernel, num_features=config.num_features, **row.options, **options
-    )
+    row, p = SOLVERS[solver], config.num_features
+    model = ik.constructions.lookup(row)(kernel, num_features=p, **row.options, **options)
     tasks = draw(config, batch, seed)
     forward = jax.jit(ik.predict_batch)
     return Contest(
@@ -137,15 +135,14 @@ def against_plain(
         # rounding changes inner products, and these change all later steps
         tolerance=0.05 if row.sums else 1e-3,
         scratch=lambda: scratch(forward, model, tasks),
-        size={"n": config.num_supports, "tasks": batch, "depth": steps, "p": config.num_features},
+        size={"n": config.num_supports, "tasks": batch, "depth": steps, "p": p},
     )
 
 
 def constructed(route: Route, ridge: Any, steps: int) -> ik.Transformer:
     kernel, config, _ = route
-    return ik.constructions.conjugate_gradient(
-        kernel, num_features=config.num_features, ridge=ridge, steps=steps
-    )
+    build = ik.constructions.conjugate_gradient
+    return build(kernel, num_features=config.num_features, ridge=ridge, steps=steps)
 
 
 def one_task(quick: bool, seed: int) -> Iterator[Contest]:

@@ -149,10 +149,8 @@ def cases() -> Iterator[Case]:
         for kind, level in ((NOISE, LEVELS[0]), (NOISE, LEVELS[1]), (JUNK, 64)):
             yield from few(kind, level, seed)
     yield from (Case(POWERS, name, POWERS, bench.FAMILY_KERNELS[name][0]) for name in FAMILIES)
-    yield from (
-        Case(SUPERPOSED, bench.LINEAR, name, "linear", fewer)
-        for name, fewer in bench.SUPERPOSED_CASES
-    )
+    for name, fewer in bench.SUPERPOSED_CASES:
+        yield Case(SUPERPOSED, bench.LINEAR, name, "linear", fewer)
     yield from solvers(TRAINED, names=bench.VARIED_SOLVERS[:2], one=True)
     yield from (Case(ENCODER, run, run, "gaussian", 0.0, i) for run in ENCODERS for i in (0, 1))
 
@@ -344,11 +342,11 @@ def encoder(case: Case) -> tuple[Transformer, Task, Task]:
     run = experiments.load(case.about)
     family: Any = dataclasses.replace(run.family, num_queries=bench.BenchConfig().num_queries)  # pyright: ignore
     drawn = experiments.draw_tasks(jax.random.key(case.seed), 2 * bench.BenchConfig().tasks, family)
-    return identification.in_dtype_of_tasks(run.model, drawn), *split_halves(
-        drawn.replace(y_query=None)
-    )
+    halves = split_halves(drawn.replace(y_query=None))
+    return identification.in_dtype_of_tasks(run.model, drawn), *halves
 
 
+NO_NAME = bench.Verdict(bench.NONE)
 UNUSED = "the answer does not follow"
 """Start of the reason why a decoded candidate is ruled out because of its use."""
 SAYS_NOTHING = ("its steps are nearly", "diverges")
@@ -365,24 +363,20 @@ def own_readings(result: Identification) -> dict[str, bench.Verdict]:
     remain.sort(key=lambda one: sum(part.mean for part in one.distances.values()))
     status = status_of([max(part.mean for part in one.distances.values()) for one in remain])
     names = tuple(one.fit.candidate for one in remain)
-    unused = (
-        bench.Verdict(status, names)
-        if status in (IDENTIFIED, TIED, NEAR)
-        else bench.Verdict("none")
-    )
+    unused = bench.Verdict(status, names) if status in (IDENTIFIED, TIED, NEAR) else NO_NAME
     return verdicts | {"streams": unused, "use": bench.verdict_of(result)}
 
 
 def nearest(distances: dict[str, float]) -> bench.Verdict:
     """The nearest candidate, or a special case that is as near, if it is at most 0.01 away."""
     if not distances:
-        return bench.Verdict("none")
+        return NO_NAME
     leader = min(distances, key=lambda name: distances[name])
     least = distances[leader]
     for name in candidate(leader).contains:
         if distances.get(name, np.inf) <= least + RESOLUTION:
             leader = name
-    return bench.Verdict(IDENTIFIED, (leader,)) if least <= EXACT else bench.Verdict("none")
+    return bench.Verdict(IDENTIFIED, (leader,)) if least <= EXACT else NO_NAME
 
 
 def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
@@ -393,19 +387,13 @@ def probed(reader: Reader, probing: Task) -> Callable[[Task], jax.Array]:
     return lambda task: probe(reader(task))[..., 0]
 
 
-def other_readings(
-    reader: Reader, one: bench.BenchFamily, options: dict[str, Any]
-) -> dict[str, bench.Verdict]:
+def other_readings(reader: Reader, one: bench.BenchFamily, kwargs: Row) -> dict[str, bench.Verdict]:
     """The readings of a linear probe."""
     predictions = probed(reader, one.probing)
     tasks = one.tasks.replace(y_query=None)
-    read = bench.Answers(
-        *map(np.asarray, jax.jit(partial(bench.predictions_and_hats, predictions))(tasks))
-    )
-    result = bench.identify_answers(tasks, read, **options)
-    factor = identify_streams(
-        lambda task: predictions(task)[..., None], *split_halves(tasks), **options
-    )
+    arrays = jax.jit(partial(bench.predictions_and_hats, predictions))(tasks)
+    result = bench.identify_answers(tasks, bench.Answers(*map(np.asarray, arrays)), **kwargs)
+    factor = identify_streams(lambda t: predictions(t)[..., None], *split_halves(tasks), **kwargs)
     return {"probe": bench.verdict_of(result), "factor": bench.verdict_of(factor)}
 
 
@@ -551,11 +539,8 @@ def readings(rows: list[Row]) -> Lines:
 def verdict_shares(rows: list[Row], reading: str = "use") -> list[str]:
     """The shares of models that are named, close to a solver, and neither."""
     statuses = [said_of(row, reading).status for row in rows]
-    counts = (
-        statuses.count(IDENTIFIED) + statuses.count(TIED),
-        statuses.count(NEAR),
-        statuses.count(bench.NONE),
-    )
+    tally = statuses.count
+    counts = (tally(IDENTIFIED) + tally(TIED), tally(NEAR), tally(bench.NONE))
     return [str(bench.Share.of(count, len(statuses))) for count in counts]
 
 
@@ -592,13 +577,8 @@ def next_one(row: Row) -> Row | None:
 
 
 def variants(rows: list[Row]) -> Lines:
-    header = [
-        "variant",
-        "models",
-        *bench.OUTCOMES,
-        "right candidate: median, largest",
-        "next: smallest",
-    ]
+    header = ["variant", "models", *bench.OUTCOMES]
+    header += ["right candidate: median, largest", "next: smallest"]
     lines = []
     some = sorted(of(rows, *KNOWN), key=lambda row: (KNOWN.index(row["kind"]), row["level"]))
     for group, group_rows in records.grouped(some, group_of).items():
@@ -607,41 +587,22 @@ def variants(rows: list[Row]) -> Lines:
         after = [largest_distance(one) for row in group_rows if (one := next_one(row))]
         cells = [str(outcomes.count(name)) for name in bench.OUTCOMES]
         distance_cell = f"{median(gaps):.2g}, {max(gaps):.2g}" if gaps else "-"
-        lines.append(
-            [
-                group,
-                str(len(group_rows)),
-                *cells,
-                distance_cell,
-                f"{min(after):.2g}" if after else "-",
-            ]
-        )
+        cells += [distance_cell, f"{min(after):.2g}" if after else "-"]
+        lines.append([group, str(len(group_rows)), *cells])
     return header, lines
 
 
 def noise(rows: list[Row]) -> Lines:
-    header = [
-        "tasks",
-        "solver",
-        "noise",
-        "seeds",
-        *bench.OUTCOMES,
-        "to the oracle",
-        "right candidate",
-    ]
+    header = ["tasks", "solver", "noise", "seeds", *bench.OUTCOMES]
+    header += ["to the oracle", "right candidate"]
     lines = []
-    for cell, cell_rows in records.grouped(
-        of(rows, NOISE), itemgetter("tasks", "about", "level")
-    ).items():
-        outcomes = [outcome_of(row) for row in cell_rows]
-        gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in cell_rows)
-        near_cell = ", ".join(
-            f"{largest_distance(one):.2g}" for row in cell_rows if (one := right_one(row))
-        )
+    groups = records.grouped(of(rows, NOISE), itemgetter("tasks", "about", "level"))
+    for (tasks, solver, level), some in groups.items():
+        outcomes = [outcome_of(row) for row in some]
+        gaps = ", ".join(f"{row['distance to oracle']:.2g}" for row in some)
+        right = ", ".join(f"{largest_distance(one):.2g}" for row in some if (one := right_one(row)))
         counts = [str(outcomes.count(name)) for name in bench.OUTCOMES]
-        lines.append(
-            [cell[0], cell[1], f"{cell[2]:g}", str(len(cell_rows)), *counts, gaps, near_cell]
-        )
+        lines.append([tasks, solver, f"{level:g}", str(len(some)), *counts, gaps, right])
     return header, lines
 
 
@@ -659,12 +620,8 @@ def single(rows: list[Row]) -> Lines:
 
 
 def words_of(row: Row) -> str:
-    verdict = said_of(row)
-    return (
-        bench.NONE
-        if verdict.status == bench.NONE
-        else f"{verdict.status}: {', '.join(verdict.names)}"
-    )
+    one = said_of(row)
+    return bench.NONE if one.status == bench.NONE else f"{one.status}: {', '.join(one.names)}"
 
 
 def distractor_table(rows: list[Row]) -> Lines:
@@ -687,10 +644,7 @@ def randoms_table(rows: list[Row]) -> Lines:
             groups[f"{tasks}, {kind}"] = some
     if groups:
         groups["all, and distractors"] = of(rows, RANDOM, DISTRACTOR, POWERS)
-    lines = [
-        [words, str(len(kind_rows)), *verdict_shares(kind_rows)]
-        for words, kind_rows in groups.items()
-    ]
+    lines = [[words, str(len(some)), *verdict_shares(some)] for words, some in groups.items()]
     return ["tasks", "models", "named", "close to", "none"], lines
 
 
@@ -714,16 +668,14 @@ def main() -> None:
     if args.quick:
         config = bench.BenchConfig(**bench.QUICK, quick=True)
         names, every = QUICK_NAMES, QUICK_CASES
-    settings, axes = dataclasses.asdict(config), {"case": every}
-    study = experiments.Study(
-        "streams", settings, axes, lambda cell: examine(cell["case"], config, names)
-    )
+    sizes, axes = dataclasses.asdict(config), {"case": every}
+    study = experiments.Study("streams", sizes, axes, lambda at: examine(at["case"], config, names))
     results = records.finished(study, args.folder)
     done = {cell["case"] for cell, _ in results}
     facts = {
         "seeds": [0, 1, 2],
         "dtype": "float64, float32 in the cases float32",
-        "config": settings,
+        "config": sizes,
         "not run": [case for case in every if case not in done],
     }
     rows = records.rounded(joined([row for _, row in results]))

@@ -26,9 +26,7 @@ FAMILIES = {
 }
 DEPTHS = (2, 5)
 SEEDS = (0, 1, 2)
-TRAINING = Training(
-    steps=2000, learning_rate=0.002, warmup=100, log_every=500, validation=2048, target="exact"
-)
+TRAINING = Training(steps=2000, learning_rate=0.002, log_every=500, validation=2048, target="exact")
 SHIPPED = {
     "linear-encoder": "linear-encoder-linear-5",
     "gp-encoder-2d": "gp-encoder-softmax-5",
@@ -46,9 +44,8 @@ def recipes() -> dict[str, Recipe]:
     encoder has tasks with more queries, and learns their posterior means.
     """
     all_recipes = {}
-    for name, style, attention, depth in itertools.product(
-        FAMILIES, ("encoder", "decoder"), ("softmax", "linear"), DEPTHS
-    ):
+    axes = FAMILIES, ("encoder", "decoder"), ("softmax", "linear"), DEPTHS
+    for name, style, attention, depth in itertools.product(*axes):
         task, training = FAMILIES[name], TRAINING
         if style == "decoder":
             task = dataclasses.replace(task, num_queries=1)

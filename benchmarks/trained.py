@@ -94,29 +94,25 @@ def examine(where: Path, sizes: Row, names: tuple[str, ...]) -> Row:
     name, system = name_of(best.kernel), (best.kernel, float(best.ridge))
     kernels, steps = (name, "exponential"), STEPS * run.model.steps
     both = [identify.profile_targets(tasks, *system) for tasks in (fitted, scored)]
-    protocol = identify.Protocol(
-        both, kernels, steps, identify.exact_hyperparameters(*system), config.seed, names
-    )
+    values = identify.exact_hyperparameters(*system)
+    protocol = identify.Protocol(both, kernels, steps, values, config.seed, names)
     model = identify.in_dtype_of_tasks(run.model, fitted)
     other = identify.untrained(model, fitted, jax.random.fold_in(key, 3))
     assert isinstance(other, Transformer)
     layers = partial(layerwise, model, probe=fit_probe(model, probing))
     record: Row = {"exact": best.losses(scored)["exact"]}
-    for words, predictions in (
-        ("model", layers),
-        ("untrained", identify.read_by_probe(other, probing)),
-    ):
+    readouts = {"model": layers, "untrained": identify.read_by_probe(other, probing)}
+    for words, predictions in readouts.items():
         run_on = jax.jit(partial(map_tasks, predictions))
         last = identify.run_model(predictions, fitted, scored).hats[:, -1]
-        nearest_filter = (
+        gap = (
             probes.effective("regression", name, scored, last)["distance"] if np.any(last) else None
         )
         record[words] = short(protocol.read([run_on(part.tasks) for part in both]))
-        record[words]["filter"] = nearest_filter
+        record[words]["filter"] = gap
     kwargs: Any = {"candidates": names, "kernels": kernels, "steps": steps, "seed": config.seed}
-    record["probe"] = names_and_distances(
-        probes.identify(layers, fitted, scored, system=system, **kwargs)
-    )
+    result = probes.identify(layers, fitted, scored, system=system, **kwargs)
+    record["probe"] = names_and_distances(result)
     few = (jax.tree.map(lambda leaf: leaf[:FEW], part.tasks) for part in both)
     kwargs |= {"kernels": (name,), "candidates": tuple(n for n in names if n in IN_STREAMS)}
     record["streams"] = names_and_distances(probes.identify_streams(model, *few, **kwargs))
@@ -187,21 +183,19 @@ def grouped(rows: dict[str, Row]) -> dict[str, list[Row]]:
 
 
 def by_group(
-    rows: dict[str, Row], first: str, statements: dict[str, Callable[[list[Row]], str]]
+    rows: dict[str, Row], first: str, cells: dict[str, Callable[[list[Row]], str]]
 ) -> Lines:
     """A line for every statement, a column for every group of models."""
     groups = grouped(rows)
     header = [first, *(f"{group} ({len(members)})" for group, members in groups.items())]
-    return header, [[words, *map(of, groups.values())] for words, of in statements.items()]
+    return header, [[words, *map(of, groups.values())] for words, of in cells.items()]
 
 
 def names_table(rows: dict[str, Row]) -> Lines:
     """The nearest solver by each reading: number of models, by group."""
 
     def counts(members: list[Row], of: Callable[[Row], str]) -> str:
-        return ", ".join(
-            f"{name} {count}" for name, count in Counter(map(of, members)).most_common()
-        )
+        return ", ".join(f"{name} {n}" for name, n in Counter(map(of, members)).most_common())
 
     return by_group(rows, "reading", {n: partial(counts, of=of) for n, of in READINGS.items()})
 
@@ -250,10 +244,7 @@ def agreement_table(rows: dict[str, Row]) -> Lines:
         ),
         "streams: a solver is named or close": lambda row: row["streams"]["status"] in NAMED,
     }
-    shares = {
-        words: lambda members, true=true: share(map(true, members))
-        for words, true in statements.items()
-    }
+    shares = {words: lambda members, f=f: share(map(f, members)) for words, f in statements.items()}
     return by_group(rows, "statement", shares)
 
 

@@ -71,22 +71,17 @@ def exact(kernel: ik.kernels.Kernel, task: ik.Task, noise: Any) -> Predictive:
 
 
 def given_columns(task: ik.Task, ell: Any, noise: Any, _: Any, steps: int) -> Predictive:
-    kernel = ik.Gaussian(ell)
-    model = constructions.conjugate_gradient(
-        kernel, num_features=task.num_features, ridge=noise, steps=steps
-    )
+    kernel, p = ik.Gaussian(ell), task.num_features
+    model = constructions.conjugate_gradient(kernel, num_features=p, ridge=noise, steps=steps)
     mean, variance = ik.posterior(model, kernel, task)
     return gaussians(mean, variance + noise)
 
 
 def landmarks(task: ik.Task, ell: Any, noise: Any, _: Any) -> Predictive:
     kernel, points = ik.Gaussian(ell), task.x[:LANDMARKS]
+    features, p = ik.Features(ik.sketches.nystrom_features(kernel, points)), task.num_features
     model = constructions.prefix_posterior(
-        ik.Features(ik.sketches.nystrom_features(kernel, points)),
-        num_features=task.num_features,
-        ridge=noise,
-        steps=LANDMARKS,
-        approximates=kernel,
+        features, num_features=p, ridge=noise, steps=LANDMARKS, approximates=kernel
     )
     return ik.predictive(model, task)
 
@@ -101,12 +96,9 @@ def average(task: ik.Task, *_: Any) -> Predictive:
     p = task.num_features
     kernels = tuple(ik.Gaussian(ell * p**0.5) for ell, _ in GRID)
     maps = (ik.sketches.nystrom_features(kernel, task.x[:LANDMARKS]) for kernel in kernels)
+    features, ridges = tuple(map(ik.Features, maps)), jnp.array([noise for _, noise in GRID])
     model = constructions.bayesian_average(
-        tuple(map(ik.Features, maps)),
-        num_features=p,
-        ridges=jnp.array([noise for _, noise in GRID]),
-        steps=LANDMARKS + 1,
-        approximates=kernels,
+        features, num_features=p, ridges=ridges, steps=LANDMARKS + 1, approximates=kernels
     )
     return ik.predictive(model, task)
 
@@ -147,22 +139,18 @@ def scores(predictive: Predictive, y: np.ndarray) -> Row:
 
 
 def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
-    every, records = folds(x, y, seed), []
+    every, rows = folds(x, y, seed), []
     targets = np.stack([one.y for one in every])
     about = {"table": name, "rows": targets.size}
     for kind, inputs in (("gaussian", FITTED), ("linear", "noise")):
-        predictive = joined([peer(getattr(one, kind), one.task) for one in every])
+        result = joined([peer(getattr(one, kind), one.task) for one in every])
         model = f"scikit-learn, {kind} kernel"
-        records.append(
-            {**about, "model": model, "required_inputs": inputs, **scores(predictive, targets)}
-        )
+        rows.append({**about, "model": model, "required_inputs": inputs, **scores(result, targets)})
     for model, (inputs, run) in track(MODELS.items(), name):
         step = jax.jit(run)
-        predictive = joined([step(one.task, *one.numbers) for one in every])
-        records.append(
-            {**about, "model": model, "required_inputs": inputs, **scores(predictive, targets)}
-        )
-    return records
+        result = joined([step(one.task, *one.numbers) for one in every])
+        rows.append({**about, "model": model, "required_inputs": inputs, **scores(result, targets)})
+    return rows
 
 
 def document(record: Row) -> str:
@@ -193,10 +181,8 @@ def main() -> None:
     args = records.options(__doc__, quick, seed="seed of the folds")
     jax.config.update("jax_enable_x64", True)
     names = ("diabetes: progression", "wine: alcohol", "iris: petal width")
-    named: dict[str, coverage.Table] = {
-        name: coverage.real()[name] for name in names[-1 if args.quick else 0 :]
-    }
-    rows = [row for name, table in named.items() for row in held_out(name, *table, args.seed)]
+    names, tables = names[-1 if args.quick else 0 :], coverage.real()
+    rows = [row for name in names for row in held_out(name, *tables[name], args.seed)]
     facts = {"seed": args.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
     meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
     records.finish("uncertainty", {"meta": meta, "held out": rows}, document, args.quick)

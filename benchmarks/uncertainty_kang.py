@@ -73,6 +73,7 @@ ENDS = (-3.2, 3.2)  # between which distributions are compared in tables 2 and 3
 
 Kernel = ik.Linear | ik.Gaussian
 Row = dict[str, Any]
+Density = tuple[np.ndarray, np.ndarray]
 
 
 class Drawn(NamedTuple):
@@ -101,10 +102,7 @@ def draw(
     most, parts = int(sizes.max()), []
     for n in track(sizes, f"draw {len(sizes)} tasks"):
         x = rng.normal(size=(n + 1, p)) / np.sqrt(p)
-        roots = [
-            cholesky(gram(kernel, x) + sigma**2 * np.eye(n + 1), lower=True)
-            for kernel, sigma in pairs
-        ]
+        roots = [cholesky(gram(k, x) + s**2 * np.eye(n + 1), lower=True) for k, s in pairs]
         y = roots[rng.integers(len(pairs))] @ rng.normal(size=n + 1)
         z = [solve_triangular(root[:n, :n], y[:n], lower=True) for root in roots]
         evidence = [
@@ -156,7 +154,7 @@ def constant(name: str, kernel: ik.Kernel, other: Drawn) -> Callable[[ik.Task], 
     )
 
 
-def truncated(drawn: Drawn, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+def truncated(drawn: Drawn, low: float, high: float) -> Density:
     """The middles of 512 equal parts of [low, high], and the exact densities there, truncated."""
     points = np.linspace(low, high, 513)
     middles, count = (points[1:] + points[:-1]) / 2, len(drawn.y)
@@ -167,9 +165,7 @@ def truncated(drawn: Drawn, low: float, high: float) -> tuple[np.ndarray, np.nda
     return middles, p / (up_to - below)[:, None]
 
 
-def distance(
-    target: tuple[np.ndarray, np.ndarray], predictive: Predictive, edges: np.ndarray
-) -> np.ndarray:
+def distance(target: Density, predictive: Predictive, edges: np.ndarray) -> np.ndarray:
     """Total variation distance of binned distributions from the exact ones between two edges.
 
     As in their code: both are truncated, the integral is a midpoint rule with 512 points, and the
@@ -209,13 +205,10 @@ def baselines_of(names: Sequence[str], kernel: Kernel, before: Drawn) -> list[Ro
 
 def figure_2(tasks: int, seed: int) -> list[Row]:
     """Log of the mean distance for every number of bins, on Bayesian linear and GP regression."""
-    diagonal = jnp.diag(jnp.sqrt(jnp.array([2, 1, 1, 0.4, 0.4])))
-    families = {
-        "linear": (ik.Linear(diagonal), 5, 128, 512),
-        "gaussian": (ik.Gaussian(0.8), 2, 64, 128),
-    }
+    scale = jnp.diag(jnp.sqrt(jnp.array([2, 1, 1, 0.4, 0.4])))
+    kinds = {"linear": (ik.Linear(scale), 5, 128, 512), "gaussian": (ik.Gaussian(0.8), 2, 64, 128)}
     rows: list[Row] = []
-    for name, (kernel, p, fewest, most) in families.items():
+    for name, (kernel, p, fewest, most) in kinds.items():
         rng = np.random.default_rng(seed)
         pairs = [(kernel, SIGMA)]
         before, drawn = (
@@ -254,7 +247,7 @@ def figure_2(tasks: int, seed: int) -> list[Row]:
 central = jax.jit(uncertainty.interval)
 
 
-def scores(drawn: Drawn, target: tuple[np.ndarray, np.ndarray], predictive: Predictive) -> Row:
+def scores(drawn: Drawn, target: Density, predictive: Predictive) -> Row:
     """Score and coverage with standard errors, and the distance from the exact distributions."""
     y = jnp.asarray(drawn.y)
     crps = np.asarray(uncertainty.crps(predictive, y))
@@ -318,14 +311,8 @@ def tables_2_and_3(tasks: dict[int, int], seed: int) -> list[Row]:
 
 
 def figure_2_table(rows: list[Row]) -> str:
-    header = [
-        "family",
-        "model",
-        "required inputs",
-        "steps or layers",
-        "blocks",
-        *(f"{c} bins" for c in BINS),
-    ]
+    header = ["family", "model", "required inputs", "steps or layers", "blocks"]
+    header += [f"{count} bins" for count in BINS]
     lines = []
     for (family, mode), cells in PUBLISHED.items():
         for k, layers in enumerate(LAYERS):
@@ -342,16 +329,8 @@ def figure_2_table(rows: list[Row]) -> str:
 
 def scores_table(rows: list[Row]) -> str:
     names = ("CRPS", *(f"{level:.0%}" for level in LEVELS))
-    header = [
-        "lengthscales",
-        "supports",
-        "model",
-        "required inputs",
-        "steps or layers",
-        "blocks",
-        "tasks",
-    ]
-    header += [*names, "log likelihood", "p-value of uniformity"]
+    header = ["lengthscales", "supports", "model", "required inputs", "steps or layers", "blocks"]
+    header += ["tasks", *names, "log likelihood", "p-value of uniformity"]
     header.append("log of the mean distance from exact, 256 bins")
     lines = []
     for (lengths, n), text in SCORES.items():
@@ -391,13 +370,9 @@ Tables 2 and 3: 16 features, scores ± standard errors
 
 
 def document(record: Row) -> str:
-    return records.caption(
-        CAPTION,
-        record["meta"],
-        tasks=record["meta"]["tasks"]["figure 2"],
-        figure_2=figure_2_table(record["figure 2"]),
-        scores=scores_table(record["tables 2, 3"]),
-    )
+    meta, scores = record["meta"], scores_table(record["tables 2, 3"])
+    facts = {"tasks": meta["tasks"]["figure 2"], "figure_2": figure_2_table(record["figure 2"])}
+    return records.caption(CAPTION, meta, scores=scores, **facts)
 
 
 def main() -> None:

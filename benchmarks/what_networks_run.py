@@ -38,11 +38,8 @@ def left(rows: list[Row], count: int) -> dict[str, str]:
 def control_table(rows: list[Row]) -> Lines:
     """A line for each way to read a layer: the names of known models, and those of distractors."""
     header = ["layers are read from", "right", "wrong, the right one as near", "certain and wrong"]
-    header += [
-        "a null is as near",
-        "distractors named for certain",
-        "distractors: a null is as near",
-    ]
+    header += ["a null is as near"]
+    header += ["distractors named for certain", "distractors: a null is as near"]
     _, lines = profiles.summary(rows)
     chosen = [line for line in lines if ", ".join(line[1:3]) == HOWS[0]]
     return header, [[line[0], *line[4:6], *line[7:9], *line[11:]] for line in chosen]
@@ -174,22 +171,21 @@ SAME = ("num_features", "num_supports", "lengthscale", "style")
 def page() -> str:
     profile, models, decoders = (read(n) for n in ("error-profiles", "trained", "decoders"))
     subjects, ablations, scaling = (read(n) for n in ("subjects", "ablations", "scaling"))
-    others = [
-        row for name, row in models["models"].items() if trained.group_of(name) != trained.DECODERS
-    ]
+    rows = models["models"]
+    others = [row for name, row in rows.items() if trained.group_of(name) != trained.DECODERS]
     unread = len(subjects["rows"]) - len(others)
     claims = {claim["id"]: claim for claim in read("claims")["claims"]}
     parts = {
         "control": control_facts(profile["rows"])
         | left(profile["rows"], profile["meta"]["not run"]),
-        "trained": trained_facts(models["models"]) | left(others, unread),
+        "trained": trained_facts(rows) | left(others, unread),
         "ablations": ablation_facts(ablations),
         "scaling": scaling_facts(scaling["models"]) | slopes(scaling["slopes"]),
         "count": {"decoders": str(len(decoders["models"])), "subjects": str(len(subjects["rows"]))},
         "hours": {
             "profiles": hours(profile["rows"]),
             "decoders": hours(decoders["models"].values()),
-            "trained": hours(models["models"].values()),
+            "trained": hours(rows.values()),
             "ablations": f"{ablations['meta']['cpu_seconds'] / 3600:.1f}",
             "claims": f"{sum(claims[name]['cpu_seconds'] for name in CLAIMS) / 3600:.1f}",
         },
@@ -197,9 +193,7 @@ def page() -> str:
             name.lower(): "\n> ".join(textwrap.wrap(claims[name]["truth"], 98)) for name in CLAIMS
         },
     }
-    words = {
-        f"{part}_{name}": text for part, facts in parts.items() for name, text in facts.items()
-    }
+    words = {f"{part}_{key}": text for part, facts in parts.items() for key, text in facts.items()}
     return TEXT.read_text().format(**words)
 
 
