@@ -44,12 +44,10 @@ def outcome(results: Results, seed: int) -> Outcome:
     }
     tasks = {name: result.facts for name, result in results.items()}
     return Outcome(
-        {"results": {name: {"rows": task_rows} for name, task_rows in rows.items()}},
+        {"results": {name: {"rows": some} for name, some in rows.items()}},
         [part for name, result in results.items() for part in summary(name, result, seed)],
         {
-            "results.csv": [
-                {"task": name, **row} for name, task_rows in rows.items() for row in task_rows
-            ],
+            "results.csv": [{"task": name, **row} for name, some in rows.items() for row in some],
             "meta.json": {},
             "depth": partial(depth_figure, results, seed),
         },
@@ -61,10 +59,8 @@ def summary(name: str, result: DepthResult, seed: int) -> tuple[TextTable, str]:
     header = ["step", "blocks", "gap to exact", "gap to oracle", "RMSE", "alpha error", "bound"]
     facts = result.facts
     title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
-    steps = [
-        [str(row.step), str(row.blocks), *map(format_number, row[3:])]
-        for row in sparse_rows(result.rows)
-    ]
+    rows = sparse_rows(result.rows)
+    steps = [[str(row.step), str(row.blocks), *map(format_number, row[3:])] for row in rows]
     baselines = [
         [row.predictor, "", format_number(row.gap), "", format_number(row.rmse), "", ""]
         for row in result.baselines

@@ -38,12 +38,8 @@ def initialize_arguments(hosts: str | None) -> dict[str, Any]:
             "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as 10.0.0.1:1234,2,0 for the first "
             f"of two processes, got {hosts!r}"
         )
-    address, count, process_id = match.groups()
-    return {
-        "coordinator_address": address,
-        "num_processes": int(count),
-        "process_id": int(process_id),
-    }
+    address, count, index = match.groups()
+    return {"coordinator_address": address, "num_processes": int(count), "process_id": int(index)}
 
 
 @contextmanager

@@ -19,32 +19,20 @@ import jax.numpy as jnp
 
 from .. import report as pages
 from .._core.files import from_csv, from_markdown
+from ..experiments import _explorer as explorer
 from ..experiments._claims.tables import compute, table as table_of_claims
 from ..experiments._claims.verify import claims, verify_all
 from ..experiments._curves import curves
-from ..experiments._explorer import (
-    GRID_AXES,
-    Explored,
-    ExplorerConfig,
-    build_cell,
-    draw_task,
-    explore,
-    sorted_task,
-)
+from ..experiments._explorer import Explored, ExplorerConfig, explore
 from ..experiments._scaling import family_of, most_common, read_models
 from ..experiments._shared.recipe import folder_of, holds_run, run_names
 from ..experiments._shared.rows import Rows, tidy
 from ..experiments._shared.runs import Run, load
 from ..experiments._snapshot import take_snapshot
 from ..experiments._sweep.config import SweepConfig, axis_of
+from ..experiments.identify import _trained_model as trained_model
 from ..experiments.identify._settings import IdentifyConfig
-from ..experiments.identify._trained_model import (
-    distance_rows,
-    distance_table,
-    examine,
-    filter_rows,
-    layer_table,
-)
+from ..experiments.identify._trained_model import examine
 from ..probes._naming.distances import SPACES
 from ..report import Section, render
 from ..tasks import sample
@@ -76,14 +64,11 @@ def page_parts(
     run, name = load(where), Path(where).name
     identified = [identification_section(folder_of(one)) for one in folders[IDENTIFICATION]]
     verified = [claims_section(folder_of(one)) for one in folders[CLAIMS]]
+    streams = partial(streams_section, run, name, seed)
     identifying = partial(reduced_identification, run, name, seed, meta)
     return [
         Part("sliders over constructed transformers", 15, partial(sliders, seed, grid)),
-        Part(
-            f"residual streams and attention patterns of {name}",
-            10,
-            partial(streams_section, run, name, seed),
-        ),
+        Part(f"residual streams and attention patterns of {name}", 10, streams),
         *training_sections(run, name, folder_of(where)),
         Part("scaling of trained models", 15, partial(scaling, seed, meta)),
         *(identified or [Part(f"identification of {name}", 90, identifying)]),
@@ -137,14 +122,12 @@ def sliders(seed: int, grid: list[Explored], show: _output.Show) -> Section:
 def streams_section(run: Run, name: str, seed: int, show: _output.Show) -> Section:
     """A construction on the task of the explorer, and the trained model on a task of its family."""
     small = ExplorerConfig(num_queries=12, seed=seed)
-    task = draw_task(small)
-    constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
+    task = explorer.draw_task(small)
+    constructed, _ = explorer.build_cell(task, 0.5, small.noise, None, steps=4)
     first = len(constructed.weights.prologue) + constructed.blocks_per_step
-    drawn = sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
-    construction, trained = (
-        take_snapshot(constructed, task, blocks=first),
-        take_snapshot(run.model, drawn),
-    )
+    drawn = explorer.sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
+    construction = take_snapshot(constructed, task, blocks=first)
+    trained = take_snapshot(run.model, drawn)
     return pages.snapshots_section(construction, trained, name, str(jnp.result_type(float)), seed)
 
 
@@ -165,17 +148,13 @@ def reduced_identification(
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
         findings = examine(run, config, show)
-    return pages.identification_section(
-        name,
-        identification_record(findings.identification),
-        [
-            layer_table(findings),
-            *(distance_table(findings.identification, space) for space in SPACES),
-        ],
-        distance_rows(findings.identification),
-        filter_rows(findings),
-        f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}",
-    )
+    result = findings.identification
+    tables = [trained_model.layer_table(findings)]
+    tables += [trained_model.distance_table(result, space) for space in SPACES]
+    rows = trained_model.distance_rows(result), trained_model.filter_rows(findings)
+    provenance = f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}"
+    record = identification_record(result)
+    return pages.identification_section(name, record, tables, *rows, provenance)
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: _output.Show) -> Section:
@@ -192,12 +171,16 @@ def grid_rows(grid: Explored) -> Rows:
     """One row per cell of the grid, with all its numbers."""
     config = grid.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
-    places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))
+    places: dict[str, Any] = dict(
+        zip(explorer.GRID_AXES, (*values, range(config.steps + 1)), strict=True)
+    )
     columns = {}
     for name, over in grid.over.items():
         values = grid.arrays[name]
         if values.ndim == len(over):  # a number, not a curve
-            columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
+            columns[name] = values.reshape(
+                values.shape + (1,) * (len(explorer.GRID_AXES) - values.ndim)
+            )
     return tidy(places, **columns)
 
 

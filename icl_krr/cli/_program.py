@@ -30,17 +30,12 @@ def parse(argv: list[str]) -> Command:
     """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise ValueError(unknown_name("command", argv[0], COMMANDS))
+    about = "In-context kernel ridge regression (KRR) as explicit transformer weights."
     output, errors = StringIO(), StringIO()  # no terminal: tyro's colours vanish on white
     try:
         with redirect_stdout(output), redirect_stderr(errors):
             return tyro.cli(
-                subcommands(argv),
-                prog=PROG,
-                description=(
-                    "In-context kernel ridge regression (KRR) as explicit transformer weights."
-                ),
-                args=argv,
-                registry=WORDS,
+                subcommands(argv), prog=PROG, description=about, args=argv, registry=WORDS
             )
     except SystemExit as stop:
         if not stop.code:  # --help
@@ -54,10 +49,8 @@ def wrapped(text: str, width: int) -> str:
     if not text.startswith("usage:"):  # a script for the completion of words
         return text
     fits = rf" ?(.{{1,{width}}}(?:(?<=,)|(?= )|$)|\S+)"
-    lines = (line.rstrip() for line in text.splitlines())
-    return "\n".join(
-        "\n".join(re.findall(fits, line)) if len(line) > width else line for line in lines
-    )
+    rows = (row.rstrip() for row in text.splitlines())
+    return "\n".join("\n".join(re.findall(fits, row)) if len(row) > width else row for row in rows)
 
 
 def sentence(box: str) -> str:
@@ -77,21 +70,18 @@ def sentence(box: str) -> str:
 def subcommands(argv: list[str]) -> Any:
     """The type of all commands; the recipe in `argv` sets the defaults of `train`."""
     special: dict[str, Any] = {"train": {"default": train_defaults(argv)}}
-    return reduce(
-        or_,
-        (
-            Annotated[settings, tyro.conf.subcommand(name, **special.get(name, {}))]
-            for name, (settings, _) in COMMANDS.items()
-        ),
+    types = (
+        Annotated[settings, tyro.conf.subcommand(name, **special.get(name, {}))]
+        for name, (settings, _) in COMMANDS.items()
     )
+    return reduce(or_, types)
 
 
 def train_defaults(argv: list[str]) -> Train:
     if argv[:1] != ["train"] or not argv[1:]:
         return Train()
-    first = argv[1]
-    recipe = first
-    if first.startswith("-"):
+    recipe = argv[1]
+    if recipe.startswith("-"):
         recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:], registry=WORDS).recipe
     return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
 

@@ -25,11 +25,8 @@ def compile_quickly() -> None:
     The programs are as fast, except that exponentials take 1.5 times as long. XLA aborts at a flag
     that it does not know, so only a version that knows these gets them.
     """
-    if (
-        "jax" not in sys.modules
-        and version("jaxlib").startswith("0.10.")
-        and not xla_flags.user_flags()
-    ):
+    knows_them = version("jaxlib").startswith("0.10.")
+    if "jax" not in sys.modules and knows_them and not xla_flags.user_flags():
         xla_flags.add_flags(
             "--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"
         )

@@ -102,6 +102,5 @@ def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: 
         if row.get(y) is not None and not isnan(row[y]):
             values.setdefault(row[x], []).append(row[y])
     at = sorted(values)
-    axis.plot(
-        at, [median(values[v]) for v in at], style, color=color, markersize=3.5, label=label or None
-    )
+    medians = [median(values[v]) for v in at]
+    axis.plot(at, medians, style, color=color, markersize=3.5, label=label or None)

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
     """Distances to exact KRR and the error at the queries against depth, one column per task."""
-    errors_known = not any(
-        math.isnan(row.rmse) for one in results.values() for row in one.baselines
-    )
-    figure = Figure(figsize=(5.2 * len(results), 7 if errors_known else 4.2), layout="constrained")
-    axes = figure.subplots(1 + errors_known, len(results), squeeze=False, sharex="col")
+    has_rmse = not any(math.isnan(row.rmse) for one in results.values() for row in one.baselines)
+    figure = Figure(figsize=(5.2 * len(results), 7 if has_rmse else 4.2), layout="constrained")
+    axes = figure.subplots(1 + has_rmse, len(results), squeeze=False, sharex="col")
     for (name, result), column in zip(results.items(), axes.T, strict=True):
         top, bottom = column[0], column[-1]
         facts, rows = result.facts, result.rows
@@ -58,7 +56,7 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             f"{facts['dtype']}, seed {seed}",
             fontsize=9,
         )
-        if errors_known:
+        if has_rmse:
             bottom.set_ylabel("RMSE at the queries (units of y)")
         label_ticks(top)
         label_ticks(bottom, whole="x")
@@ -136,10 +134,8 @@ def identification_figure(identification: Identification, title: str) -> Figure:
     if identification.best.stream_result:
         what = "|step - decoded| / |step beyond the start|"
     bar.set_label(what, fontsize=7)
-    remain = (
-        f" (not ruled out: {', '.join(identification.remain)})" if identification.remain else ""
-    )
-    figure.suptitle(f"{title}: {identification.status}{remain}", fontsize=9)
+    rest = f" (not ruled out: {', '.join(identification.remain)})" if identification.remain else ""
+    figure.suptitle(f"{title}: {identification.status}{rest}", fontsize=9)
     return figure
 
 
@@ -148,10 +144,9 @@ def panels_of(result: CandidateResult) -> list[tuple[str, Distance, CandidateRes
     name, distance = result.fit.candidate, next(iter(result.distances.values()))
     control = "untrained model"
     panels = [(name, distance, result)]
-    if result.stream_result and control in result.stream_result.controls:
-        panels.append(
-            (f"{name}, {control}", result.stream_result.controls[control]["state"], result)
-        )
+    controls = result.stream_result.controls if result.stream_result else {}
+    if control in controls:
+        panels.append((f"{name}, {control}", controls[control]["state"], result))
     return panels
 
 
@@ -185,9 +180,8 @@ def ablation_figure(ablation: Ablation, title: str) -> Figure:
     for i, row in enumerate(rows):
         change = max(row["change"], LEAST)
         axis.plot([max(row["low"], LEAST), max(row["high"], LEAST)], [i, i], color=BLUE)
-        axis.plot(
-            change, i, "o", color=BLUE, markersize=4, label="" if i else "measured (95 % interval)"
-        )
+        label = "" if i else "measured (95 % interval)"
+        axis.plot(change, i, "o", color=BLUE, markersize=4, label=label)
     expected = [(i, row) for i, row in enumerate(rows) if "expected change" in row]
     if expected:
         at, those = zip(*expected, strict=True)

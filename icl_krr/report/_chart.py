@@ -67,10 +67,8 @@ class Chart(NamedTuple):
 
     def complete(self) -> Spec:
         """The specification in Vega-Lite for the page's script, whose theme is `CONFIG`."""
-        spec = self.drawn.to_dict(validate=False) | {
-            "width": "container",
-            "description": self.words,
-        }
+        about = {"width": "container", "description": self.words}
+        spec = self.drawn.to_dict(validate=False) | about
         return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
     def svg(self, name: str, signals: Mapping[str, Any]) -> str:

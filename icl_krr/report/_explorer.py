@@ -10,24 +10,8 @@ import altair as alt
 import numpy as np
 
 from ..experiments._explorer import SLOTS, Explored
-from ._chart import (
-    ACCENT,
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    RED,
-    Axis,
-    Board,
-    BoardTable,
-    Cell,
-    Chart,
-    Line,
-    Lines,
-    numbers,
-    shares,
-    thousandths,
-)
+from . import _chart
+from ._chart import BLUE, INK, RED, Axis, BoardTable, Cell, Chart, Line
 from ._marks import STEPS, curves, heatmap, log_axis, tooltip
 from ._page import Fold, Section
 
@@ -52,26 +36,19 @@ NUMBERS = (
 
 def explorer_section(grid: Explored) -> Section:
     config = grid.config
+    widths = tuple(str(width or "all") for width in config.widths)
+    depths = tuple(map(str, range(config.steps + 1)))
     axes = {
         "temperature": nearest("temperature", config.temperatures, 0.5),
         "ridge": nearest("ridge / k(x, x)", config.ridges, config.noise),
-        "channels": Axis(
-            "width (channels)",
-            tuple(str(width or "all") for width in config.widths),
-            len(config.widths) - 1,
-        ),
-        "depth": Axis(
-            "depth (solver steps)", tuple(map(str, range(config.steps + 1))), config.steps // 2
-        ),
+        "channels": Axis("width (channels)", widths, len(widths) - 1),
+        "depth": Axis("depth (solver steps)", depths, config.steps // 2),
     }
-    board = Board(
+    board = _chart.Board(
         charts=(
             predictions(grid),
             gaps("depth", [{"depth": depth} for depth in range(config.steps + 1)]),
-            gaps(
-                "channels",
-                [{"channels": w, "m": str(m or "all")} for w, m in enumerate(config.widths)],
-            ),
+            gaps("channels", [{"channels": w, "m": m} for w, m in enumerate(widths)]),
             *(slot_chart(slot, grid) for slot in SLOTS),
         ),
         axes=axes,
@@ -117,11 +94,11 @@ def data_of(explored: Explored) -> dict[str, Any]:
     for name, values in explored.arrays.items():
         key = name.replace(" ", "_")
         if name in SLOTS:  # alpha is e^(1 / temperature) times smaller than y
-            data[key], data[f"{key}_most"] = shares(values, (-2, -1))
+            data[key], data[f"{key}_most"] = _chart.shares(values, (-2, -1))
         elif values.ndim > len(explored.over[name]):
-            data[key] = thousandths(values)
+            data[key] = _chart.thousandths(values)
         else:
-            data[key] = numbers(values)
+            data[key] = _chart.numbers(values)
     return data
 
 
@@ -131,8 +108,8 @@ def cell_of(explored: Explored, name: str) -> str | Cell:
     return Cell((name, *SLIDERS[: over[name]])) if name else "0"
 
 
-def tables(explored: Explored) -> tuple[BoardTable, ...]:
-    config = explored.config
+def tables(grid: Explored) -> tuple[BoardTable, ...]:
+    config = grid.config
     widths = range(len(config.widths))
     depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
     return (
@@ -140,10 +117,7 @@ def tables(explored: Explored) -> tuple[BoardTable, ...]:
             "At these settings: gap |f - f*| / |f*| to exact KRR, and RMSE at the queries "
             "against the true function (units of y)",
             ["predictor", "gap to exact KRR", "RMSE"],
-            [
-                [name, *(cell_of(explored, one) for one in both)]
-                for name, both in PREDICTORS.items()
-            ],
+            [[name, *(cell_of(grid, one) for one in both)] for name, both in PREDICTORS.items()],
         ),
         BoardTable(
             "Gap to exact KRR by depth and width, at this temperature and ridge",
@@ -160,7 +134,7 @@ GAPS = {
     "transformer": Line(BLUE),
     "bound": Line(BLUE, "2 3"),
     "one head": Line(RED, "6 3"),
-    "mean": Line(ORANGE),
+    "mean": Line(_chart.ORANGE),
     "zero": Line(INK, "2 3"),
 }
 
@@ -172,7 +146,7 @@ def predictions(explored: Explored) -> Chart:
     )
     y, truth = np.asarray(task.y, float), np.asarray(task.y_query, float)
     lines = {
-        "exact KRR": Line(GREEN, width=5),
+        "exact KRR": Line(_chart.GREEN, width=5),
         "true function": Line(INK, "2 3"),
         "one head (Nadaraya-Watson)": Line(RED, "6 3"),
         "transformer": Line(BLUE),
@@ -219,7 +193,7 @@ def predictions(explored: Explored) -> Chart:
     )
 
 
-def folded(calculated: dict[str, str], lines: Lines) -> alt.Chart:
+def folded(calculated: dict[str, str], lines: _chart.Lines) -> alt.Chart:
     """The base of curves whose lines are columns, some of them calculated."""
     return alt.Chart().transform_calculate(**calculated).transform_fold([*lines], ["line", "value"])
 
@@ -240,7 +214,7 @@ def gaps(axis: str, points: list[dict[str, Any]]) -> Chart:
         x = alt.X("m:O", title="width (channels)", sort=[point["m"] for point in points])
     marker = (
         alt.Chart()
-        .mark_rule(color=ACCENT, strokeWidth=8, opacity=0.25)
+        .mark_rule(color=_chart.ACCENT, strokeWidth=8, opacity=0.25)
         .transform_filter(f"datum.{axis} == {axis}")
     )
     word = "depth" if axis == "depth" else "width"

@@ -77,10 +77,8 @@ def identification_section(
 def distance_chart(record: dict[str, Any], rows: Rows) -> Chart:
     """The distances of the layers to some of the steps of a candidate, with the alignment."""
     candidate, kernel, aligned = record["candidate"], record["kernel"], record["alignment"]
-    candidate_rows = [
-        row for row in rows if (row["candidate"], row["kernel"]) == (candidate, kernel)
-    ]
-    last = max(row["step"] for row in candidate_rows)
+    here = [row for row in rows if (row["candidate"], row["kernel"]) == (candidate, kernel)]
+    last = max(row["step"] for row in here)
     spread = np.rint(np.geomspace(1, last + 1, KEPT)).astype(int) - 1
     columns = {*spread.tolist(), *aligned}
     points = [
@@ -90,7 +88,7 @@ def distance_chart(record: dict[str, Any], rows: Rows) -> Chart:
             "distance": float(row["prediction"]),
             "aligned": aligned[row["layer"] - 1] == row["step"],
         }
-        for row in candidate_rows
+        for row in here
         if row["step"] in columns
     ]
     frame = alt.Chart().mark_rect(fillOpacity=0, stroke=RED, strokeWidth=2)
@@ -137,9 +135,7 @@ def filter_chart(rows: Rows) -> Chart:
         .encode(y="low:Q", y2="high:Q")
         .transform_filter("datum.line == 'layer'")
     )
-    stronger = alt.Opacity(
-        "layer:Q", legend=None, scale={"domain": [0, layers], "range": [0.15, 1]}
-    )
+    opacity = alt.Opacity("layer:Q", legend=None, scale={"domain": [0, layers], "range": [0.15, 1]})
     chart = curves(
         "Spectral filters",
         "Lines of the filter of every layer, with intervals, and of the filter 1 / (sigma + ridge) "
@@ -154,4 +150,4 @@ def filter_chart(rows: Rows) -> Chart:
         height=220,
         span=12,
     )
-    return chart._replace(drawn=chart.drawn.encode(opacity=stronger))
+    return chart._replace(drawn=chart.drawn.encode(opacity=opacity))

@@ -45,9 +45,7 @@ def curves(
         "scale": alt.Scale(type="ordinal", domain=[*lines], range=values),
     }
     height_of: dict[str, Any] = {"title": None, **y}
-    words = (
-        [place, *(f"{name}:Q" for name in tooltips)] if tooltips else ["line:N", place, "value:Q"]
-    )
+    words = [place, *(f"{key}:Q" for key in tooltips)] if tooltips else ["line:N", place, "value:Q"]
     dashes = [[*map(int, line.dashes.split())] for line in lines.values()]
     drawn = (
         (base or alt.Chart())
@@ -133,6 +131,5 @@ def log_axis(values: Iterable[float], *limits: float) -> dict[str, Any]:
 def data_of(points: Points) -> alt.Data:
     """Points that JSON can hold: a number that is not finite is missing."""
     finite = lambda value: not isinstance(value, float) or math.isfinite(value)  # noqa: E731
-    return alt.Data(
-        values=[{k: v if finite(v) else None for k, v in point.items()} for point in points]
-    )
+    rows = [{k: v if finite(v) else None for k, v in point.items()} for point in points]
+    return alt.Data(values=rows)

@@ -9,17 +9,8 @@ import altair as alt
 import numpy as np
 
 from ..catalogue import SOLVERS
+from ..experiments import _scaling as scaling
 from ..experiments._curves import Curves
-from ..experiments._scaling import (
-    AXIS_SETTINGS,
-    TASK_SETTINGS,
-    along_axis,
-    axis_value,
-    by_architecture,
-    equivalents,
-    format_steps,
-    task_settings,
-)
 from ..experiments._shared.rows import Rows
 from ._chart import INK, PALETTE, Board, BoardTable, Chart, Line, three_digits
 from ._marks import curves, log_axis
@@ -38,7 +29,9 @@ WORDS = (
 
 def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance: str) -> Section:
     """Excess errors of models with their `dimension`, and of solvers on the tasks with a key."""
-    facts = ", ".join(f"{name} {value:g}" for name, value in zip(TASK_SETTINGS, key, strict=True))
+    facts = ", ".join(
+        f"{name} {value:g}" for name, value in zip(scaling.TASK_SETTINGS, key, strict=True)
+    )
     solvers = {name.replace("_", " "): solver_curves.excess(name) for name in solver_curves.squares}
     styles = product(("1 0", "5 1"), PALETTE)
     lines = {name: Line(color, dash) for name, (dash, color) in zip(solvers, styles, strict=False)}
@@ -49,14 +42,14 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
         if t
     ]
     charts = []
-    for axis in AXIS_SETTINGS:
+    for axis in scaling.AXIS_SETTINGS:
         points, lines_of_chart = (drawn, dict(lines)) if axis == "depth" else ([], {})
         dashes = iter(("1 0", "6 3", "2 3", "9 2"))
-        for group, rows in by_architecture(models).items():
+        for group, rows in scaling.by_architecture(models).items():
             lines_of_chart[group] = Line(INK, next(dashes), 3)
             places: dict[float, list[float]] = {}
-            for row in along_axis([row for row in rows if row["excess"] > 0], axis):
-                places.setdefault(axis_value(axis, row), []).append(np.log(row["excess"]))
+            for row in scaling.along_axis([row for row in rows if row["excess"] > 0], axis):
+                places.setdefault(scaling.axis_value(axis, row), []).append(np.log(row["excess"]))
             points = points + [
                 {"line": group, "x": place, "value": float(np.exp(np.mean(logs)))}
                 for place, logs in sorted(places.items())
@@ -69,10 +62,8 @@ def scaling_section(models: Rows, key: tuple, solver_curves: Curves, provenance:
         tables=(table(models, key, solver_curves),),
     )
     blocks = {name: SOLVERS[name].blocks.get("softmax", 1) for name in solver_curves.squares}
-    multiples = ", ".join(
-        f"{n} for {name.replace('_', ' ')}" for name, n in blocks.items() if n > 1
-    )
-    words = (*WORDS, f"A step is one block of a constructed transformer, but {multiples}.")
+    counts = ", ".join(f"{n} for {name.replace('_', ' ')}" for name, n in blocks.items() if n > 1)
+    words = (*WORDS, f"A step is one block of a constructed transformer, but {counts}.")
     return Section("scaling", "Errors of trained models against their sizes", words, (board,))
 
 
@@ -95,8 +86,12 @@ def table(models: Rows, key: tuple, solver_curves: Curves) -> BoardTable:
         sizes = (str(row[part]) for part in ("num_features", "num_supports", "depth", "width"))
         numbers = [three_digits(row[part]) for part in ("dimension", "excess")]
         numbers[1] += "" if row["converged"] else ", still falling"
-        same = equivalents(solver_curves, row).values() if task_settings(row) == key else ()
-        steps = [format_steps(one) for one in same] or ["-"] * len(solver_curves.squares)
+        same = (
+            scaling.equivalents(solver_curves, row).values()
+            if scaling.task_settings(row) == key
+            else ()
+        )
+        steps = [scaling.format_steps(one) for one in same] or ["-"] * len(solver_curves.squares)
         lines.append([row["model"], *sizes, *numbers, *steps])
     caption = "Excess errors of trained models, and steps of solvers with the same excess"
     header += [name.replace("_", " ") for name in solver_curves.squares]

@@ -108,11 +108,7 @@ def stream_chart(title: str, sizes: Mapping[str, np.ndarray]) -> Chart:
 
 def pattern_chart(key: str, title: str, snapshot: Snapshot) -> Chart:
     """A heatmap of one head: one row per attending token, one column per key."""
-    named = [
-        f"{role} {i + 1}" if count > 1 else role
-        for role, count in snapshot.roles
-        for i in range(count)
-    ]
+    named = [f"{role} {i + 1}" if n > 1 else role for role, n in snapshot.roles for i in range(n)]
     read = num_attended_keys(snapshot)
     ends = np.cumsum([count for _, count in snapshot.roles])[:-1].tolist()
     starts = [0, *ends]

@@ -10,22 +10,8 @@ import altair as alt
 import numpy as np
 
 from ..experiments._shared.rows import Plot, Rows
-from ._chart import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    PALETTE,
-    RED,
-    SKY,
-    Axis,
-    Board,
-    BoardTable,
-    Cell,
-    Chart,
-    Line,
-    numbers,
-)
+from . import _chart
+from ._chart import BLUE, GREEN, INK, ORANGE, SKY, Board, BoardTable, Cell, Line
 from ._marks import STEPS, curves, log_axis
 from ._page import Section
 
@@ -58,21 +44,19 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
 
     def medians(rows: Rows, column: str) -> np.ndarray:
         """A model with fewer steps than the slider, such as one head, keeps its last value."""
-        values_at: dict[tuple[Any, int], list[float]] = {}
+        at: dict[tuple[Any, int], list[float]] = {}
         for row in rows:
             place = row[plot.x], row["step"] if moves else 0
-            values_at.setdefault(place, []).append(float(row[column]))
-        last = {value: max(step for other, step in values_at if other == value) for value in along}
-        return np.array(
-            [[median(values_at[v, min(step, last[v])]) for step in frames] for v in along]
-        )
+            at.setdefault(place, []).append(float(row[column]))
+        last = {value: max(step for other, step in at if other == value) for value in along}
+        return np.array([[median(at[v, min(step, last[v])]) for step in frames] for v in along])
 
     groups: dict[str, Rows] = {}
     for row in rows:
         groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
     top: dict[str, Curve] = {}
     bottom: dict[str, Curve] = {}
-    styles = cycle(product(("1 0", "6 3", "1 2"), PALETTE))
+    styles = cycle(product(("1 0", "6 3", "1 2"), _chart.PALETTE))
     for (label, group), (dashes, color) in zip(groups.items(), styles, strict=False):
         top[label] = Curve(Line(color, dashes), medians(group, plot.y))
         if plot.bound:
@@ -86,13 +70,13 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
     charts, data, tables = [], {}, []
     for name, column, lines in (("top", plot.y, top), ("bottom", "rmse", bottom)):
         charts.append(chart(WORDS[column], name, lines, along, x, frame))
-        data[name] = [numbers(one.values) for one in lines.values()]
+        data[name] = [_chart.numbers(one.values) for one in lines.values()]
         cells = [
             [label, *(Cell((name, i, k, frame)) for k in columns)] for i, label in enumerate(lines)
         ]
         header = ["line", *(str(along[k]) for k in columns)]
         tables.append(BoardTable(f"{WORDS[column]}, against {x['title']}", header, cells))
-    slider = Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)
+    slider = _chart.Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)
     board = Board(
         charts=tuple(charts),
         axes={"step": slider} if moves else {},
@@ -105,7 +89,7 @@ def sweep_section(anchor: str, axis: str, plot: Plot, rows: Rows, provenance: st
 
 def chart(
     title: str, name: str, drawn: dict[str, Curve], along: list[Any], x: alt.X, frame: str | int
-) -> Chart:
+) -> _chart.Chart:
     """The curves in the array `name` of the board."""
     points = [
         {"line": label, "curve": i, "place": k, "x": value}
@@ -145,7 +129,7 @@ ERRORS = Measure(
         "training batches": ("loss", Line(SKY)),
         "validation tasks": ("validation", Line(BLUE)),
         "exact KRR": ("exact", Line(GREEN)),
-        "Nadaraya-Watson": ("nadaraya_watson", Line(RED, "6 3")),
+        "Nadaraya-Watson": ("nadaraya_watson", Line(_chart.RED, "6 3")),
         "mean": ("mean", Line(ORANGE)),
         "zero": ("zero", Line(INK, "2 3")),
     },

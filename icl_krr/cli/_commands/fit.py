@@ -146,12 +146,9 @@ def summary(settings: Fit, fitted: FittedHyperparameters) -> list[TextTable | st
         for row in result.moved
     ]
     errors = [[row["predictor"], f"{row['error']:.4g}"] for row in fitted.errors]
+    title = f"{Path(settings.data).name}: fitted hyperparameters"
     return [
-        TextTable(
-            f"{Path(settings.data).name}: fitted hyperparameters",
-            ["parameter", "start", "fitted", "relative change"],
-            [moved],
-        ),
+        TextTable(title, ["parameter", "start", "fitted", "relative change"], [moved]),
         TextTable("mean squared error on held-out data", ["predictor", "error"], [errors]),
         f"loss ({UNITS[facts['objective']]}): {result.losses[0]:.6g} at the start, "
         f"{min(result.losses):.6g} after {len(result.losses) - 1} iterations of {facts['method']}"

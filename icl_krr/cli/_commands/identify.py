@@ -125,17 +125,15 @@ def _tasks_for(path: Path, settings: Identify) -> Outcome:
 
 def _identify_profile(settings: Identify, configs: list[IdentifyConfig]) -> Outcome:
     from ...experiments._shared.runs import load
-    from ...experiments.identify import _error_profile as error_profile, _profile_tables as tables
+    from ...experiments.identify import _error_profile as profiles, _profile_tables as tables
     from ...plots import curves_figure
 
     trained = load(settings.model)
     with working(settings) as show:
-        findings = [
-            error_profile.examine(
-                trained, one, lambda words, seed=one.seed: show(f"seed {seed}, {words}")
-            )
-            for one in configs
-        ]
+        findings = []
+        for one in configs:
+            start = f"seed {one.seed}, "
+            findings += [profiles.examine(trained, one, lambda words, at=start: show(at + words))]
     first = findings[0]
     seeds = [
         {
@@ -179,17 +177,15 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
     trained = load(settings.model)
     with working(settings) as show:
 
-        def examined(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
+        def results(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
             start = f"{settings.model}, seed {config.seed}: "
             return trained_model.examine_positions(
                 trained, config, positions, lambda words: show(start + words)
             )
 
-        positions = examined(configs[0], settings.positions)
+        positions = results(configs[0], settings.positions)
         *_, findings = positions.values()
-        others = [
-            next(iter(examined(config, ()).values())).identification for config in configs[1:]
-        ]
+        others = [next(iter(results(config, ()).values())).identification for config in configs[1:]]
         streams = examine_streams(
             trained, configs[0], lambda words: show(f"{settings.model}, streams: {words}")
         )
@@ -231,9 +227,8 @@ def _identify_trained(settings: Identify, configs: list[IdentifyConfig]) -> Outc
     else:
         needs = "at least 2 layers, 4 tasks, as many steps as layers, one output, and no masks"
         blocks.append(f"The streams were not read: this needs {needs}.")
-    return Outcome(
-        record, blocks, files, {"kernel": repr(findings.kernel), "ridge": findings.ridge}
-    )
+    facts = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
+    return Outcome(record, blocks, files, facts)
 
 
 def _identify_file(settings: Identify) -> Outcome:

@@ -89,20 +89,18 @@ def run(settings: Predict) -> Outcome:
     with working(settings) as show:
         with jax.enable_x64(True):
             division, names, warnings = read_task(settings)
-        result = answer(
-            division, config, settings.amplitude, lambda doing: show(f"{name}: {doing}")
-        )
+        result = answer(division, config, settings.amplitude, lambda what: show(f"{name}: {what}"))
     each = predictions(result.division, result.result, result.process)
-    rmse, calibration = (
-        errors(result.division, result.result),
-        calibration_of(result.division, each),
-    )
+    rmse = errors(result.division, result.result)
+    calibration = calibration_of(result.division, each)
     features = feature_rows(result, names)
     rows = [row._asdict() for row in each]
     if division.task.y_query is None:
         rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
     cells = [{n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows]
     depths = outcome({name: result.result}, settings.seed)
+    files = {"predictions.csv": cells, **depths.files}
+    files |= {"features.csv": features} if features else {}
     return Outcome(
         {"predictions": rows, **depths.record},
         [
@@ -110,11 +108,7 @@ def run(settings: Predict) -> Outcome:
             *feature_summary(features, result),
             *depths.parts,
         ],
-        {
-            "predictions.csv": cells,
-            **depths.files,
-            **({"features.csv": features} if features else {}),
-        },
+        files,
         {
             **depths.facts,
             "target": settings.target,
@@ -147,10 +141,8 @@ def read_task(settings: Predict) -> tuple[Division, tuple[str, ...], list[str]]:
     if supports < 2:
         raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
     division = divide(table, supports, settings.seed, queries)
-    warnings = [
-        *missing_cell_warnings(settings.table, table),
-        *missing_cell_warnings(settings.queries, queries),
-    ]
+    warnings = missing_cell_warnings(settings.table, table)
+    warnings += missing_cell_warnings(settings.queries, queries)
     warnings += task_warnings(division, table)
     if queries and queries.unseen:
         warnings.append(
@@ -165,7 +157,7 @@ def summary(
     rows: Rows,
     rmse: dict[str, float],
     answer: Answer,
-    calibration: dict[str, float],
+    coverage: dict[str, float],
 ) -> tuple[TextTable, str]:
     count = f"first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else f"all {len(rows)}"
     lines = [
@@ -190,7 +182,7 @@ def summary(
         )
     if rmse:
         each = ", ".join(f"{name} {format_number(value, 4)}" for name, value in rmse.items())
-        words += coverage_summary(rows, calibration)
+        words += coverage_summary(rows, coverage)
         words += f"RMSE in units of {settings.target}: {each}\n"
     if settings.bandwidths == "one" and facts["p"] > 1 and answer.result.kernel.bandwidth:
         words += "--bandwidths each lets the kernel ignore features, and shows which ones matter\n"

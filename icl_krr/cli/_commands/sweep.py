@@ -70,6 +70,7 @@ def run(settings: Sweep) -> Outcome:
         study = _study.run(grid.study(config), settings.folder, show)
     rows = [row for _, cell in study.cells for row in cell]
     axis, dtype = axis_of(config.axis), str(jnp.result_type(float))
+    sources = {one["cell"]["line"]: one["source"] for one in study.records if one["source"]}
     drawn = grid.last(rows) if axis.plot.x == "value" else rows
     return Outcome(
         {"rows": rows},
@@ -82,9 +83,7 @@ def run(settings: Sweep) -> Outcome:
         {
             "dtype": dtype,
             "config": plain(asdict(config)),
-            "own_solvers": {
-                one["cell"]["line"]: one["source"] for one in study.records if one["source"]
-            },
+            "own_solvers": sources,
             "cells": [one["cell"] | {"rows": len(one["result"])} for one in study.records],
         },
         [

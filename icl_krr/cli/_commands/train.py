@@ -12,14 +12,8 @@ import tyro
 
 from ..._core.text_tables import TextTable, format_number
 from ...catalogue import FAMILIES, SOLVERS
-from ...experiments._shared.recipe import (
-    WEIGHTS,
-    ModelRecipe,
-    Recipe,
-    TaskRecipe,
-    beside_weights,
-    run_names,
-)
+from ...experiments._shared import recipe as recipes
+from ...experiments._shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from ...training._settings import Training
 from .. import _output
 from .._options import ONE_DEVICE, Command, OnDevices, refuse_unused
@@ -60,7 +54,7 @@ class Train(Command):
     def folder(self) -> Path:
         """The folder of the run: RECIPE itself if RECIPE is a folder, else icl-krr-train-RECIPE."""
         recipe = Path(self.recipe or "run")
-        if self.out is None and self.recipe not in (None, *run_names()) and recipe.is_dir():
+        if self.out is None and self.recipe not in (None, *recipes.run_names()) and recipe.is_dir():
             return recipe
         return self.out or Path(f"icl-krr-train-{recipe.stem}")
 
@@ -103,14 +97,14 @@ def run(settings: Train) -> Outcome:
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
     with working(settings) as show:
-        if (folder / "recipe.json").exists() and beside_weights(folder / "recipe.json"):
+        if (folder / "recipe.json").exists() and recipes.beside_weights(folder / "recipe.json"):
             there, here = described(Recipe.read(folder)), described(sealed)
             compare(there, here, folder, another_out(folder, there, here))
         _output.save(folder, {"recipe.json": sealed.to_json().encode()})
         show("compiling", 0, steps)
         words = "training"
 
-        def show_progress(step: int, row: dict[str, Any] | None) -> None:
+        def progress(step: int, row: dict[str, Any] | None) -> None:
             nonlocal words
             words = words_of(row) if row else words
             if sys.stderr.isatty():
@@ -119,15 +113,13 @@ def run(settings: Train) -> Outcome:
                 print(f"step {step} of {steps}: {words}", file=sys.stderr, flush=True)
 
         try:
-            model, rows = train(
-                model, drawn, recipe.training, folder=folder, progress=show_progress
-            )
+            model, rows = train(model, drawn, recipe.training, folder=folder, progress=progress)
         except Diverged as error:
             return Outcome({}, notes=[f"icl-krr: {error}"], status=1)
     if jax.process_index() == 0:
         save_weights(folder / "model.msgpack", model)
     dtype = str(jnp.result_type(float))
-    files = dict.fromkeys(("recipe.json", *WEIGHTS, "metrics.csv")) | {"meta.json": {}}
+    files = dict.fromkeys(("recipe.json", *recipes.WEIGHTS, "metrics.csv")) | {"meta.json": {}}
     if rows:
         title = f"{folder.name}, seed {recipe.training.seed}, {dtype}"
         files |= {"training": partial(training_figure, rows, title)}
