@@ -44,8 +44,9 @@ def recipes() -> dict[str, Recipe]:
     encoder has tasks with more queries, and learns their posterior means.
     """
     all_recipes = {}
-    axes = FAMILIES, ("encoder", "decoder"), ("softmax", "linear"), DEPTHS
-    for name, style, attention, depth in itertools.product(*axes):
+    for name, style, attention, depth in itertools.product(
+        FAMILIES, ("encoder", "decoder"), ("softmax", "linear"), DEPTHS
+    ):
         task, training = FAMILIES[name], TRAINING
         if style == "decoder":
             task = dataclasses.replace(task, num_queries=1)

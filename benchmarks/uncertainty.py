@@ -181,7 +181,8 @@ def main() -> None:
     args = records.options(__doc__, quick, seed="seed of the folds")
     jax.config.update("jax_enable_x64", True)
     names = ("diabetes: progression", "wine: alcohol", "iris: petal width")
-    names, tables = names[-1 if args.quick else 0 :], coverage.real()
+    tables: dict[str, coverage.Table] = coverage.real()
+    names = names[-1 if args.quick else 0 :]
     rows = [row for name in names for row in held_out(name, *tables[name], args.seed)]
     facts = {"seed": args.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
     meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
