@@ -109,10 +109,8 @@ def test_the_spread_is_that_of_rounding(x64):
 
 @pytest.mark.parametrize("size", [1e-35, 1e36])
 def test_leave_one_out_and_evidence_take_y_of_any_size(task, size):
-    errors, outlier = (
-        ik.solvers.leave_one_out(LINEAR, task.replace(y=c * task.y), ridge=1e-4)
-        for c in (1.0, size)
-    )
+    tasks = (task.replace(y=c * task.y) for c in (1.0, size))
+    errors, outlier = (ik.solvers.leave_one_out(LINEAR, one, ridge=1e-4) for one in tasks)
     assert np.allclose(outlier / np.float32(size), errors, rtol=1e-3)
     value = evidence(task.replace(y=size * task.y), 0.1)
     assert value == -np.inf if size > 1 else np.isfinite(value)

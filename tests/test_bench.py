@@ -242,10 +242,8 @@ def test_the_roofline_does_the_work_that_it_names():
 def test_memory_counts_what_is_kept():
     task = draw(0, n=64)
     model = CASES["cg"].build(task, 0.5, 8)
-    bare, alpha, everything = (
-        ik.memory(model, task, **options)
-        for options in ({}, {"names": ("alpha",)}, {"everything": True})
-    )
+    kept = {}, {"names": ("alpha",)}, {"everything": True}
+    bare, alpha, everything = (ik.memory(model, task, **options) for options in kept)
     size = alpha.results - bare.results
     assert 0.9 < size / (9 * 64 * 4) < 1.2
     assert everything.peak > 10 * alpha.peak

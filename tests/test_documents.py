@@ -457,10 +457,8 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
         assert Recipe.read(folder_of(name)) == grid[recipe]
 
 
-NOTEBOOKS = {
-    path.name: json.loads(path.read_text())["cells"]
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
-}
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = {path.name: json.loads(path.read_text())["cells"] for path in PATHS}
 FOLDED = r"<details><summary>Answer</summary>\n\n.+?```python\n(.*?)```\n\n</details>"
 # what nbmake runs after the last cell, so that the answer stays true
 RUN_ANSWER = r"""import json, re
@@ -473,10 +471,8 @@ exec(re.search(r"```python\n(.*?)```", answer, re.S)[1])"""
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_is_as_it_was_run_and_ends_with_an_exercise(name):
     """Its first two cells install the package where it must; the answer is folded, and is run."""
-    code, first = (
-        [cell for cell in NOTEBOOKS[one] if cell["cell_type"] == "code"]
-        for one in (name, min(NOTEBOOKS))
-    )
+    notebooks = NOTEBOOKS[name], NOTEBOOKS[min(NOTEBOOKS)]
+    code, first = ([c for c in cells if c["cell_type"] == "code"] for cells in notebooks)
     assert 'find_spec("icl_krr") is None' in "".join(code[0]["source"])
     assert [cell["source"] for cell in code[:2]] == [cell["source"] for cell in first[:2]]
     outputs = [output for cell in code for output in cell["outputs"]]

@@ -79,11 +79,8 @@ def test_extreme_logits_in_float32(logit):
 
 
 def test_a_model_centres_x_if_its_kernel_is_one_of_differences():
-    kernels = {
-        ik.Gaussian(): True,
-        ik.Exponential(): False,
-        ik.Mixture((ik.Gaussian(), ik.Exponential()), np.ones(2)): False,
-    }
+    mixture = ik.Mixture((ik.Gaussian(), ik.Exponential()), np.ones(2))
+    kernels = {ik.Gaussian(): True, ik.Exponential(): False, mixture: False}
     for kernel, centred in kernels.items():
         model = ik.constructions.nadaraya_watson(kernel, num_features=4)
         assert model.spec.centred is centred

@@ -68,10 +68,8 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
     kernel = make_kernel(catalogue.taken(name)[0], {})
     oracle = ik.solvers.lookup(row)
     steps = {"steps": 3} if row.iterates else {}
-    ours, foreign = (
-        oracle(kernel, task, **steps, **solver_keywords(row, kernel, of, ridge)).prediction
-        for of in (task, other)
-    )
+    keywords = [solver_keywords(row, kernel, of, ridge) for of in (task, other)]
+    ours, foreign = (oracle(kernel, task, **steps, **of).prediction for of in keywords)
     assert (relative(ours, foreign) > 1e-6) == (row.input_scope == catalogue.THIS_TASK)
     assert (row.input_scope == catalogue.NONE) == (not row.required_inputs)
 

@@ -206,11 +206,8 @@ def test_parameters_of_a_construction_fit_the_likelihood():
 
 
 def test_a_recipe_of_the_objective_has_a_head_for_the_variance():
-    recipe = Recipe(
-        TaskRecipe(num_supports=6),
-        ModelRecipe(width=8, depth=1, heads=2),
-        Training(objective="gaussian"),
-    )
+    parts = TaskRecipe(num_supports=6), ModelRecipe(width=8, depth=1, heads=2)
+    recipe = Recipe(*parts, Training(objective="gaussian"))
     drawn = family(recipe.task)
     model = first_model(recipe, drawn)
     predict = lambda key: ik.predictive(model, ik.tasks.sample(key, drawn))  # noqa: E731

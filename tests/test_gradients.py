@@ -149,10 +149,8 @@ def test_gradients_in_the_weights_equal_finite_differences(x64, name, merge):
         def along(t):
             return loss(jax.tree.map(lambda w, d: w + t * d, model, direction))  # noqa: B023
 
-        slope = sum(
-            np.vdot(g, d)
-            for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
-        )
+        pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+        slope = sum(np.vdot(g, d) for g, d in pairs)
         assert np.isclose(slope, central(along, 0.0, 1e-7), rtol=1e-4)
 
 

@@ -126,7 +126,7 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     result = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert result.status == "none is close"
     gap, hat = (result.best.distances[space] for space in ("prediction", "hat"))
-    far = f"{gap.mean:.2g} far in predictions and {hat.mean:.2g} far in hat matrices"
+    far = f"{gap.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
     assert result.verdict.startswith(
         f"none is close (nearest: nadaraya_watson, {far}); close is at"
     )
@@ -247,10 +247,8 @@ def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
 def test_a_shift_scores_and_the_training_family_fits(x64):
     """The parameters are those of the training family; the errors those of the shifted tasks."""
     options = {"tasks": 12, "probe_tasks": 64, "kernels": ("linear",), "steps": 2}
-    unshifted, other = (
-        examine(load("linear"), IdentifyConfig(**options, shift=name))
-        for name in (None, "larger_y")
-    )
+    configs = [IdentifyConfig(**options, shift=name) for name in (None, "larger_y")]
+    unshifted, other = (examine(load("linear"), config) for config in configs)
     assert unshifted.identification.best.fit.values == other.identification.best.fit.values
     for plain, larger in zip(unshifted.layers, other.layers, strict=True):
         assert larger["zero"] == pytest.approx(16 * plain["zero"])

@@ -193,11 +193,8 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
     assert relative(transplant(model, task, 16, {"r": 0 * path.r[3]}), ours) > 1e-3
 
 
-TRANSPLANTED = [
-    ("cg", 2),
-    ("ric-exponential", None),
-    *((kind, 2) for kind in ("dense cg", "ric-exponential", "trained")),
-]
+OTHERS = ("dense cg", "ric-exponential", "trained")
+TRANSPLANTED = [("cg", 2), ("ric-exponential", None), *((kind, 2) for kind in OTHERS)]
 
 
 @often(("kind", "outputs"), TRANSPLANTED[:2], TRANSPLANTED)
@@ -257,10 +254,8 @@ def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
     tasks = batch(4, n=64)
     model = CASES["che-exponential"].build(one(tasks, 0), 0.5, 4)
     every = sites(model, ("head", "slot"), each_step=True) * 8
-    few, many, wide = (
-        scratch(model, tasks, every[:count], None, chunk)
-        for count, chunk in ((16, 8), (128, 8), (128, 32))
-    )
+    sizes = ((16, 8), (128, 8), (128, 32))
+    few, many, wide = (scratch(model, tasks, every[:n], None, chunk) for n, chunk in sizes)
     assert many <= 1.1 * few + 128 * 4 * 16
     assert wide <= 4.4 * many
     assert many <= 8 * (2 * ik.transformer.memory(model, one(tasks, 0)).scratch)

@@ -117,11 +117,8 @@ def test_every_declared_slot_is_used(x64, case):
     for slot in model.layout.slots:
         assert slot.name in slots or slot.name in ("x", "y", "alpha", "prediction"), slot.name
         values = [cache[f"blocks.{b}.resid_pre"][slot.name] for b in range(model.depth)]
-        values += [
-            cache[f"blocks.{b}.attn"][slot.name]
-            for b in range(model.depth)
-            if slot.name in cache[f"blocks.{b}.attn"]
-        ]
+        points = [cache[f"blocks.{b}.attn"] for b in range(model.depth)]
+        values += [point[slot.name] for point in points if slot.name in point]
         assert any(map(np.any, values)), slot.name
 
 

@@ -3,25 +3,11 @@
 import itertools
 from functools import partial
 
+import helpers
 import jax
 import numpy as np
 import pytest
-from helpers import (
-    CASES,
-    CONSTRUCTIONS,
-    KINDS,
-    cg,
-    dense,
-    draw,
-    gaussian,
-    kernel_matrix,
-    linear,
-    numpy,
-    numpy_exact,
-    often,
-    projected,
-    relative,
-)
+from helpers import CASES, KINDS, cg, draw, gaussian, linear, numpy, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -87,7 +73,7 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
 
 
 def test_steps_have_as_many_blocks_as_their_row_says(x64):
-    for case in CONSTRUCTIONS:
+    for case in helpers.CONSTRUCTIONS:
         if not case.tables:
             build = partial(case.build, draw(0), 0.1, 4)
             # nothing but the structure is asked for; landmarks and features are drawn as numbers
@@ -100,7 +86,7 @@ def test_steps_have_as_many_blocks_as_their_row_says(x64):
     "name",
     [
         pytest.param(c.name, marks=[pytest.mark.slow] * (c.name != "cg"))
-        for c in CONSTRUCTIONS
+        for c in helpers.CONSTRUCTIONS
         if c.sums and "alpha" in c.states
     ],
 )
@@ -114,7 +100,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
     if case.kernel is gaussian:
         case, ridge = case._replace(kernel=lambda task: ik.Gaussian(0.5**0.5)), 0.1
     elif case.kernel is not linear:
-        projection = np.eye(2) if case.kernel is projected else None
+        projection = np.eye(2) if case.kernel is helpers.projected else None
         case = case._replace(kernel=lambda task: ik.Exponential(0.5, projection))
     config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=16)
     for seed in range(2):
@@ -124,7 +110,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
         steps = 1 + (2 if case.kernel is linear else 8)
         for state in case.states:
             assert relative(cache[state][:steps], getattr(oracle, state)[:steps]) < 1e-9, state
-        A = kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(64)
+        A = helpers.kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(64)
         ours, theirs = (
             np.asarray(theory.energy_norm(A, alpha - np.linalg.solve(A, task.y)[None]))
             for alpha in (cache["alpha"], oracle.alpha)
@@ -136,7 +122,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
 
 
 @pytest.mark.parametrize("name", ["gd-exponential", "che-exponential", "cg-exponential"])
-@often("decades", (6,), (2, 4, 6))
+@helpers.often("decades", (6,), (2, 4, 6))
 def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     """In the A-norm of alpha's error, up to a condition number of 1e6."""
     case, task = CASES[name], draw(5, 2, 24, q=4)
@@ -146,7 +132,7 @@ def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     root = float(np.sqrt(high / low))
     assert np.isclose(high / low, 10**decades, rtol=1e-6)
     _, cache = numpy(ik.run_with_cache(case.build(task, ridge, 200), task))
-    A = kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(24)
+    A = helpers.kernel_matrix(case.sketched_kernel(task), task.x, task.x) + ridge * np.eye(24)
     error = np.asarray(cache["alpha"]) - np.linalg.solve(A, task.y)
     norms = np.sqrt(np.einsum("ti,ij,tj->t", error, A, error))
     if case.solver == "gradient_descent":
@@ -190,7 +176,7 @@ def test_float32_underflow_shows_in_the_residual():
     """
     task = draw(0)
     task = task.replace(y=task.y * 1e-17, y_query=None)
-    prediction, cache = numpy(ik.run_with_cache(dense(cg(task, 0.1, 8)), task))
+    prediction, cache = numpy(ik.run_with_cache(helpers.dense(cg(task, 0.1, 8)), task))
     assert not np.any(prediction)
     assert np.array_equal(cache["r"][-1], task.y)
 
@@ -203,4 +189,4 @@ def test_float32_prediction_at_moderate_condition(seed):
     assert high / low <= 1e3
     prediction = numpy(ik.predict(cg(task, 0.2, 24), task))
     assert prediction.dtype == np.float32
-    assert relative(prediction, numpy_exact(task.x, task.y, task.x_query, 0.2)) < 1e-4
+    assert relative(prediction, helpers.numpy_exact(task.x, task.y, task.x_query, 0.2)) < 1e-4

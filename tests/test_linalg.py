@@ -35,10 +35,8 @@ def derivatives(function, *arrays):
 def test_solve_with_first_and_second_derivatives(x64):
     A, b = systems()
     assert relative(jax.jit(jax.vmap(linalg.solve))(A, b), np.linalg.solve(A, b)) < 1e-13
-    ours, theirs = (
-        lambda A, b, solve=solve: jnp.sum(jnp.sin(solve(A + A.T, b)))
-        for solve in (linalg.solve, jnp.linalg.solve)
-    )
+    solvers = (linalg.solve, jnp.linalg.solve)
+    ours, theirs = (lambda A, b, f=f: jnp.sum(jnp.sin(f(A + A.T, b))) for f in solvers)
     for result, expected in zip(*(derivatives(f, A[0], b[0]) for f in (ours, theirs)), strict=True):
         assert relative(result, expected) < 1e-11
     sums = [lambda A, f=f: jnp.sum(jax.vmap(f)(A, b)) for f in (ours, theirs)]

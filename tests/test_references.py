@@ -17,11 +17,7 @@ from icl_krr.catalogue import SOLVERS, taken
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-KERNELS = {
-    "linear": ik.Linear(),
-    "exponential": ik.Exponential(temperature=6.0),
-    "gaussian": ik.Gaussian(lengthscale=2.0),
-}
+KERNELS = {"linear": ik.Linear(), "exponential": ik.Exponential(6.0), "gaussian": ik.Gaussian(2.0)}
 Q, RIDGE, KEEP = 2, 0.7, np.arange(9) != 5
 STEPS = N = int(KEEP.sum())
 TOKENS = {N: KEEP, N + Q: np.append(KEEP, [True] * Q)}

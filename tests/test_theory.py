@@ -173,15 +173,13 @@ def test_c9_emulation_by_heads_alone(x64, symmetric):
     rng = np.random.default_rng(1)
     S, v = rng.normal(size=(5, 12)), rng.normal(size=(12, 2))
     centred = v - v.mean(0)
-    errors = [
-        relative(theory.emulated_product(S, centred, e, symmetric=symmetric), S @ centred)
-        for e in (1e-1, 1e-2, 1e-3)
-    ]
+    emulate = partial(theory.emulated_product, S, symmetric=symmetric)
+    errors = [relative(emulate(centred, e), S @ centred) for e in (1e-1, 1e-2, 1e-3)]
     slopes = np.diff(np.log10(errors))
     assert np.allclose(slopes, -2 if symmetric else -1, atol=0.1)
     limit = (S - S.mean(1, keepdims=True)) @ v  # the constant terms of the softmax cancel
-    assert relative(theory.emulated_product(S, v, 1e-5, symmetric=symmetric), limit) < 1e-4
-    assert relative(theory.emulated_product(S, v, 1e-3, symmetric=symmetric), S @ v) > 1e-2
+    assert relative(emulate(v, 1e-5), limit) < 1e-4
+    assert relative(emulate(v, 1e-3), S @ v) > 1e-2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

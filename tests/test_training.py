@@ -420,10 +420,8 @@ def test_a_start_that_was_typed_is_recorded_by_its_checksum(run):
 def test_a_recipe_is_found_behind_flags(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"task": {"noise": 0.7}}')
-    for argv in (
-        ["train", str(path), "--training.steps", "5"],
-        ["train", "--json", "--training.steps", "5", str(path)],
-    ):
+    flags = ["--training.steps", "5"]
+    for argv in (["train", str(path), *flags], ["train", "--json", *flags, str(path)]):
         settings = tyro.cli(subcommands(argv), args=argv)
         assert (settings.task.noise, settings.training.steps) == (0.7, 5)
     with pytest.raises(ValueError, match="got 'nosuch'"):

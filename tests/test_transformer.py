@@ -50,11 +50,8 @@ def test_linear_attention_never_forms_the_pattern():
     """No array of the whole computation holds T^2 entries; nor has softmax of many tokens one."""
     big = 4096
     shapes = [jax.ShapeDtypeStruct((big, 2), np.float32)] * 3
-    for spec, formed in (
-        (ik.Spec(1, attention="linear"), False),
-        (ik.Spec(1), False),
-        (ik.Spec(1, streaming=False), True),
-    ):
+    linear, whole = ik.Spec(1, attention="linear"), ik.Spec(1, streaming=False)
+    for spec, formed in ((linear, False), (ik.Spec(1), False), (whole, True)):
         attend = partial(_attention.attend, key_mask=jnp.ones(big, bool), spec=spec)
         assert (f"{big}x{big}" in jax.jit(attend).lower(*shapes).as_text()) == formed
 
@@ -102,11 +99,8 @@ def test_random_models_run_through_the_same_forward(x64, name):
     assert (model.depth, model.blocks_per_step) == (3, 1)
     assert cache["stream"].shape == (4, 1 + (14 if spec.tokens == "interleaved" else 7) + 3, 16)
     gradient = numpy(jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model))
-    silent = [
-        jax.tree_util.keystr(path)
-        for path, g in jax.tree_util.tree_leaves_with_path(gradient)
-        if not np.any(g)
-    ]
+    leaves = jax.tree_util.tree_leaves_with_path(gradient)
+    silent = [jax.tree_util.keystr(path) for path, leaf in leaves if not np.any(leaf)]
     # biases start at 0, and the softmax does not feel a shift that all keys share
     assert all("'one'" in name for name in silent), silent
 

@@ -17,20 +17,10 @@ from icl_krr.experiments import claims_to_markdown
 from icl_krr.experiments._claims import (
     c01_softmax_head_is_nadaraya_watson as c01,
     c16_sketch_error as c16,
+    claim as verdicts,
     verify,
 )
-from icl_krr.experiments._claims.claim import (
-    CORRECTED,
-    FALSE,
-    HOLDS,
-    OPEN,
-    PRINTED,
-    compare,
-    headline,
-    judge,
-    readings,
-    within,
-)
+from icl_krr.experiments._claims.claim import FALSE, HOLDS, compare, headline, judge, readings
 from icl_krr.experiments._claims.result import bootstrap, summarise
 from icl_krr.experiments._claims.tables import table_of_sentences
 from icl_krr.experiments._shared import spectra
@@ -59,28 +49,32 @@ def test_zero_is_a_bound_and_within_is_two_sided():
     assert compare("", 0.0, 0.0).tightness == 0
     one = compare("", 1e-9, 0.0)
     assert (one.tightness, one.holds) == (np.inf, False)
-    assert [within(at, 1.0, 3.0)("").holds for at in ([1.0, 3.0], [0.9], [3.1])] == [True, 0, 0]
+    assert [verdicts.within(at, 1.0, 3.0)("").holds for at in ([1.0, 3.0], [0.9], [3.1])] == [
+        True,
+        0,
+        0,
+    ]
 
 
 def test_the_status_follows_from_the_checks():
     good, bad = compare("good", 0, 1), compare("bad", 2, 1)
     stated, broken = (check._replace(stated=True) for check in (good, bad))
     assert judge([stated, good]) == HOLDS
-    assert judge([stated, bad]) == OPEN
-    assert judge([broken, bad]) == OPEN
+    assert judge([stated, bad]) == verdicts.OPEN
+    assert judge([broken, bad]) == verdicts.OPEN
     assert judge([broken, good]) == FALSE
     saved, lost = (check._replace(reading="another") for check in (good, bad))
-    assert judge([broken, saved]) == CORRECTED
+    assert judge([broken, saved]) == verdicts.CORRECTED
     assert judge([broken, lost, good]) == FALSE
     assert judge([broken, saved, lost]) == FALSE
-    assert judge([broken, saved, lost._replace(reading="a third")]) == CORRECTED
+    assert judge([broken, saved, lost._replace(reading="a third")]) == verdicts.CORRECTED
     assert judge([stated, lost]) == HOLDS
     both = broken._replace(reading="another")
     assert judge([both, saved]) == FALSE
-    assert judge([stated._replace(reading="another"), broken, saved]) == CORRECTED
+    assert judge([stated._replace(reading="another"), broken, saved]) == verdicts.CORRECTED
     assert headline([broken, saved, bad]) == bad
     assert readings((broken, saved, lost._replace(reading="a third"), good)) == {
-        PRINTED: False,
+        verdicts.PRINTED: False,
         "another": True,
         "a third": False,
     }
@@ -101,10 +95,9 @@ def cell(*checks):
 
 def test_seeds_are_put_together():
     claim = dataclasses.replace(c01.CLAIM, expected=FALSE)
-    cells = {
-        seed: cell(compare("x", [0.0, measured], 2.0, stated=True))
-        for seed, measured in ((3, 1.0), (4, 3.0), (5, 5.0))
-    }
+    values = {3: 1.0, 4: 3.0, 5: 5.0}
+    checks = {seed: compare("x", [0.0, value], 2.0, stated=True) for seed, value in values.items()}
+    cells = {seed: cell(check) for seed, check in checks.items()}
     result = summarise("C1", claim, claim.quick, cells)
     assert (result["status"], result["agrees"]) == (FALSE, True)
     assert result["counterexample"] == {"seed": 4, "draw": 1}
