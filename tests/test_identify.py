@@ -126,10 +126,9 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     result = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert result.status == "none is close"
     gap, hat = (result.best.distances[space] for space in ("prediction", "hat"))
-    far = f"{gap.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
-    assert result.verdict.startswith(
-        f"none is close (nearest: nadaraya_watson, {far}); close is at"
-    )
+    away = f"{gap.mean:.2g} away in predictions and {hat.mean:.2g} away in hat matrices"
+    nearest = f"(nearest: nadaraya_watson, {away})"
+    assert result.verdict.startswith(f"none is close {nearest}; close is at")
     assert agreement([result, result]).verdict.startswith("none is close; nearest with each seed")
     assert "cond: condition number of K + ridge I" in " ".join(str(result).split())
     assert gap.interval[0] <= gap.mean <= gap.interval[1]

@@ -210,13 +210,12 @@ def test_the_variance_grows_with_the_steps_and_is_too_small_before_the_last(x64)
 def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
     task = draw_task(8)
     kernel = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x[:6]))
-    kwargs = {"num_features": P, "num_outputs": 2, "approximates": ik.Gaussian(1.0)}
+    options = {"num_features": P, "num_outputs": 2, "approximates": ik.Gaussian(1.0)}
     full = kernel.diagonal(task.x_query)
     variances = numpy(solvers.posterior(kernel, task, ridge=0.05).variance) + 0.05 + (1 - full)
-    single = constructions.prefix_posterior(kernel, ridge=0.05, steps=2, **kwargs)
-    average = constructions.bayesian_average(
-        kernel, ridges=np.array([1.0, 0.05]), steps=3, **kwargs
-    )
+    single = constructions.prefix_posterior(kernel, ridge=0.05, steps=2, **options)
+    ridges = np.array([1.0, 0.05])
+    average = constructions.bayesian_average(kernel, ridges=ridges, steps=3, **options)
     for model in (single, average):
         readouts = numpy(ik.readouts(model, task))
         lack = variances - readouts["variances"][:, -1]
@@ -225,7 +224,7 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
         assert (lack < gaps).all()
         assert (gaps < 1).all()
     whole = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x))
-    right = constructions.prefix_posterior(whole, ridge=0.05, steps=30, **kwargs)
+    right = constructions.prefix_posterior(whole, ridge=0.05, steps=30, **options)
     assert ik.check(right, task, kernel=ik.Gaussian(1.0), ridge=0.05).gap < 1e-10
     zero = task.replace(y=0 * task.y)  # whose mean is right after any number of steps
     status = numpy(ik.check(single, zero))

@@ -17,10 +17,9 @@ TASK = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), CONFIG))
 EXPONENTIAL = ik.Exponential(2.0)
 
 
-def cg(kernel, **kwargs):
-    return ik.constructions.conjugate_gradient(
-        kernel, num_features=P, ridge=0.5, steps=STEPS, **kwargs
-    )
+def cg(kernel, **options):
+    sizes = {"num_features": P, "steps": STEPS}
+    return ik.constructions.conjugate_gradient(kernel, ridge=0.5, **sizes, **options)
 
 
 def trained(**options):
