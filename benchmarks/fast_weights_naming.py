@@ -104,7 +104,7 @@ def register_gated() -> None:
             "name": f"gated_{name}",
             "label": f"g{row.label}",
             "fitted": fitted | {"forgetting": Box(-3, 0.3)},
-            "arguments": "benchmarks.fast_weights_naming:with_gate",
+            "keywords_of": with_gate,
             "contains": (name, *row.contains, *(f"gated_{one}" for one in row.contains)),
         }
         register(dataclasses.replace(row, **kwargs))
