@@ -44,9 +44,8 @@ def batches():
 
 
 def descent():
-    return ik.constructions.gradient_descent(
-        ik.Linear(), 3, ridge=RIDGE, steps=STEPS, step_size=0.05
-    )
+    options = {"ridge": RIDGE, "steps": STEPS, "step_size": 0.05}
+    return ik.constructions.gradient_descent(ik.Linear(), num_features=3, **options)
 
 
 @cache
