@@ -43,7 +43,9 @@ from ._shared.writing import (
 )
 from ._snapshot import take_snapshot
 from ._study import Cell, Study, environment, run
+from ._sweep.axis import along
 from ._sweep.config import SweepConfig
+from ._sweep.trial import Trial
 
 __all__ = [
     "AXIS_SETTINGS",
@@ -66,6 +68,8 @@ __all__ = [
     "Study",
     "SweepConfig",
     "TaskRecipe",
+    "Trial",
+    "along",
     "along_axis",
     "axis_value",
     "blank",
