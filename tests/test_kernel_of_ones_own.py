@@ -1,6 +1,8 @@
 """A kernel is one class: it is defined here, and everything takes it after one registration."""
 
 import dataclasses
+import subprocess
+import sys
 from functools import partial
 from typing import Any
 
@@ -294,3 +296,9 @@ def test_what_is_no_pytree_runs_outside_of_a_program(x64):
     assert np.allclose([low, high], np.linalg.eigvalsh(phi @ phi.T)[[0, -1]] + 1)
     family = ik.tasks.GaussianProcess(kernel, num_features=2, num_supports=4)
     assert ik.tasks.sample(jax.random.key(0), family).y.shape == (4,)
+
+
+def test_a_kernel_is_found_by_name_before_its_file_is_imported():
+    code = "import icl_krr.kernels as k; print(k.kernel_class('polynomial').__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "Polynomial\n", done.stderr
