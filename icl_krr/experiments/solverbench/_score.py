@@ -52,7 +52,9 @@ def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:
     return "right" if set(verdict.names) <= set(label["names"]) else "among"
 
 
-def score(labels: Mapping[str, dict[str, Any]], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+def score(
+    labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdict]
+) -> dict[str, Any]:
     """The score of verdicts, by name of the model, against its label.
 
     In the open set no candidate is right: "identified" and "not distinguishable" are false
