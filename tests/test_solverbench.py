@@ -397,4 +397,6 @@ def test_solvers_of_no_candidate_are_in_no_entry_of_the_catalogue():
     things = vars(solvers).items()
     names = {name for name, thing in things if isinstance(thing, ik.solvers.Solver)}
     assert {"nesterov", "averaged_descent"} <= names
-    assert not names & {*SOLVERS}, "run python -m benchmarks.solverbench and .streams again"
+    assert not names & {*SOLVERS}, (
+        "choose another name, or run python -m benchmarks.power and .streams again"
+    )

@@ -158,7 +158,11 @@ def register(entry: KernelEntry | SolverEntry | AxisEntry | FamilyEntry) -> None
 def absent(room: str, name: str) -> AttributeError:
     """The error for a name that a module does not have; it has the call of a solver's entry."""
     entry = SOLVERS.get(spelled(name))
-    hint = f"; write {entry.call}" if entry and entry.solver is None else ""
+    hint = ""
+    if entry is not None and entry.solver is None:
+        hint = f"; write {entry.call}"
+        if name == entry.function:
+            hint = f"; list it in {room.replace('.', '/')}/__init__.pyi"
     message = f"module {room!r} has no attribute {name!r}{hint}"
     return AttributeError(message, name=name, obj=sys.modules[room])
 

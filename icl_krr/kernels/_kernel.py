@@ -228,8 +228,13 @@ def kernel_class(name: str) -> type[Any]:
     from .. import kernels  # the door, which imports a kernel when somebody asks for it
 
     entry = find("kernel", KERNELS, name)
+    if entry.kernel is not None:
+        return entry.kernel
     spellings = {name.lower(): name for name in kernels.__all__}
-    return entry.kernel or getattr(kernels, spellings[entry.name.replace("_", "")])
+    spelling = spellings.get(entry.name.replace("_", ""))
+    if spelling is None:
+        raise ValueError(f"icl_krr/kernels/__init__.pyi must list the class of {entry.name!r}")
+    return getattr(kernels, spelling)
 
 
 def make_kernel(name: str, values: Mapping[str, Any]) -> Any:

@@ -85,8 +85,8 @@ class Transformer:
     Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
     weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
 
-    The fields `problem` and `made` belong to the object that a construction returned. JAX drops
-    them whenever it makes the model anew, because the weights may then be others: in
+    The fields `problem` and `construction` belong to the object that a construction returned. JAX
+    drops them whenever it creates the model again, because the weights may have changed: in
     `jax.tree.map`, in training, in files, and in arguments of a jitted or vmapped function.
 
     Args:
@@ -95,7 +95,7 @@ class Transformer:
         layout: slots of the residual stream; static.
         problem: kernel and ridge of the regression that the model solves, or of those that it
             averages, for `icl_krr.check`.
-        made: the construction with its arguments, for `rebuild`.
+        construction: the construction with its arguments, for `rebuild`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -108,7 +108,7 @@ class Transformer:
     layout: Layout
     steps: int
     problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
-    made: partial[Transformer] | None = dataclasses.field(
+    construction: partial[Transformer] | None = dataclasses.field(
         default=None, repr=False, metadata={"dropped": True}
     )
 
@@ -125,11 +125,11 @@ class Transformer:
             if name in changes:
                 checks.instance(name, changes[name], cls, f"an icl_krr {cls.__name__}")
         if not changes.keys() <= {"steps", "problem"}:
-            changes = {"made": None, **changes}
+            changes = {"construction": None, **changes}
         return dataclasses.replace(self, **changes)
 
     def rebuild(self, **changes: Any) -> Transformer:
-        """Call the construction that made the model again, with other values of some arguments.
+        """Call the construction of the model again, with other values of some arguments.
 
         Args:
             **changes: new values of arguments of the construction, such as `ridge` or `steps`.
@@ -140,27 +140,29 @@ class Transformer:
         >>> again.steps, again.problem.ridge
         (8, 0.5)
         """
-        if self.made is None:
+        if self.construction is None:
             raise ValueError(
                 "model must be as a construction returned it to be built again, got one that was "
                 "trained, loaded, changed, passed through JAX or built by a function of your own; "
                 "call the construction"
             )
         steps = {"steps": self.steps} if self.takes("steps") else {}
-        return self.made(**{**steps, **changes})
+        return self.construction(**{**steps, **changes})
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments that the construction was given; empty if `made` is unknown."""
-        return {} if self.made is None else self.made.keywords
+        """The arguments that the construction was given; empty if `construction` is unknown."""
+        return {} if self.construction is None else self.construction.keywords
 
     def takes(self, name: str) -> bool:
-        """Whether the construction that made the model takes this argument; False if unknown.
+        """Whether the construction of the model takes this argument; False if unknown.
 
         Args:
             name: the argument, such as "spectrum".
         """
-        return self.made is not None and name in signature(self.made.func).parameters
+        return (
+            self.construction is not None and name in signature(self.construction.func).parameters
+        )
 
     @property
     def blocks_per_step(self) -> int:
@@ -232,7 +234,7 @@ class Transformer:
 
 
 jax.tree_util.register_dataclass(
-    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem", "made"]
+    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem", "construction"]
 )
 serialization.register_serialization_state(
     Transformer,

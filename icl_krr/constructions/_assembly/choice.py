@@ -41,7 +41,7 @@ def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
         args, keywords = jax.tree.map(as_constant, (args, keywords))
         with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
             model = build(*args, **keywords)
-        return dataclasses.replace(model, made=partial(built, **arguments))
+        return dataclasses.replace(model, construction=partial(built, **arguments))
 
     return built
 
