@@ -4,12 +4,12 @@ The tables are `KERNELS`, `SOLVERS`, `AXES`, `FAMILIES` and `SHIFTS` (changes of
 each {name: entry}. The command line, sweeps, identification, ablations, the conformance tests and
 the README's table of solvers use these entries. The functions belong to other rooms and have the
 names of the entries (`icl_krr.solvers.lookup`, `icl_krr.constructions.lookup` and
-`icl_krr.kernels.lookup` return them), so the catalogue imports no JAX, and `icl-krr --help` is
-fast. Names have underscores. Wherever you pass a name, dashes, capitals, and the label or another
-short name of the entry are accepted, too: "cg" and "Conjugate-Gradient" mean "conjugate_gradient",
-and "rbf" means "gaussian". `ATTENTIONS`, `METHODS` and `SITES` list the kinds of attention, the
-optimisers of hyperparameters and the kinds of model parts that can be ablated. `NONE`,
-`TASK_FAMILY` and `THIS_TASK` are the values of `SolverEntry.input_scope`.
+`icl_krr.kernels.kernel_class` return them), so the catalogue imports no JAX, and `icl-krr --help`
+is fast. Names have underscores. Wherever you pass a name, dashes, capitals, and the label or
+another short name of the entry are accepted, too: "cg" and "Conjugate-Gradient" mean
+"conjugate_gradient", and "rbf" means "gaussian". `ATTENTIONS`, `METHODS` and `SITES` list the kinds
+of attention, the optimisers of hyperparameters and the kinds of model parts that can be ablated.
+`NONE`, `TASK_FAMILY` and `THIS_TASK` are the values of `SolverEntry.input_scope`.
 
 **Add a solver.** A solver needs one short file and one entry. The file has a function with the mark
 `icl_krr.solver` (the README has one); `icl_krr.run` runs it on arrays, and `icl_krr.compile` makes

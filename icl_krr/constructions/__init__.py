@@ -102,16 +102,15 @@ Args:
 
 import lazy_loader
 
-from ..catalogue import SOLVERS, absent
-from ._compiled import lookup as _lookup
-
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name):
     if name in __all__:
         return _load(name)
+    from ..catalogue import SOLVERS, absent  # whose packages may import this room
+
     entry = SOLVERS.get(name)
     if entry is not None and entry.solver is not None:  # of another package
-        return _lookup(entry)
+        return __getattr__("lookup")(entry)
     raise absent(__name__, name)

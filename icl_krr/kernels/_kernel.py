@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 
 from .._core.messages import constructor_hint
 from .._core.pytree import jit_if_concrete
-from ..catalogue import KERNELS, find, spelled
 from ._forms import Diagonal, FeatureLayer, Patterns
 
 
@@ -198,7 +197,9 @@ def not_positive(kernel: Kernel, purpose: str) -> TypeError:
 
 def _kernels_with(method: str) -> str:
     """The kernels of the catalogue that implement a method, and those that always do, in words."""
-    classes = [kernel_class(name) for name in KERNELS]
+    from .. import catalogue  # whose packages may import this file
+
+    classes = [kernel_class(name) for name in catalogue.KERNELS]
     names = [cls.__name__ for cls in classes if getattr(cls, method) is not getattr(Kernel, method)]
     return f"{', '.join(names)}, a Mixture or a LogBilinear"
 
@@ -211,8 +212,10 @@ def check_kernel(kernel: Kernel) -> None:
 
 def instead_of(value: object) -> str:
     """How the kernel is made that a class or a name in the catalogue means."""
-    name = spelled(value) if isinstance(value, str) else ""
-    meant = kernel_class(name) if name in KERNELS else value
+    from .. import catalogue  # whose packages may import this file
+
+    name = catalogue.spelled(value) if isinstance(value, str) else ""
+    meant = kernel_class(name) if name in catalogue.KERNELS else value
     return constructor_hint(meant) if isinstance(meant, type) and issubclass(meant, Kernel) else ""
 
 
@@ -225,9 +228,9 @@ def kernel_class(name: str) -> type[Any]:
     >>> kernel_class("rbf").bandwidth
     'lengthscale'
     """
-    from .. import kernels  # the door, which imports a kernel when somebody asks for it
+    from .. import catalogue, kernels  # doors, which may import this file
 
-    entry = find("kernel", KERNELS, name)
+    entry = catalogue.find("kernel", catalogue.KERNELS, name)
     if entry.kernel is not None:
         return entry.kernel
     spellings = {name.lower(): name for name in kernels.__all__}
@@ -261,5 +264,7 @@ def name_of(kernel: Any) -> str:
     >>> name_of(kernel_class("linear")())
     'linear'
     """
-    names = [name for name in KERNELS if kernel_class(name) is type(kernel)]
+    from .. import catalogue  # whose packages may import this file
+
+    names = [name for name in catalogue.KERNELS if kernel_class(name) is type(kernel)]
     return names[0] if names else type(kernel).__name__

@@ -25,12 +25,12 @@ Args:
 
 import lazy_loader
 
-from ..catalogue import absent
-
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name):
     if name in __all__:
         return _load(name)
+    from ..catalogue import absent  # whose packages may import this room
+
     raise absent(__name__, name)

@@ -61,7 +61,7 @@ def rule(function: Callable) -> Any:
 
     `start` gives the states beside S, which is 0, for m features and r outputs. `step` takes a
     token, S after the gates, and the other states, and returns the new states and the coefficients
-    [r]. A `ErrorCorrection` step needs no features.
+    [r]. An `ErrorCorrection` step needs no features.
     """
     steps = Parameter("steps", Parameter.KEYWORD_ONLY, default=None, annotation="int | None")
     parameters = {**signature(function).parameters, "steps": steps}

@@ -166,7 +166,7 @@ def solver(function: Callable) -> Solver:
 
 @struct.dataclass
 class KernelArrays:
-    """The arrays of a task, on which `icl_krr.solvers._language.iterates` runs a program.
+    """The arrays of a task, on which `icl_krr.solvers._language.arrays.iterates` runs a program.
 
     Attributes:
         mask: 1 at supports that are not masked [n, 1].

@@ -55,13 +55,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     `ConvergenceWarning`, and `status_` says what helps.
 
     f* is also the mean of a Gaussian process with the covariance $s k$ and the noise variance
-    $s \lambda$, for every amplitude $s$. If the amplitude is not given, it is the likeliest one for
-    each target, $s = y^T A^{-1} y / n$ with $A = K + \lambda I$. Exact regression in float64
-    computes amplitude and deviations; `icl_krr.posterior` computes the variance with the model.
+    $s \lambda$, for every amplitude $s$. If the amplitude is not given, it is the
+    one with the largest likelihood for each target, $s = y^T A^{-1} y / n$ with
+    $A = K + \lambda I$. Exact regression in float64 computes amplitude and deviations;
+    `icl_krr.posterior` computes the variance with the model.
 
     With `bandwidths="each"`, each feature has a bandwidth of its own, so that the kernel can ignore
     a feature (automatic relevance determination). A gradient method then chooses bandwidths and
-    ridge. They maximise the marginal likelihood of the supports at the likeliest amplitude.
+    ridge. They maximise the marginal likelihood of the supports at the best amplitude.
 
     Like `KernelRidge`, the regression has no intercept. Put a `StandardScaler` before it, and set
     `normalize_y` if y is not centred. The units of y do not matter, and for kernels of differences
@@ -87,7 +88,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions.
         amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
-            likeliest one for each target; default None. Predictions do not depend on it.
+            most likely one for each target; default None. Predictions do not depend on it.
 
     Attributes:
         task_: the supports as a `Task`, whose queries are the supports too, with y in units of its

@@ -112,7 +112,7 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
     options.progress("nested models")
     nested = fit_nested_models(model, options.kernel_names)
     baselines = {name: distances.baseline_gaps(name, model) for name in BASELINES}
-    baselines |= {rung.name: rung.gaps for rung in nested if rung.name in NULLS}
+    baselines |= {one.name: one.gaps for one in nested if one.name in NULLS}
     # Distances on the scored tasks, which are put into groups and drawn again and again
     best = min(fits, key=lambda fit: fit.error)
     by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
@@ -135,7 +135,7 @@ def compare(model: ModelPredictions, options: Options) -> Identification:
         {name: of_spaces(gap) for name, gap in baselines.items()},
         tied,
         edges,
-        tuple(distances.NestedModelResult(*rung[:3], of_spaces(rung.gaps)) for rung in nested),
+        tuple(distances.NestedModelResult(*one[:3], of_spaces(one.gaps)) for one in nested),
         model.num_excluded,
     )
 

@@ -331,8 +331,8 @@ def fit_nested_models(model: ModelPredictions, kernels: Sequence[str]) -> list[N
     free, *filters = models[: -len(NULLS)]
     nulls = models[-len(NULLS) :]
     nested: list[NestedModel] = []
-    for rung in reversed(filters):
-        nested.insert(0, _nearest_model(rung, nested[:1]))
+    for one in reversed(filters):
+        nested.insert(0, _nearest_model(one, nested[:1]))
     return [*_derivative_models(model), _nearest_model(free, [nested[0], *nulls]), *nested, *nulls]
 
 
