@@ -109,8 +109,9 @@ def __getattr__(name):
     if name in __all__:
         return _load(name)
     from ..catalogue import SOLVERS, absent  # whose packages may import this room
+    from ._compiled import lookup
 
     entry = SOLVERS.get(name)
     if entry is not None and entry.solver is not None:  # of another package
-        return __getattr__("lookup")(entry)
+        return lookup(entry)
     raise absent(__name__, name)
