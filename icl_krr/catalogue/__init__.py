@@ -176,41 +176,41 @@ def spelled(name: str) -> str:
     """Return a name as the tables spell it: in full, with underscores and without capitals.
 
     Args:
-        name: name or short name of a row; other text is returned with underscores for dashes.
+        name: name or short name of an entry; other text is returned with underscores for dashes.
 
     >>> spelled("gradient-descent"), spelled("CG")
     ('gradient_descent', 'conjugate_gradient')
     """
     check_text("name", name)
     plain = name.replace("-", "_")
-    rows = (*SOLVERS.values(), *KERNELS.values())
-    full = {short.lower(): row.name for row in rows for short in row.short_names}
+    entries = (*SOLVERS.values(), *KERNELS.values())
+    full = {short.lower(): entry.name for entry in entries for short in entry.short_names}
     full |= {name_in_full.lower(): name_in_full for name_in_full in names()}
     return full.get(plain.lower(), plain)
 
 
 def find(what: str, table: Mapping[str, Any], name: str) -> Any:
-    """Find a row by its name or short name; the error lists all names.
+    """Find an entry by its name or short name; the error lists all names.
 
     Args:
-        what: word for a row in the error message, such as "kernel".
-        table: rows to search, {name: row}.
-        name: name or short name of the row, with dashes or underscores.
+        what: word for an entry in the error message, such as "kernel".
+        table: entries to search, {name: entry}.
+        name: name or short name of the entry, with dashes or underscores.
 
     >>> find("kernel", KERNELS, "rbf").name
     'gaussian'
     """
-    row = table.get(spelled(name)) if isinstance(name, str) else None
-    if row is None:
+    entry = table.get(spelled(name)) if isinstance(name, str) else None
+    if entry is None:
         raise ValueError(unknown_name(what, name, table))
-    return row
+    return entry
 
 
 def taken(solver: str, usual: bool = False) -> tuple[str, ...]:
     """Return the names of the kernels that a solver accepts.
 
     Args:
-        solver: name of a row of `SOLVERS`.
+        solver: name of an entry of `SOLVERS`.
         usual: True leaves out kernels that are tried only if a user names them.
 
     >>> taken("richardson", usual=True)
@@ -219,9 +219,9 @@ def taken(solver: str, usual: bool = False) -> tuple[str, ...]:
     kind = find("solver", SOLVERS, solver).kernels
     return tuple(
         name
-        for name, row in KERNELS.items()
-        if (row.usual or not usual)
-        and (kind in ("any", row.kind) or (kind == "bounded" and row.bounded))
+        for name, entry in KERNELS.items()
+        if (entry.usual or not usual)
+        and (kind in ("any", entry.kind) or (kind == "bounded" and entry.bounded))
     )
 
 
@@ -231,7 +231,7 @@ def candidates() -> tuple[str, ...]:
     >>> "conjugate_gradient" in candidates()
     True
     """
-    return tuple(name for name, row in SOLVERS.items() if row.fitted is not None)
+    return tuple(name for name, entry in SOLVERS.items() if entry.fitted is not None)
 
 
 def compared(kernel: str | None = None) -> tuple[str, ...]:
@@ -246,12 +246,12 @@ def compared(kernel: str | None = None) -> tuple[str, ...]:
     >>> compared("linear")
     ('gradient_descent', 'heavy_ball', 'chebyshev', 'conjugate_gradient', 'newton_schulz')
     """
-    rows = ((name, SOLVERS[name]) for name in candidates() if kernel in (None, *taken(name)))
-    return tuple(n for n, row in rows if row.iterates and not row.causal and not row.variant_of)
+    fit = (SOLVERS[name] for name in candidates() if kernel in (None, *taken(name)))
+    return tuple(e.name for e in fit if e.iterates and not e.causal and not e.variant_of)
 
 
 def candidate(name: str) -> SolverEntry:
-    """Return the row of a solver that `identify` can fit to a model, one of the `candidates`.
+    """Return the entry of a solver that `identify` can fit to a model, one of the `candidates`.
 
     Args:
         name: as in `find`.
@@ -263,7 +263,7 @@ def candidate(name: str) -> SolverEntry:
 
 
 def names() -> frozenset[str]:
-    """Return the names of all rows of all tables.
+    """Return the names of all entries of all tables.
 
     >>> {"gaussian", "chebyshev", "depth", "sinusoids"} <= names()
     True

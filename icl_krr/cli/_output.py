@@ -94,7 +94,7 @@ def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
     return {
         "command": ["icl-krr", *argv],
         "settings": options,
-        "own_solvers": {name: row.source for name, row in SOLVERS.items() if row.source},
+        "own_solvers": {name: entry.source for name, entry in SOLVERS.items() if entry.source},
         "seed": settings.first_seed,
         "matmul_precision": "highest",
         "mesh": dict(jax.sharding.get_abstract_mesh().shape),

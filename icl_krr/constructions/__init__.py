@@ -111,7 +111,6 @@ def __getattr__(name):
     from ..catalogue import SOLVERS, absent  # whose packages may import this room
     from ._compiled import lookup
 
-    entry = SOLVERS.get(name)
-    if entry is not None and entry.solver is not None:  # of another package
-        return lookup(entry)
+    if name in SOLVERS and SOLVERS[name].solver is not None:  # of another package
+        return lookup(name)
     raise absent(__name__, name)

@@ -99,10 +99,10 @@ def tuned(
     name: str, kernel: Kernel, ridge: Any, steps: int, points: int, tuning: Known, scored: Known
 ) -> np.ndarray:
     """Squares of a solver on the scored tasks [b, T + 1], with the best parameters for every t."""
-    row = candidate(name)
-    boxes = {part: box for part, box in (row.fitted or {}).items() if part != "ridge"}
+    entry = candidate(name)
+    boxes = {part: box for part, box in (entry.fitted or {}).items() if part != "ridge"}
     size, drawn = float(size_of(kernel, tuning.tasks)), (tuning.tasks, scored.tasks)
-    if row.kernels == "featured":  # the features of a task are those of all its supports
+    if entry.kernels == "featured":  # the features of a task are those of all its supports
         drawn = tuple(with_features(kernel, tasks) for tasks in drawn)
         kernel, steps = Linear(), min(steps, SQUARED)
     cube = qmc.Halton(len(boxes), scramble=False).random(points) if boxes else np.zeros((1, 0))
@@ -125,11 +125,11 @@ def tuned(
 def squares_of(
     name: str, steps: int, kernel: Kernel, values: dict[str, Any], tasks: Task
 ) -> jax.Array:
-    row = candidate(name)
-    kwargs = keywords(row, {part: jnp.asarray(value, float) for part, value in values.items()})
+    entry = candidate(name)
+    kwargs = keywords(entry, {part: jnp.asarray(value, float) for part, value in values.items()})
 
     def of_task(task: Task) -> jax.Array:
-        path = solvers.lookup(row)(kernel, task, **kwargs, steps=steps).prediction
+        path = solvers.lookup(entry)(kernel, task, **kwargs, steps=steps).prediction
         return jnp.mean((path - task.y_query[None]) ** 2, axis=1)
 
     return map_tasks(of_task, tasks)

@@ -57,18 +57,18 @@ class FitConfig(DepthConfig):
         checks.choice("objective", self.objective, OBJECTIVES)
         checks.choice("method", self.method, METHODS)
         checks.count("iterations", self.iterations)
-        row = SOLVERS[self.solver]
-        if row.one_task:
+        entry = SOLVERS[self.solver]
+        if entry.one_task:
             raise ValueError(
                 f"solver must have weights that fit several tasks, got {self.solver!r}, whose "
                 "weights fit only one task; use conjugate_gradient or chebyshev"
             )
-        if self.objective == "marginal-likelihood" and "alpha" not in row.states:
+        if self.objective == "marginal-likelihood" and "alpha" not in entry.states:
             raise ValueError(
                 f"objective must be 'held-out' for solver {self.solver!r}, which has no alpha, "
                 f"got {self.objective!r}"
             )
-        bounded = [name for name, row in SOLVERS.items() if "spectrum" in row.required_inputs]
+        bounded = [name for name, entry in SOLVERS.items() if "spectrum" in entry.required_inputs]
         if self.fit_spectrum and self.solver not in bounded:
             raise ValueError(
                 f"solver must be one of {', '.join(bounded)} if fit_spectrum is given, because "
@@ -195,21 +195,21 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
 def builder(config: FitConfig, tasks: Task) -> Build:
     """From hyperparameters to the model; other keywords of the solver come from the tasks."""
-    row = SOLVERS[config.solver]
+    entry = SOLVERS[config.solver]
 
     def build(tasks: Task, values: dict[str, Any]) -> Any:
         one = jax.tree.map(lambda leaf: as_constant(leaf)[0], tasks)
         kernel = make_kernel(str(config.kernel), values)
-        if not row.iterates:
-            return construct(row.name, kernel, one)
+        if not entry.iterates:
+            return construct(entry.name, kernel, one)
         # the spectrum must cover all tasks, not only the first
-        needs = solver_keywords(row, kernel, one, values["ridge"], but=("spectrum",))
-        if "spectrum" in row.required_inputs:
+        needs = solver_keywords(entry, kernel, one, values["ridge"], but=("spectrum",))
+        if "spectrum" in entry.required_inputs:
             fitted = config.fit_spectrum
             between = map(values.get, BOUNDS) if fitted else bounds(kernel, tasks, values["ridge"])
             needs["spectrum"] = tuple(between)
         route = {} if kernel.featured else {"attention": sink(kernel, tasks)}
-        return construct(row.name, kernel, one, **needs, **route, steps=config.steps)
+        return construct(entry.name, kernel, one, **needs, **route, steps=config.steps)
 
     return Partial(build, tasks)
 

@@ -1,4 +1,4 @@
-"""Build a solver by name: its construction for a task, its oracle, and the keywords of both."""
+"""Build a solver by name: its construction for a task, its predictions, the keywords of both."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ..catalogue import SOLVERS, SolverEntry, find
 
 
 def build(solver: str, kernel: Kernel, task: Task, ridge, steps) -> tuple[Transformer, np.ndarray]:
-    """The construction, and the oracle's predictions after every step."""
-    row = find("solver", SOLVERS, solver)
-    needs = keywords(row, kernel, task, ridge, steps)
-    model = with_keywords(row, kernel, task, needs)
+    """The construction, and the predictions of the solver on arrays after every step."""
+    entry = find("solver", SOLVERS, solver)
+    needs = keywords(entry, kernel, task, ridge, steps)
+    model = with_keywords(entry, kernel, task, needs)
     words = {name: value for name, value in needs.items() if isinstance(value, (int, str))}
     numbers = {name: value for name, value in needs.items() if name not in words}
-    path = np.asarray(predictions(solvers.lookup(row), kernel, task, numbers, tuple(words.items())))
-    return model, path if row.iterates else np.stack([0 * path, path])
+    function = solvers.lookup(entry)
+    path = np.asarray(predictions(function, kernel, task, numbers, tuple(words.items())))
+    return model, path if entry.iterates else np.stack([0 * path, path])
 
 
 @partial(jax.jit, static_argnames=("solver", "words"))
@@ -34,21 +35,22 @@ def predictions(solver: Callable, kernel: Kernel, task: Task, numbers: dict, wor
 
 def build_model(solver: str, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> Transformer:
     """The construction alone."""
-    row = find("solver", SOLVERS, solver)
-    return with_keywords(row, kernel, task, keywords(row, kernel, task, ridge, steps))
+    entry = find("solver", SOLVERS, solver)
+    return with_keywords(entry, kernel, task, keywords(entry, kernel, task, ridge, steps))
 
 
-def keywords(row: SolverEntry, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict:
-    """What one must tell the construction and the oracle; {} for a solver without steps."""
-    if not row.iterates:
+def keywords(entry: SolverEntry, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict:
+    """The keywords of the construction and of the solver; {} for a solver without steps."""
+    if not entry.iterates:
         return {}
     numbers = 3 * (steps or 0) * task.num_supports * task.num_outputs  # states of all steps
     memory_limit.check(f"a run of {steps} steps", numbers, task.x, "use fewer steps")
-    return {"steps": steps, **solver_keywords(row, kernel, task, ridge)}
+    return {"steps": steps, **solver_keywords(entry, kernel, task, ridge)}
 
 
-def with_keywords(row: SolverEntry, kernel: Kernel, task: Task, needs: dict) -> Transformer:
-    return construct(row.name, kernel, task, **needs, **(attention(kernel, task) if needs else {}))
+def with_keywords(entry: SolverEntry, kernel: Kernel, task: Task, needs: dict) -> Transformer:
+    sink = attention(kernel, task) if needs else {}
+    return construct(entry.name, kernel, task, **needs, **sink)
 
 
 def construct(solver: str, kernel: Kernel, task: Task, **needs: Any) -> Transformer:

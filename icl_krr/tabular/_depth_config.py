@@ -42,9 +42,9 @@ class DepthConfig:
     centred: bool = False
 
     def __post_init__(self):
-        row = find("solver", SOLVERS, self.solver)
-        object.__setattr__(self, "solver", row.name)
-        takes = taken(row.name, usual=self.kernel is None)
+        entry = find("solver", SOLVERS, self.solver)
+        object.__setattr__(self, "solver", entry.name)
+        takes = taken(entry.name, usual=self.kernel is None)
         checks.flag("centred", self.centred)
         checks.choice("bandwidths", self.bandwidths, ("one", "each"))
         if self.bandwidths == "each":
@@ -107,9 +107,9 @@ class DepthConfig:
 
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
     """The class of the kernel, and of the Nadaraya-Watson baseline's, which must be positive."""
-    row = find("kernel", KERNELS, kernel)
-    family = kernel_class(row.name)
-    return family, family if row.kind == "positive" else Exponential
+    entry = find("kernel", KERNELS, kernel)
+    family = kernel_class(entry.name)
+    return family, family if entry.kind == "positive" else Exponential
 
 
 class Kernels(NamedTuple):

@@ -150,20 +150,20 @@ def shifted(name: str, family: Sampler) -> Sampler:
     >>> ik.tasks.sample(jax.random.key(0), shifted("more_supports", family)).x.shape
     (16, 3)
     """
-    row = find("shift", SHIFTS, name)
+    entry = find("shift", SHIFTS, name)
     check_sampler("family", family)
     result: Any = family
-    if row.supports != 1:
+    if entry.supports != 1:
         if not hasattr(result, "num_supports"):
             raise ValueError(f"family must have num_supports, got {type(result).__name__}")
-        supports = max(1, int(row.supports * result.num_supports))
+        supports = max(1, int(entry.supports * result.num_supports))
         result = dataclasses.replace(result, num_supports=supports)
-    if row.noise != 1:
+    if entry.noise != 1:
         noise = checks.concrete(getattr(result, "noise", None))
         if noise is None or not noise > 0:
             raise ValueError(f"family must have noise > 0, got {type(result).__name__}")
-        result = dataclasses.replace(result, noise=row.noise * result.noise)
-    return _Shifted(result, row.name)
+        result = dataclasses.replace(result, noise=entry.noise * result.noise)
+    return _Shifted(result, entry.name)
 
 
 @pytree_dataclass
@@ -179,11 +179,11 @@ class _Shifted:
 
 @partial(jax.jit, static_argnums=0)
 def _shift_task(shift: str, task: Task) -> Task:
-    row = SHIFTS[shift]
+    entry = SHIFTS[shift]
     shares = jnp.linspace(0, 1, task.num_features, dtype=task.x.dtype)[None]
-    factors = row.x * row.condition**-shares
-    x, y = task.x * factors, row.y * task.y
-    if row.repeated and (half := task.num_supports // 2):
+    factors = entry.x * entry.condition**-shares
+    x, y = task.x * factors, entry.y * task.y
+    if entry.repeated and (half := task.num_supports // 2):
         x, y = (values.at[-half:].set(values[:half]) for values in (x, y))
-    y_query = None if task.y_query is None else row.y * task.y_query
+    y_query = None if task.y_query is None else entry.y * task.y_query
     return Task(x=x, y=y, x_query=task.x_query * factors, y_query=y_query)

@@ -46,7 +46,8 @@ def evaluate(
     False, and what it returns is scaled back.
     """
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
-    degrees, scale = result_degrees(model, request) if rescale else None, None
+    degrees = result_degrees(model, request) if rescale else None
+    scale = None
     if degrees is not None:
         scale = task_scale(task, axes)
         task = task.replace(y=times_power(task.y, scale, -1))

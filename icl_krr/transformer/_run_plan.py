@@ -119,7 +119,7 @@ def prepare_run(
         options["request"] = request
         if stream is not None:
             options["stream"] = stream
-    plan = RunPlan(run, model, task, options, request, place, chunk if batch else None)
+    plan = RunPlan(run, model, task, options, request, place, chunk)
     if copies:
         plan.check_memory(copies)
     return plan

@@ -73,7 +73,7 @@ class Train(Command):
             owner = f"family {self.task.family!r} and kernel {self.task.kernel!r}"
         else:
             owner = f"family {self.task.family!r}"
-        named = {name for row in FAMILIES.values() for name in row.takes}
+        named = {name for entry in FAMILIES.values() for name in entry.takes}
         others = {*named, "temperature", "lengthscale"} - taken
         refuse_unused(self.task, others, f"for {owner}", "task.")
         if solver:

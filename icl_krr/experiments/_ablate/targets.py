@@ -41,9 +41,9 @@ def trained(config: AblateConfig) -> Subject:
 
 
 def construct(config: AblateConfig) -> Subject:
-    row = SOLVERS[config.model]
-    expectation = EXPECTED.get(row.name)
-    name = config.kernel or (taken(row.name)[0] if expectation is None else expectation.kernel)
+    entry = SOLVERS[config.model]
+    expectation = EXPECTED.get(entry.name)
+    name = config.kernel or (taken(entry.name)[0] if expectation is None else expectation.kernel)
     family = family_of(name, config.num_queries)
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
@@ -51,13 +51,13 @@ def construct(config: AblateConfig) -> Subject:
     bounds = jax.jit(lambda t: map_tasks(lambda t: spectral_bounds(kernel, t, ridge=ridge), t))
     hardest = int(jnp.argmax(bounds(tasks)[1]))
     task = jax.tree.map(lambda field: field[hardest], tasks)
-    default_steps = task.num_supports if row.sequential else 12
+    default_steps = task.num_supports if entry.sequential else 12
     steps = default_steps if config.steps is None else config.steps
-    model = build_model(row.name, kernel, task, ridge, steps)
+    model = build_model(entry.name, kernel, task, ridge, steps)
     losses = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
     words, expected = {}, {}
     if expectation is not None and name == expectation.kernel:
-        needs = solver_keywords(row, kernel, task, ridge) | {"steps": steps}
+        needs = solver_keywords(entry, kernel, task, ridge) | {"steps": steps}
         words, expected = expectation.words, expectation.predictions(kernel, tasks, **needs)
     return Subject(model, tasks, losses, words, expected)
 

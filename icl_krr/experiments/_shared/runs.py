@@ -141,15 +141,15 @@ def architecture(
 
 def family(task: TaskRecipe) -> Sampler:
     """The sampler that a recipe describes."""
-    row = catalogue.find("family", FAMILIES, task.family)
-    if row.name != "table" and task.table is not None:
-        raise ValueError(f"table must be None for family {row.name!r}, got {str(task.table)!r}")
+    entry = catalogue.find("family", FAMILIES, task.family)
+    if entry.name != "table" and task.table is not None:
+        raise ValueError(f"table must be None for family {entry.name!r}, got {str(task.table)!r}")
     shared = ("num_supports", "num_queries", "num_features", "inputs", "noise")
     kwargs: dict[str, Any] = {name: getattr(task, name) for name in shared}
-    sampler = row.sampler or SAMPLERS[row.name]
-    if not row.fields:
+    sampler = entry.sampler or SAMPLERS[entry.name]
+    if not entry.fields:
         return sampler(task, **kwargs)
-    family_fields = {to: getattr(task, name) for name, to in row.fields.items()}
+    family_fields = {to: getattr(task, name) for name, to in entry.fields.items()}
     return sampler(**family_fields, **kwargs)
 
 
@@ -158,9 +158,7 @@ def gaussian_process(task: TaskRecipe, **kwargs: Any) -> GaussianProcess:
     return GaussianProcess(kernel, spread=task.spread, noise_spread=task.noise_spread, **kwargs)
 
 
-def table(
-    task: TaskRecipe, num_supports: int, num_queries: int, num_features: int, **_: Any
-) -> Rows:
+def table(task: TaskRecipe, num_supports: int, num_queries: int, num_features: int, **_) -> Rows:
     """Tasks whose rows are drawn from a table; by default from the diabetes table."""
     if (task.table is None) != (task.target is None):
         raise ValueError(

@@ -65,8 +65,8 @@ def condition(value: Any, config: Any) -> None:
         raise ValueError(f"values must be > 1, because they are condition numbers, got {value}")
 
 
-def at_most(name: str, value: Any, config: Any) -> None:
-    checks.count("values", value)
+def at_most(name: str, value: Any, config: Any, minimum: int = 1) -> None:
+    checks.count("values", value, minimum=minimum)
     if value > getattr(config, name):
         raise ValueError(f"values must be <= {name} = {getattr(config, name)}, got {value}")
 
@@ -99,9 +99,7 @@ def relu_width(value: Any, config: Any) -> None:
 
 
 def step(value: Any, config: Any) -> None:
-    checks.count("values", value, minimum=0)
-    if value > config.steps:
-        raise ValueError(f"values must be <= steps = {config.steps}, got {value}")
+    at_most("steps", value, config, minimum=0)
 
 
 def check_temperature(name: str, value: Any, config: Any = None) -> None:

@@ -58,7 +58,7 @@ def kernel_for(name: str, kernel: str | None) -> str:
     """The kernel, by default that of the axis; another kernel must have the same kind."""
     axis = axis_of(name)
     kind = KERNELS[axis.kernel].kind
-    rows = {n: row for n, row in KERNELS.items() if row.kind == kind or n in axis.kernels}
+    rows = {n: entry for n, entry in KERNELS.items() if entry.kind == kind or n in axis.kernels}
     return find(f"kernel along the {name}", rows, axis.kernel if kernel is None else kernel).name
 
 
@@ -70,11 +70,7 @@ def lines_for(axis: Any, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]
         for line in lines:
             checks.choice("line", line, axis.lines)
         return tuple(dict.fromkeys(lines)) or axis.lines
-    fit = {
-        name: row
-        for name, row in SOLVERS.items()
-        if kernel in taken(name) and (row.iterates or axis.smooths)
-    }
-    usual = [name for name, row in fit.items() if name in compared() or not row.iterates]
-    chosen = [find(f"line on the {kernel} kernel", fit, line).name for line in lines or axis.lines]
+    fits = {n: e for n, e in SOLVERS.items() if kernel in taken(n) and (e.iterates or axis.smooths)}
+    usual = [name for name, entry in fits.items() if name in compared() or not entry.iterates]
+    chosen = [find(f"line on the {kernel} kernel", fits, line).name for line in lines or axis.lines]
     return tuple(dict.fromkeys(chosen or usual))

@@ -44,8 +44,8 @@ def study(config: SweepConfig) -> Study:
 
 def source_of(cell: Cell) -> str:
     """The user's code of a solver that is not in this library."""
-    row = SOLVERS.get(cell["line"])
-    return "" if row is None else row.source
+    entry = SOLVERS.get(cell["line"])
+    return "" if entry is None else entry.source
 
 
 def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:

@@ -67,8 +67,8 @@ def solve(
 
 def steps_of(config: SweepSettings, line: str) -> int:
     """The number of steps of a line: one for each support if a step reads one support."""
-    row = SOLVERS.get(line)
-    return config.num_supports if row is not None and row.sequential else config.steps
+    entry = SOLVERS.get(line)
+    return config.num_supports if entry is not None and entry.sequential else config.steps
 
 
 def against_exact(

@@ -212,9 +212,8 @@ class Protocol:
         if key not in self.searches:
             cube = np.tile(problem.halton(half), (2, 1))
             fixed = np.full(cube.shape, np.nan)
-            fixed[half:] = np.log(
-                [self.exact_values.get(one, np.nan) for one in problem.parameters]
-            )
+            values = [self.exact_values.get(name, np.nan) for name in problem.parameters]
+            fixed[half:] = np.log(values)
             places = np.where(np.isfinite(fixed), 2.0, cube)  # far from all others
             self.searches[key] = places, *problem.search(cube, fixed)
         cube, logs, curves = self.searches[key]

@@ -19,7 +19,7 @@ class IdentifyOptions:
     """Number of tasks that the linear probes of the layers are fitted to, >= 2."""
     num_queries: int = 8
     """Number of queries per task."""
-    kernels: tuple[KernelName, ...] = tuple(name for name, row in KERNELS.items() if row.usual)
+    kernels: tuple[KernelName, ...] = tuple(name for name, entry in KERNELS.items() if entry.usual)
     """Kernels to try for each candidate."""
     steps: int | None = None
     """Number of solver steps of a candidate; a candidate for which they are too few gets four times

@@ -50,7 +50,7 @@ def supported_kernels(solver: str, family: str) -> tuple[str, ...]:
 
 def candidate_model(solver: str, kernel: str, family: BenchFamily, variant: str = "") -> Model:
     """The construction of a candidate."""
-    row, chosen = SOLVERS[solver], family.kernel(kernel)
+    entry, chosen = SOLVERS[solver], family.kernel(kernel)
     weights, layers = family.build(solver, chosen), None
     if weights.steps != family.config.steps:
         layers = (0, *[weights.steps] * family.config.steps)
@@ -59,12 +59,12 @@ def candidate_model(solver: str, kernel: str, family: BenchFamily, variant: str 
     diagonal = family.diagonal(chosen)
     constant = float(jnp.ptp(diagonal)) <= 1e-12 * float(jnp.max(diagonal))
     truth = Truth(
-        variant or ("causal" if row.causal else "exact"),
+        variant or ("causal" if entry.causal else "exact"),
         f"{solver}, {kernel} kernel",
         solver,
         kernel,
         (pair if solver in pair and constant else (solver,)),
-        {k: v for k, v in family.solver_keywords(row, chosen).items() if k != "steps"},
+        {k: v for k, v in family.solver_keywords(entry, chosen).items() if k != "steps"},
     )
     return Model(truth, family, weights, layers=layers, solution=oracle(solver, chosen, family))
 

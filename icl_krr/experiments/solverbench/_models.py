@@ -85,19 +85,19 @@ def run_on_tasks(model: Model) -> Answers:
 
 def oracle(solver: str, kernel: Kernel, one: BenchFamily) -> Callable[[Task], dict[str, jax.Array]]:
     """The states of a candidate after every layer, computed without a transformer."""
-    row = candidate(solver)
-    needs = one.solver_keywords(row, kernel)
-    if row.sequential:
+    entry = candidate(solver)
+    needs = one.solver_keywords(entry, kernel)
+    if entry.sequential:
         needs.pop("steps")
     layers = one.config.steps
 
     def states(task: Task) -> dict[str, jax.Array]:
-        result = solvers.lookup(row)(kernel, task, **needs)
-        if not row.iterates:
+        result = solvers.lookup(entry)(kernel, task, **needs)
+        if not entry.iterates:
             return {"prediction": jnp.stack([0 * result.prediction, *[result.prediction] * layers])}
         values = {name: getattr(result, name, None) for name in ("prediction", "alpha", "r")}
         values = {name: value for name, value in values.items() if value is not None}
-        if row.sequential:
+        if entry.sequential:
             at = jnp.array([0, *[task.num_supports] * layers])
             values = {name: value[at] for name, value in values.items()}
         return values

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from scipy.stats import binomtest
 
 from ..._core.files import Lines, to_markdown
+from ._load import Label
 from ._models import OPEN, VARIANTS
 from ._verdicts import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Verdict
 
@@ -52,9 +53,7 @@ def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:
     return "right" if set(verdict.names) <= set(label["names"]) else "among"
 
 
-def score(
-    labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdict]
-) -> dict[str, Any]:
+def score(labels: Mapping[str, Label], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     """The score of verdicts, by name of the model, against its label.
 
     In the open set no candidate is right: "identified" and "not distinguishable" are false

@@ -84,9 +84,9 @@ class BenchFamily:
         sinks = (int(log_sink(kernel, task)) for task in unstack(self.tasks))
         return {"attention": Softmax(log_sink=max(sinks))}
 
-    def solver_keywords(self, row: SolverEntry, kernel: Kernel) -> dict[str, Any]:
+    def solver_keywords(self, entry: SolverEntry, kernel: Kernel) -> dict[str, Any]:
         """The keywords that construction and oracle of a candidate take."""
-        if not row.iterates:
+        if not entry.iterates:
             return {}
         ridge, supports = self.ridge(kernel), self.tasks.num_supports
         keywords = {
@@ -96,17 +96,17 @@ class BenchFamily:
             "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
             "momentum": 0.5,
         }
-        kwargs = {name: keywords[name] for name in row.keywords}
-        return kwargs | {"steps": supports if row.sequential else self.config.steps}
+        kwargs = {name: keywords[name] for name in entry.keywords}
+        return kwargs | {"steps": supports if entry.sequential else self.config.steps}
 
     def build(self, solver: str, kernel: Kernel) -> Transformer:
         """The construction of a candidate."""
-        row = candidate(solver)
-        return constructions.lookup(row)(
+        entry = candidate(solver)
+        return constructions.lookup(entry)(
             kernel,
             num_features=self.tasks.num_features,
-            **self.solver_keywords(row, kernel),
-            **(self.attention(kernel) if row.iterates else {}),
+            **self.solver_keywords(entry, kernel),
+            **(self.attention(kernel) if entry.iterates else {}),
         )
 
     def compile_keywords(self, kernel: Kernel) -> dict[str, Any]:

@@ -210,8 +210,8 @@ class PredictionData(NamedTuple):
 
 def _predict(name: str, kernel: str, logs: Any, data: PredictionData, steps: int) -> jax.Array:
     """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
-    row = find_candidate(name)
-    return map_tasks(lambda task: solve(row, kernel, logs, task, steps), data.tasks)
+    entry = find_candidate(name)
+    return map_tasks(lambda task: solve(entry, kernel, logs, task, steps), data.tasks)
 
 
 def squares(path: Float[Array, "b T m"], data: PredictionData) -> Float[Array, "L T"]:

@@ -64,7 +64,7 @@ class Options:
     @property
     def kernel_names(self) -> tuple[str, ...]:
         if self.kernels is None:
-            return tuple(name for name, row in KERNELS.items() if row.usual)
+            return tuple(name for name, entry in KERNELS.items() if entry.usual)
         return tuple(find("kernel", KERNELS, name).name for name in self.kernels)
 
     @property
@@ -93,8 +93,8 @@ class BoundedFit(NamedTuple):
     @property
     def limit(self) -> int | None:
         """The number of steps, if the solver takes steps and a layer is aligned with the last."""
-        row = candidate(self.fit.candidate)
-        reached = row.iterates and not row.sequential and max(self.fit.alignment) == self.steps
+        entry = candidate(self.fit.candidate)
+        reached = entry.iterates and not entry.sequential and max(self.fit.alignment) == self.steps
         return self.steps if reached else None
 
 

@@ -117,10 +117,10 @@ def squared_norms(values: npt.ArrayLike, axes: Any) -> np.ndarray:
 def squared_distances(candidate, kernel, logs, model, steps):
     def of_task(part):
         task, predictions, hats = part
-        row = find_candidate(candidate)
+        entry = find_candidate(candidate)
 
         def path(y: jax.Array) -> jax.Array:
-            return solve(row, kernel, logs, task.replace(y=y), steps)
+            return solve(entry, kernel, logs, task.replace(y=y), steps)
 
         slopes = jacobian(path, task.y).reshape(steps + 1, *hats.shape[1:])
         return (

@@ -43,8 +43,8 @@ def state_rows(
 
 
 def takes_steps(fit: CandidateFit) -> bool:
-    row = candidate(fit.candidate)
-    return row.iterates and not row.sequential
+    entry = candidate(fit.candidate)
+    return entry.iterates and not entry.sequential
 
 
 def _mixed_steps(steps: Halves, seed: int) -> Halves:
@@ -260,10 +260,10 @@ def construction_error(fit: CandidateFit, tasks: Task) -> str:
 
 def fitted_construction(fit: CandidateFit, tasks: Task) -> Transformer:
     """The construction of a candidate with its fitted parameters, all slots in one stream."""
-    row = candidate(fit.candidate)
+    entry = candidate(fit.candidate)
     kernel = make_kernel(fit.kernel, fit.values)
-    kwargs = keywords(row, fit.values) | {"steps": max(fit.alignment)}
-    return dense(constructions.lookup(row)(kernel, num_features=tasks.num_features, **kwargs))
+    kwargs = keywords(entry, fit.values) | {"steps": max(fit.alignment)}
+    return dense(constructions.lookup(entry)(kernel, num_features=tasks.num_features, **kwargs))
 
 
 def gap_distances(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:

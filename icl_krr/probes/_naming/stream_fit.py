@@ -80,14 +80,14 @@ def alignments(layers: int, steps: int) -> tuple[tuple[int, ...], ...]:
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps", "state"))
 def step_rows(candidate, kernel, logs, tasks, size, steps, state="prediction"):
     """A state of a candidate after every step as rows of values and slopes [m, steps + 1]."""
-    row = find_candidate(candidate)
+    entry = find_candidate(candidate)
 
     def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
         def path(y: jax.Array) -> jax.Array:
             one = task.replace(y=y)
             if state == "prediction":
-                return solve(row, kernel, logs, one, steps).T
-            return getattr(run_oracle(row, kernel, logs, one, steps), state).T
+                return solve(entry, kernel, logs, one, steps).T
+            return getattr(run_oracle(entry, kernel, logs, one, steps), state).T
 
         return path(task.y), jacobian(path, task.y)
 
