@@ -44,13 +44,13 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
     r"""Call a function and estimate the rounding errors of the numbers that it returns.
 
     The function is called in the dtype of its arguments, once more in float64, and four times in
-    float64 with arguments that differ by a few units of rounding. The gap of the status is the
+    float64 with arguments that differ by a few units of rounding. The error of the status is the
     largest difference between a number and its value in float64, relative to the largest magnitude
     in its array. A result of a task with y [n, r] has a largest magnitude for each output: the last
     axis of arrays whose last axis has the length r. Numbers below 1e-36 (1e-306 in float64) count
-    as 0. If the arguments are float64, the gap is ten times the largest change by the small
-    differences; in float32, this is what the gap may lack. So a number in float32 that agrees with
-    a wrong one in float64 is not `ok`.
+    as 0. If the arguments are float64, the error is ten times the largest change by the small
+    differences; in float32, the error may be too small by this. So a number in float32 that
+    agrees with a wrong one in float64 is not `ok`.
 
     The audit detects rounding, overflow and underflow, but not that a solver has taken too few
     steps, which `icl_krr.check` and the statuses of solvers report. Inside of JAX transformations,
@@ -117,16 +117,16 @@ def _measure(function: Callable, outputs: frozenset[int], numbers: list, args, k
 @partial(jax.jit, static_argnums=0)
 def _judge(outputs: frozenset[int], numbers: list, exact: list, changes: list) -> Status:
     each = [_array_errors(*arrays, outputs) for arrays in zip(numbers, exact, changes, strict=True)]
-    gap, change, overflow = (jnp.max(jnp.stack(parts)) for parts in zip(*each, strict=True))
+    error, change, overflow = (jnp.max(jnp.stack(parts)) for parts in zip(*each, strict=True))
     dtype, wide = (jnp.result_type(*arrays) for arrays in (numbers, exact))
     widest = wide == dtype
     return assess(
         jnp.inf,
-        MARGIN * change if widest else gap,
+        MARGIN * change if widest else error,
         change / UNITS * float(jnp.finfo(dtype).eps / jnp.finfo(wide).eps),
         dtype,
         uncertain=0.0 if widest else MARGIN * change,
-        range=overflow & ~(gap <= TOLERANCE),
+        range=overflow & ~(error <= TOLERANCE),
     )
 
 
@@ -137,7 +137,7 @@ def _array_errors(result: Any, exact: Any, changes: Any, outputs: frozenset[int]
     size = jnp.max(jnp.abs(exact), axis=axes, keepdims=True, initial=0)
     info = jnp.finfo(result.dtype)
     overflow = jnp.isinf(result) | (size > float(info.max))
-    error = jnp.abs(result.astype(exact.dtype) - exact)
+    errors = jnp.abs(result.astype(exact.dtype) - exact)
     size = jnp.maximum(size, _SMALL * float(info.tiny))
-    gap, change = (max_error(part / size) for part in (error, changes))
-    return gap, change, jnp.any(overflow)
+    error, change = (max_error(part / size) for part in (errors, changes))
+    return error, change, jnp.any(overflow)

@@ -130,14 +130,13 @@ def _measured_status(kernel, ridge, task: Task, mean, variance, *, any_size, **o
     exact = solvers.posterior(kernel, wide_task, ridge=ridge)
     parts = system(kernel, task)  # where the y of masked supports is 0
     f, optimum = (part.reshape(len(part), task.num_outputs) for part in (mean, exact.mean))
-    gaps = (
+    errors = (
         jnp.abs(f.astype(wide) - optimum)
         / _accuracy.output_scale(parts.y.astype(wide), optimum)[None],
         jnp.abs(variance.astype(wide) - exact.variance)
         / _accuracy.nonzero_divisor(kernel.diagonal(wide_task.x_query)),
     )
-    gap = jnp.maximum(*map(_accuracy.max_error, gaps))
+    error = jnp.maximum(*map(_accuracy.max_error, errors))
     negative = jnp.any(variance < 0)
-    return _accuracy.measured_status(
-        exact.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=negative, **options
-    )
+    options |= dict(any_size=any_size, negative=negative)
+    return _accuracy.measured_status(exact.status, parts, 0.0, error, f, variance, **options)

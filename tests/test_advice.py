@@ -23,17 +23,17 @@ def test_a_trained_model_is_told_to_train_or_to_ask(task):
     model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=1))
     problem = {"kernel": ik.Linear(), "ridge": 0.1}
     said = ik.check(model, task, **problem).advice()
-    assert said.startswith("not accurate: gap 0.")
+    assert said.startswith("not accurate: error 0.")
     assert "train it longer, or ask icl_krr.probes.identify" in said
     assert not any(word in said for word in ("ridge", "steps (", "float64"))
     right = ik.check(model, task, **problem)._replace(ok=np.asarray(True))
-    assert right.advice().startswith("accurate: gap")
+    assert right.advice().startswith("accurate: error")
 
 
 def test_a_solver_without_alpha_has_steps_too(task):
     """Only a larger ridge was advised."""
     said = ik.check(built(ik.Linear(), 1, "prefix_conjugate_gradient"), task).advice()
-    assert said.startswith("not converged: gap")
+    assert said.startswith("not converged: error")
     assert "after 1 steps; use more steps (4)" in said
 
 
@@ -67,7 +67,7 @@ def test_the_exponential_kernel_is_told_what_helps_first(task):
             for n in (8, 128)
         )
     assert not few.ok
-    assert many.gap < 1e-12
+    assert many.error < 1e-12
     assert not ik.check(model.replace(steps=32), task).ok
     unit = lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
     sphere = task.replace(x=unit(task.x), x_query=unit(task.x_query))
@@ -76,7 +76,7 @@ def test_the_exponential_kernel_is_told_what_helps_first(task):
 
 
 def test_a_model_that_is_right_needs_no_advice(task):
-    assert ik.check(built(ik.Linear(), 8), task).advice().startswith("converged: gap ")
+    assert ik.check(built(ik.Linear(), 8), task).advice().startswith("converged: error ")
 
 
 def test_a_construction_is_built_again():
@@ -105,5 +105,5 @@ def test_commands_name_their_options(takes):
     said = status._replace(spectrum=False, model=False).advice()
     advice = of_command({"advice": said, "steps_because": "given", "steps": 4})
     start, use = advice.strip().split("; ")
-    assert start == "not converged: gap 2 after 4 steps"
+    assert start == "not converged: error 2 after 4 steps"
     assert use == "use --steps 16, JAX_ENABLE_X64=1 or a larger --ridge"

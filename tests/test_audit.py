@@ -47,7 +47,7 @@ def test_a_number_that_agrees_with_a_wrong_one_in_float64_is_not_ok(x64):
     """The small changes tell."""
     value, status = ik.audit(lambda x: 1e16 * (x - 1) + 1, jnp.ones(3, "f4"))
     assert np.array_equal(value, np.ones(3))
-    assert status.gap == 0
+    assert status.error == 0
     assert not status.ok
 
 
@@ -84,7 +84,7 @@ def test_gradients_predictions_and_results_can_be_audited(task):
         (partial(ik.spectral_bounds, ridge=0.5), LINEAR, task),
         (partial(ik.solvers.exact, ridge=0.5), LINEAR, task),  # its status is no number
     ):
-        assert ik.audit(function, *args).status.advice().startswith("solved: gap")
+        assert ik.audit(function, *args).status.advice().startswith("solved: error")
 
 
 def test_bad_input_of_an_audit_is_one_sentence(task):
@@ -150,7 +150,7 @@ def test_averages_say_when_they_are_wrong(task):
     """Also of outputs with evidences of their own, one by one."""
     options = {"ridges": np.array([0.1, 1.0], "f4"), "steps": 12}
     few = ik.solvers.bayesian_average(LINEAR, task, **options | {"steps": 2}).status
-    assert few.advice().startswith("not converged: gap ")
+    assert few.advice().startswith("not converged: error ")
     model = ik.constructions.bayesian_average(LINEAR, num_features=P, **options)
     assert not ik.check(model.replace(steps=2), task).ok
     blunt = model.replace(problem=model.problem._replace(sharpness=0.01))

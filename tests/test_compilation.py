@@ -28,7 +28,7 @@ def test_the_ten_lines_of_the_readme_compile_few_programs(programs, capsys):
     [lines] = re.findall(r"## Ten lines of Python\n\n```python\n(.*?)```", README.read_text(), re.S)
     exec(lines, {})
     assert 5 < len(programs) <= 10, programs
-    assert "\nconverged: gap" in capsys.readouterr().out
+    assert "\nconverged: error" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

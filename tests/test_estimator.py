@@ -137,7 +137,7 @@ def test_a_kernel_is_given_by_its_name_or_as_an_object(solver):
 
 def test_what_has_not_converged_is_told():
     short = InContextRegressor(**GIVEN, steps=1)
-    with pytest.warns(ConvergenceWarning, match="^predictions: not converged: gap .* after 1 step"):
+    with pytest.warns(ConvergenceWarning, match="^predictions: not converged: error .* after 1 s"):
         assert not short.fit(X, TWO).status_.ok
     with pytest.warns(ConvergenceWarning, match="predictions differ from exact regression by more"):
         short.predict(NEW, return_std=True)
@@ -383,7 +383,7 @@ def test_what_has_too_few_digits_is_computed_in_float64():
     x = np.pad(np.linspace(0, 1, 24)[:, None], ((0, 0), (0, 2)))
     y, new = np.sin(5 * x[:, 0]), x + np.array([0.01, 0, 0])
     wide = InContextRegressor(ridge=1e-7, lengthscale=0.3).fit(x, y)
-    assert wide.status_.gap.dtype == np.float64
+    assert wide.status_.error.dtype == np.float64
     assert not jax.config.jax_enable_x64
     theirs = KernelRidge(kernel="rbf", gamma=1 / 0.18, alpha=1e-7).fit(x, y)
     predictions = both(wide, new)

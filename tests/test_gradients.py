@@ -230,7 +230,7 @@ def test_exact_regression_is_differentiated_in_all_that_it_is_told(x64):
         problem = ik.Gaussian(lengthscale), task.replace(x=x, y=y)
         exact = ik.solvers.exact(*problem, ridge=ridge)
         posterior = ik.solvers.posterior(*problem, ridge=ridge)
-        gap = exact.status.gap + posterior.status.gap
+        gap = exact.status.error + posterior.status.error
         return jnp.sum(exact.prediction) + jnp.sum(posterior.variance), gap
 
     at = task.x, task.y, jnp.array(1.5), jnp.array(0.1)

@@ -41,7 +41,7 @@ def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, s
     expected = {row["site"]: row for row in ablation.rows if row.get("expectation")}
     assert len(expected) == len(EXPECTED[solver].words)
     for name, row in expected.items():
-        assert row["gap to expectation"] < 1e-9, name
+        assert row["distance to expectation"] < 1e-9, name
     assert max(row["change"] for row in ablation.rows if "change" in row) > 0.1
     header, lines = table(ablation)
     assert all(len(line) == len(header) for line in lines)

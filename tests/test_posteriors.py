@@ -225,10 +225,10 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
         assert (gaps < 1).all()
     whole = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x))
     right = constructions.prefix_posterior(whole, ridge=0.05, steps=30, **options)
-    assert ik.check(right, task, kernel=ik.Gaussian(1.0), ridge=0.05).gap < 1e-10
+    assert ik.check(right, task, kernel=ik.Gaussian(1.0), ridge=0.05).error < 1e-10
     zero = task.replace(y=0 * task.y)  # whose mean is right after any number of steps
     status = numpy(ik.check(single, zero))
-    assert status.gap == pytest.approx(float(np.max(lack / full)))
+    assert status.error == pytest.approx(float(np.max(lack / full)))
     assert "not converged" in status.advice()
     assert ik.check(single.replace(steps=7), zero).ok
 

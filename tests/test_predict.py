@@ -191,7 +191,7 @@ def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     said = capsys.readouterr()
     printed = " ".join(said.out.split())
     assert "steps (--steps N runs N steps): the number of at most 4 after" in printed
-    assert "not converged: gap" in printed
+    assert "not converged: error" in printed
     assert "the predictions of the transformer are not written" in said.err
     assert predict(table, *options, "--steps", 3) == 0
     assert "are not written" not in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_a_masked_support_near_a_far_query_does_not_count():
     task = ik.Task(x, np.array([1.0, -1.0, 0.0]), np.array([[0.1]]), np.arange(3) < 2)
     result = numpy(ik.solvers.exact(kernel, task, ridge=0.5))
     assert result.prediction[0] > 1e-22
-    assert result.status.advice() == "solved: gap 3.5e-27"
+    assert result.status.advice() == "solved: error 3.5e-27"
 
 
 def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
@@ -146,7 +146,7 @@ def test_results_unpack_as_before_and_are_pytrees(task):
     assert alpha.shape == r.shape == p.shape == (9, 32)
     assert prediction.shape == (9, 5)
     assert path.status.ok
-    assert jax.tree.map(np.asarray, path).status.advice().startswith("converged: gap ")
+    assert jax.tree.map(np.asarray, path).status.advice().startswith("converged: error ")
 
 
 QUICK = ("exact", "conjugate_gradient")
@@ -182,10 +182,10 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
 def test_the_readme_with_another_kernel_is_not_ok(task):
     said = ik.check(built(ik.Exponential(), 64), task)
     assert not said.ok
-    assert said.advice().startswith("not converged: gap 0.")
+    assert said.advice().startswith("not converged: error 0.")
     assert ik.check(built(ik.Linear(), 8), task).ok
     few = ik.check(built(ik.Linear(), 4), task).advice()
-    assert few.startswith("not converged: gap 0.1 after 4 steps; use more steps (16)")
+    assert few.startswith("not converged: error 0.1 after 4 steps; use more steps (16)")
 
 
 @pytest.mark.parametrize("size", [1e-17, 1e18])
@@ -280,11 +280,11 @@ def test_the_gap_of_an_iterate_is_six_geometric_means():
     parts = ik.tasks.System(*(np.array([[value]]) for value in (2.0, 1.0, 1.0)))
     alpha = np.array([0.0, 0.4]).reshape(2, 1, 1)
     status = of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
-    assert np.isclose(status.gap, 6 * np.sqrt(0.16 * 2 / 2.1 * 0.16), rtol=1e-4)
+    assert np.isclose(status.error, 6 * np.sqrt(0.16 * 2 / 2.1 * 0.16), rtol=1e-4)
     close = parts._replace(cross=np.array([[0.01]]))
     query_gap = 0.01 * 0.16 / 0.1
     status = of_path(close, 0.1, alpha, 1 - 2.1 * alpha)
-    assert np.isclose(status.gap, 2 * query_gap, rtol=1e-4)
+    assert np.isclose(status.error, 2 * query_gap, rtol=1e-4)
 
 
 def test_a_negative_variance_is_told():
@@ -314,7 +314,7 @@ def test_points_on_a_sphere_are_advised_where_they_help(task):
     unit, kernel = lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True), ik.Exponential()
     moved = task.replace(x=unit(task.x), x_query=unit(task.x_query))
     there, here = (solve(kernel, one).status for one in (moved, task))
-    assert there.gap < here.gap / 10
+    assert there.error < here.error / 10
     assert [sphere in status.advice() for status in (there, here)] == [False, True]
     assert sphere in ik.posterior(built(kernel, 8), kernel, task).status.advice()
     smooth = numpy(ik.solvers.exact(ik.Gaussian(8.0), task, ridge=1e-6).status)
@@ -326,7 +326,7 @@ def test_a_small_gap_to_a_solution_that_may_be_wrong_is_not_ok(task):
     solution = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5))
     parts = ik.tasks.system(ik.Linear(), task)
     for gap, ok in ((0.0, True), (0.5, False)):
-        best = solution.status._replace(gap=gap)
+        best = solution.status._replace(error=gap)
         status = _accuracy.measured_status(best, parts, 0.0, np.zeros(()), solution.prediction)
         assert bool(status.ok) == ok
 

@@ -12,9 +12,11 @@ sentence.
 
 `ok` promises that the predictions at the queries differ from exact kernel ridge regression by at
 most `TOLERANCE` = 0.01, relative to the larger of the largest $|f^\ast(x)|$ at the queries and the
-largest $|y|$. `icl_krr.check` measures this distance. A solver only estimates it, from quantities
-that it has already computed. `icl_krr.audit` does not know the regression: its gap is the distance
-of all numbers from what the same function returns without rounding, relative to the largest.
+largest $|y|$. `icl_krr.check` measures this *error*. A solver only estimates it, from quantities
+that it has already computed. `icl_krr.audit` does not know the regression: its error is the
+distance of all numbers from what the same function returns without rounding, relative to the
+largest. The *gap* in tables and figures is another quantity, $|f - f^\ast| / |f^\ast|$ in the
+Euclidean norm.
 
 >>> import numpy as np
 >>> import icl_krr as ik
@@ -22,7 +24,7 @@ of all numbers from what the same function returns without rounding, relative to
 >>> task = ik.Task(x=x, y=[1.0, 3.0, 2.0], x_query=x + 0.5)
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(*ik.check(short, task).advice().split("; "), sep="\n")
-not converged: gap 0.085 after 4 steps
+not converged: error 0.085 after 4 steps
 use more steps (16), float64 or a larger ridge
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
@@ -39,10 +41,10 @@ import numpy as np
 from .readable import readable
 
 TOLERANCE = 1e-2
-"""The largest gap of a result that is ok."""
+"""The largest error of a result that is ok."""
 
 DIVERGED = 100.0
-"""The gap above which the solver counts as diverged: more steps do not help."""
+"""The error above which the solver counts as diverged: more steps do not help."""
 
 
 @readable
@@ -50,14 +52,14 @@ class Status(NamedTuple):
     r"""How far a result can be trusted: scalars, or arrays [b] for a batch of results.
 
     Attributes:
-        ok: whether the gap is at most 0.01 and nothing left the range of the dtype.
+        ok: whether the error is at most 0.01 and nothing left the range of the dtype.
         residual: relative residual $|y - A \alpha| / |y|$, the largest of all outputs; 0 for y = 0,
             and infinite if it cannot be computed.
-        gap: distance of the predictions from exact kernel ridge regression, divided by the larger
+        error: distance of the predictions from exact kernel ridge regression, divided by the larger
             of $|f^\ast|$ and $|y|$, where $|.|$ is the largest magnitude; infinite if it is not
-            known. For a posterior it is the larger of the gaps of mean and variance, and the
+            known. For a posterior it is the larger of the errors of mean and variance, and the
             variance is divided by $k(x, x)$. For an average over several regressions, it is the
-            largest of the gap of the prediction and the errors of the weights.
+            largest of the errors of the prediction and of the weights.
         condition_times_eps: upper bound on the condition number of $A$, times the machine epsilon
             of the dtype. Above 1, the solution may have no correct digit.
         overflow: whether a kernel value is not finite in the dtype of the task.
@@ -70,17 +72,17 @@ class Status(NamedTuple):
         uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
             that points on a sphere lower the condition number.
         grows: whether a rule that learns the supports one by one diverges, or comes near to it: a
-            prediction at a support is more than 100 times the largest $|y|$. The gap of such a rule
-            is the unit of rounding times that growth, and infinite above 100, because no regression
-            is there to compare it with.
+            prediction at a support is more than 100 times the largest $|y|$. The error of such
+            a rule is the unit of rounding times that growth, and infinite above 100, because no
+            regression is there to compare it with.
         steps: number of steps of the solver; 0 for a direct solution or a trained model.
         spectrum: whether the solver takes bounds on the eigenvalues of $A$.
-        model: whether `icl_krr.check` measured the gap of a model.
+        model: whether `icl_krr.check` measured the error of a model.
     """
 
     ok: Any
     residual: Any
-    gap: Any
+    error: Any
     condition_times_eps: Any
     overflow: Any = False
     range: Any = False
@@ -100,12 +102,12 @@ class Status(NamedTuple):
         For a batch, the sentence counts the results that are not ok and describes the worst one.
 
         >>> assess(0.25, 0.5, 1e-4, np.float32, falling=True, steps=16).advice()
-        'not converged: gap 0.5 after 16 steps; use more steps (64) or a larger ridge'
+        'not converged: error 0.5 after 16 steps; use more steps (64) or a larger ridge'
         """
         if np.ndim(self.ok) == 0:
             return _sentence(jax.tree.map(np.asarray, self))
         fields: Any = jax.tree.map(lambda field: np.ravel(np.asarray(field)), self)
-        worst = int(np.argmax(np.where(fields.ok, -1.0, fields.gap)))
+        worst = int(np.argmax(np.where(fields.ok, -1.0, fields.error)))
         each = _sentence(jax.tree.map(lambda field: field[worst], fields))
         count, bad = len(fields.ok), int(np.sum(~fields.ok))
         if not bad:
@@ -119,7 +121,7 @@ def _worst(field: np.ndarray) -> Any:
 
 def assess(
     residual: Any,
-    gap: Any,
+    error: Any,
     condition_times_eps: Any,
     dtype: Any,
     *,
@@ -129,14 +131,14 @@ def assess(
     steps: int = 0,
     **flags: Any,
 ) -> Status:
-    """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
-    inaccurate = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
-    numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition_times_eps))
-    residual, gap, condition_times_eps = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
+    """Return the status; a NaN counts as infinite, and the error may lack `uncertain`."""
+    inaccurate = ~(jnp.asarray(error) + uncertain <= TOLERANCE)
+    numbers = (jnp.asarray(value, dtype) for value in (residual, error, condition_times_eps))
+    residual, error, condition_times_eps = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
     status = Status(
         ok=~(inaccurate | overflow | range),
         residual=residual,
-        gap=gap,
+        error=error,
         condition_times_eps=condition_times_eps,
         overflow=overflow,
         range=range,
@@ -148,7 +150,7 @@ def assess(
 
 def _sentence(s: Status) -> str:
     or_float64 = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
-    gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
+    error = f"error {s.error:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
     if s.negative:
         notes += "; a variance is below 0" + (", clip it at 0" if s.ok else "")
@@ -156,7 +158,7 @@ def _sentence(s: Status) -> str:
         verdict = "converged" if s.steps else "accurate" if s.model else "solved"
         if not np.isfinite(s.residual) and s.condition_times_eps == 0:  # there is no system
             verdict = "no sign of divergence, but not a solution of a regression"
-        return f"{verdict}: gap {s.gap:.2g}{notes}"
+        return f"{verdict}: error {s.error:.2g}{notes}"
     if s.grows:
         return (
             "the rule diverges or comes near to it: predictions at supports exceed 100 times the "
@@ -183,14 +185,14 @@ def _sentence(s: Status) -> str:
         return (
             f"not checked: the model does not know its kernel and ridge, or n is too large{notes}"
         )
-    state = f"negative variance, {gap}" if s.negative else gap
+    state = f"negative variance, {error}" if s.negative else error
     if s.bound:
         return (
             f"not accurate: {state}, and values exceed the bound of the ReLU tables; use "
             "bound=icl_krr.operand_bounds(model, task) of the model with exact arithmetic, and a "
             "larger width"
         )
-    if not np.isfinite(s.gap):
+    if not np.isfinite(s.error):
         state = "the result is not finite"
     if s.model and not s.steps:
         return (
@@ -200,10 +202,10 @@ def _sentence(s: Status) -> str:
     ill_conditioned = s.condition_times_eps > TOLERANCE
     stuck = bool(s.steps) and not s.falling
     remedies = []
-    diverging = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
+    diverging = stuck and s.error >= 1  # the solver diverges, or has hardly begun
     if diverging and s.spectrum:
         remedies.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
-    hopeful = s.steps and s.gap < DIVERGED
+    hopeful = s.steps and s.error < DIVERGED
     longer = hopeful and (s.falling or diverging or not ill_conditioned)
     if longer:
         remedies.append(f"more steps ({4 * int(s.steps)})")

@@ -136,8 +136,8 @@ ENOUGH = {
 """How the number of steps was chosen, if it was not given."""
 COLUMNS = """\
 gap to exact: |f - f*| / |f*|, where f are the predictions of the transformer and f* those of \
-exact KRR. The gap after the words converged or not converged is relative to the larger of |f*| \
-and |y|
+exact KRR. The error after the words converged or not converged is the largest |f - f*| over the \
+larger of the largest |f*| and |y|
 gap to oracle: |f - g| / |f*|, where g are the predictions of the solver itself, without a \
 transformer. In float32 it can be large before the predictions converge
 RMSE: root mean squared error at the queries. For a table, y is first divided by its standard \

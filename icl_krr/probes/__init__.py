@@ -65,8 +65,8 @@ function of NumPy arrays, with derivatives by differences:
 **What does a layer do to one eigenvalue?** `along_eigenvector` sets y to an eigenvector of K, and
 `read_filter` then reads the filter of every layer at this eigenvalue, without a derivative.
 
-**Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
-ridge regression, and its `Status` says in a sentence what helps if the gap is large.
+**Has a construction converged?** `icl_krr.check(model, task)` measures the error against exact
+kernel ridge regression, and its `Status` says in a sentence what helps if it is large.
 
 **Which slot needs which precision?** `round_slots(model, {"r": "float16"})` returns hooks that
 round slots after each write, for `icl_krr.run_with_hooks` and `icl_krr.run_with_cache`.

@@ -30,7 +30,7 @@ def check(
     kernel: Kernel | Sequence[Kernel] | None = None,
     ridge: Any = None,
 ) -> Status:
-    r"""Run a model on a task and measure its gap to exact kernel ridge regression.
+    r"""Run a model on a task and measure its error, compared with exact kernel ridge regression.
 
     The exact solution is computed in float64, or inside JAX transformations in the widest dtype
     that JAX allows. `Status.advice` says the result, and what helps. Inside `jax.jit` and
@@ -52,13 +52,13 @@ def check(
     Returns:
         A `Status` in the dtype of the task. Its residual is that of the slot `alpha` of the model.
         Without this slot, the residual is computed from predictions at the supports. If the model
-        has a slot `variance`, the gap is the larger one of the gaps of prediction and variance.
+        has a slot `variance`, the error is the larger one of the errors of prediction and variance.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> status = check(model, task)
-    >>> bool(status.ok), bool(status.gap < 1e-6)
+    >>> bool(status.ok), bool(status.error < 1e-6)
     (True, True)
     """
     check_compatible(model, task)
@@ -131,10 +131,10 @@ def compare(
     iterates = len(slots["prediction"])
     f = slots["prediction"].astype(wide).reshape(iterates, *optimum.shape)
     errors = _accuracy.max_error(jnp.abs(f - optimum[None]), axis=1)
-    gap = _accuracy.max_error(errors / _accuracy.output_scale(parts.y, optimum)[None], axis=1)
+    error = _accuracy.max_error(errors / _accuracy.output_scale(parts.y, optimum)[None], axis=1)
     if "variance" in slots:
-        gap = jnp.maximum(gap, variance_gap(kernel, task, ridge, slots))
-    residual, falling = 0.0, gap[-1] < 0.9 * gap[(iterates - 1) // 2]
+        error = jnp.maximum(error, variance_error(kernel, task, ridge, slots))
+    residual, falling = 0.0, error[-1] < 0.9 * error[(iterates - 1) // 2]
     if "alpha" in slots:
         alpha = slots["alpha"].astype(wide).reshape(iterates, *parts.y.shape)
         r = parts.y[None] - apply(parts.gram, ridge, alpha)
@@ -150,7 +150,7 @@ def compare(
         best.status,
         original_system,
         residual,
-        gap[-1],
+        error[-1],
         slots["prediction"][-1],
         sink=lost,
         any_size=any_size,
@@ -160,7 +160,7 @@ def compare(
     )
 
 
-def variance_gap(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Array:
+def variance_error(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Array:
     """The largest error of the variances at the queries over k(x, x), at every step."""
     q, best = task.num_queries, posterior(kernel, task, ridge=ridge).variance
     v, omitted = (

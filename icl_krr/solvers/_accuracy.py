@@ -45,15 +45,15 @@ def solution_status(kernel: Kernel, task: Task, parts: System, ridge, alpha, low
     )
 
 
-def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Status:
+def with_variance(status: Status, variance_error: Any, variance: Any, prior: Any) -> Status:
     """The status of mean and variance, from that of the mean and the errors of the variance."""
-    errors = jnp.stack([error, -variance, variance - prior])  # v is in [0, k(x, x)]
-    gap = jnp.maximum(status.gap, max_error(errors / nonzero_divisor(prior)[None]))
+    errors = jnp.stack([variance_error, -variance, variance - prior])  # v is in [0, k(x, x)]
+    error = jnp.maximum(status.error, max_error(errors / nonzero_divisor(prior)[None]))
     return assess(
         status.residual,
-        gap,
+        error,
         status.condition_times_eps,
-        gap.dtype,
+        error.dtype,
         overflow=status.overflow,
         range=status.range,
         negative=jnp.any(variance < 0),
@@ -108,16 +108,16 @@ def trajectory_status(parts: System, ridge, alpha, r, stuck=False, spectrum=Fals
     mean = _mean_eigenvalue(residual, matmul(gram, residual)) + rounding
     query_error = jnp.abs(matmul(cross, residual)) + eps * matmul(jnp.abs(cross), jnp.abs(residual))
     scale = output_scale(y, prediction)
-    query_gap = max_error(query_error, axis=0) / scale / ridge
+    bound = max_error(query_error, axis=0) / scale / ridge
     extrapolates = scale > _EXTRAPOLATION * max_abs(y, axis=0)[0]
-    query_gap = jnp.where(extrapolates, jnp.maximum(query_gap, share), query_gap)
-    gap = 6 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, query_gap))
-    gap = jnp.where(stuck, query_gap, jnp.minimum(gap, 2 * query_gap))
+    bound = jnp.where(extrapolates, jnp.maximum(bound, share), bound)
+    error = 6 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, bound))
+    error = jnp.where(stuck, bound, jnp.minimum(error, 2 * bound))
     rounded = norm(matmul(jnp.abs(gram), jnp.abs(alpha_last))) / nonzero_divisor(norm(y))
     half = norm(r[(len(r) - 1) // 2] / size) / nonzero_divisor(norm(y))
     return assess(
         max_error(share),
-        max_error(gap + eps * rounded),
+        max_error(error + eps * rounded),
         condition_times_eps(gram, ridge),
         y.dtype,
         overflow=_overflows(parts),
@@ -130,22 +130,22 @@ def trajectory_status(parts: System, ridge, alpha, r, stuck=False, spectrum=Fals
 
 
 def measured_status(
-    best: Status, parts: System, residual, gap, *results: Any, any_size: bool = False, **flags: Any
+    best: Status, parts: System, residual, error, *results: Any, any_size=False, **flags: Any
 ) -> Status:
-    """The status of results whose gap to the `best` solution, of a wider dtype, was measured.
+    """The status of results that were compared with the `best` solution, of a wider dtype.
 
-    If results are right for y of `any_size`, its size is not to blame for a large gap.
+    If results are right for y of `any_size`, its size is not to blame for a large error.
     """
     y, wide = parts.y, best.condition_times_eps.dtype
     out = out_of_range(y, jnp.ones((), y.dtype), *results)
     return assess(
         residual,
-        gap,
+        error,
         best.condition_times_eps / jnp.finfo(wide).eps * float(jnp.finfo(y.dtype).eps),
         y.dtype,
-        uncertain=best.gap,
+        uncertain=best.error,
         overflow=_overflows(parts),
-        range=out if any_size else out | (~(gap <= TOLERANCE) & extreme(y, y.dtype)),
+        range=out if any_size else out | (~(error <= TOLERANCE) & extreme(y, y.dtype)),
         uneven=best.uneven,
         **flags,
     )
@@ -154,9 +154,9 @@ def measured_status(
 def recurrence_status(task: Task, along: Any) -> Status:
     """The status of a rule that learns from the supports one by one, from its predictions [T, r].
 
-    A rule that solves no regression has no residual and no distance to its solution. Its gap is
-    the unit of rounding times the growth of the predictions: rounding errors that grow and are then
-    forgotten are not in it.
+    A rule that solves no regression has no residual and no distance to its solution. Its error
+    is the unit of rounding times the growth of the predictions: rounding errors that grow and are
+    then forgotten are not in it.
     """
     task, along = jax.lax.stop_gradient((task, along))
     y, n = masked_arrays(task)[1], task.num_supports
@@ -164,9 +164,9 @@ def recurrence_status(task: Task, along: Any) -> Status:
     y_scale = max_abs(y, axis=0)
     growth = max_error(jnp.abs(along[:n]) / y_scale)
     grows = ~(growth <= DIVERGED)
-    gap = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
+    error = jnp.where(grows, jnp.inf, jnp.finfo(y.dtype).eps * jnp.maximum(growth, 1))
     out = out_of_range(y, jnp.ones((), y.dtype), along)
-    return assess(jnp.inf, gap, 0.0, y.dtype, range=out & ~grows, grows=grows)
+    return assess(jnp.inf, error, 0.0, y.dtype, range=out & ~grows, grows=grows)
 
 
 def _mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:

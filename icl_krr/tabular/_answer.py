@@ -111,7 +111,7 @@ def needs_float64(answer: Answer, config: DepthConfig) -> str:
             "that in float64"
         )
     if config.steps is None and status and not status["ok"]:
-        return f"the transformer in float32 does not come near exact KRR (gap {status['gap']:.2g})"
+        return f"the transformer in float32 misses exact KRR (error {status['error']:.2g})"
     return ""
 
 

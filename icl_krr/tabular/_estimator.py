@@ -49,9 +49,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     So `InContextRegressor(kernel="gaussian", lengthscale=l, ridge=a)` predicts what
     `KernelRidge(kernel="rbf", gamma=1 / (2 * l**2), alpha=a)` does, as far as the steps have
-    converged. If the gap at the supports is above 1 % of the larger of |f*| and |y| or above a
+    converged. If the error at the supports is above 1 % of the larger of |f*| and |y| or above a
     tenth of the noise, because float32 has too few digits or because 64 steps are too few, `fit`
-    and `predict` compute in float64 instead. If the gap is then still above 1 %, `fit` emits a
+    and `predict` compute in float64 instead. If the error is then still above 1 %, `fit` emits a
     `ConvergenceWarning`, and `status_` says what helps.
 
     f* is also the mean of a Gaussian process with the covariance $s k$ and the noise variance
@@ -240,7 +240,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             steps_given and status.falling and status.condition_times_eps <= TOLERANCE
         ):
             return True
-        error = float(status.gap) * np.max(np.abs(self._supports.y), axis=0)
+        error = float(status.error) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))
         return bool(status.ok and np.all(small))
 

@@ -123,15 +123,15 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
         best, solution, *diagonals = regression(kernel, task, ridge)
     on, prior = map(np.asarray, diagonals)
     mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, solution.variance))
-    gaps = float(best.status.gap), float(solution.status.gap)
+    errors = float(best.status.error), float(solution.status.error)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0
     if amplitude is None:
         amplitude = fit / len(y)
         rounded = np.finfo(float).eps * np.einsum("n...,n->...", alpha**2, on + ridge)
     exact = make_process(mean, variance, amplitude, ridge, "exact regression in float64")
     size = np.maximum(np.max(np.abs(y), axis=0), np.max(np.abs(mean), axis=0))
-    variances = gaps[1] * prior, 2 * (exact.variance + ridge)
-    error = largest((gaps[0] * size, exact.std), variances, (rounded, 2 * fit))
+    variances = errors[1] * prior, 2 * (exact.variance + ridge)
+    error = largest((errors[0] * size, exact.std), variances, (rounded, 2 * fit))
     if error <= TOLERANCE:
         return exact._replace(error=error)
     lost: Any = {name: np.full_like(getattr(exact, name), np.nan) for name in Process._fields[:5]}

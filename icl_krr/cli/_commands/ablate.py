@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXPECTATIONS = """expectation: expected effect of the removal, in words.
 expected change: |g - f| / |f|, where g are the predictions of the algorithm without the operation \
 of the part, computed from K and k(x) without a transformer.
-gap to expectation: |f' - g| / max(|f|, |g|).
+distance to expectation: |f' - g| / max(|f|, |g|).
 """
 
 

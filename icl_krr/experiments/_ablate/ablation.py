@@ -73,11 +73,11 @@ def compare(ablated: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[
     """The expected change, and the distance of the predictions from the expected predictions."""
     size = jnp.linalg.norm(intact)
     if not bool(jnp.any(jnp.isfinite(expected))):
-        return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(ablated)) else 0)}
+        return {"distance to expectation": float("inf" if jnp.any(jnp.isfinite(ablated)) else 0)}
     largest = jnp.maximum(size, jnp.linalg.norm(expected))
     return {
         "expected change": float(jnp.linalg.norm(expected - intact) / size),
-        "gap to expectation": float(jnp.linalg.norm(ablated - expected) / largest),
+        "distance to expectation": float(jnp.linalg.norm(ablated - expected) / largest),
     }
 
 
@@ -85,7 +85,7 @@ def table(ablation: Ablation) -> Lines:
     """A table with one line per site."""
     header = ["site", "slot", "change (95 %)", "loss"]
     expects = any("expectation" in row for row in ablation.rows)
-    header += ["expectation", "expected change", "gap to expectation"] if expects else []
+    header += ["expectation", "expected change", "distance to expectation"] if expects else []
     lines = []
     for row in ablation.rows:
         line = [row["site"], row["slot"], "NaN or infinite", "-"]
@@ -95,7 +95,7 @@ def table(ablation: Ablation) -> Lines:
             interval = f"({row['low']:.2g}, {row['high']:.2g})"
             line[2:] = [f"{row['change']:.3g} {interval}", f"{row['loss']:.3g}"]
         if expects:
-            values = [row.get(key) for key in ("expected change", "gap to expectation")]
+            values = [row.get(key) for key in ("expected change", "distance to expectation")]
             line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in values)]
         lines.append(line)
     return header, lines
