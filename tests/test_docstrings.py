@@ -166,7 +166,7 @@ def arguments():
             solvers = [row for row in SOLVERS if icl_krr.constructions.lookup(row) is thing]
             yield name, thing, [*bases, *map(icl_krr.solvers.lookup, solvers), *rooms], rooms
         for name, method in methods(thing) if inspect.isclass(thing) else ():
-            if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):
+            if callable(method) and method.__module__.startswith("icl_krr"):
                 yield name, method, [getattr(base, method.__name__, None) for base in bases], rooms
 
 

@@ -174,7 +174,7 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver):
     error = np.abs(predictions - best[..., 0]).max(1) / scale
     error = np.where(np.isfinite(error), error, np.inf)
     assert not np.any(ok & (error > 1e-2))
-    assert np.sum(~ok & (error < 1e-3)) <= 2
+    assert 20 * np.sum(~ok & (error < 1e-3)) <= np.sum(error < 1e-3)  # 2.6 % in large samples
     assert min(np.sum(error > 1e-2), np.sum(error < 1e-3)) > 3
 
 
